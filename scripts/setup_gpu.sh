@@ -1,0 +1,57 @@
+#!/bin/sh
+# Make sure that WebGPU has an adapter: look for one with the Python named by $1 and, where there is none, install the
+# software Vulkan driver (Debian and Ubuntu, as root) or say what to install. An adapter over OpenGL alone does not
+# count, since it lacks much of what the others have. Never fails: the `cpu` device needs no adapter.
+set -eu
+
+python=$1
+
+adapters() {
+    "$python" - <<'END'
+import wgpu
+
+for adapter in wgpu.gpu.enumerate_adapters_sync():
+    if adapter.info["backend_type"] != "OpenGL":
+        print("  ", adapter.summary)
+END
+}
+
+# A missing Vulkan loader makes the look-up raise; that is the same as finding nothing.
+found() {
+    adapters 2>/dev/null || true
+}
+
+report() {
+    echo "WebGPU adapters:"
+    echo "$1"
+}
+
+install_by_hand() {
+    echo "No WebGPU adapter was found, so only the cpu device will work. For the others install:"
+    case "$(uname -s)" in
+        Darwin) echo "  nothing: Metal is part of macOS 10.13 and newer; this machine offers no Metal device" ;;
+        *)
+            echo "  your GPU's Vulkan driver, or the software driver (llvmpipe):"
+            echo "    Debian, Ubuntu:  apt-get install libvulkan1 mesa-vulkan-drivers"
+            echo "    Fedora:          dnf install vulkan-loader mesa-vulkan-drivers"
+            echo "    Arch:            pacman -S vulkan-icd-loader vulkan-swrast"
+            ;;
+    esac
+    echo "Afterwards \`optirs-web devices\` shows what is there."
+}
+
+install_with_apt() {
+    wait_for_lock="-o DPkg::Lock::Timeout=300"
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086 # two words on purpose
+    apt-get $wait_for_lock update -qq &&
+        apt-get $wait_for_lock install -qq -y --no-install-recommends libvulkan1 mesa-vulkan-drivers >/dev/null
+}
+
+list=$(found)
+if [ -z "$list" ] && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    echo "No WebGPU adapter was found: installing the software Vulkan driver."
+    install_with_apt || echo "apt-get could not install it."
+    list=$(found)
+fi
+if [ -n "$list" ]; then report "$list"; else install_by_hand; fi
