@@ -1,0 +1,1 @@
+"""The WGSL sources, as package data: the only place where kernel mathematics lives."""
