@@ -1,0 +1,81 @@
+"""Every error that this library raises on purpose. Each message says what is wrong and what to do."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CheckpointError",
+    "DeviceLostError",
+    "DeviceNotAvailableError",
+    "NonFiniteError",
+    "OptirsError",
+    "OutOfDeviceMemoryError",
+    "ShaderError",
+    "ShapeError",
+    "UnsupportedError",
+]
+
+
+class OptirsError(Exception):
+    """The base of all errors of this library."""
+
+
+class DeviceNotAvailableError(OptirsError, RuntimeError):
+    """No such device here. The message lists what was probed and what to install."""
+
+
+class OutOfDeviceMemoryError(OptirsError, MemoryError):
+    """The device, or the limit set for it, has no room. All figures in bytes.
+
+    Attributes:
+        asked: the size of the allocation that failed.
+        in_use: what this process held on the device at that moment.
+        limit: the limit set by the user or reported by the device; None when neither is known.
+    """
+
+    def __init__(self, asked: int, in_use: int, limit: int | None, device: str) -> None:
+        """Say what was asked, what is in use, and the limit."""
+        self.asked = asked
+        self.in_use = in_use
+        self.limit = limit
+        bound = "a limit that the device does not tell" if limit is None else f"a limit of {limit:,} bytes"
+        super().__init__(
+            f"device '{device}' is out of memory: asked for {asked:,} bytes with {in_use:,} in use and {bound}. "
+            "Free tensors, use a smaller batch, or raise the limit (optirs_web.set_memory_limit)."
+        )
+
+
+class DeviceLostError(OptirsError, RuntimeError):
+    """The device has gone (driver reset, unplugged, destroyed); its buffers are lost with it."""
+
+
+class ShaderError(OptirsError, ValueError):
+    """WGSL outside the subset, or wrong. The message begins with file:line:column.
+
+    Attributes:
+        file: the file as the user would name it.
+        line: from 1.
+        column: from 1.
+    """
+
+    def __init__(self, message: str, *, file: str, line: int, column: int) -> None:
+        """Put the place before the message."""
+        self.file = file
+        self.line = line
+        self.column = column
+        super().__init__(f"{file}:{line}:{column}: {message}")
+
+
+class ShapeError(OptirsError, ValueError):
+    """Shapes that do not fit together."""
+
+
+class UnsupportedError(OptirsError, NotImplementedError):
+    """A thing that this device, data type or version cannot do."""
+
+
+class CheckpointError(OptirsError, ValueError):
+    """A file that is no checkpoint of ours, is damaged, or belongs to another model."""
+
+
+class NonFiniteError(OptirsError, FloatingPointError):
+    """Gradients or parameters hold NaN or infinity."""

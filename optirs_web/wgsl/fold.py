@@ -1,0 +1,290 @@
+"""What constants decide before the shader runs: branches never taken go, and what nobody uses goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from .builtins import needs_subgroups
+from .checker import check_values, has_exit, leaves
+from .constants import Value
+from .references import module_references
+from .scopes import fail
+from .syntax import (
+    Assign,
+    Binary,
+    Block,
+    Call,
+    CallStatement,
+    ConstAssert,
+    Expression,
+    For,
+    Function,
+    GlobalVariable,
+    If,
+    Index,
+    Literal,
+    LocalDeclaration,
+    Loop,
+    Member,
+    Module,
+    Name,
+    Return,
+    Statement,
+    Switch,
+    Unary,
+    While,
+)
+from .tree import walk
+from .types import BOOL, F16, F32, I32, U32, Type
+
+__all__ = ["fold", "prune"]
+
+_SUFFIXES: dict[Type, str] = {I32: "i", U32: "u", F32: "f", F16: "h"}
+
+
+def fold(module: Module) -> None:
+    """Check a module without imports and remove the branches whose conditions are constant.
+
+    Locals that are then not used go too, and so does every `const_assert`, since it held.
+    """
+    known = check_values(module)
+    folder = _Folder(known, _functions_with_effects(module))
+    module.declarations = [one for one in module.declarations if not isinstance(one, ConstAssert)]
+    for one in module.declarations:
+        if isinstance(one, Function):
+            one.body = folder.block(one.body, {parameter.name for parameter in one.parameters})
+            _drop_unused(one.body.statements, set(), folder)
+
+
+def prune(module: Module, roots: Iterable[str]) -> None:
+    """Keep what the declarations named reach."""
+    declared = {one.name: one for one in module.declarations if hasattr(one, "name")}
+    kept: set[str] = set()
+    work = list(roots)
+    while work:
+        name = work.pop()
+        if name in declared and name not in kept:
+            kept.add(name)
+            work.extend(reference.name for reference in module_references(declared[name]))
+    module.declarations = [one for one in module.declarations if getattr(one, "name", None) in kept]
+
+
+def _functions_with_effects(module: Module) -> set[str]:
+    """Functions that may do more than return a value: they touch a module's variable, or meet other invocations."""
+    variables = {one.name for one in module.declarations if isinstance(one, GlobalVariable)}
+    uses = {
+        one.name: {reference.name for reference in module_references(one)}
+        for one in module.declarations
+        if isinstance(one, Function)
+    }
+    found = {name for name, used in uses.items() if used & variables or any(map(_has_effect, used))}
+    while True:
+        more = {name for name, used in uses.items() if name not in found and used & found}
+        if not more:
+            return found
+        found |= more
+
+
+def _has_effect(name: str) -> bool:
+    return (
+        name.startswith("atomic") or name.endswith("Barrier") or name == "workgroupUniformLoad" or needs_subgroups(name)
+    )
+
+
+@dataclass
+class _Folder:
+    """`known` has const-expressions and their values by the `id` of the nodes."""
+
+    known: dict[int, tuple[Expression, Value]]
+    impure: set[str]
+    rules: dict[type, Callable[..., list[Statement]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.rules = {If: self.if_, While: self.while_, For: self.for_, Loop: self.loop, Switch: self.switch}
+
+    def is_pure(self, node: Expression | None) -> bool:
+        """Whether dropping it changes nothing."""
+        return not any(
+            isinstance(one, Call) and (one.callee.name in self.impure or _has_effect(one.callee.name))
+            for one in walk(node)
+        )
+
+    # Statements: each becomes some.
+
+    def block(self, block: Block, taken: set[str] | None = None) -> Block:
+        """A block; `taken` are the names that its scope has before it begins."""
+        return Block(block.position, self.sequence(block.statements, taken or set()))
+
+    def sequence(self, statements: list[Statement], taken: set[str]) -> list[Statement]:
+        result: list[Statement] = []
+        for number, statement in enumerate(statements):
+            for one in self.statement(statement):
+                is_decided = isinstance(one, Block) and not isinstance(statement, Block)
+                if is_decided and isinstance(one, Block) and _may_join(one, statements[number + 1 :], result, taken):
+                    result += one.statements
+                else:
+                    result.append(one)
+            if result and leaves(result[-1], jumps=True):
+                break
+        return result
+
+    def statement(self, one: Statement) -> list[Statement]:
+        match one:
+            case Block():
+                inner = self.block(one)
+                return [inner] if inner.statements else []
+            case LocalDeclaration(keyword="const"):
+                return [one]
+            case LocalDeclaration(value=value) | Return(value=value) if value is not None:
+                one.value = self.expression(value)
+            case Assign(target=target, value=value):
+                one.target = None if target is None else self.expression(target)
+                one.value = self.expression(value)
+            case CallStatement(call=call):
+                call.arguments = [self.expression(argument) for argument in call.arguments]
+            case ConstAssert():
+                return []
+            case If() | While() | For() | Loop() | Switch():
+                return self.rules[type(one)](one)
+        return [one]
+
+    def if_(self, one: If) -> list[Statement]:
+        condition = self.expression(one.condition)
+        if isinstance(condition, Literal):
+            chosen = one.then if condition.value else one.otherwise
+            return [] if chosen is None else self.statement(chosen)
+        then = self.block(one.then)
+        otherwise = None if one.otherwise is None else self.block(one.otherwise)
+        if otherwise is not None and not otherwise.statements:
+            otherwise = None
+        if not then.statements and otherwise is None and self.is_pure(condition):
+            return []
+        return [If(one.position, condition, then, otherwise)]
+
+    def while_(self, one: While) -> list[Statement]:
+        one.condition, one.body = self.expression(one.condition), self.block(one.body)
+        return [] if isinstance(one.condition, Literal) and not one.condition.value else [one]
+
+    def for_(self, one: For) -> list[Statement]:
+        if one.initial is not None:
+            self.statement(one.initial)
+        if one.update is not None:
+            self.statement(one.update)
+        if one.condition is not None:
+            one.condition = self.expression(one.condition)
+        one.body = self.block(one.body)
+        self.check_exit(one, one.condition, one.body)
+        return [one]
+
+    def loop(self, one: Loop) -> list[Statement]:
+        one.body = self.block(one.body)
+        if one.continuing is not None:
+            one.continuing = self.block(one.continuing)
+        if one.break_if is not None:
+            one.break_if = self.expression(one.break_if)
+        self.check_exit(one, one.break_if, one.body)
+        return [one]
+
+    def check_exit(self, one: For | Loop, condition: Expression | None, body: Block) -> None:
+        if condition is None and not has_exit(body):
+            raise fail(one.position, "with these constants this loop never ends")
+
+    def switch(self, one: Switch) -> list[Statement]:
+        one.selector = self.expression(one.selector)
+        for case in one.cases:
+            case.body = self.block(case.body)
+        return [one]
+
+    # Expressions.
+
+    def expression(self, node: Expression) -> Expression:
+        """The expression with what is constant in its conditions decided."""
+        if node.type == BOOL and id(node) in self.known:
+            value = self.known[id(node)][1]
+            return Literal(node.position, bool(value), "", BOOL)
+        match node:
+            case Unary():
+                node.operand = self.expression(node.operand)
+            case Binary():
+                return self.binary(node)
+            case Index():
+                node.base, node.index = self.expression(node.base), self.expression(node.index)
+            case Member():
+                node.base = self.expression(node.base)
+            case Call():
+                return self.call(node)
+        return node
+
+    def binary(self, node: Binary) -> Expression:
+        node.left, node.right = self.expression(node.left), self.expression(node.right)
+        if node.operator in ("&&", "||"):
+            decides = node.operator == "||"
+            if isinstance(node.left, Literal):
+                return node.left if node.left.value is decides else node.right
+            if isinstance(node.right, Literal) and node.right.value is not decides:
+                return node.left
+        return node
+
+    def call(self, node: Call) -> Expression:
+        node.arguments = [self.expression(argument) for argument in node.arguments]
+        if node.kind == "builtin" and node.callee.name == "select" and isinstance(node.arguments[2], Literal):
+            otherwise, then, condition = node.arguments
+            kept, dropped = (
+                (then, otherwise) if isinstance(condition, Literal) and condition.value else (otherwise, then)
+            )
+            return _fixed(kept) if self.is_pure(dropped) else node
+        return node
+
+
+def _fixed(node: Expression) -> Expression:
+    """A literal that keeps its type wherever it is moved to."""
+    if isinstance(node, Literal) and not node.suffix and node.type in _SUFFIXES:
+        node.suffix = _SUFFIXES[node.type]
+    return node
+
+
+def _may_join(block: Block, later: list[Statement], before: list[Statement], taken: set[str]) -> bool:
+    """Whether a block's statements may stand in the sequence around it without taking a name that is used there."""
+    declared = {one.name for one in block.statements if isinstance(one, LocalDeclaration)}
+    if not declared:
+        return True
+    names = taken | {one.name for one in before if isinstance(one, LocalDeclaration)}
+    names |= _names(later) | {one.name for one in walk(later) if isinstance(one, LocalDeclaration)}
+    return not declared & names
+
+
+def _drop_unused(statements: list[Statement], used: set[str], folder: _Folder) -> None:
+    """Drop each `let` and `const` that nothing after it names, from the end to the beginning."""
+    for number in range(len(statements) - 1, -1, -1):
+        one = statements[number]
+        is_unused = isinstance(one, LocalDeclaration) and one.keyword != "var" and one.name not in used
+        if is_unused and isinstance(one, LocalDeclaration) and folder.is_pure(one.value):
+            del statements[number]
+            continue
+        for block in _blocks(one):
+            _drop_unused(block.statements, set(used) | _names(_heads(one)), folder)
+        used |= _names(one)
+
+
+def _blocks(one: Statement) -> list[Block]:
+    match one:
+        case Block():
+            return [one]
+        case If(then=then, otherwise=otherwise):
+            return [then] if otherwise is None else [then, otherwise]
+        case For(body=body) | While(body=body):
+            return [body]
+        case Switch(cases=cases):
+            return [case.body for case in cases]
+    return []  # in a `loop` the continuing block sees what the body declares
+
+
+def _heads(one: Statement) -> object:
+    return [one.condition, one.update] if isinstance(one, For) else None
+
+
+def _names(node: object) -> set[str]:
+    return {
+        one.name if isinstance(one, Name) else one.callee.name for one in walk(node) if isinstance(one, Name | Call)
+    }

@@ -1,0 +1,97 @@
+"""Refuses what is WGSL but goes wrong on some adapter or target. Each message says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .lint_map import check_map_module, is_map_module
+from .lint_workgroup import check_workgroup_memory
+from .scopes import fail
+from .syntax import Binary, Call, Expression, Function, Index, Literal, Member, Module, Name, Position, Unary
+from .tree import walk
+
+__all__ = ["is_map_module", "lint"]
+
+# Built-ins that are far off on some adapter, and what shaders/lib/math.wgsl has instead ("" where it has nothing).
+_INACCURATE = {
+    "exp": "precise_exp",
+    "exp2": "precise_exp",
+    "log": "precise_log",
+    "log2": "precise_log",
+    "pow": "precise_pow",
+    "tanh": "precise_tanh",
+    "sin": "precise_sin",
+    "cos": "precise_cos",
+    "tan": "precise_sin and precise_cos",
+    "sinh": "expm1",
+    "cosh": "precise_exp",
+    "asinh": "log1p",
+    "acosh": "precise_log",
+    "atanh": "log1p",
+    "asin": "",
+    "acos": "",
+    "atan": "",
+    "atan2": "",
+}
+
+
+def lint(module: Module) -> None:
+    """Check a linked module. Raises ShaderError at the first thing that some target would get wrong."""
+    if "subgroups" in module.enables:
+        raise fail(
+            Position(module.file, 1, 1), "leave `enable subgroups;` out: it is written for the hosts that ask for it"
+        )
+    for one in module.declarations:
+        if isinstance(one, Function):
+            _check_calls(one)
+            _check_comparisons(one)
+    check_workgroup_memory(module)
+    if is_map_module(module):
+        check_map_module(module)
+
+
+def _check_calls(function: Function) -> None:
+    for node in walk(function.body):
+        if isinstance(node, Call) and node.kind == "builtin" and node.callee.name in _INACCURATE:
+            name = node.callee.name
+            better = _INACCURATE[name]
+            hint = f"import package::lib::math::{better.split()[0]}; and use {better}" if better else "approximate it"
+            raise fail(node.position, f"'{name}' is not accurate on every adapter; {hint}")
+
+
+def _check_comparisons(function: Function) -> None:
+    for node in walk(function.body):
+        if isinstance(node, Binary) and node.operator in ("==", "!=") and _same(node.left, node.right):
+            raise fail(
+                node.position,
+                "compilers decide this as if NaN did not exist; test for NaN by its bits: "
+                "import package::lib::math::is_nan;",
+            )
+
+
+def _same(left: Expression, right: Expression) -> bool:
+    """Whether two expressions are written alike."""
+    match left, right:
+        case Literal(), Literal():
+            return False
+        case Name(name=a), Name(name=b):
+            return a == b
+        case Unary(operator=a), Unary(operator=b):
+            return a == b and _same_parts((left.operand,), (right.operand,))
+        case Binary(operator=a), Binary(operator=b):
+            return a == b and _same_parts((left.left, left.right), (right.left, right.right))
+        case Member(name=a), Member(name=b):
+            return a == b and _same(left.base, right.base)
+        case Index(), Index():
+            return _same_parts((left.base, left.index), (right.base, right.index))
+        case Call(), Call():
+            return left.callee.name == right.callee.name and _same_parts(left.arguments, right.arguments)
+    return False
+
+
+def _same_parts(left: Sequence[Expression], right: Sequence[Expression]) -> bool:
+    """Like `_same`, where literals may be equal."""
+    return len(left) == len(right) and all(
+        _same(x, y) or (isinstance(x, Literal) and isinstance(y, Literal) and x.value == y.value)
+        for x, y in zip(left, right, strict=True)
+    )

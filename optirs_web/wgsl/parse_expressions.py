@@ -1,0 +1,350 @@
+"""The lower half of the parser: the token stream, type names and expressions.
+
+WGSL's grammar is stricter than C's: operands of ``&``, ``|``, ``^``, ``<<`` and ``>>`` are unary expressions, ``&&``
+and ``||`` do not mix, comparisons do not chain. Where C would guess, the error says which parentheses to write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..errors import ShaderError
+from .lexer import Token, tokenize
+from .numeric import INTEGER_RANGES, ConstantError, fit
+from .syntax import (
+    Attribute,
+    Binary,
+    Call,
+    Expression,
+    Index,
+    Literal,
+    Member,
+    Name,
+    Position,
+    TypeName,
+    Unary,
+)
+from .templates import find_template_trap
+from .types import ABSTRACT_FLOAT, ABSTRACT_INT, F16, F32, I32, U32
+from .vocabulary import KEYWORDS, PREDECLARED_TYPES, RESERVED_WORDS, TEMPLATED, refusal
+
+__all__ = ["MAX_NESTING", "ExpressionParser"]
+
+# How deep blocks and expressions may nest together; every later pass may recurse this far.
+MAX_NESTING = 100
+
+_T = TypeVar("_T")
+
+_PREFIXES = frozenset("-!~&")
+_MULTIPLICATIVE = frozenset("*/%")
+_ADDITIVE = frozenset("+-")
+_BITWISE = frozenset("&|^")
+_SHIFTS = frozenset(("<<", ">>"))
+_RELATIONS = frozenset(("==", "!=", "<", ">", "<=", ">="))
+_SHORT_CIRCUIT = frozenset(("&&", "||"))
+_BINARY = _MULTIPLICATIVE | _ADDITIVE | _BITWISE | _SHIFTS | _RELATIONS | _SHORT_CIRCUIT
+_SUFFIXES = {"i": I32, "u": U32, "f": F32, "h": F16}
+
+
+class ExpressionParser:
+    """`token` is the one to be read next. `depth` counts open blocks and parentheses, `height` the last tree made."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file = file
+        self.tokens = tokenize(text, file)
+        trap = find_template_trap(self.tokens)
+        if trap is not None:
+            raise self.error(
+                "WGSL takes this '<' and a later '>' for a template list; put the comparison in (...)", trap
+            )
+        self.index = 0
+        self.token = self.tokens[0]
+        self.depth = 0
+        self.height = 0
+
+    # The token stream.
+
+    def advance(self) -> Token:
+        """Read the next token."""
+        token = self.token
+        if token.kind != "end":
+            self.index += 1
+            self.token = self.tokens[self.index]
+        return token
+
+    def following(self) -> Token:
+        """The token after the next."""
+        return self.tokens[min(self.index + 1, len(self.tokens) - 1)]
+
+    def accept(self, text: str) -> bool:
+        """Read the next token if it is this one."""
+        if self.token.text != text:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, text: str, why: str) -> Token:
+        """Read the next token, which must be this one."""
+        if self.token.text != text:
+            raise self.error(f"expected '{text}' ({why}), found {self.show(self.token)}", self.token)
+        return self.advance()
+
+    def close_template(self) -> None:
+        """Read one ``>``, also out of ``>>``, ``>=`` and ``>>=``."""
+        token = self.token
+        if not token.text.startswith(">"):
+            raise self.error(f"expected '>' (after the template's arguments), found {self.show(token)}", token)
+        if token.text == ">":
+            self.advance()
+        else:
+            self.token = Token(token.kind, token.text[1:], token.line, token.column + 1)
+            self.tokens[self.index] = self.token
+
+    def at(self, token: Token) -> Position:
+        """Where a node begins."""
+        return Position(self.file, token.line, token.column)
+
+    def show(self, token: Token) -> str:
+        """A token as messages name it."""
+        return token.text if token.kind == "end" else f"'{token.text}'"
+
+    def error(self, message: str, where: Token | Attribute) -> ShaderError:
+        """The error to raise at a token."""
+        place = where.position if isinstance(where, Attribute) else where
+        return ShaderError(message, file=self.file, line=place.line, column=place.column)
+
+    def enter(self, token: Token) -> None:
+        """Open a block or parenthesis."""
+        self.depth += 1
+        self.grow(0, token)
+
+    def leave(self) -> None:
+        """Close it."""
+        self.depth -= 1
+
+    def grow(self, height: int, token: Token) -> None:
+        """Note the height of the tree just made."""
+        self.height = height
+        if self.depth + height > MAX_NESTING:
+            raise self.error(f"nested more than {MAX_NESTING} deep; name parts of it with let", token)
+
+    def list_of(self, rule: Callable[[], _T], end: str) -> list[_T]:
+        """Items between commas, up to and past the closing bracket; a comma may come last."""
+        items: list[_T] = []
+        while not self.accept(end):
+            items.append(rule())
+            if not self.accept(","):
+                self.expect(end, "or a comma")
+                break
+        return items
+
+    def identifier(self, what: str) -> Token:
+        """A name that the module declares: no keyword, no reserved word, no predeclared type."""
+        token = self.token
+        if token.kind != "name":
+            raise self.error(f"expected {what}, found {self.show(token)}", token)
+        if token.text in KEYWORDS or token.text in RESERVED_WORDS:
+            raise self.error(f"'{token.text}' is a reserved word of WGSL; choose another name", token)
+        if token.text in PREDECLARED_TYPES:
+            raise self.error(f"'{token.text}' is a type; choose another name", token)
+        if token.text == "_" or token.text.startswith("__"):
+            raise self.error("names do not begin with two underscores, and _ alone is none; choose another", token)
+        return self.advance()
+
+    # Types.
+
+    def type_name(self) -> TypeName:
+        """``name`` or ``name<argument, …>``."""
+        token = self.token
+        if token.kind != "name" or token.text in KEYWORDS:
+            raise self.error(f"expected a type, found {self.show(token)}", token)
+        return self.templated(self.advance())
+
+    def templated(self, name: Token) -> TypeName:
+        """A type or callee whose name has been read, with its template arguments if there are any."""
+        why = refusal(name.text)
+        if why is not None:
+            raise self.error(f"'{name.text}': {why}", name)
+        node = TypeName(self.at(name), name.text)
+        if self.token.text == "<" and name.text in TEMPLATED:
+            self.enter(self.advance())
+            for kind in TEMPLATED[name.text]:
+                node.arguments.append(self.type_name() if kind == "type" else self.template_expression())
+                if not self.accept(",") or self.token.text.startswith(">"):
+                    break
+            self.close_template()
+            self.leave()
+        return node
+
+    def template_expression(self) -> Expression:
+        """In a template list ``<`` and ``>`` would end it, so comparisons and shifts need parentheses."""
+        return self.additive(self.unary())
+
+    # Expressions.
+
+    def expression(self) -> Expression:
+        """Any expression: a chain of one bitwise operator, or comparisons joined by ``&&`` or by ``||``."""
+        token = self.token
+        self.enter(token)
+        left = self.unary()
+        operator = self.token.text
+        if operator in _BITWISE:
+            left = self.chain(left, (operator,), self.unary)
+        else:
+            left = self.relational(left)
+            if self.token.text in _SHORT_CIRCUIT:
+                left = self.chain(left, (self.token.text,), lambda: self.relational(self.unary()))
+        if self.token.kind == "operator" and self.token.text in _BINARY:
+            raise self.error(
+                f"WGSL has no order between '{self.token.text}' and what stands before it; write parentheses",
+                self.token,
+            )
+        self.leave()
+        return left
+
+    def relational(self, left: Expression) -> Expression:
+        """``shift [== shift]``, the first operand being read already as far as it is unary."""
+        left = self.shift(left)
+        if self.token.text in _RELATIONS:
+            left = self.binary(left, lambda: self.shift(self.unary()))
+        return left
+
+    def shift(self, left: Expression) -> Expression:
+        """``unary << unary``, or sums."""
+        if self.token.text in _SHIFTS:
+            return self.binary(left, self.unary)
+        return self.additive(left)
+
+    def additive(self, left: Expression) -> Expression:
+        """``product + product …``."""
+        return self.chain(self.multiplicative(left), _ADDITIVE, lambda: self.multiplicative(self.unary()))
+
+    def multiplicative(self, left: Expression) -> Expression:
+        """``unary * unary …``."""
+        return self.chain(left, _MULTIPLICATIVE, self.unary)
+
+    def chain(
+        self, left: Expression, operators: frozenset[str] | tuple[str, ...], operand: Callable[[], Expression]
+    ) -> Expression:
+        """Operators of one rank, from left to right."""
+        while self.token.text in operators:
+            left = self.binary(left, operand)
+        return left
+
+    def binary(self, left: Expression, operand: Callable[[], Expression]) -> Expression:
+        """One operator and its right operand."""
+        operator = self.advance()
+        height = self.height
+        right = operand()
+        self.grow(max(height, self.height) + 1, operator)
+        return Binary(self.at(operator), operator.text, left, right)
+
+    def unary(self) -> Expression:
+        """``-x``, ``!x``, ``~x``, ``&x``, or what binds tighter."""
+        token = self.token
+        if token.text in _PREFIXES and token.kind == "operator":
+            self.advance()
+            self.enter(token)
+            operand = self.unary()
+            self.leave()
+            self.grow(self.height + 1, token)
+            return Unary(self.at(token), token.text, operand)
+        if token.text == "*":
+            raise self.error("pointers are not in the subset; name the variable itself", token)
+        if token.text in ("--", "++"):
+            raise self.error(f"'{token.text}' is a statement of its own in WGSL: x{token.text};", token)
+        return self.postfix(self.primary())
+
+    def postfix(self, base: Expression) -> Expression:
+        """Indices and members after a primary expression."""
+        while True:
+            token = self.token
+            if token.text == "[":
+                self.advance()
+                height = self.height
+                index = self.expression()
+                self.expect("]", "after an index")
+                self.grow(max(height, self.height) + 1, token)
+                base = Index(self.at(token), base, index)
+            elif token.text == ".":
+                self.advance()
+                name = self.advance()
+                if name.kind != "name":
+                    raise self.error(f"expected the name of a member, found {self.show(name)}", name)
+                self.grow(self.height + 1, token)
+                base = Member(self.at(name), base, name.text)
+            else:
+                return base
+
+    def primary(self) -> Expression:
+        """A literal, a name, a call, or anything in parentheses."""
+        token = self.advance()
+        self.height = 0
+        if token.kind == "number":
+            return self.number(token)
+        if token.text == "(":
+            inner = self.expression()
+            self.expect(")", "after what began with (")
+            return inner
+        if token.kind != "name":
+            raise self.error(f"expected an expression, found {self.show(token)}", token)
+        if token.text in ("true", "false"):
+            return Literal(self.at(token), token.text == "true")
+        if token.text in KEYWORDS:
+            raise self.error(f"expected an expression, found the keyword '{token.text}'", token)
+        if token.text in RESERVED_WORDS or token.text == "_":
+            raise self.error(f"'{token.text}' is a reserved word of WGSL; there is no such name", token)
+        if self.token.text == "(" or token.text in TEMPLATED or refusal(token.text) is not None:
+            return self.call(token)
+        return Name(self.at(token), token.text)
+
+    def call(self, name: Token) -> Call:
+        """The arguments of a call; its name has been read."""
+        callee = self.templated(name)
+        self.expect("(", f"'{name.text}' is a type or function, so arguments follow")
+        highest = 0
+        arguments: list[Expression] = []
+
+        def argument() -> None:
+            nonlocal highest
+            arguments.append(self.expression())
+            highest = max(highest, self.height)
+
+        self.list_of(argument, ")")
+        self.grow(highest + 1, name)
+        return Call(self.at(name), callee, arguments)
+
+    def number(self, token: Token) -> Literal:
+        """A literal, rounded to its type."""
+        text = token.text
+        is_hexadecimal = text[:2] in ("0x", "0X")
+        is_float = any(c in text for c in (".pP" if is_hexadecimal else ".eE"))
+        suffix = ""
+        if text[-1] in ("iufh" if not is_hexadecimal else "fh" if is_float else "iu"):
+            text, suffix = text[:-1], text[-1]
+        if is_hexadecimal and is_float and suffix and "p" not in text.lower():
+            text, suffix = token.text, ""  # 0x1.5f ends in the digit f
+        is_float = is_float or suffix in ("f", "h")
+        try:
+            value = self.float_value(text, is_hexadecimal) if is_float else self.integer_value(text, is_hexadecimal)
+            value = fit(value, _SUFFIXES.get(suffix, ABSTRACT_FLOAT if is_float else ABSTRACT_INT))
+        except ConstantError as error:
+            raise self.error(str(error), token) from error
+        return Literal(self.at(token), value, suffix)
+
+    def float_value(self, text: str, is_hexadecimal: bool) -> float:
+        """The double nearest to it, or infinity."""
+        try:
+            return float.fromhex(text) if is_hexadecimal else float(text)
+        except OverflowError:
+            return math.inf
+
+    def integer_value(self, text: str, is_hexadecimal: bool) -> int:
+        """The integer; what is too long for any type, as one that is too large."""
+        if is_hexadecimal:
+            return int(text, 16)
+        if len(text) > 1 and text[0] == "0":
+            raise ConstantError(f"'{text}': integers do not begin with 0")
+        return int(text) if len(text) < 40 else INTEGER_RANGES[ABSTRACT_INT][1] + 1

@@ -1,0 +1,432 @@
+"""The syntax tree of the WGSL subset.
+
+The parser makes it, the checker fills in `Expression.type` (and `Call.kind`), the printers read it.
+Nodes are plain data and know where they stand in their source; nothing here has behaviour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+
+from .types import Struct, Type
+
+__all__ = [
+    "Alias",
+    "Assign",
+    "Attribute",
+    "Binary",
+    "Block",
+    "Break",
+    "Call",
+    "CallStatement",
+    "Case",
+    "ConstAssert",
+    "Constant",
+    "Continue",
+    "Declaration",
+    "Expression",
+    "For",
+    "Function",
+    "GlobalVariable",
+    "If",
+    "Import",
+    "Index",
+    "Literal",
+    "LocalDeclaration",
+    "Loop",
+    "Member",
+    "Module",
+    "Name",
+    "Override",
+    "Parameter",
+    "Position",
+    "Return",
+    "Statement",
+    "StructDeclaration",
+    "StructField",
+    "Switch",
+    "TypeName",
+    "Unary",
+    "While",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a node begins: file as the user would name it, line and column from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+# Expressions. `type` is None until the checker has run.
+
+
+@dataclass(slots=True)
+class Literal:
+    """``1``, ``1u``, ``2.5f``, ``true``. `suffix` is "", "i", "u", "f" or "h".
+
+    After the check `value` is one of its `type`: a float, already rounded, for f32. It may be negative.
+    """
+
+    position: Position
+    value: bool | int | float
+    suffix: str = ""
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Name:
+    """A variable, parameter, constant or override."""
+
+    position: Position
+    name: str
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Unary:
+    """``-x``, ``!x``, ``~x``, ``&x``."""
+
+    position: Position
+    operator: str
+    operand: Expression
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Binary:
+    """``x + y``; it begins at its operator."""
+
+    position: Position
+    operator: str
+    left: Expression
+    right: Expression
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """``f(x)``, ``max(a, b)``, ``vec4<f32>(...)``, ``f32(i)``, ``bitcast<u32>(x)``, ``State(a, b)``.
+
+    `callee` carries the template arguments (``bitcast<u32>`` is a `TypeName` with one argument).
+    `kind` is set by the checker: a user function, a built-in function, or the construction or
+    conversion of a value (whose type is then `type`).
+    """
+
+    position: Position
+    callee: TypeName
+    arguments: list[Expression]
+    kind: OneOf["function", "builtin", "construct"] | None = None
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Index:
+    """``base[index]``."""
+
+    position: Position
+    base: Expression
+    index: Expression
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Member:
+    """``base.name``: a struct member, or the swizzle of a vector."""
+
+    position: Position
+    base: Expression
+    name: str
+    type: Type | None = None
+
+
+Expression = Literal | Name | Unary | Binary | Call | Index | Member
+
+
+@dataclass(slots=True)
+class TypeName:
+    """A type or a callee as written: ``array<vec4<f32>, 4>``. Arguments are types or expressions."""
+
+    position: Position
+    name: str
+    arguments: list[TypeName | Expression] = field(default_factory=list)
+
+
+# Statements.
+
+
+@dataclass(slots=True)
+class LocalDeclaration:
+    """``let``, ``var`` or ``const`` in a function. `type` is the type of the variable, set by the checker."""
+
+    position: Position
+    keyword: OneOf["let", "var", "const"]
+    name: str
+    type_name: TypeName | None
+    value: Expression | None
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Assign:
+    """``target = value`` (operator ""), ``target += value`` ("+"), ``i++`` (as ``i += 1``), ``_ = value`` (no target)."""
+
+    position: Position
+    target: Expression | None
+    operator: str
+    value: Expression
+
+
+@dataclass(slots=True)
+class Block:
+    """``{ … }``."""
+
+    position: Position
+    statements: list[Statement]
+
+
+@dataclass(slots=True)
+class If:
+    """``if condition { … } else { … }``."""
+
+    position: Position
+    condition: Expression
+    then: Block
+    otherwise: Block | None  # an `else if` is a Block that holds one If
+
+
+@dataclass(slots=True)
+class For:
+    """``for (initial; condition; update) { … }``."""
+
+    position: Position
+    initial: LocalDeclaration | Assign | CallStatement | None
+    condition: Expression | None
+    update: Assign | CallStatement | None
+    body: Block
+
+
+@dataclass(slots=True)
+class While:
+    """``while condition { … }``."""
+
+    position: Position
+    condition: Expression
+    body: Block
+
+
+@dataclass(slots=True)
+class Loop:
+    """``loop { … continuing { … break if condition; } }``."""
+
+    position: Position
+    body: Block
+    continuing: Block | None
+    break_if: Expression | None
+
+
+@dataclass(slots=True)
+class Case:
+    """``case 1, 2: { … }`` or ``default: { … }``."""
+
+    position: Position
+    selectors: list[Expression]  # empty for `default` alone
+    is_default: bool
+    body: Block
+
+
+@dataclass(slots=True)
+class Switch:
+    """``switch selector { … }``."""
+
+    position: Position
+    selector: Expression
+    cases: list[Case]
+
+
+@dataclass(slots=True)
+class Return:
+    """``return value;``."""
+
+    position: Position
+    value: Expression | None
+
+
+@dataclass(slots=True)
+class Break:
+    """``break;``, of a loop or a switch."""
+
+    position: Position
+
+
+@dataclass(slots=True)
+class Continue:
+    """``continue;``."""
+
+    position: Position
+
+
+@dataclass(slots=True)
+class CallStatement:
+    """``f(x);``."""
+
+    position: Position
+    call: Call
+
+
+@dataclass(slots=True)
+class ConstAssert:
+    """Both a statement and a declaration."""
+
+    position: Position
+    condition: Expression
+
+
+Statement = (
+    LocalDeclaration
+    | Assign
+    | Block
+    | If
+    | For
+    | While
+    | Loop
+    | Switch
+    | Return
+    | Break
+    | Continue
+    | CallStatement
+    | ConstAssert
+)
+
+
+# Declarations at module scope.
+
+
+@dataclass(slots=True)
+class Attribute:
+    """``@group(0)``, ``@builtin(global_invocation_id)``, ``@workgroup_size(64, 1)``."""
+
+    position: Position
+    name: str
+    arguments: list[Expression]
+
+
+@dataclass(slots=True)
+class StructField:
+    """``name: type``."""
+
+    position: Position
+    name: str
+    type_name: TypeName
+
+
+@dataclass(slots=True)
+class StructDeclaration:
+    """`type` is the Struct that it declares, set by the checker."""
+
+    position: Position
+    name: str
+    fields: list[StructField]
+    type: Struct | None = None
+
+
+@dataclass(slots=True)
+class Parameter:
+    """``name: type`` of a function; an entry point's has ``@builtin(...)``."""
+
+    position: Position
+    name: str
+    type_name: TypeName
+    attributes: list[Attribute] = field(default_factory=list)
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Function:
+    """`return_type` None: returns nothing. An entry point has the attribute ``compute``."""
+
+    position: Position
+    name: str
+    parameters: list[Parameter]
+    return_type_name: TypeName | None
+    body: Block
+    attributes: list[Attribute] = field(default_factory=list)
+    return_type: Type | None = None
+
+
+@dataclass(slots=True)
+class GlobalVariable:
+    """``@group(0) @binding(0) var<storage, read_write> name: type;``, or a workgroup or private variable.
+
+    `space` is "storage", "uniform", "workgroup" or "private"; `access` is "read" or "read_write".
+    """
+
+    position: Position
+    space: str
+    access: str
+    name: str
+    type_name: TypeName
+    attributes: list[Attribute] = field(default_factory=list)
+    value: Expression | None = None
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Constant:
+    """``const name: type = value;``."""
+
+    position: Position
+    name: str
+    type_name: TypeName | None
+    value: Expression
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Override:
+    """``override amsgrad: bool = false;``: a flag or size that the linker replaces with a `Constant`."""
+
+    position: Position
+    name: str
+    type_name: TypeName | None
+    value: Expression | None
+    type: Type | None = None
+
+
+@dataclass(slots=True)
+class Alias:
+    """``alias name = type;``."""
+
+    position: Position
+    name: str
+    type_name: TypeName
+
+
+@dataclass(slots=True)
+class Import:
+    """``import package::lib::math::{precise_exp, log1p};`` as in WESL. `path` is ("lib", "math").
+
+    Not WGSL: the linker replaces it with the functions and all that they stand on.
+    """
+
+    position: Position
+    path: tuple[str, ...]
+    names: list[str]
+
+
+Declaration = StructDeclaration | Function | GlobalVariable | Constant | Override | Alias | Import | ConstAssert
+
+
+@dataclass(slots=True)
+class Module:
+    """One file, or after linking one complete shader. `enables` are the names of ``enable`` directives."""
+
+    file: str
+    enables: list[str]
+    declarations: list[Declaration]
