@@ -1,0 +1,373 @@
+"""If-conversion: a map function becomes straight-line code, for targets that compute on whole arrays.
+
+A map function is a pure function over f32, i32, u32, bool and structs of these. Both sides of every branch
+are evaluated, and `select` takes the value that counts. Loops are unrolled, so that their bounds must be
+constants. `return`, `break` and `continue` are kept as a condition (on which inputs it happened) with the
+values of that moment; the code after them runs on, and what it computes is not taken where they happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .straight import Builder, Straight, Value, is_literal, leaf_names, type_of
+from .straight_expressions import Evaluator, Values, check_type, refuse
+from .syntax import (
+    Assign,
+    Binary,
+    Block,
+    Break,
+    CallStatement,
+    Case,
+    Constant,
+    ConstAssert,
+    Continue,
+    Expression,
+    For,
+    Function,
+    If,
+    Literal,
+    LocalDeclaration,
+    Loop,
+    Member,
+    Module,
+    Name,
+    Position,
+    Return,
+    Statement,
+    Switch,
+    While,
+)
+from .typerules import concrete
+from .types import BOOL, Type
+
+__all__ = ["UNROLL_LIMIT", "straighten", "straighten_function"]
+
+UNROLL_LIMIT = 256
+"""The most iterations that the loops of one function may come to, counted over nested ones."""
+
+_MAX_DEPTH = 40
+"""How many branches deep the rest of a block is taken into the branch that goes on."""
+
+
+def straighten(module: Module, functions: list[str] | None = None) -> dict[str, Straight]:
+    """The straight-line form of the functions named, and of those they call, in the order of the source.
+
+    Args:
+        module: checked and linked.
+        functions: their names; None for every function of the module that is not an entry point.
+
+    Raises:
+        ShaderError: a function is not a map function; the message says what stands in the way.
+    """
+    declared = {d.name: d for d in module.declarations if isinstance(d, Function)}
+    if functions is None:
+        functions = [name for name, function in declared.items() if not function.attributes]
+    work = list(functions)
+    done: dict[str, Straight] = {}
+    while work:
+        name = work.pop()
+        if name not in done:
+            called: set[str] = set()
+            done[name] = straighten_function(module, declared[name], called)
+            work.extend(called)
+    return {name: done[name] for name in declared if name in done}
+
+
+def straighten_function(module: Module, function: Function, called: set[str] | None = None) -> Straight:
+    """The straight-line form of one function. `called` receives the names of the functions it calls."""
+    constants = {d.name: d for d in module.declarations if isinstance(d, Constant)}
+    return _Straightener(function, constants, called if called is not None else set()).run()
+
+
+@dataclass(slots=True)
+class _State:
+    """What holds at one place of the function.
+
+    `values` are the variables'. `escapes` tell for each way out ("return", "break 1", …) the condition on
+    which it was taken before this place, and the values of that moment. `dead`: nothing arrives here.
+    """
+
+    values: Values = field(default_factory=dict)
+    escapes: dict[str, tuple[Expression, Values]] = field(default_factory=dict)
+    dead: bool = False
+
+    def copy(self) -> _State:
+        return _State(dict(self.values), dict(self.escapes), self.dead)
+
+
+_Run = Callable[[_State], None]
+
+
+class _Straightener(Evaluator):
+    def __init__(self, function: Function, constants: dict[str, Constant], called: set[str]) -> None:
+        parameters = tuple((p.name, check_type(p.position, p.type)) for p in function.parameters)
+        super().__init__(Builder(parameters), constants, called)
+        self.function = function
+        self.iterations = 0
+        self.loops = 0
+        self.depth = 0
+        self.breaks: list[str] = []
+        self.continues: list[str] = []
+
+    def run(self) -> Straight:
+        function, state = self.function, _State()
+        return_type = check_type(function.position, function.return_type)
+        for parameter, (name, type_) in zip(function.parameters, self.builder.parameters, strict=True):
+            leaves = leaf_names(type_, name)
+            self.declare(name, tuple(Name(parameter.position, p, type=t) for p, t in leaves), state.values)
+        self.block(function.body, state)
+        if not state.dead or "return" not in state.escapes:
+            refuse(function.position, f"every way through '{function.name}' must end in a return")
+        result = self.builder.assemble(return_type, state.escapes["return"][1]["return"])
+        return self.builder.finish(function.name, function.position, result)
+
+    def named(self, type_: Type, value: Value, word: str) -> Value:
+        for (path, _), leaf in zip(leaf_names(type_, word), value, strict=True):
+            root = leaf.name.partition(".")[0] if isinstance(leaf, Name) else ""
+            whole = isinstance(leaf, Name) and root != leaf.name
+            self.builder.hint(Name(leaf.position, root), word if whole else path.replace(".", "_"))
+        return value
+
+    # Statements.
+
+    def block(self, block: Block, state: _State) -> None:
+        self.scopes.append({})
+        self.statements(block.statements, state)
+        self.scopes.pop()
+
+    def statements(self, statements: list[Statement], state: _State) -> None:
+        for number, statement in enumerate(statements):
+            if state.dead:
+                break
+            if isinstance(statement, If):
+                rest = statements[number + 1 :]
+                if self.if_(statement, rest, state):
+                    break
+            else:
+                self.statement(statement, state)
+
+    def statement(self, statement: Statement, state: _State) -> None:
+        match statement:
+            case LocalDeclaration():
+                self.local(statement, state)
+            case Assign():
+                self.assign(statement, state)
+            case Block():
+                self.block(statement, state)
+            case If():
+                self.if_(statement, [], state)
+            case Switch():
+                self.switch(statement, state)
+            case For() | While() | Loop():
+                self.loop(statement, state)
+            case Return(position=position, value=value):
+                if value is None:
+                    refuse(position, "a return needs a value")
+                self.escape("return", {"return": self.evaluate(value, state.values)}, position, state)
+            case Break(position=position):
+                self.escape(self.breaks[-1], state.values, position, state)
+            case Continue(position=position):
+                self.escape(self.continues[-1], state.values, position, state)
+            case CallStatement(call=call):
+                self.evaluate(call, state.values)
+            case ConstAssert():
+                pass
+
+    def local(self, statement: LocalDeclaration, state: _State) -> None:
+        if statement.value is not None:
+            value = self.evaluate(statement.value, state.values)
+            type_ = check_type(statement.position, concrete(statement.type or type_of(statement.value)))
+            value = self.named(type_, value, statement.name)
+        else:
+            type_ = check_type(statement.position, statement.type)
+            value = self.zero(type_, statement.position)
+        self.declare(statement.name, value, state.values)
+
+    def assign(self, statement: Assign, state: _State) -> None:
+        target, position = statement.target, statement.position
+        if target is None:
+            return
+        sign = statement.operator
+        source = Binary(position, sign, target, statement.value, target.type) if sign else statement.value
+        value = self.evaluate(source, state.values)
+        variable, start, word = self.place(target)
+        self.named(type_of(target), value, word)
+        old = state.values[variable]
+        state.values[variable] = old[:start] + value + old[start + len(value) :]
+
+    def place(self, target: Expression) -> tuple[str, int, str]:
+        """The variable that an assignment changes, at which of its leaves, and what to call the new value."""
+        if isinstance(target, Member):
+            variable, start, word = self.place(target.base)
+            offset, _ = self.member(target.position, type_of(target.base), target.name)
+            return variable, start + offset, f"{word}_{target.name}"
+        own = self.find(target.name) if isinstance(target, Name) else None
+        if not isinstance(target, Name) or own is None:
+            refuse(target.position, "only the function's own variables and their members can be assigned")
+        return own, 0, target.name
+
+    def if_(self, statement: If, rest: list[Statement], state: _State) -> bool:
+        """An `if`, and whether with it the rest of the block was done.
+
+        Where one branch leaves, the rest belongs to the other: so ``if (a) { return x; } return y;`` becomes
+        one select, without a condition that tells who has left.
+        """
+        ended: list[bool] = []
+
+        def then(inner: _State) -> None:
+            self.block(statement.then, inner)
+
+        def otherwise(inner: _State) -> None:
+            if statement.otherwise is not None:
+                self.block(statement.otherwise, inner)
+
+        def after(live: _State) -> None:
+            self.statements(rest, live)
+            ended.append(True)
+
+        condition = self.scalar(statement.condition, state.values)
+        self.depth += 1
+        self.branch(condition, state, then, otherwise, after if self.depth <= _MAX_DEPTH else None)
+        self.depth -= 1
+        return bool(ended)
+
+    def branch(
+        self, condition: Expression, state: _State, then: _Run, otherwise: _Run, rest: _Run | None = None
+    ) -> None:
+        """Run both on copies of the state, which becomes what they come to; or the one known to be taken.
+
+        Where one of them leaves, `rest` runs in the other.
+        """
+        if is_literal(condition):
+            (then if is_literal(condition, True) else otherwise)(state)
+            return
+        first, second = state.copy(), state.copy()
+        then(first)
+        otherwise(second)
+        if rest is not None and first.dead != second.dead:
+            rest(second if first.dead else first)
+        never = Literal(condition.position, False, type=BOOL)
+        escapes = {}
+        for way in sorted({*first.escapes, *second.escapes}):
+            taken, values = first.escapes.get(way, (never, None))
+            taken_too, values_too = second.escapes.get(way, (never, None))
+            merged = self.merge(values_too or values or {}, values or values_too or {}, condition)
+            escapes[way] = (self.builder.select(taken_too, taken, condition), merged)
+        state.escapes = escapes
+        state.dead = first.dead and second.dead
+        if first.dead or second.dead:
+            kept = (second if first.dead else first).values
+            state.values = {variable: kept[variable] for variable in state.values}
+        else:
+            outer = {variable: second.values[variable] for variable in state.values}
+            state.values = self.merge(outer, first.values, condition)
+
+    def merge(self, otherwise: Values, then: Values, condition: Expression) -> Values:
+        """Each variable that both know, with the value in `then` where the condition holds."""
+        merged = {}
+        for variable, value in otherwise.items():
+            if variable in then:
+                pairs = zip(value, then[variable], strict=True)
+                merged[variable] = tuple(self.builder.select(f, t, condition) for f, t in pairs)
+                if len(value) == 1 and variable != "return":
+                    self.builder.hint(merged[variable][0], variable.partition(" ")[0])
+        return merged
+
+    # Ways out: return, break, continue.
+
+    def escape(self, way: str, values: Values, position: Position, state: _State) -> None:
+        """Leave by that way, except where another was taken before: of all ways one is taken at most."""
+        gone: Expression = Literal(position, False, type=BOOL)
+        for other, (taken, _) in state.escapes.items():
+            if other != way:
+                gone = self.builder.either(gone, taken)
+        here = self.builder.negate(gone)
+        if way in state.escapes:
+            taken, before = state.escapes[way]
+            values = self.merge(values, before, taken)
+        state.escapes[way] = (here, dict(values))
+        state.dead = True
+
+    def join(self, way: str, state: _State) -> None:
+        """The place where those who left by that way arrive."""
+        if way not in state.escapes:
+            return
+        taken, values = state.escapes.pop(way)
+        state.values = values if state.dead else self.merge(state.values, values, taken)
+        state.dead = False
+
+    def switch(self, statement: Switch, state: _State) -> None:
+        selector = self.scalar(statement.selector, state.values)
+        default = next(case for case in statement.cases if case.is_default)
+        others = [case for case in statement.cases if not case.is_default]
+        self.loops += 1
+        self.breaks.append(f"break {self.loops}")
+
+        def chosen(case: Case) -> Expression:
+            condition: Expression = Literal(case.position, False, type=BOOL)
+            for label in case.selectors:
+                value = Literal(label.position, _number(self.scalar(label, state.values)), type=type_of(selector))
+                same = self.builder.emit(Binary(label.position, "==", selector, value, BOOL))
+                condition = self.builder.either(condition, same)
+            return condition
+
+        def run(rest: list[Case], inner: _State) -> None:
+            if not rest:
+                self.block(default.body, inner)
+                return
+            self.branch(chosen(rest[0]), inner, lambda s: self.block(rest[0].body, s), lambda s: run(rest[1:], s))
+
+        run(others, state)
+        self.join(self.breaks.pop(), state)
+
+    def loop(self, statement: For | While | Loop, state: _State) -> None:
+        """Unroll: run the body as long as the condition is the literal true and something arrives."""
+        self.loops += 1
+        self.breaks.append(f"break {self.loops}")
+        self.continues.append(f"continue {self.loops}")
+        self.scopes.append({})
+        if isinstance(statement, For) and statement.initial is not None:
+            self.statement(statement.initial, state)
+        while not state.dead and self.goes_on(statement, state):
+            self.iterations += 1
+            if self.iterations > UNROLL_LIMIT:
+                refuse(statement.position, f"loops may come to {UNROLL_LIMIT} iterations at most")
+            self.scopes.append({})
+            self.statements(statement.body.statements, state)
+            self.join(self.continues[-1], state)
+            if not state.dead:
+                self.continuing(statement, state)
+            self.scopes.pop()
+        self.scopes.pop()
+        self.continues.pop()
+        self.join(self.breaks.pop(), state)
+
+    def goes_on(self, statement: For | While | Loop, state: _State) -> bool:
+        if isinstance(statement, Loop) or statement.condition is None:
+            return True
+        condition = self.scalar(statement.condition, state.values)
+        if not is_literal(condition):
+            refuse(
+                statement.condition.position,
+                "a loop needs constant bounds; bound it by a constant and `break` where it is done",
+            )
+        return is_literal(condition, True)
+
+    def continuing(self, statement: For | While | Loop, state: _State) -> None:
+        if isinstance(statement, For) and statement.update is not None:
+            self.statement(statement.update, state)
+        elif isinstance(statement, Loop):
+            if statement.continuing is not None:
+                self.statements(statement.continuing.statements, state)
+            if statement.break_if is not None:
+                done = self.scalar(statement.break_if, state.values)
+                leave = Break(statement.break_if.position)
+                self.branch(done, state, lambda s: self.statement(leave, s), lambda s: None)
+
+
+def _number(expression: Expression) -> int:
+    if not isinstance(expression, Literal):
+        refuse(expression.position, "a case needs a constant")
+    return int(expression.value)

@@ -1,0 +1,156 @@
+"""Runs WGSL map functions over arrays: as printed Python, and on a WebGPU adapter, which that is compared with.
+
+Values are lists of scalar leaves, as in ``[param, grad, exp_avg, exp_avg_sq]``. On the adapter nothing of ours
+takes part but the types of the functions: the text goes to wgpu as it stands, with an entry point that reads
+every leaf of the parameters from one buffer of u32 and writes those of the result to another.
+"""
+
+import os
+import warnings
+
+import numpy as np
+import pytest
+
+from optirs_web.wgsl.checker import check
+from optirs_web.wgsl.parser import parse
+from optirs_web.wgsl.print_python import compile_python, print_python, python_name
+from optirs_web.wgsl.straight import leaf_names
+from optirs_web.wgsl.syntax import Function
+from optirs_web.wgsl.types import Struct
+
+DTYPES = {"f32": np.float32, "i32": np.int32, "u32": np.uint32, "bool": np.bool_}
+LOADS = {"f32": "bitcast<f32>({})", "i32": "bitcast<i32>({})", "u32": "{}", "bool": "({} != 0u)"}
+STORES = {"f32": "bitcast<u32>({})", "i32": "bitcast<u32>({})", "u32": "{}", "bool": "u32({})"}
+WORKGROUP = 64
+
+
+def vulkan_device():
+    """A device of the first Vulkan adapter; a skip where there is none, a failure where OPTIRS_REQUIRE asks for it."""
+    try:
+        import wgpu
+
+        adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] == "Vulkan"]
+        reason = "no Vulkan adapter"
+    except Exception as error:
+        adapters, reason = [], repr(error)
+    if not adapters:
+        if "vulkan" in os.environ.get("OPTIRS_REQUIRE", "").split(","):
+            pytest.fail(f"vulkan is in OPTIRS_REQUIRE: {reason}")
+        pytest.skip(f"vulkan: {reason}")
+    return adapters[0].request_device_sync()
+
+
+def checked(text, file="test.wgsl"):
+    """The checked tree of a text without imports."""
+    module = parse(text, file)
+    check(module)
+    return module
+
+
+def compiled(text):
+    """The functions in the tree, and the namespace of what is printed of them."""
+    module = checked(text)
+    functions = [d for d in module.declarations if isinstance(d, Function)]
+    return functions, compile_python(print_python(module), "test")
+
+
+def evaluate(namespace, function, leaves):
+    """The leaves of the function's result for those of its parameters, in NumPy. Any warning is an error."""
+    leaves = iter(leaves)
+    arguments = [nested(parameter.type, leaves, namespace) for parameter in function.parameters]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("error")
+        return flat(function.return_type, namespace[python_name(function.name)](*arguments))
+
+
+def parameter_types(function):
+    return [leaf.name for parameter in function.parameters for _, leaf in leaf_names(parameter.type)]
+
+
+def result_types(function):
+    return [leaf.name for _, leaf in leaf_names(function.return_type)]
+
+
+def flat(type_, value):
+    """The leaves of a value as printed Python takes and returns it."""
+    if isinstance(type_, Struct):
+        return [leaf for m, part in zip(type_.members, value, strict=True) for leaf in flat(m.type, part)]
+    return [value]
+
+
+def nested(type_, leaves, namespace):
+    """A value as printed Python takes it, from an iterator over its leaves."""
+    if isinstance(type_, Struct):
+        return namespace[type_.name](*(nested(member.type, leaves, namespace) for member in type_.members))
+    return next(leaves)
+
+
+def _construct(type_, loads):
+    if isinstance(type_, Struct):
+        return f"{type_.name}({', '.join(_construct(member.type, loads) for member in type_.members)})"
+    return LOADS[type_.name].format(next(loads))
+
+
+def _entry_point(functions):
+    """An entry point that calls each of the functions, whose leaves follow one another in the buffers."""
+    loads = (f"inputs[{number}u * count + i]" for number in range(10**6))
+    stores = 0
+    lines = []
+    for function in functions:
+        arguments = ", ".join(_construct(parameter.type, loads) for parameter in function.parameters)
+        lines.append(f"let result_{function.name} = {function.name}({arguments});")
+        for path, leaf in leaf_names(function.return_type, f"result_{function.name}"):
+            lines.append(f"outputs[{stores}u * count + i] = {STORES[leaf.name].format(path)};")
+            stores += 1
+    body = "\n    ".join(lines)
+    leaves = sum(len(leaf_names(p.type)) for function in functions for p in function.parameters)
+    return f"""
+@group(0) @binding(0) var<storage, read> inputs: array<u32>;
+@group(0) @binding(1) var<storage, read_write> outputs: array<u32>;
+
+@compute @workgroup_size({WORKGROUP})
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+    let i = id.x;
+    let count = arrayLength(&inputs) / {leaves}u;
+    if (i >= count) {{ return; }}
+    {body}
+}}
+"""
+
+
+def run_on_gpu(device, text, functions, leaves):
+    """The leaves of the functions' results, for leaves of their parameters: arrays of one length.
+
+    Args:
+        device: of wgpu.
+        text: WGSL that declares the functions.
+        functions: their nodes in the checked tree.
+        leaves: an array for each leaf of each parameter of each function, in order.
+    """
+    words = np.concatenate([np.asarray(leaf).astype(np.uint32) if leaf.dtype == bool else leaf.view(np.uint32)
+                            for leaf in leaves])  # fmt: skip
+    count = len(leaves[0])
+    types = [leaf for function in functions for _, leaf in leaf_names(function.return_type)]
+    shader = device.create_shader_module(code=text + _entry_point(functions))
+    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": shader, "entry_point": "main"})
+    inputs = device.create_buffer_with_data(data=words, usage="STORAGE")
+    outputs = device.create_buffer(size=4 * count * len(types), usage="STORAGE | COPY_SRC")
+    bindings = [
+        {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
+        for number, buffer in enumerate((inputs, outputs))
+    ]
+    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=bindings)
+    encoder = device.create_command_encoder()
+    compute = encoder.begin_compute_pass()
+    compute.set_pipeline(pipeline)
+    compute.set_bind_group(0, group)
+    compute.dispatch_workgroups(-(-count // WORKGROUP))
+    compute.end()
+    device.queue.submit([encoder.finish()])
+    results = np.frombuffer(device.queue.read_buffer(outputs), np.uint32).reshape(len(types), count)
+    inputs.destroy()
+    outputs.destroy()
+    return [
+        row != 0 if leaf.name == "bool" else row.view(DTYPES[leaf.name])
+        for row, leaf in zip(results, types, strict=True)
+    ]
