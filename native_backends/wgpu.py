@@ -1,0 +1,311 @@
+"""Vulkan, Metal, DX12 and OpenGL through wgpu-py: each a device of its own, all given the same WGSL."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, NamedTuple
+
+import wgpu
+from wgpu import BufferBindingType, BufferUsage
+
+from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError, ShaderError
+from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.kernels import Kernel
+from ..runtime.stats import Stats
+
+__all__ = ["WgpuBackend", "list_adapters", "open_backend"]
+
+_NAMES = {"Vulkan": "vulkan", "Metal": "metal", "D3D12": "dx12", "OpenGL": "gl", "OpenGLES": "gl"}
+
+_MISSING = {
+    "vulkan": "install the graphics card's Vulkan driver, or a software one (Debian: apt install mesa-vulkan-drivers)",
+    "metal": "Metal needs macOS",
+    "dx12": "DX12 needs Windows 10 or later",
+    "gl": "install an OpenGL driver (Debian: apt install libgl1-mesa-dri libegl1)",
+}
+
+_FEATURES = ("shader-f16", "subgroup", "timestamp-query")
+
+_USAGE = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
+
+_BIND_GROUPS_KEPT = 4096
+_UNIFORMS_KEPT = 4096
+
+
+class _Pipeline(NamedTuple):
+    pipeline: Any
+    layout: Any
+
+
+class _Run(NamedTuple):
+    pipeline: Any
+    bind_group: Any
+    grid: tuple[int, int, int]
+
+
+class _Copy(NamedTuple):
+    source: Any
+    source_offset: int
+    target: Any
+    target_offset: int
+    nbytes: int
+
+
+class _Recorded(NamedTuple):
+    commands: tuple[_Run | _Copy, ...]
+
+
+def _each(commands: Sequence[Command]) -> Iterator[Any]:
+    for command in commands:
+        if isinstance(command, _Recorded):
+            yield from command.commands
+        else:
+            yield command
+
+
+@cache
+def _adapters() -> tuple[Any, ...]:
+    # Without this variable libwayland, which OpenGL asks for displays, writes errors to the terminal.
+    unset = "XDG_RUNTIME_DIR" not in os.environ
+    if unset:
+        os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+    try:
+        return tuple(wgpu.gpu.enumerate_adapters_sync())
+    finally:
+        if unset:
+            del os.environ["XDG_RUNTIME_DIR"]
+
+
+def _adapters_named(name: str) -> list[Any]:
+    return [one for one in _adapters() if _NAMES.get(one.info["backend_type"]) == name]
+
+
+def list_adapters(name: str) -> list[AdapterInfo]:
+    """The adapters of one API; if there is none, one entry that says what to install."""
+    found = [
+        AdapterInfo(
+            name=name,
+            index=index,
+            description=f"{adapter.info['device']} ({adapter.info['description']})",
+            software=adapter.info["adapter_type"] == "CPU",
+        )
+        for index, adapter in enumerate(_adapters_named(name))
+    ]
+    return found or [AdapterInfo(name, 0, "", available=False, reason=f"no {name} adapter found; {_MISSING[name]}")]
+
+
+def open_backend(info: AdapterInfo) -> WgpuBackend:
+    """Open an adapter that `list_adapters` gave."""
+    return WgpuBackend(_adapters_named(info.name)[info.index], info)
+
+
+class WgpuBackend(Backend):
+    """One wgpu device. Bind groups, pipelines and parameter blocks are made once and cached."""
+
+    def __init__(self, adapter: Any, info: AdapterInfo) -> None:
+        """Ask the adapter for a device with all of its limits that matter here."""
+        self.info = info
+        self.stats = Stats()
+        limits = {
+            name: adapter.limits[name]
+            for name in (
+                "max-buffer-size",
+                "max-storage-buffer-binding-size",
+                "max-storage-buffers-per-shader-stage",
+                "max-compute-invocations-per-workgroup",
+                "max-compute-workgroup-size-x",
+                "max-compute-workgroup-storage-size",
+                "max-compute-workgroups-per-dimension",
+                "min-storage-buffer-offset-alignment",
+            )
+        }
+        features = [name for name in _FEATURES if name in adapter.features]
+        try:
+            self._device: Any = adapter.request_device_sync(required_features=features, required_limits=limits)
+        except wgpu.GPUError as error:
+            raise DeviceNotAvailableError(f"{info} refused to open: {error}") from error
+        self.capabilities = Capabilities(
+            max_buffer_bytes=limits["max-buffer-size"],
+            max_binding_bytes=limits["max-storage-buffer-binding-size"],
+            offset_alignment=limits["min-storage-buffer-offset-alignment"],
+            max_workgroups=limits["max-compute-workgroups-per-dimension"],
+            features=frozenset(features),
+        )
+        self._loss = ""
+        self._pipelines: dict[Kernel, _Pipeline] = {}
+        self._bind_groups: OrderedDict[Any, Any] = OrderedDict()
+        self._keys_of: defaultdict[Any, set[Any]] = defaultdict(set)
+        self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
+        self._fence = self.allocate(4)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn wgpu's errors into ours."""
+        if self.lost:
+            raise DeviceLostError(self._loss)
+        try:
+            yield
+        except wgpu.GPUError as error:
+            message = str(error)
+            if re.search(r"not enough memory|out of memory", message, re.IGNORECASE):
+                raise AllocationFailed(message) from error
+            if re.search(r"device is lost|device lost", message, re.IGNORECASE):
+                self.lost = True
+                self._loss = (
+                    f"device '{self.info.name}' was lost, and all that lay on it: {self.info.description}. "
+                    "Open it again with optirs_web.device() and load a checkpoint"
+                )
+                raise DeviceLostError(self._loss) from error
+            raise OptirsError(f"device '{self.info.name}' refused the work: {message}") from error
+
+    def allocate(self, nbytes: int) -> Any:
+        with self._errors():
+            return self._device.create_buffer(size=nbytes, usage=_USAGE)
+
+    def free(self, handle: Any) -> None:
+        for key in self._keys_of.pop(handle, ()):
+            self._bind_groups.pop(key, None)
+        if not self.lost:
+            handle.destroy()
+
+    def write(self, handle: Any, offset: int, data: memoryview) -> None:
+        with self._errors():
+            self._device.queue.write_buffer(handle, offset, data)
+
+    def read(self, handle: Any, offset: int, nbytes: int) -> memoryview:
+        with self._errors():
+            return memoryview(self._device.queue.read_buffer(handle, offset, nbytes)).cast("B")
+
+    async def read_async(self, handle: Any, offset: int, nbytes: int) -> memoryview:
+        with self._errors():
+            staging = self._device.create_buffer(size=nbytes, usage=BufferUsage.MAP_READ | BufferUsage.COPY_DST)
+            encoder = self._device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(handle, offset, staging, 0, nbytes)
+            self._device.queue.submit([encoder.finish()])
+            await staging.map_async("READ")
+            data = memoryview(bytearray(staging.read_mapped()))
+            staging.unmap()
+            staging.destroy()
+            return data
+
+    def bind(
+        self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
+    ) -> Command:
+        pipeline = self._pipelines.get(kernel) or self._compile(kernel)
+        key = (kernel, *buffers, parameters)
+        group = self._bind_groups.get(key)
+        if group is None:
+            group = self._make_bind_group(key, pipeline, buffers, parameters)
+        else:
+            self._bind_groups.move_to_end(key)
+        return _Run(pipeline.pipeline, group, grid)
+
+    def _compile(self, kernel: Kernel) -> _Pipeline:
+        entries = [
+            {
+                "binding": number,
+                "visibility": wgpu.ShaderStage.COMPUTE,
+                "buffer": {"type": BufferBindingType.storage if writes else BufferBindingType.read_only_storage},
+            }
+            for number, (_, writes) in enumerate(kernel.bindings)
+        ]
+        if kernel.parameters:
+            uniform = {"type": BufferBindingType.uniform}
+            entries.append({"binding": len(entries), "visibility": wgpu.ShaderStage.COMPUTE, "buffer": uniform})
+        with self._errors():
+            try:
+                shader = self._device.create_shader_module(label=kernel.name, code=kernel.wgsl("naga"))
+            except wgpu.GPUValidationError as error:
+                if "lost" in str(error):
+                    raise
+                raise ShaderError(
+                    f"refused by the device's compiler: {error}", file=kernel.name, line=1, column=1
+                ) from error
+            layout = self._device.create_bind_group_layout(entries=entries)
+            pipeline = self._device.create_compute_pipeline(
+                layout=self._device.create_pipeline_layout(bind_group_layouts=[layout]),
+                compute={"module": shader, "entry_point": "main"},
+            )
+        self.stats.pipelines += 1
+        self._pipelines[kernel] = _Pipeline(pipeline, layout)
+        return self._pipelines[kernel]
+
+    def _make_bind_group(self, key: Any, pipeline: _Pipeline, buffers: Sequence[BoundBuffer], parameters: bytes) -> Any:
+        entries = [
+            {"binding": number, "resource": {"buffer": handle, "offset": offset, "size": size}}
+            for number, (handle, offset, size) in enumerate(buffers)
+        ]
+        with self._errors():
+            if parameters:
+                resource = {"buffer": self._uniform(parameters), "offset": 0, "size": len(parameters)}
+                entries.append({"binding": len(entries), "resource": resource})
+            group = self._device.create_bind_group(layout=pipeline.layout, entries=entries)
+        self.stats.bind_groups += 1
+        self._bind_groups[key] = group
+        for handle, _, _ in buffers:
+            self._keys_of[handle].add(key)
+        if len(self._bind_groups) > _BIND_GROUPS_KEPT:
+            oldest, _ = self._bind_groups.popitem(last=False)
+            for handle, _, _ in oldest[1:-1]:
+                self._keys_of[handle].discard(oldest)
+        return group
+
+    def _uniform(self, parameters: bytes) -> Any:
+        """A buffer that holds these parameters; equal ones are shared. Bind groups keep it alive."""
+        buffer = self._uniforms.get(parameters)
+        if buffer is None:
+            buffer = self._device.create_buffer_with_data(data=parameters, usage=BufferUsage.UNIFORM)
+            self.stats.bytes_up += len(parameters)
+            self._uniforms[parameters] = buffer
+            if len(self._uniforms) > _UNIFORMS_KEPT:
+                self._uniforms.popitem(last=False)
+        return buffer
+
+    def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
+        return _Copy(source[0], source[1], target[0], target[1], source[2])
+
+    def record(self, commands: Sequence[Command]) -> Command:
+        # WebGPU has no bundles of compute commands; what is spared is the binding.
+        return _Recorded(tuple(commands))
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        with self._errors():
+            encoder = self._device.create_command_encoder()
+            compute_pass = pipeline = None
+            for command in _each(commands):
+                if isinstance(command, _Copy):
+                    if compute_pass is not None:
+                        compute_pass.end()
+                        compute_pass = pipeline = None
+                    encoder.copy_buffer_to_buffer(*command)
+                    continue
+                if compute_pass is None:
+                    compute_pass = encoder.begin_compute_pass()
+                if command.pipeline is not pipeline:
+                    pipeline = command.pipeline
+                    compute_pass.set_pipeline(pipeline)
+                compute_pass.set_bind_group(0, command.bind_group)
+                compute_pass.dispatch_workgroups(*command.grid)
+            if compute_pass is not None:
+                compute_pass.end()
+            self._device.queue.submit([encoder.finish()])
+
+    def synchronize(self) -> None:
+        # A read waits for all that was submitted; wgpu-py 0.32's own call for this does not match its library.
+        self.read(self._fence, 0, 4)
+
+    def close(self) -> None:
+        self._bind_groups.clear()
+        self._keys_of.clear()
+        self._uniforms.clear()
+        self._pipelines.clear()
+        if not self.lost:
+            self.lost = True
+            self._loss = f"device '{self.info.name}' was closed"
+            self._device.destroy()

@@ -1,0 +1,122 @@
+"""Arenas: one buffer for the values of many parameters, and one for their gradients.
+
+Each tensor begins at a multiple of `BLOCK` elements, so a block belongs to one tensor and one table word
+per block is enough for a kernel to find its tensor. What is left of a tensor's last block stays zero.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import OutOfDeviceMemoryError
+from ..wgsl.shell import BLOCK
+from .buffer import Buffer, View
+from .device import Device
+
+__all__ = ["Arena", "Home", "split_sizes"]
+
+_ITEMSIZE = 4
+_BLOCKS_PER_WINDOW = 64
+"""A window begins at a multiple of this many blocks, so that the table's offset is aligned on every device."""
+
+
+def split_sizes(device: Device, sizes: Sequence[int]) -> list[list[int]]:
+    """Which tensors share an arena: as many as one buffer of the device can hold, in order.
+
+    Raises:
+        OutOfDeviceMemoryError: one tensor alone is larger than a buffer can be.
+    """
+    capacity = device.capabilities.max_buffer_bytes // (BLOCK * _ITEMSIZE)
+    arenas: list[list[int]] = [[]]
+    used = 0
+    for index, size in enumerate(sizes):
+        blocks = blocks_of(size)
+        if blocks > capacity:
+            in_use = device.memory_stats().live_bytes
+            raise OutOfDeviceMemoryError(size * _ITEMSIZE, in_use, device.capabilities.max_buffer_bytes, device.name)
+        if used + blocks > capacity:
+            arenas.append([])
+            used = 0
+        arenas[-1].append(index)
+        used += blocks
+    return arenas
+
+
+def blocks_of(size: int) -> int:
+    """The blocks that a tensor of `size` elements takes."""
+    return -(-size // BLOCK)
+
+
+class Arena:
+    """Places for tensors of these sizes (in elements), all float32."""
+
+    def __init__(self, device: Device, sizes: Sequence[int]) -> None:
+        """Allocate the values; gradients are allocated when first asked for."""
+        self.device = device
+        self.sizes = tuple(sizes)
+        self.firsts: list[int] = []
+        self.blocks = 0
+        for size in sizes:
+            self.firsts.append(self.blocks * BLOCK)
+            self.blocks += blocks_of(size)
+        self.blocks = max(1, self.blocks)  # a buffer of no bytes does not exist
+        self.params = self.new_buffer()
+        self._grads: Buffer | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Size of one buffer of the arena."""
+        return self.blocks * BLOCK * _ITEMSIZE
+
+    def new_buffer(self) -> Buffer:
+        """A zeroed buffer laid out like the arena: for gradients, and for a slot of optimizer state."""
+        return self.device.allocate_zeroed(self.nbytes)
+
+    @property
+    def grads(self) -> Buffer:
+        """The gradients."""
+        if self._grads is None:
+            self._grads = self.new_buffer()
+        return self._grads
+
+    def place(self, buffer: Buffer, index: int) -> View:
+        """Where a tensor lies in a buffer of the arena."""
+        return View(buffer, self.firsts[index] * _ITEMSIZE, self.sizes[index] * _ITEMSIZE)
+
+    def block_table(self, numbers: Mapping[int, int], absent: int) -> array[int]:
+        """For each block the number of its tensor; `absent` for a tensor that has none."""
+        table = array("I")
+        for index, size in enumerate(self.sizes):
+            table.extend([numbers.get(index, absent)] * blocks_of(size))
+        table.extend([absent] * (self.blocks - len(table)))
+        return table
+
+    def windows(self) -> Iterator[tuple[int, int]]:
+        """First block and number of blocks of each part that a kernel can see at once."""
+        limit = self.device.capabilities.max_binding_bytes // (BLOCK * _ITEMSIZE)
+        limit = max(_BLOCKS_PER_WINDOW, limit // _BLOCKS_PER_WINDOW * _BLOCKS_PER_WINDOW)
+        for first in range(0, self.blocks, limit):
+            yield first, min(limit, self.blocks - first)
+
+    @staticmethod
+    def window(buffer: Buffer, first: int, blocks: int) -> View:
+        """That part of a buffer of the arena."""
+        return View(buffer, first * BLOCK * _ITEMSIZE, blocks * BLOCK * _ITEMSIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The place of one parameter."""
+
+    arena: Arena
+    index: int
+
+    def param_view(self) -> View:
+        """Where its values lie."""
+        return self.arena.place(self.arena.params, self.index)
+
+    def grad_view(self) -> View:
+        """Where its gradient lies."""
+        return self.arena.place(self.arena.grads, self.index)

@@ -1,0 +1,149 @@
+"""The contract between the runtime and one kind of device: all that a new backend writes.
+
+A backend is a connector to hardware. It allocates memory, moves bytes, compiles kernels and runs
+lists of commands in order. It knows nothing of tensors, gradients or optimizers, and keeps no pool:
+`Device` does that, once, for all of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .stats import Stats
+
+if TYPE_CHECKING:
+    from .kernels import Kernel
+
+__all__ = ["AdapterInfo", "AllocationFailed", "Backend", "BoundBuffer", "Capabilities", "Command"]
+
+Handle = Any
+"""A backend's own name for memory. Hashable, compared by identity."""
+
+Command = Any
+"""Dispatches or copies with their buffers bound, ready to be submitted any number of times."""
+
+BoundBuffer = tuple[Handle, int, int]
+"""Memory as a kernel sees it: handle, offset in bytes, size in bytes."""
+
+
+class AllocationFailed(Exception):
+    """The device refused memory. Not shown to users: `Device` trims its pool, retries, then says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterInfo:
+    """One device that could be opened, or the reason why none can.
+
+    Attributes:
+        name: "cpu", "vulkan", "metal", "dx12", "gl" or "webgpu".
+        index: which one of that name, from 0.
+        description: what the driver calls it.
+        software: it computes on the processor, pretending to be a GPU.
+        available: it can be opened.
+        reason: if not available, what was looked for and what to install.
+    """
+
+    name: str
+    index: int
+    description: str
+    software: bool = False
+    available: bool = True
+    reason: str = ""
+
+    @property
+    def label(self) -> str:
+        """What `optirs_web.device` is given: the name, with ``:index`` where it is not the first."""
+        return self.name if self.index == 0 else f"{self.name}:{self.index}"
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.description or self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a device can do.
+
+    Attributes:
+        max_buffer_bytes: the largest single allocation.
+        max_binding_bytes: the most of a buffer that a kernel can see at once.
+        offset_alignment: a view that a kernel is given begins at a multiple of this many bytes.
+        max_workgroups: workgroups along one dimension of a dispatch.
+        features: names of optional features, in WebGPU's words.
+    """
+
+    max_buffer_bytes: int
+    max_binding_bytes: int
+    offset_alignment: int
+    max_workgroups: int
+    features: frozenset[str]
+
+
+class Backend(ABC):
+    """One opened device. Methods are called from one thread, in program order.
+
+    Every method may raise `DeviceLostError`.
+    """
+
+    info: AdapterInfo
+    capabilities: Capabilities
+    lost: bool = False
+    """The device has gone. Set by the backend before it raises DeviceLostError."""
+    stats: Stats
+    """The backend counts pipelines and bind groups here; `Device` counts the rest."""
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Handle:
+        """New memory, zeroed, of a multiple of 4 bytes. Raises AllocationFailed."""
+
+    @abstractmethod
+    def free(self, handle: Handle) -> None:
+        """Give memory back. No submitted command uses it any more, and none will."""
+
+    @abstractmethod
+    def write(self, handle: Handle, offset: int, data: memoryview) -> None:
+        """Copy bytes to the device, after everything submitted so far. `data` is free on return."""
+
+    @abstractmethod
+    def read(self, handle: Handle, offset: int, nbytes: int) -> memoryview:
+        """Wait for everything submitted so far, then copy bytes out. The caller owns the result."""
+
+    @abstractmethod
+    async def read_async(self, handle: Handle, offset: int, nbytes: int) -> memoryview:
+        """The awaitable twin of `read`."""
+
+    @abstractmethod
+    def bind(
+        self,
+        kernel: Kernel,
+        buffers: Sequence[BoundBuffer],
+        parameters: bytes,
+        grid: tuple[int, int, int],
+    ) -> Command:
+        """A command that runs the kernel (compiled at first use) over these buffers.
+
+        `parameters` are the kernel's uniform block, laid out as `kernel.parameters` says.
+        Raises ShaderError if the device's own compiler refuses the kernel.
+        """
+
+    @abstractmethod
+    def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
+        """A command that copies between two buffers of this device; sizes are equal."""
+
+    @abstractmethod
+    def record(self, commands: Sequence[Command]) -> Command:
+        """One command that stands for all of these: what a backend can prepare once, each replay is spared."""
+
+    @abstractmethod
+    def submit(self, commands: Sequence[Command]) -> None:
+        """Run the commands in order; each sees what those before it wrote. Need not wait."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until everything submitted has run."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the device. Called once; nothing is called after it."""

@@ -1,0 +1,64 @@
+"""Buffers and views: who owns memory on a device, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .device import Device
+
+__all__ = ["Buffer", "View"]
+
+
+class Buffer:
+    """Memory on one device, held by its Python object.
+
+    It goes back where it came from at `release()`, or when the last reference to it goes. Work that
+    was enqueued before may still use it: the device runs commands in order, so the next owner's
+    commands come later.
+
+    Attributes:
+        device: where it lies.
+        handle: the backend's name for it.
+        nbytes: usable size in bytes.
+        retired: its content has moved elsewhere; programs that bound it must be recorded again.
+    """
+
+    __slots__ = ("__weakref__", "_give_back", "device", "handle", "nbytes", "retired")
+
+    def __init__(self, device: Device, handle: Any, nbytes: int, give_back: Callable[[Any, int], None]) -> None:
+        """Take over `handle`; `give_back(handle, nbytes)` is called exactly once."""
+        self.device = device
+        self.handle = handle
+        self.nbytes = nbytes
+        self.retired = False
+        self._give_back: Callable[[Any, int], None] | None = give_back
+
+    def release(self) -> None:
+        """Give the memory back now. Safe to call twice; the buffer must not be used afterwards."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back(self.handle, self.nbytes)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Part of a buffer: `nbytes` bytes from `offset`. Keeps the buffer alive."""
+
+    buffer: Buffer
+    offset: int
+    nbytes: int
+
+    @classmethod
+    def whole(cls, buffer: Buffer) -> View:
+        """All of a buffer."""
+        return cls(buffer, 0, buffer.nbytes)
+
+    def part(self, offset: int, nbytes: int) -> View:
+        """Bytes `offset` to `offset + nbytes` of this view."""
+        return View(self.buffer, self.offset + offset, nbytes)

@@ -1,0 +1,49 @@
+"""The element types that a tensor can have, in NumPy's, WGSL's and the buffer protocol's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import UnsupportedError
+
+__all__ = ["FLOAT32", "INT32", "UINT32", "DType", "dtype"]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type. `format` is its code in the buffer protocol (and in `struct`)."""
+
+    name: str
+    wgsl: str
+    format: str
+    itemsize: int
+
+    def __str__(self) -> str:
+        return self.name
+
+    def cast(self, raw: memoryview, shape: tuple[int, ...]) -> Any:
+        """Bytes as a memoryview of this type and shape; of one empty axis where there are no bytes."""
+        view: Any = raw.cast("B")
+        return view.cast(self.format, list(shape)) if raw.nbytes else view.cast(self.format)
+
+
+FLOAT32 = DType("float32", "f32", "f", 4)
+INT32 = DType("int32", "i32", "i", 4)
+UINT32 = DType("uint32", "u32", "I", 4)
+
+_BY_NAME = {one.name: one for one in (FLOAT32, INT32, UINT32)}
+
+
+def dtype(name: str | DType) -> DType:
+    """The type of that name.
+
+    Raises:
+        UnsupportedError: no tensor can have that type; the message lists those that it can.
+    """
+    if isinstance(name, DType):
+        return name
+    try:
+        return _BY_NAME[str(name)]
+    except KeyError:
+        raise UnsupportedError(f"dtype '{name}' is not supported; use one of {', '.join(_BY_NAME)}") from None

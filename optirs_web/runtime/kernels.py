@@ -1,0 +1,230 @@
+"""Kernels: what a dispatch runs.
+
+A kernel is a complete WGSL module with one entry point ``main``. Its storage bindings are the buffers
+of a dispatch, in order; its uniform binding, if it has one, is a struct of scalars, the parameters of
+a dispatch. Devices with shaders are given the module. Array targets (the `cpu` device) look at the
+kernel's class instead: a map function is printed in their language, and a cooperative kernel is
+replaced by a library call.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any, Literal
+
+from ..wgsl import shell, syntax, types
+from ..wgsl.checker import check
+from ..wgsl.dependence import live_slots
+from ..wgsl.linker import link, package_loader
+from ..wgsl.lints import lint
+from ..wgsl.parser import parse
+from ..wgsl.print_wgsl import print_wgsl
+
+__all__ = [
+    "AdvanceKernel",
+    "Binding",
+    "CooperativeKernel",
+    "ElementwiseKernel",
+    "Kernel",
+    "UpdateKernel",
+    "cooperative",
+    "elementwise",
+    "load_map_module",
+]
+
+_FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
+
+Binding = tuple[str, bool]
+"""Name of a storage binding, and whether the kernel writes it."""
+
+
+class Kernel:
+    """What a dispatch runs. Kernels are made once and compared by identity."""
+
+    name: str
+
+    @cached_property
+    def module(self) -> syntax.Module:
+        """The complete, checked WGSL module."""
+        raise NotImplementedError
+
+    def wgsl(self, host: Literal["naga", "tint"] = "naga") -> str:
+        """The shader's text for a host's compiler: "naga" (wgpu) or "tint" (Chromium)."""
+        return print_wgsl(self.module, host)
+
+    @cached_property
+    def _globals(self) -> list[syntax.GlobalVariable]:
+        return [one for one in self.module.declarations if isinstance(one, syntax.GlobalVariable)]
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The storage bindings, numbered from 0 in group 0; a uniform binding follows them."""
+        return tuple((one.name, one.access == "read_write") for one in self._globals if one.space == "storage")
+
+    @cached_property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """Name and WGSL type of each parameter."""
+        for one in self._globals:
+            if one.space == "uniform" and isinstance(one.type, types.Struct):
+                return tuple((member.name, str(member.type)) for member in one.type.members)
+        return ()
+
+    @cached_property
+    def _packing(self) -> struct.Struct:
+        return struct.Struct("<" + "".join(_FORMATS[type_] for _, type_ in self.parameters))
+
+    def pack(self, values: Sequence[int | float]) -> bytes:
+        """The uniform block that holds these parameters."""
+        return self._packing.pack(*values)
+
+    def unpack(self, block: bytes) -> tuple[int | float, ...]:
+        """The parameters in a uniform block."""
+        return self._packing.unpack(block)
+
+
+class CooperativeKernel(Kernel):
+    """A complete WGSL file, ``shaders/kernels/NAME.wgsl``, with its overrides set."""
+
+    def __init__(self, name: str, constants: Mapping[str, Any]) -> None:
+        """Use `cooperative`, which makes each kernel once."""
+        self.name = name
+        self.constants = dict(constants)
+
+    @cached_property
+    def module(self) -> syntax.Module:
+        """The file with its imports and overrides resolved."""
+        load = package_loader()
+        module = link(load(("kernels", self.name)), load, self.constants)
+        lint(module)
+        return module
+
+
+@cache
+def _cooperative(name: str, constants: tuple[tuple[str, Any], ...]) -> CooperativeKernel:
+    return CooperativeKernel(name, dict(constants))
+
+
+def cooperative(name: str, **constants: bool | float) -> CooperativeKernel:
+    """The kernel of that name with these overrides."""
+    return _cooperative(name, tuple(sorted(constants.items())))
+
+
+@cache
+def load_map_module(
+    folder: str, name: str, roots: tuple[str, ...], constants: tuple[tuple[str, Any], ...] = ()
+) -> syntax.Module:
+    """A map module of ``shaders/FOLDER/NAME.wgsl``, linked and linted, with what `roots` reach."""
+    load = package_loader()
+    module = link(load((folder, name)), load, dict(constants), roots=list(roots))
+    lint(module)
+    return module
+
+
+def _with_shell(functions: syntax.Module, text: str, name: str) -> syntax.Module:
+    module = parse(print_wgsl(functions, "naga") + "\n" + text, f"<generated {name}>")
+    check(module)
+    return module
+
+
+class ElementwiseKernel(Kernel):
+    """A map function over arrays, with NumPy's broadcasting.
+
+    Attributes:
+        file: the function stands in ``shaders/elementwise/FILE.wgsl``.
+        function: its name. A parameter of the name ``index`` gets the element's index instead of an operand.
+        operands: for each other parameter "tensor", "scalar" (a parameter of the dispatch), or "result"
+            (the old value of the result: WebGPU binds no buffer for reading and writing at once).
+        rank: dimensions of the strided form; 0 means that all tensors have the result's shape.
+    """
+
+    def __init__(self, file: str, function: str, operands: tuple[str, ...], rank: int) -> None:
+        """Use `elementwise`, which makes each kernel once."""
+        self.name = function
+        self.file = file
+        self.operands = operands
+        self.rank = rank
+
+    @cached_property
+    def map_module(self) -> syntax.Module:
+        """The function alone."""
+        return load_map_module("elementwise", self.file, (self.name,))
+
+    @cached_property
+    def uses_index(self) -> bool:
+        """The function depends on the element's index, so the elements cannot be split among dispatches."""
+        return any(one.name == "index" for one in shell.function_of(self.map_module, self.name).parameters)
+
+    @cached_property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """As the shell has them, known without making it: array targets need no shell."""
+        return shell.elementwise_parameters(self.map_module, self.name, self.operands, self.rank)
+
+    @cached_property
+    def module(self) -> syntax.Module:
+        """The function in its generated shell."""
+        text = shell.elementwise(self.map_module, self.name, self.operands, self.rank)
+        return _with_shell(self.map_module, text, self.name)
+
+    elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
+
+
+@cache
+def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) -> ElementwiseKernel:
+    """The kernel that applies this map function; see `ElementwiseKernel`."""
+    return ElementwiseKernel(file, function, operands, rank)
+
+
+class _RuleKernel(Kernel):
+    def __init__(self, name: str, flags: tuple[tuple[str, bool], ...]) -> None:
+        self.name = name
+        self.flags = flags
+
+    parameters = ()
+
+    @cached_property
+    def map_module(self) -> syntax.Module:
+        """The rule's functions, with its flags set."""
+        return load_map_module("optimizers", self.name, ("advance", "update"), self.flags)
+
+
+class UpdateKernel(_RuleKernel):
+    """An optimizer's ``update`` over an arena. Bindings: params, grads, the live slots, blocks, hyper, slots."""
+
+    @staticmethod
+    @cache
+    def of(name: str, flags: tuple[tuple[str, bool], ...]) -> UpdateKernel:
+        """The kernel of ``shaders/optimizers/NAME.wgsl`` with these flags, made once."""
+        return UpdateKernel(name, flags)
+
+    @cached_property
+    def slots(self) -> tuple[str, ...]:
+        """The members of State that the rule with these flags needs; the others do not exist."""
+        return tuple(live_slots(self.map_module))
+
+    @cached_property
+    def module(self) -> syntax.Module:
+        """The rule in its generated shell."""
+        return _with_shell(self.map_module, shell.update(self.map_module, self.slots), self.name)
+
+    elements_per_workgroup = shell.UPDATE_PER_WORKGROUP
+
+
+class AdvanceKernel(_RuleKernel):
+    """An optimizer's ``advance`` over its tensors. Bindings: tensors, hyper, slots, and found_inf if it is checked."""
+
+    def __init__(self, name: str, flags: tuple[tuple[str, bool], ...], checked: bool) -> None:
+        super().__init__(name, flags)
+        self.checked = checked
+
+    @staticmethod
+    @cache
+    def of(name: str, flags: tuple[tuple[str, bool], ...], checked: bool) -> AdvanceKernel:
+        """The kernel of ``shaders/optimizers/NAME.wgsl`` with these flags, made once."""
+        return AdvanceKernel(name, flags, checked)
+
+    @cached_property
+    def module(self) -> syntax.Module:
+        """The rule in its generated shell."""
+        return _with_shell(self.map_module, shell.advance(self.map_module, self.checked), f"{self.name} advance")

@@ -1,0 +1,181 @@
+"""Which devices there are, and which one to take. The only place that knows backends, by name, lazily."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from typing import Any
+
+from ..errors import DeviceNotAvailableError
+from .backend import AdapterInfo
+from .device import Device
+from .stats import MemoryStats, Stats
+
+__all__ = ["close_device", "device", "devices", "memory_stats", "opened", "set_memory_limit", "stats"]
+
+_LOG = logging.getLogger("optirs_web")
+
+_BACKENDS = {
+    "vulkan": "optirs_web.native_backends.wgpu",
+    "metal": "optirs_web.native_backends.wgpu",
+    "dx12": "optirs_web.native_backends.wgpu",
+    "gl": "optirs_web.native_backends.wgpu",
+    "cpu": "optirs_web.native_backends.cpu",
+}
+
+_AUTO_ORDER = ("metal", "vulkan", "dx12")
+"""Hardware in this order, then the processor. OpenGL and software adapters are taken only by name."""
+
+_opened: dict[str, Device] = {}
+_memory_limit: int | None = None
+
+
+def _list(name: str) -> list[AdapterInfo]:
+    try:
+        backend: Any = importlib.import_module(_BACKENDS[name])
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "optirs_web"):
+            raise
+        reason = f"{package} is not installed: pip install {package}"
+        return [AdapterInfo(name, 0, "", available=False, reason=reason)]
+    try:
+        adapters: list[AdapterInfo] = backend.list_adapters(name)
+    except (OSError, RuntimeError) as error:
+        return [AdapterInfo(name, 0, "", available=False, reason=f"looking for adapters failed: {error}")]
+    return adapters
+
+
+def devices() -> list[AdapterInfo]:
+    """Every device, and for every name that has none the reason.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [one.name for one in ow.devices() if one.name == "cpu"]
+        ['cpu']
+    """
+    return [adapter for name in _BACKENDS for adapter in _list(name)]
+
+
+def device(name: str | Device | None = None) -> Device:
+    """The device of that name; the same object each time.
+
+    Args:
+        name: "auto", a name from `devices()` such as "vulkan" or "cpu", or "vulkan:1" for the second of a
+            kind. None means the environment variable OPTIRS_DEVICE, or "auto" where it is not set. "auto"
+            takes a hardware adapter if there is one, otherwise the processor; never a software adapter.
+
+    Raises:
+        DeviceNotAvailableError: there is no such device; the message says what was probed.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.device("cpu").name
+        'cpu'
+    """
+    if isinstance(name, Device):
+        return name
+    if name is None:
+        name = os.environ.get("OPTIRS_DEVICE") or "auto"
+    _forget_lost()
+    if name not in _opened:
+        info, why = _choose() if name == "auto" else (_find(name), "asked for by name")
+        found = _opened.get(info.label) or _open(info, why)
+        _opened[name] = _opened[info.label] = found
+    return _opened[name]
+
+
+def _forget_lost() -> None:
+    for name in [name for name, one in _opened.items() if one.lost]:
+        del _opened[name]
+
+
+def _open(info: AdapterInfo, why: str) -> Device:
+    module: Any = importlib.import_module(_BACKENDS[info.name])
+    opened_device = Device(module.open_backend(info), why)
+    if _memory_limit is not None:
+        opened_device.set_memory_limit(_memory_limit)
+    _LOG.info("took device %s: %s", info, why)
+    return opened_device
+
+
+def _find(name: str) -> AdapterInfo:
+    kind, _, index = name.partition(":")
+    if kind not in _BACKENDS:
+        raise DeviceNotAvailableError(f"there is no device '{name}'; known are auto, {', '.join(_BACKENDS)}")
+    if index and not index.isdecimal():
+        raise DeviceNotAvailableError(f"'{name}' is no device: write {kind}:0, {kind}:1, ...")
+    adapters = _list(kind)
+    number = int(index or 0)
+    if not adapters[0].available:
+        raise DeviceNotAvailableError(f"device '{name}' is not available: {adapters[0].reason}")
+    if number >= len(adapters):
+        raise DeviceNotAvailableError(f"device '{name}' is not available: there are {len(adapters)} of that kind")
+    return adapters[number]
+
+
+def _choose() -> tuple[AdapterInfo, str]:
+    probed = []
+    for name in _AUTO_ORDER:
+        for adapter in _list(name):
+            if adapter.available and not adapter.software:
+                return (
+                    adapter,
+                    f"it is the first hardware adapter found, in the order {', '.join(_AUTO_ORDER)}",
+                )
+            probed.append(f"{adapter} (software)" if adapter.available else adapter.reason)
+    cpu = _list("cpu")[0]
+    if cpu.available:
+        return cpu, f"no hardware adapter was found ({'; '.join(probed)})"
+    raise DeviceNotAvailableError(f"no device was found: {'; '.join([*probed, cpu.reason])}")
+
+
+def close_device(target: Device) -> None:
+    """Release a device and forget it: the next `device()` opens it anew. What lay on it is lost."""
+    target.close()
+    _forget_lost()
+
+
+def opened() -> list[Device]:
+    """The devices that are open now."""
+    return list(dict.fromkeys(_opened.values()))
+
+
+def set_memory_limit(nbytes: int | None) -> None:
+    """Allow each device, open now or later, at most `nbytes` bytes; None lifts the limit.
+
+    Also set by the environment variable OPTIRS_MEMORY_LIMIT.
+
+    Raises:
+        ValueError: the limit is negative.
+    """
+    global _memory_limit
+    for one in opened():
+        one.set_memory_limit(nbytes)
+    _memory_limit = nbytes
+
+
+def stats() -> Stats:
+    """Counts over all open devices since they were opened; subtract two for what happened in between.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> before = ow.stats()
+        >>> _ = ow.ones((4,), device="cpu") + 1.0
+        >>> (ow.stats() - before).dispatches
+        2
+    """
+    return sum((one.stats for one in opened()), Stats())
+
+
+def memory_stats(name: str | Device | None = None) -> MemoryStats:
+    """Memory held on a device.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.zeros((1024,), device="cpu")
+        >>> ow.memory_stats("cpu").live_bytes >= 4096
+        True
+    """
+    return device(name).memory_stats()

@@ -1,0 +1,4 @@
+// Quotient of two values.
+fn divide(a: f32, b: f32) -> f32 {
+    return a / b;
+}

@@ -1,0 +1,49 @@
+// Random numbers by counter: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"),
+// the same bits on every device. Element `index` of draw `stream` under `seed` depends on nothing else.
+import package::lib::math::{precise_cos, precise_log};
+
+struct Words { a: u32, b: u32, c: u32, d: u32 }
+
+const TWO_PI: f32 = 6.2831855;
+
+// The upper 32 bits of a product, from 16-bit halves.
+fn multiply_high(x: u32, y: u32) -> u32 {
+    let low = (x & 0xffffu) * (y & 0xffffu);
+    let middle = (x >> 16u) * (y & 0xffffu) + (low >> 16u);
+    let other = (x & 0xffffu) * (y >> 16u) + (middle & 0xffffu);
+    return (x >> 16u) * (y >> 16u) + (middle >> 16u) + (other >> 16u);
+}
+
+fn philox(counter: Words, key_low: u32, key_high: u32) -> Words {
+    var w = counter;
+    var k0 = key_low;
+    var k1 = key_high;
+    for (var turn = 0; turn < 10; turn++) {
+        let high0 = multiply_high(0xD2511F53u, w.a);
+        let low0 = 0xD2511F53u * w.a;
+        let high1 = multiply_high(0xCD9E8D57u, w.c);
+        let low1 = 0xCD9E8D57u * w.c;
+        w = Words(high1 ^ w.b ^ k0, low1, high0 ^ w.d ^ k1, low0);
+        k0 = k0 + 0x9E3779B9u;
+        k1 = k1 + 0xBB67AE85u;
+    }
+    return w;
+}
+
+fn random_bits(index: u32, seed_low: u32, seed_high: u32, stream: u32) -> u32 {
+    return philox(Words(index, stream, 0u, 0u), seed_low, seed_high).a;
+}
+
+// Uniform in [0, 1), a multiple of 2^-24.
+fn random_uniform(index: u32, seed_low: u32, seed_high: u32, stream: u32) -> f32 {
+    return f32(random_bits(index, seed_low, seed_high, stream) >> 8u) * 5.9604645e-8;
+}
+
+// Standard normal by Box and Muller (1958).
+fn random_normal(index: u32, seed_low: u32, seed_high: u32, stream: u32) -> f32 {
+    let bits = philox(Words(index, stream, 0u, 0u), seed_low, seed_high);
+    // In (0, 1], so that the logarithm is finite.
+    let radius = f32((bits.a >> 8u) + 1u) * 5.9604645e-8;
+    let turn = f32(bits.b >> 8u) * 5.9604645e-8;
+    return sqrt(-2.0 * precise_log(radius)) * precise_cos(TWO_PI * turn);
+}
