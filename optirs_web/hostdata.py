@@ -1,0 +1,122 @@
+"""Host data on its way to a device: arrays, anything with the buffer protocol, nested lists, numbers.
+
+NumPy is used where it is there and the data needs converting; buffers of a type that a tensor can have,
+lists and numbers need no NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from array import array
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from .errors import ShapeError, UnsupportedError
+from .runtime.dtypes import FLOAT32, INT32, UINT32, DType
+
+__all__ = ["HostData", "host_data"]
+
+_AS_THEY_ARE = {"f": FLOAT32, "i": INT32, "I": UINT32}
+_NARROWED = {"float64": FLOAT32, "int64": INT32, "float16": FLOAT32, "int16": INT32, "int8": INT32, "uint8": INT32,
+             "bool": INT32}  # fmt: skip
+_LOSSY = {"float64", "int64"}
+_warned: set[str] = set()
+
+
+class HostData(NamedTuple):
+    """Contiguous bytes with the shape and type that they are to have on the device."""
+
+    content: memoryview
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+def host_data(data: Any, dtype: DType | None = None) -> HostData:
+    """Make `data` ready for a device.
+
+    float64 becomes float32 and int64 int32, with a warning once. `dtype` asks for a type by itself,
+    without a warning.
+
+    Raises:
+        UnsupportedError: the data is of a type that no tensor can have.
+        ShapeError: a nested list is ragged.
+        OverflowError: an integer does not fit the type.
+    """
+    if isinstance(data, (bool, int, float, list, tuple)):
+        return _from_lists(data, dtype)
+    if not hasattr(data, "__array__"):
+        try:
+            view = memoryview(data)
+        except TypeError:
+            raise UnsupportedError(f"a tensor cannot be made of {type(data).__name__}") from None
+        its_dtype = _AS_THEY_ARE.get(view.format)
+        if its_dtype is not None and view.c_contiguous and dtype in (None, its_dtype):
+            return HostData(view.cast("B") if view.nbytes else memoryview(b""), tuple(view.shape or ()), its_dtype)
+    return _from_array(data, dtype)
+
+
+def _from_array(data: Any, dtype: DType | None) -> HostData:
+    import numpy as np
+
+    values = np.asarray(data)
+    if dtype is None:
+        name = values.dtype.name
+        dtype = next((one for one in _AS_THEY_ARE.values() if one.name == name), None) or _NARROWED.get(name)
+        if dtype is None:
+            raise UnsupportedError(f"dtype '{name}' is not supported; convert the data to float32 or int32")
+        if name in _LOSSY and name not in _warned:
+            _warned.add(name)
+            warnings.warn(f"{name} data becomes {dtype}; convert it yourself to silence this", stacklevel=4)
+    if values.dtype.kind in "OSUcMmV":
+        raise UnsupportedError(f"dtype '{values.dtype}' is not supported; convert the data to float32 or int32")
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = np.ascontiguousarray(values, dtype=dtype.name)
+    if dtype is FLOAT32:
+        if values.dtype.kind == "f" and values.dtype.itemsize > 4 and (np.isinf(converted) & ~np.isinf(values)).any():
+            raise OverflowError("a value does not fit float32")
+    elif values.dtype.kind in "iuf" and (converted.astype(np.float64) != values.astype(np.float64)).any():
+        raise OverflowError(f"a value does not fit {dtype}")
+    return HostData(converted.data.cast("B") if converted.size else memoryview(b""), values.shape, dtype)
+
+
+def _from_lists(data: Any, dtype: DType | None) -> HostData:
+    shape = _shape_of(data)
+    flat = list(_flatten(data, shape))
+    if dtype is None:
+        dtype = FLOAT32 if any(isinstance(one, float) for one in flat) or not flat else INT32
+    if dtype is not FLOAT32 and any(isinstance(one, float) and not one.is_integer() for one in flat):
+        raise OverflowError(f"a value does not fit {dtype}")
+    convert = float if dtype is FLOAT32 else int
+    try:
+        values = array(dtype.format, (convert(one) for one in flat))
+    except OverflowError:
+        raise OverflowError(f"a value does not fit {dtype}") from None
+    if dtype is FLOAT32 and any(
+        math.isinf(got) and not math.isinf(asked) for got, asked in zip(values, flat, strict=True)
+    ):
+        raise OverflowError("a value does not fit float32")
+    return HostData(memoryview(values).cast("B") if flat else memoryview(b""), shape, dtype)
+
+
+def _shape_of(data: Any) -> tuple[int, ...]:
+    shape = []
+    while isinstance(data, (list, tuple)):
+        shape.append(len(data))
+        if not data:
+            break
+        data = data[0]
+    return tuple(shape)
+
+
+def _flatten(data: Any, shape: tuple[int, ...]) -> Iterator[bool | int | float]:
+    if not shape:
+        if not isinstance(data, (bool, int, float)):
+            raise (ShapeError("the nested lists are ragged") if isinstance(data, (list, tuple))
+                   else UnsupportedError(f"a tensor cannot be made of {type(data).__name__}"))  # fmt: skip
+        yield data
+        return
+    if not isinstance(data, (list, tuple)) or len(data) != shape[0]:
+        raise ShapeError("the nested lists are ragged")
+    for part in data:
+        yield from _flatten(part, shape[1:])

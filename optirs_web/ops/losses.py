@@ -1,0 +1,52 @@
+"""Losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd import record
+from ..errors import ShapeError, UnsupportedError
+from ..runtime.dtypes import INT32
+from ..tensors import Tensor, tensor
+from .creation import arange
+from .elementwise import apply, multiply
+from .reduce import log_softmax, sum
+from .shape import reshape
+
+__all__ = ["cross_entropy"]
+
+
+def cross_entropy(logits: Tensor, target: Any) -> Tensor:
+    """The mean of -log softmax(logits)[target] over the rows, as torch.nn.functional.cross_entropy.
+
+    Args:
+        logits: (rows, classes), float32.
+        target: (rows,), int32 class numbers; a tensor or anything `tensor` takes. A number that is no
+            class makes the loss NaN (it cannot be refused without reading it back).
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        UnsupportedError: the target is not of integers.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> logits = ow.tensor([[2.0, 0.0], [0.0, 2.0]], device="cpu")
+        >>> round(ow.cross_entropy(logits, [0, 1]).item(), 6)
+        0.126928
+    """
+    if not isinstance(target, Tensor):
+        target = tensor(target, device=logits.device)
+    if target.dtype is not INT32:
+        raise UnsupportedError(f"cross_entropy needs int32 class numbers, not {target.dtype}")
+    if logits.ndim != 2 or target.shape != logits.shape[:1] or logits.size == 0:
+        raise ShapeError(f"cross_entropy needs (rows, classes) and (rows,), not {logits.shape} and {target.shape}")
+    rows, classes = logits.shape
+    per_row = reshape(target, (rows, 1))
+    columns = arange(classes, logits.device)
+    log_probs = log_softmax(logits)
+    terms = record(
+        apply("cross_entropy", "nll_term", log_probs, per_row, columns, classes),
+        (log_probs,),
+        lambda g: (apply("cross_entropy", "nll_term_grad", g, per_row, columns),),
+    )
+    return multiply(sum(terms), 1.0 / rows)

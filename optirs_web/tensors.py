@@ -1,0 +1,320 @@
+"""Tensors: an array on a device, which remembers how it was made when a gradient will be asked of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import ShapeError, UnsupportedError
+from .hostdata import host_data
+from .runtime.buffer import View
+from .runtime.device import Device
+from .runtime.dtypes import FLOAT32, DType, dtype as dtype_of
+from .runtime.registry import device as device_of
+
+if TYPE_CHECKING:
+    from .autograd import Node
+    from .runtime.arena import Home
+
+__all__ = ["Parameter", "Tensor", "as_shape", "empty", "tensor"]
+
+
+class Tensor:
+    """A C-contiguous array of float32, int32 or uint32 on one device.
+
+    Make it with `optirs_web.tensor`, `zeros`, `ones`, `full` or `randn`. Arithmetic follows NumPy's
+    broadcasting; work is enqueued, and waits only when a value is read.
+
+    Attributes:
+        view: where it lies.
+        shape: a tuple of ints.
+        dtype: "float32", "int32" or "uint32", as a `DType`.
+        requires_grad: gradients of what is computed from it will be asked for.
+    """
+
+    def __init__(self, view: View, shape: tuple[int, ...], dtype: DType, *, requires_grad: bool = False) -> None:
+        """Take over a view of the right size; for use by operations."""
+        if requires_grad and dtype is not FLOAT32:
+            raise UnsupportedError(f"only float32 tensors have gradients, not {dtype}")
+        self.view = view
+        self.shape = shape
+        self.dtype = dtype
+        self.requires_grad = requires_grad
+        self._grad: Tensor | None = None
+        self._node: Node | None = None
+
+    @property
+    def device(self) -> Device:
+        """The device it lies on."""
+        return self.view.buffer.device
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `backward` left, or None. Assigning an array or tensor of the same shape copies it."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        from .autograd import set_grad
+
+        set_grad(self, value)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without axes has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        what = "Parameter" if isinstance(self, Parameter) else "Tensor"
+        grad = ", requires_grad=True" if self.requires_grad and what == "Tensor" else ""
+        return f"<{what} {self.shape} {self.dtype} on {self.device.name}{grad}>"
+
+    # Values on the host.
+
+    def read(self) -> memoryview:
+        """The values as a typed memoryview of this shape (one empty axis where there are none). Waits.
+
+        Example:
+            >>> import optirs_web as ow
+            >>> ow.tensor([1.0, 2.0], device="cpu").read().tolist()
+            [1.0, 2.0]
+        """
+        return self._shaped(self.device.read(self.view))
+
+    async def read_async(self) -> memoryview:
+        """The awaitable twin of `read`."""
+        return self._shaped(await self.device.read_async(self.view))
+
+    def _shaped(self, raw: memoryview) -> memoryview:
+        view: memoryview = self.dtype.cast(raw, self.shape)
+        return view
+
+    def numpy(self) -> Any:
+        """The values as a NumPy array of this shape and dtype. Waits."""
+        import numpy as np
+
+        return np.frombuffer(self.device.read(self.view), dtype=self.dtype.name).reshape(self.shape)
+
+    async def numpy_async(self) -> Any:
+        """The awaitable twin of `numpy`."""
+        import numpy as np
+
+        return np.frombuffer(await self.device.read_async(self.view), dtype=self.dtype.name).reshape(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        values = self.numpy()
+        return values if dtype is None else values.astype(dtype)
+
+    def tolist(self) -> Any:
+        """The values as nested lists, or as a number where there are no axes. Waits."""
+        if self.size == 0:
+            return self.numpy().tolist() if self.ndim > 1 else []
+        return self.read().tolist()
+
+    def item(self) -> float | int:
+        """The only value. Waits.
+
+        Raises:
+            ShapeError: there is more than one, or none.
+        """
+        if self.size != 1:
+            raise ShapeError(f"item() needs a tensor of one element; this one has the shape {self.shape}")
+        value: float | int = self.dtype.cast(self.device.read(self.view), (1,))[0]
+        return value
+
+    __float__ = item
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    # Gradients.
+
+    def backward(self, gradient: Any = None) -> None:
+        """Add the gradients of this tensor to the `grad` of every leaf that it was computed from.
+
+        Args:
+            gradient: the gradient with respect to this tensor, of its shape; may be left out for a tensor
+                of one element, where it is 1.
+
+        Raises:
+            ShapeError: no gradient was given and there is more than one element, or its shape is wrong.
+            UnsupportedError: nothing that it was computed from requires a gradient.
+        """
+        from .autograd import backward
+
+        backward(self, gradient)
+
+    def detach(self) -> Tensor:
+        """The same memory, without its history."""
+        return Tensor(self.view, self.shape, self.dtype)
+
+    # Arithmetic.
+
+    def __add__(self, other: Any) -> Tensor:
+        return _apply("add", self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _apply("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _apply("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _apply("multiply", self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _apply("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _apply("divide", other, self)
+
+    def __neg__(self) -> Tensor:
+        return _apply("negate", self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return _apply("matmul", self, other)
+
+    def exp(self) -> Tensor:
+        """The exponential of each element."""
+        return _apply("exp", self)
+
+    def relu(self) -> Tensor:
+        """max(x, 0) of each element."""
+        return _apply("relu", self)
+
+    def log_softmax(self, axis: int = -1) -> Tensor:
+        """X - log(sum(exp(x))) along an axis."""
+        return _apply("log_softmax", self, axis)
+
+    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The sum over an axis, several, or all."""
+        return _apply("sum", self, axis, keepdims)
+
+    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The mean over an axis, several, or all."""
+        return _apply("mean", self, axis, keepdims)
+
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """The same elements in another shape; one dimension may be -1. No copy."""
+        return _apply("reshape", self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+
+    def transpose(self, first: int, second: int) -> Tensor:
+        """Two axes exchanged."""
+        return _apply("transpose", self, first, second)
+
+    def permute(self, *axes: int) -> Tensor:
+        """The axes in another order."""
+        return _apply("permute", self, axes)
+
+    @property
+    def T(self) -> Tensor:
+        """The axes in reverse order."""
+        return _apply("permute", self, tuple(reversed(range(self.ndim))))
+
+
+class Parameter(Tensor):
+    """A float32 tensor that is trained.
+
+    The first optimizer that is given a parameter moves it into an arena: one buffer for many parameters.
+
+    Args:
+        data: what `tensor` takes.
+        device: what `optirs_web.device` takes.
+        name: for state dicts and messages.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.Parameter([[1.0, 2.0]], device="cpu", name="weight")
+        <Parameter (1, 2) float32 on cpu>
+    """
+
+    def __init__(self, data: Any, device: str | Device | None = None, name: str | None = None) -> None:
+        source = data if isinstance(data, Tensor) and device in (None, data.device) else None
+        if source is None:
+            source = tensor(data, device=device, dtype="float32")
+        else:
+            source = _apply("clone", source)
+        super().__init__(source.view, source.shape, source.dtype, requires_grad=True)
+        self.name = name
+        self._home: Home | None = None
+
+
+def _apply(operation: str, *arguments: Any) -> Tensor:
+    """Call an operation of `ops`, which stands on this module and so cannot be imported at its top."""
+    from . import ops
+
+    result: Tensor = getattr(ops, operation)(*arguments)
+    return result
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """A tuple of dimensions from an int or a sequence of ints.
+
+    Raises:
+        ShapeError: a dimension is negative, or not an int.
+    """
+    dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not all(isinstance(one, int) and one >= 0 for one in dimensions):
+        raise ShapeError(f"a shape is made of ints from 0, not {dimensions}")
+    return dimensions
+
+
+def empty(shape: tuple[int, ...], dtype: DType, device: Device) -> Tensor:
+    """A tensor of any content, for an operation to write."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    return Tensor(View(device.allocate(nbytes), 0, nbytes), shape, dtype)
+
+
+def tensor(
+    data: Any,
+    device: str | Device | None = None,
+    dtype: str | DType | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor with a copy of `data`.
+
+    Args:
+        data: an array, anything with the buffer protocol, nested lists, a number, or a tensor.
+        device: what `optirs_web.device` takes.
+        dtype: "float32", "int32" or "uint32"; by default that of the data, where float64 becomes float32
+            and int64 becomes int32.
+        requires_grad: gradients will be asked for.
+
+    Raises:
+        UnsupportedError: the data or dtype is of a type that no tensor can have.
+        ShapeError: nested lists are ragged.
+        OverflowError: a value does not fit.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.tensor([[1, 2], [3, 4]], device="cpu", dtype="float32")
+        <Tensor (2, 2) float32 on cpu>
+    """
+    if isinstance(data, Tensor):
+        if device is None:
+            device = data.device
+        data = data.read() if data.size else data.numpy()
+    content, shape, its_dtype = host_data(data, None if dtype is None else dtype_of(dtype))
+    target = device_of(device)
+    recording = target.recording
+    buffer = target.allocate(content.nbytes) if recording is None else target.allocate_zeroed(max(4, content.nbytes))
+    if recording is not None:
+        recording.keep(buffer)
+    view = View(buffer, 0, content.nbytes)
+    target.write(view, content)
+    return Tensor(view, shape, its_dtype, requires_grad=requires_grad)

@@ -1,0 +1,142 @@
+"""The tape: accumulation, shared inputs, no_grad, GradientTape, memory."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import optirs_web as ow
+from optirs_web.errors import ShapeError, UnsupportedError
+
+
+def test_gradients_of_a_shared_input_add_up(device):
+    x = ow.tensor([2.0, 3.0], device=device, requires_grad=True)
+    y = x * x
+    (y * y + y).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 4 * np.array([8, 27]) + 2 * np.array([2, 3]), rtol=1e-6)
+
+
+def test_backward_adds_to_what_is_there(device):
+    x = ow.Parameter([1.0, 2.0], device=device)
+    for _ in range(3):
+        (x * 2.0).sum().backward()
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_both_parents_of_a_sum_have_gradients_of_their_own(device):
+    a, b = (ow.tensor([1.0], device=device, requires_grad=True) for _ in range(2))
+    (a + b).sum().backward()
+    (a * 5.0).sum().backward()
+    assert (a.grad.tolist(), b.grad.tolist()) == ([6.0], [1.0])
+
+
+def test_backward_through_a_deep_graph_does_not_recurse(device):
+    x = ow.tensor([1.0], device=device, requires_grad=True)
+    y = x
+    for _ in range(3000):
+        y = y + 1.0
+    y.backward()
+    assert x.grad.tolist() == [1.0]
+
+
+def test_no_grad_leaves_no_history(device):
+    x = ow.Parameter([1.0], device=device)
+    with ow.no_grad():
+        y = x * 2.0
+    assert not y.requires_grad
+    assert (x * 2.0).requires_grad
+
+
+def test_detach_stops_the_gradient(device):
+    x = ow.Parameter([3.0], device=device)
+    (x * x.detach()).sum().backward()
+    assert x.grad.tolist() == [3.0]
+
+
+def test_backward_of_many_elements_needs_a_gradient(device):
+    x = ow.Parameter([1.0, 2.0], device=device)
+    with pytest.raises(ShapeError, match="needs a gradient"):
+        (x * 2.0).backward()
+    with pytest.raises(ShapeError, match=r"\(3,\), the tensor \(2,\)"):
+        (x * 2.0).backward([1.0, 1.0, 1.0])
+
+
+def test_tape_gives_gradients_by_source(device):
+    w, x, unused = (
+        ow.Parameter([2.0], device=device),
+        ow.tensor([5.0], device=device),
+        ow.Parameter([1.0], device=device),
+    )
+    with ow.GradientTape() as tape:
+        tape.watch(x)
+        y = (w * x).sum()
+    of_w, of_x, of_unused = tape.gradient(y, [w, x, unused])
+    assert (of_w.tolist(), of_x.tolist(), of_unused) == ([5.0], [2.0], None)
+    assert w.grad is None
+    assert not x.requires_grad
+
+
+def test_tape_gives_gradients_of_intermediate_values(device):
+    x = ow.Parameter([3.0], device=device)
+    with ow.GradientTape() as tape:
+        y = x * x
+        z = (y * 2.0).sum()
+    assert tape.gradient(z, [y])[0].tolist() == [2.0]
+
+
+def test_a_tape_is_used_once_unless_persistent(device):
+    x = ow.Parameter([3.0], device=device)
+    with ow.GradientTape() as tape, ow.GradientTape(persistent=True) as lasting:
+        y = (x * x).sum()
+    tape.gradient(y, [x])
+    with pytest.raises(UnsupportedError, match="persistent=True"):
+        tape.gradient(y, [x])
+    assert [lasting.gradient(y, [x])[0].tolist() for _ in range(2)] == [[6.0], [6.0]]
+
+
+def test_integers_have_no_gradients(device):
+    with pytest.raises(UnsupportedError, match="only float32"):
+        ow.tensor([1, 2], device=device, requires_grad=True)
+    with pytest.raises(UnsupportedError, match="only float32"):
+        ow.GradientTape().watch(ow.arange(3, device=device))
+
+
+def test_a_graph_that_is_dropped_frees_its_memory_without_the_collector(device):
+    gc.collect()
+    before = device.memory_stats().live_buffers
+    gc.disable()
+    try:
+        x = ow.tensor(np.ones((4, 4), np.float32), device=device, requires_grad=True)
+        y = (x @ x).relu().exp().log_softmax().sum()
+        alive = weakref.ref(y)
+        y.backward()
+        del x, y
+        assert alive() is None
+        assert device.memory_stats().live_buffers == before
+    finally:
+        gc.enable()
+
+
+def test_assigning_a_gradient_copies_and_checks_it(device):
+    x = ow.Parameter([1.0, 2.0], device=device)
+    given = ow.tensor([3.0, 4.0], device=device)
+    x.grad = given
+    assert x.grad.view != given.view
+    assert x.grad.tolist() == [3.0, 4.0]
+    with pytest.raises(ShapeError, match="the gradient has the shape"):
+        x.grad = [1.0]
+    x.grad = None
+    assert x.grad is None
+
+
+def test_gradients_move_between_parameters_of_one_arena(device):
+    a, b = ow.Parameter([1.0, 2.0], device=device), ow.Parameter([3.0, 4.0], device=device)
+    ow.optim.SGD([a, b], lr=1.0)
+    a.grad = [5.0, 6.0]
+    b.grad = a.grad
+    b.grad = b.grad
+    assert b.grad.tolist() == [5.0, 6.0]
+    (a * b).sum().backward()
+    (a + a).sum().backward()
+    assert a.grad.tolist() == [10.0, 12.0]

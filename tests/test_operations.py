@@ -1,0 +1,143 @@
+"""Operations and their gradients, against float64 NumPy and its central differences; bad calls."""
+
+import numpy as np
+import pytest
+from operation_cases import CASES
+
+import optirs_web as ow
+from optirs_web import ops
+from optirs_web.errors import ShapeError, UnsupportedError
+
+FORWARD_TOLERANCE = 2e-6  # of the largest value
+GRADIENT_TOLERANCE = 5e-6
+
+by_name = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+
+
+def make_inputs(case):
+    rng = np.random.default_rng(len(case.name))
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in case.shapes]
+    return [np.abs(one) + np.float32(0.5) for one in inputs] if case.positive else inputs
+
+
+def assert_close(got, want, tolerance):
+    assert got.shape == np.shape(want)
+    assert np.abs(got - want).max(initial=0) <= tolerance * max(np.abs(want).max(initial=0), 1e-3)
+
+
+@by_name
+def test_forward_equals_float64_numpy(case, device):
+    inputs = make_inputs(case)
+    got = case.ours(*(ow.tensor(one, device=device) for one in inputs)).numpy()
+    want = case.reference(*(one.astype(np.float64) for one in inputs))
+    assert_close(got, want, FORWARD_TOLERANCE)
+
+
+def central_differences(function, inputs, weights):
+    """The gradient of sum(weights * function(*inputs)), in float64, element by element."""
+    inputs = [one.astype(np.float64) for one in inputs]
+    for array in inputs:
+        gradient = np.zeros_like(array)
+        for index in np.ndindex(array.shape):
+            value, step = array[index], 1e-5
+            array[index] = value + step
+            above = (weights * function(*inputs)).sum()
+            array[index] = value - step
+            below = (weights * function(*inputs)).sum()
+            array[index] = value
+            gradient[index] = (above - below) / (2 * step)
+        yield gradient
+
+
+@by_name
+def test_gradients_equal_central_differences(case, device):
+    inputs = make_inputs(case)
+    tensors = [ow.tensor(one, device=device, requires_grad=True) for one in inputs]
+    result = case.ours(*tensors)
+    weights = np.random.default_rng(1).standard_normal(result.shape).astype(np.float32)
+    result.backward(weights)
+    wants = central_differences(case.reference, inputs, weights.astype(np.float64))
+    for tensor, want in zip(tensors, wants, strict=True):
+        assert_close(tensor.grad.numpy(), want, GRADIENT_TOLERANCE)
+
+
+def test_every_operation_has_a_row():
+    rows = {case.name.split()[0] for case in CASES}
+    differentiable = set(ops.__all__) - {
+        "add_into", "clone", "full", "manual_seed", "ones", "rand", "randn", "sum_to", "zeros", "broadcast_to",
+    }  # fmt: skip
+    assert differentiable <= rows
+
+
+@pytest.mark.parametrize("size", [1, 4095, 4096, 4097, 1_000_003])
+def test_long_sums_stay_accurate(device, size):
+    values = np.random.default_rng(0).random(size, np.float32)
+    got = ow.tensor(values, device=device).sum().item()
+    assert got == pytest.approx(values.sum(dtype=np.float64), rel=1e-6)
+
+
+def test_grids_beyond_65535_workgroups(device):
+    values = np.arange(3 * 200_001, dtype=np.float32).reshape(-1, 3) % 1000
+    got = ow.tensor(values, device=device).sum(axis=1).numpy()  # one workgroup for each of 200,001 sums
+    np.testing.assert_array_equal(got, values.sum(axis=1))
+
+
+def test_elementwise_over_more_bytes_than_a_kernel_can_see_at_once(device):
+    size = (128 << 20) // 4 + 1029  # lavapipe shows a kernel 128 MiB of a buffer
+    x = ow.ones((size,), device=device) + 1.0
+    got = (x * x).relu().numpy()
+    assert got[0] == got[-1] == 4.0
+    assert (got == 4.0).all()
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4)])
+def test_tensors_without_elements(device, shape):
+    x = ow.tensor(np.zeros(shape, np.float32), device=device, requires_grad=True)
+    y = ((x + 1.0) * x).sum()
+    y.backward()
+    assert y.item() == 0
+    assert x.grad.numpy().shape == shape
+    assert ow.zeros((shape[0], 0), device=device).numpy().shape == (shape[0], 0)
+
+
+def test_matmul_with_no_inner_elements_is_zero(device):
+    a, b = ow.zeros((2, 0), device=device), ow.zeros((0, 3), device=device)
+    assert (a @ b).tolist() == [[0.0] * 3] * 2
+
+
+def test_a_class_that_does_not_exist_makes_the_loss_nan(device):
+    logits = ow.zeros((2, 3), device=device)
+    for labels in ([0, 3], [-1, 0]):
+        assert np.isnan(ow.cross_entropy(logits, labels).item())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: x + ow.zeros((4,), device="cpu"), ShapeError, "cannot be broadcast together"),
+        (lambda x: x @ ow.zeros((4, 2), device="cpu"), ShapeError, "3 columns meet 4 rows"),
+        (lambda x: x @ ow.zeros((3,), device="cpu"), UnsupportedError, "two float32 matrices"),
+        (lambda x: x.sum(axis=2), ShapeError, "axis 2 is out of range"),
+        (lambda x: x.sum(axis=(0, -2)), ShapeError, "named twice"),
+        (lambda x: x.reshape(5), ShapeError, r"\(2, 3\) cannot be reshaped to \(5,\)"),
+        (lambda x: x.reshape(-1, 4), ShapeError, "cannot be reshaped"),
+        (lambda x: x.permute(0, 0), ShapeError, "no order of the 2 axes"),
+        (lambda x: x.transpose(0, 2), ShapeError, "no axes 0 and 2"),
+        (lambda x: ow.cross_entropy(x, [0, 1, 2]), ShapeError, "cross_entropy needs"),
+        (lambda x: ow.cross_entropy(x, [0.0, 1.0]), UnsupportedError, "int32 class numbers"),
+        (lambda x: x + ow.arange(3, device="cpu"), UnsupportedError, "arithmetic needs float32"),
+        (lambda x: x.item(), ShapeError, "one element"),
+        (lambda x: x.backward(), UnsupportedError, "requires a gradient"),
+        (lambda x: ow.zeros((0, 3), device="cpu").mean(), ShapeError, "no elements"),
+        (lambda x: ow.zeros((-1,), device="cpu"), ShapeError, "ints from 0"),
+    ],
+)
+def test_bad_calls_say_what_is_wrong(call, error, message):
+    with pytest.raises(error, match=message):
+        call(ow.zeros((2, 3), device="cpu"))
+
+
+def test_tensors_on_two_devices_are_refused(open_device):
+    vulkan = open_device("vulkan")
+    with pytest.raises(ShapeError, match="move them to one device"):
+        ow.zeros((2,), device="cpu") + ow.zeros((2,), device=vulkan)
