@@ -1,0 +1,142 @@
+"""Checkpoints: parameters, optimizer state and notes of a run in one safetensors file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .errors import CheckpointError
+from .hostdata import host_data
+from .interop.safetensors import Entry, load_file, save_file
+from .optim import Optimizer
+from .runtime.dtypes import FLOAT32
+from .tensors import Parameter
+
+__all__ = ["checkpoint_extra", "load_checkpoint", "save_checkpoint"]
+
+_FORMAT = "optirs-web 1"
+_PARAM = "param."
+_STATE = "optimizer."
+
+
+def save_checkpoint(
+    path: str | os.PathLike[str],
+    parameters: Mapping[str, Parameter],
+    optimizer: Optimizer | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a safetensors file that `load_checkpoint` continues from, bit for bit on the same device.
+
+    The file is replaced as a whole: a write that is killed leaves the old one.
+
+    Args:
+        path: where to write.
+        parameters: by name; stored as ``param.NAME``.
+        optimizer: its state is stored as ``optimizer.INDEX.SLOT``, its groups in the metadata.
+        extra: anything that JSON can hold, given back by `load_checkpoint`.
+    """
+    tensors = {_PARAM + name: _entry(one.numpy()) for name, one in parameters.items()}
+    notes: dict[str, Any] = {"extra": dict(extra or {})}
+    if optimizer is not None:
+        state_dict = optimizer.state_dict()
+        notes["optimizer"] = {"type": type(optimizer).__name__, "param_groups": state_dict["param_groups"]}
+        for number, entry in state_dict["state"].items():
+            for slot, value in entry.items():
+                tensors[f"{_STATE}{number}.{slot}"] = _entry(value)
+    save_file(path, tensors, {"format": _FORMAT, "optirs_web": json.dumps(notes)})
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str],
+    parameters: Mapping[str, Parameter],
+    optimizer: Optimizer | None = None,
+) -> dict[str, Any]:
+    """Read a file of `save_checkpoint` into parameters and optimizer: all of it, or nothing.
+
+    Args:
+        path: the file.
+        parameters: the same names and shapes as were saved.
+        optimizer: of the same type as was saved; None leaves the saved state aside.
+
+    Returns:
+        The `extra` that was saved.
+
+    Raises:
+        CheckpointError: the file is no checkpoint, is damaged, or belongs to another model or optimizer.
+            Nothing was changed.
+        FileNotFoundError: there is no such file.
+    """
+    tensors, notes = _read(path)
+    _check_parameters(path, tensors, parameters)
+    if optimizer is not None:
+        if notes.optimizer != type(optimizer).__name__:
+            kind = f"the state of {notes.optimizer}" if notes.optimizer else "no optimizer"
+            raise CheckpointError(f"{path} holds {kind}, not of {type(optimizer).__name__}")
+        optimizer.load_state_dict({"state": _state(path, tensors), "param_groups": notes.param_groups})
+    for name, one in parameters.items():
+        one.device.write(one.view, tensors[_PARAM + name].content)
+    return notes.extra
+
+
+def checkpoint_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The `extra` of a checkpoint, without loading it: what to look at before a model is built.
+
+    Raises:
+        CheckpointError: the file is no checkpoint, or is damaged.
+        FileNotFoundError: there is no such file.
+    """
+    return _read(path)[1].extra
+
+
+class _Notes(NamedTuple):
+    """What the metadata says besides the tensors. `optimizer` is the name of its type, or empty."""
+
+    extra: dict[str, Any]
+    optimizer: str
+    param_groups: list[dict[str, Any]]
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Entry], _Notes]:
+    tensors, metadata = load_file(path)
+    if metadata.get("format") != _FORMAT:
+        raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of optirs-web")
+    try:
+        notes = json.loads(metadata["optirs_web"])
+        optimizer = notes.get("optimizer") or {"type": "", "param_groups": []}
+        groups = [{**one, "params": list(one["params"])} for one in optimizer["param_groups"]]
+        return tensors, _Notes(dict(notes["extra"]), str(optimizer["type"]), groups)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: its notes cannot be read ({error!r})") from error
+
+
+def _entry(values: Any) -> Entry:
+    content, shape, _ = host_data(values, FLOAT32)
+    return Entry("F32", shape, content)
+
+
+def _check_parameters(path: Any, tensors: Mapping[str, Entry], parameters: Mapping[str, Parameter]) -> None:
+    saved = {name.removeprefix(_PARAM) for name in tensors if name.startswith(_PARAM)}
+    if saved != set(parameters):
+        differing = ", ".join(sorted(saved ^ set(parameters)))
+        raise CheckpointError(f"{path} belongs to another model: only one of the two has {differing}")
+    for name, one in parameters.items():
+        entry = tensors[_PARAM + name]
+        if entry.dtype != "F32" or entry.shape != one.shape:
+            raise CheckpointError(
+                f"{path}: '{name}' is {entry.dtype} of shape {entry.shape}, here it is F32 of {one.shape}"
+            )
+
+
+def _state(path: Any, tensors: Mapping[str, Entry]) -> dict[int, dict[str, Any]]:
+    state: dict[int, dict[str, Any]] = {}
+    for name, entry in tensors.items():
+        if not name.startswith(_STATE):
+            continue
+        number, _, slot = name.removeprefix(_STATE).partition(".")
+        if not number.isdecimal() or entry.dtype != "F32":
+            raise CheckpointError(f"{path} is damaged: it has a tensor '{name}' of {entry.dtype}")
+        values = entry.content.cast("f", list(entry.shape)) if entry.shape else entry.content.cast("f")[0]
+        state.setdefault(int(number), {})[slot] = values
+    return state

@@ -1,0 +1,1 @@
+"""Other libraries' formats: safetensors files, torch state dicts."""

@@ -1,0 +1,131 @@
+"""Adam and AdamW: one rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .optimizer import Optimizer, Params, at_least_zero
+
+__all__ = ["Adam", "AdamW"]
+
+_SMALLEST_LOG = -100.0
+"""exp(-100) is 0 in float32, so that beta = 0 needs no infinity."""
+
+
+class Adam(Optimizer):
+    """Adam (Kingma & Ba 2015, arXiv:1412.6980), as `torch.optim.Adam`.
+
+        exp_avg = beta1 exp_avg + (1 - beta1) g
+        exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g²
+        param = param - lr exp_avg / (1 - beta1^t) / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)
+
+    where g is the gradient (negated if `maximize`) plus weight_decay param.
+
+    Args:
+        params: parameters, or dicts with "params" and options of their own.
+        lr: learning rate.
+        betas: decay of the averages of the gradient and of its square.
+        eps: added to the root.
+        weight_decay: L2 penalty, through the gradient; `AdamW` decays the parameter itself.
+        amsgrad: divide by the largest exp_avg_sq so far (Reddi et al. 2018, arXiv:1904.09237).
+        maximize: go up instead of down.
+        skip_nonfinite: leave everything as it is, step counts too, when a gradient is NaN or infinite.
+
+    Raises:
+        ValueError: an option is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> ow.optim.Adam([w], lr=0.5).step(grads=[[3.0]])
+        >>> w.tolist()
+        [0.5]
+    """
+
+    rule = "adam"
+    scalars_in_state = ("step",)
+    decoupled_weight_decay = False
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        skip_nonfinite: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": tuple(betas),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults, skip_nonfinite=skip_nonfinite)
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        at_least_zero(group, "lr", "eps", "weight_decay")
+        if len(group["betas"]) != 2:
+            raise ValueError(f"betas are two numbers, not {group['betas']}")
+        for index, beta in enumerate(group["betas"]):
+            if not 0 <= beta < 1:
+                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+
+    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
+        return {
+            "maximize": bool(group["maximize"]),
+            "amsgrad": bool(group["amsgrad"]),
+            "decoupled_weight_decay": self.decoupled_weight_decay,
+        }
+
+    def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
+        beta1, beta2 = group["betas"]
+        return {
+            "lr": group["lr"],
+            "one_minus_beta1": 1 - beta1,
+            "log_beta1": math.log(beta1) if beta1 else _SMALLEST_LOG,
+            "beta2": beta2,
+            "one_minus_beta2": 1 - beta2,
+            "log_beta2": math.log(beta2) if beta2 else _SMALLEST_LOG,
+            "eps": group["eps"],
+            "weight_decay": group["weight_decay"],
+        }
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101), as `torch.optim.AdamW`.
+
+    As `Adam`, but the gradient is left alone and the parameter shrinks by lr weight_decay param.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> ow.optim.AdamW([w], lr=0.5, weight_decay=0.1).step(grads=[[3.0]])
+        >>> round(w.item(), 6)
+        0.45
+    """
+
+    decoupled_weight_decay = True
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        skip_nonfinite: bool = False,
+    ) -> None:
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, skip_nonfinite=skip_nonfinite
+        )

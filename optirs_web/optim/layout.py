@@ -1,0 +1,214 @@
+"""What an optimizer keeps on the device: state slots beside each arena, and the tables its kernels read.
+
+Tensors are numbered in the order of the parameter groups; one more number stands for tensors of an arena
+that belong to another optimizer. The tables are those that `wgsl.shell` declares: `tensors` (group, live),
+`hyper` (one row per group), `slots` (is_active, group, scalars).
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..runtime.arena import Arena, Home, split_sizes
+from ..runtime.buffer import Buffer, View
+from ..runtime.device import Device
+from ..runtime.kernels import AdvanceKernel, UpdateKernel, cooperative, load_map_module
+from ..tensors import Parameter, Tensor
+from ..wgsl.shell import BLOCK, struct_of
+
+__all__ = ["Flags", "Layout", "move_into_arenas"]
+
+Flags = tuple[tuple[str, bool], ...]
+"""A rule's flags, sorted by name."""
+
+
+def move_into_arenas(params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+    """Give every parameter that has no place yet one in an arena; those with equal flags share one."""
+    device = params[0].device
+    for kind in dict.fromkeys(flags):
+        homeless = [one for one, its_flags in zip(params, flags, strict=True) if its_flags == kind and not one._home]
+        if not homeless:
+            continue
+        for members in split_sizes(device, [one.size for one in homeless]):
+            arena = Arena(device, [homeless[index].size for index in members])
+            for place, index in enumerate(members):
+                _move(homeless[index], Home(arena, place))
+
+
+def _move(param: Parameter, home: Home) -> None:
+    target = home.param_view()
+    param.device.copy(param.view, target)
+    param.view.buffer.retired = True
+    param.view = target
+    param._home = home
+    if param._grad is not None:
+        place = home.grad_view()
+        param.device.copy(param._grad.view, place)
+        param._grad = Tensor(place, param.shape, param.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """The tensors of one arena that have the same flags."""
+
+    arena: Arena
+    kernel: UpdateKernel
+    state: Mapping[str, Buffer]
+    blocks: Buffer
+    numbers: Mapping[int, int]  # index in the arena -> number in the optimizer
+
+
+class Layout:
+    """The device side of one optimizer.
+
+    Args:
+        rule: the file in ``shaders/optimizers``.
+        params: all parameters, each in an arena.
+        groups: the group of each.
+        flags: the flags of each.
+        checked: skip a step whose gradients are not finite.
+    """
+
+    def __init__(
+        self,
+        rule: str,
+        params: Sequence[Parameter],
+        groups: Sequence[int],
+        flags: Sequence[Flags],
+        checked: bool,
+    ) -> None:
+        self.device: Device = params[0].device
+        self.groups = list(groups)
+        self.checked = checked
+        module = load_map_module("optimizers", rule, ("advance", "update"), flags[0])
+        self.scalars = tuple(one.name for one in struct_of(module, "Scalars").members)
+        self.hyper_names = tuple(one.name for one in struct_of(module, "Hyper").members)
+        self.all_state_names = tuple(one.name for one in struct_of(module, "State").members)
+        self._advance = AdvanceKernel.of(rule, flags[0], checked)
+        self._words = 2 + len(self.scalars)
+
+        rows = len(params) + 1
+        self._tensors = self._table(2 * rows)
+        self._hyper = self._table(len(self.hyper_names) * (max(groups) + 1))
+        self._slots = self._table(self._words * rows)
+        self._found_inf = self._table(2)
+        self._shards: list[_Shard] = []
+        members: dict[tuple[int, Flags], list[int]] = {}
+        for number, (param, its_flags) in enumerate(zip(params, flags, strict=True)):
+            assert param._home is not None
+            members.setdefault((id(param._home.arena), its_flags), []).append(number)
+        for (_, its_flags), numbers in members.items():
+            homes = {number: _home(params[number]) for number in numbers}
+            self._shards.append(self._shard(rule, its_flags, homes, absent=len(params)))
+        self._place: dict[int, tuple[_Shard, int]] = {
+            number: (shard, index) for shard in self._shards for index, number in shard.numbers.items()
+        }
+        self._written: dict[int, bytes] = {}
+
+    def _table(self, words: int) -> Buffer:
+        return self.device.allocate_zeroed(4 * words)
+
+    def _shard(self, rule: str, flags: Flags, homes: Mapping[int, Home], absent: int) -> _Shard:
+        arena = next(iter(homes.values())).arena
+        kernel = UpdateKernel.of(rule, flags)
+        numbers = {home.index: number for number, home in homes.items()}
+        table = arena.block_table(numbers, absent)
+        blocks = self.device.allocate_zeroed(4 * len(table))
+        self.device.write(View.whole(blocks), memoryview(table).cast("B"))
+        return _Shard(arena, kernel, {name: arena.new_buffer() for name in kernel.slots}, blocks, numbers)
+
+    def retire(self) -> None:
+        """Programs that use this layout must be recorded again."""
+        for buffer in (self._tensors, self._hyper, self._slots, self._found_inf):
+            buffer.retired = True
+        for shard in self._shards:
+            for buffer in (shard.blocks, *shard.state.values()):
+                buffer.retired = True
+
+    # Tables written by the host.
+
+    def set_hyper(self, rows: Sequence[Mapping[str, float]]) -> None:
+        """Hyper-parameters, a row for each group; written only if they changed."""
+        words = [row[name] for row in rows for name in self.hyper_names]
+        self._write_if_changed(self._hyper, struct.pack(f"<{len(words)}f", *words))
+
+    def set_live(self, live: Sequence[bool]) -> None:
+        """Which tensors have a gradient; written only if that changed."""
+        words = array("I")
+        for group, is_live in zip(self.groups, live, strict=True):
+            words.extend((group, is_live))
+        words.extend((0, 0))
+        self._write_if_changed(self._tensors, words.tobytes())
+
+    def _write_if_changed(self, buffer: Buffer, content: bytes) -> None:
+        if self._written.get(id(buffer)) != content:
+            self.device.write(View.whole(buffer), memoryview(content))
+            self._written[id(buffer)] = content
+
+    # Work.
+
+    def dispatch(self) -> None:
+        """One step: look for non-finite gradients if asked to, advance the scalars, update every arena."""
+        if self.checked:
+            for shard in self._shards:
+                self._look_for_nonfinite(shard, shard.arena.grads, self._found_inf)
+        tables = [View.whole(self._tensors), View.whole(self._hyper), View.whole(self._slots)]
+        self.device.dispatch(self._advance, [*tables, View.whole(self._found_inf)] if self.checked else tables, 1)
+        for shard in self._shards:
+            arena = shard.arena
+            for first, blocks in arena.windows():
+                buffers = [arena.params, arena.grads, *shard.state.values()]
+                views = [arena.window(buffer, first, blocks) for buffer in buffers]
+                views += [View(shard.blocks, 4 * first, 4 * blocks), *tables[1:]]
+                workgroups = -(-blocks * BLOCK // shard.kernel.elements_per_workgroup)
+                self.device.dispatch(shard.kernel, views, workgroups)
+
+    def _look_for_nonfinite(self, shard: _Shard, buffer: Buffer, result: Buffer) -> None:
+        for first, blocks in shard.arena.windows():
+            views = [shard.arena.window(buffer, first, blocks), View(shard.blocks, 4 * first, 4 * blocks)]
+            views += [View.whole(self._tensors), View.whole(result)]
+            self.device.dispatch(cooperative("nonfinite"), views, -(-blocks * BLOCK // 1024))
+
+    # Values read and written on request.
+
+    def skipped_steps(self) -> int:
+        """Steps that were skipped because a gradient was not finite. Reads back 4 bytes."""
+        return int(self.device.read(View(self._found_inf, 4, 4)).cast("I")[0])
+
+    def params_are_finite(self) -> bool:
+        """Whether all parameters that have a gradient are finite. Reads back 4 bytes."""
+        result = self._table(2)
+        for shard in self._shards:
+            self._look_for_nonfinite(shard, shard.arena.params, result)
+        return self.device.read(View(result, 0, 4)).cast("I")[0] == 0
+
+    def read_scalars(self) -> list[dict[str, float]]:
+        """The scalars of each tensor."""
+        raw = self.device.read(View.whole(self._slots)).cast("f")
+        starts = (2 + self._words * number for number in range(len(self.groups)))
+        return [dict(zip(self.scalars, raw[start : start + len(self.scalars)], strict=True)) for start in starts]
+
+    def write_scalars(self, rows: Sequence[Mapping[str, float]]) -> None:
+        """Set the scalars of each tensor; those not named become 0, and `advance` computes them."""
+        words: list[float] = []
+        for row in rows:
+            words += [0.0, 0.0, *(row.get(name, 0.0) for name in self.scalars)]
+        content = struct.pack(f"<{len(words)}f", *words)
+        self.device.write(View(self._slots, 0, len(content)), memoryview(content))
+
+    def state_names(self, number: int) -> tuple[str, ...]:
+        """The slots of state that a tensor has."""
+        return tuple(self._place[number][0].state)
+
+    def state_view(self, number: int, name: str) -> View:
+        """Where one slot of a tensor's state lies."""
+        shard, index = self._place[number]
+        return shard.arena.place(shard.state[name], index)
+
+
+def _home(param: Parameter) -> Home:
+    assert param._home is not None
+    return param._home

@@ -1,0 +1,292 @@
+"""The base of all optimizers: parameter groups, the step, the state dict."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from ..autograd import note_grad, set_grad
+from ..errors import CheckpointError, NonFiniteError, ShapeError, UnsupportedError
+from ..runtime.program import StaleProgramError
+from ..tensors import Parameter, Tensor
+from . import state
+from .layout import Flags, Layout, move_into_arenas
+
+__all__ = ["Optimizer", "Params", "at_least_zero"]
+
+Params = Iterable[Parameter] | Iterable[Mapping[str, Any]]
+
+_WORDS = {"lr": "learning rate", "eps": "epsilon value"}
+
+
+def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
+    """Refuse options that are negative or no number, in torch's words.
+
+    Raises:
+        ValueError: the message names the option.
+    """
+    for name in names:
+        value = group[name]
+        if not (isinstance(value, (int, float)) and value >= 0 and math.isfinite(value)):
+            raise ValueError(f"Invalid {_WORDS.get(name, f'{name} value')}: {value}")
+
+
+class Optimizer(ABC):
+    """Steps a list of parameters by one WGSL rule, for any number of tensors in a few dispatches.
+
+    A subclass names the rule and says how the options of a group become flags and hyper-parameters.
+
+    Attributes:
+        param_groups: dicts with "params" and the group's options. Change an option and the next step
+            uses it; a recorded step does so too.
+        defaults: the options that a group has if it does not say otherwise.
+    """
+
+    rule: ClassVar[str]
+    """The file in ``shaders/optimizers``."""
+    scalars_in_state: ClassVar[tuple[str, ...]]
+    """The members of Scalars that the state dict shows; all others follow from them."""
+
+    def __init__(self, params: Params, defaults: dict[str, Any], *, skip_nonfinite: bool = False) -> None:
+        self.defaults = defaults
+        self.param_groups: list[dict[str, Any]] = []
+        self._skip_nonfinite = skip_nonfinite
+        self._seen_skipped = 0
+        self._layout: Layout | None = None
+        if isinstance(params, Tensor):
+            raise TypeError("params is a list of parameters, or of dicts; wrap a single parameter in a list")
+        given: list[Any] = [params] if isinstance(params, Mapping) else list(params)
+        self._append_groups(given if given and isinstance(given[0], Mapping) else [{"params": given}])
+        self._build()
+
+    # What a rule says of itself.
+
+    @abstractmethod
+    def validate(self, group: Mapping[str, Any]) -> None:
+        """Raise ValueError if an option of the group is out of range."""
+
+    @abstractmethod
+    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
+        """The rule's overrides."""
+
+    @abstractmethod
+    def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
+        """The rule's Hyper, in float64; what is derived is derived here, and rounded once."""
+
+    # Groups.
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Add a group: a dict with "params", and options that differ from the defaults.
+
+        Raises:
+            ValueError: an option is out of range, or a parameter is in another group already.
+            TypeError: "params" holds something that is no `Parameter`, or an option is unknown.
+        """
+        before = self._state()
+        count = len(self.param_groups)
+        self._append_groups([group])
+        try:
+            self._rebuild(before)
+        except BaseException:
+            del self.param_groups[count:]
+            raise
+
+    def _append_groups(self, groups: Sequence[Any]) -> None:
+        """All of them, or none."""
+        known = {id(one) for one in self._params()}
+        added = []
+        for group in groups:
+            if not isinstance(group, Mapping) or "params" not in group:
+                raise TypeError('a parameter group is a dict with "params"')
+            params = group["params"]
+            params = [params] if isinstance(params, Tensor) else list(params)
+            unknown = set(group) - set(self.defaults) - {"params"}
+            if unknown:
+                raise TypeError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
+            for one in params:
+                if not isinstance(one, Parameter):
+                    raise TypeError(
+                        f"an optimizer steps Parameters, not {type(one).__name__}; use optirs_web.Parameter"
+                    )
+                if id(one) in known:
+                    raise ValueError("some parameters appear in more than one parameter group, or twice in one")
+                known.add(id(one))
+            added.append({**self.defaults, **group, "params": params})
+            self.validate(added[-1])
+        everything = [one for group in [*self.param_groups, *added] for one in group["params"]]
+        if not everything:
+            raise ValueError("optimizer got an empty parameter list")
+        devices = {one.device.name for one in everything}
+        if len(devices) > 1:
+            raise ValueError(f"the parameters lie on different devices: {', '.join(sorted(devices))}")
+        self.param_groups.extend(added)
+
+    def _params(self) -> list[Parameter]:
+        return [one for group in self.param_groups for one in group["params"]]
+
+    def _flags(self) -> list[Flags]:
+        return [tuple(sorted(self.flags(group).items())) for group in self.param_groups for _ in group["params"]]
+
+    # The device side.
+
+    def _build(self) -> None:
+        params, flags = self._params(), self._flags()
+        if params[0].device.recording is not None:
+            raise UnsupportedError("make optimizers and parameter groups outside a compiled step")
+        move_into_arenas(params, flags)
+        groups = [number for number, group in enumerate(self.param_groups) for _ in group["params"]]
+        layout = Layout(self.rule, params, groups, flags, self._skip_nonfinite)
+        if self._layout is not None:
+            self._layout.retire()
+        self._layout = layout
+        self._built_flags = flags
+
+    def _rebuild(self, its_state: state.State) -> None:
+        """Another layout with this state."""
+        self._build()
+        state.write(self._built, self.scalars_in_state, its_state)
+
+    @property
+    def _built(self) -> Layout:
+        assert self._layout is not None
+        return self._layout
+
+    def _refresh(self, live: Sequence[bool]) -> None:
+        """Bring the device's tables up to date with the groups and the set of gradients."""
+        for group in self.param_groups:
+            self.validate(group)
+        if self._flags() != self._built_flags:
+            self._rebuild(self._state())
+        self._built.set_hyper([self.hyper(group) for group in self.param_groups])
+        self._built.set_live(live)
+
+    def step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        """Update the parameters from their gradients. Parameters without one are left alone.
+
+        Args:
+            closure: called first; computes the loss and its gradients. Its result is returned.
+            grads: gradients to use instead, one for each parameter in the order of the groups: tensors,
+                arrays or None.
+
+        Raises:
+            ShapeError: a gradient has another shape than its parameter, or there are too few or many.
+            ValueError: an option of a group is out of range.
+        """
+        result = closure() if closure is not None else None
+        params = self._params()
+        if grads is not None:
+            self._take(params, grads)
+        live = [one._grad is not None for one in params]
+        self._refresh(live)
+        recording = self._built.device.recording
+        if recording is not None:
+            for one in params:
+                note_grad(one)
+            recording.before_replay.append(partial(self._before_replay, self._built, live))
+        if any(live):
+            self._built.dispatch()
+        return result
+
+    def _before_replay(self, recorded: Layout, live: Sequence[bool]) -> None:
+        if recorded is self._layout:
+            self._refresh(live)
+        if recorded is not self._layout:
+            raise StaleProgramError("the optimizer was rebuilt; record the step again")
+
+    @staticmethod
+    def _take(params: Sequence[Parameter], grads: Sequence[Any]) -> None:
+        grads = list(grads)
+        if len(grads) != len(params):
+            raise ShapeError(f"{len(grads)} gradients were given for {len(params)} parameters")
+        for param, grad in zip(params, grads, strict=True):
+            shape = param.shape if grad is None else state.shape_of(grad)
+            if shape != param.shape:
+                raise ShapeError(f"a gradient has the shape {shape}, its parameter {param.shape}")
+        for param, grad in zip(params, grads, strict=True):
+            set_grad(param, grad)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients; or, with `set_to_none=False`, make those that exist zero."""
+        for one in self._params():
+            if set_to_none or one.grad is None:
+                set_grad(one, None)
+            else:
+                one.grad = _zeros_like(one)
+
+    # Non-finite gradients.
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps left out so far because a gradient was NaN or infinite. Waits, and reads back 4 bytes."""
+        return self._built.skipped_steps()
+
+    def check_finite(self) -> None:
+        """Wait, and make sure that training is well. Reads back a few bytes; call it now and then.
+
+        Raises:
+            NonFiniteError: with `skip_nonfinite`, steps have been left out since the last call; without
+                it, a parameter is NaN or infinite.
+        """
+        if self._skip_nonfinite:
+            skipped = self.skipped_steps
+            new, self._seen_skipped = skipped - self._seen_skipped, skipped
+            if new:
+                raise NonFiniteError(
+                    f"{new} step(s) were skipped because a gradient was NaN or infinite ({skipped} in all)"
+                )
+        elif not self._built.params_are_finite():
+            raise NonFiniteError("a parameter is NaN or infinite; lower the learning rate, or use skip_nonfinite=True")
+
+    # State.
+
+    def _state(self) -> state.State:
+        return state.read(self._built, self._params(), self.scalars_in_state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state in torch's names and layout, on the host. Waits.
+
+        Returns:
+            {"state": {index: {"step": float32, "exp_avg": array, ...}}, "param_groups": [{..., "params":
+            [index, ...]}]}, where a parameter has no entry before its first step. The arrays are NumPy's;
+            `optirs_web.interop.torch.to_torch` makes torch tensors of them.
+        """
+        groups = []
+        first = 0
+        for group in self.param_groups:
+            count = len(group["params"])
+            groups.append({**group, "params": list(range(first, first + count))})
+            first += count
+        return {"state": self._state(), "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over a state dict of ours or of the torch optimizer of that name. All of it, or nothing.
+
+        Values may be arrays, torch tensors on the CPU, or numbers.
+
+        Raises:
+            CheckpointError: the groups, options, shapes or names do not fit this optimizer.
+        """
+        known = (*self._built.all_state_names, *self.scalars_in_state)
+        options, its_state = state.check(
+            state_dict, self.param_groups, tuple(self.defaults), known, self.scalars_in_state
+        )
+        for one in options:
+            try:
+                self.validate({**self.defaults, **one})
+            except ValueError as error:
+                raise CheckpointError(f"the state dict has an option out of range: {error}") from error
+        for group, loaded in zip(self.param_groups, options, strict=True):
+            group.update(loaded)
+        if self._flags() != self._built_flags:
+            self._build()
+        state.write(self._built, self.scalars_in_state, its_state)
+        self._seen_skipped = self.skipped_steps
+
+
+def _zeros_like(param: Parameter) -> Tensor:
+    from ..ops import zeros
+
+    return zeros(param.shape, param.device)

@@ -1,0 +1,139 @@
+"""State dicts: read from a layout, checked before anything is changed, written to a layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import CheckpointError, OptirsError
+from ..hostdata import host_data
+from ..runtime.buffer import View
+from ..runtime.dtypes import FLOAT32
+from ..tensors import Parameter
+from .layout import Layout
+
+__all__ = ["State", "check", "read", "shape_of", "write"]
+
+State = dict[int, dict[str, Any]]
+"""By number of the parameter, then by name: arrays, and scalars such as "step"."""
+
+
+def read(layout: Layout, params: Sequence[Parameter], scalar_names: Sequence[str]) -> State:
+    """The state of every parameter that has taken a step and has any."""
+    state: State = {}
+    for number, (param, scalars) in enumerate(zip(params, layout.read_scalars(), strict=True)):
+        if scalars["step"] == 0:
+            continue
+        entry = {name: _host_scalar(scalars[name]) for name in scalar_names}
+        for name in layout.state_names(number):
+            entry[name] = _host_array(layout.state_view(number, name), param.shape)
+        if entry:
+            state[number] = entry
+    return state
+
+
+def write(layout: Layout, scalar_names: Sequence[str], state: Mapping[int, Mapping[str, Any]]) -> None:
+    """Make this the state; a parameter without an entry begins anew."""
+    rows = []
+    for number in range(len(layout.groups)):
+        entry = state.get(number, {})
+        # A rule that shows no step only asks whether there was one.
+        has_begun = float(any(value is not None for value in entry.values()))
+        rows.append({"step": has_begun, **{name: float(entry.get(name, 0.0)) for name in scalar_names}})
+        for name in layout.state_names(number):
+            view = layout.state_view(number, name)
+            value = entry.get(name)
+            content = memoryview(bytes(view.nbytes)) if value is None else host_data(value, FLOAT32).content
+            layout.device.write(view, content)
+    layout.write_scalars(rows)
+
+
+def check(
+    state_dict: Any,
+    groups: Sequence[Mapping[str, Any]],
+    option_names: Sequence[str],
+    names: Sequence[str],
+    scalar_names: Sequence[str],
+) -> tuple[list[dict[str, Any]], State]:
+    """The options of each group and the state by number, once everything is known to fit.
+
+    Raises:
+        CheckpointError: it does not.
+    """
+    if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
+        raise CheckpointError('a state dict has "state" and "param_groups"')
+    saved = state_dict["param_groups"]
+    if len(saved) != len(groups):
+        raise CheckpointError("loaded state dict has a different number of parameter groups")
+    if [len(one["params"]) for one in saved] != [len(one["params"]) for one in groups]:
+        raise CheckpointError(
+            "loaded state dict has a parameter group that doesn't match the size of optimizer's group"
+        )
+    options = [{name: _option(one[name]) for name in option_names if name in one} for one in saved]
+    params = [param for group in groups for param in group["params"]]
+    numbers = {key: number for number, key in enumerate(key for one in saved for key in one["params"])}
+    state = {}
+    for key, entry in state_dict["state"].items():
+        if key not in numbers:
+            raise CheckpointError(f"the state dict has state for parameter {key!r}, which no group holds")
+        _check_entry(key, entry, params[numbers[key]].shape, names, scalar_names)
+        state[numbers[key]] = dict(entry)
+    return options, state
+
+
+def _check_entry(
+    key: Any,
+    entry: Mapping[str, Any],
+    shape: tuple[int, ...],
+    names: Sequence[str],
+    scalar_names: Sequence[str],
+) -> None:
+    unknown = ", ".join(sorted(map(str, set(entry) - set(names))))
+    if unknown:
+        raise CheckpointError(f"the state of parameter {key!r} has {unknown}, which this optimizer has not")
+    for name in scalar_names:
+        try:
+            value = float(entry[name])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"the state of parameter {key!r} has no usable '{name}'") from error
+        if not (value >= 0 and math.isfinite(value)):
+            raise CheckpointError(f"the state of parameter {key!r} has {name} = {value}")
+    for name in set(entry) - set(scalar_names):
+        if entry[name] is None:
+            continue
+        try:
+            its_shape = host_data(entry[name], FLOAT32).shape
+        except (OptirsError, OverflowError) as error:
+            raise CheckpointError(f"'{name}' of parameter {key!r} is no float32 array: {error}") from error
+        if its_shape != shape:
+            raise CheckpointError(f"'{name}' of parameter {key!r} has the shape {its_shape}, the parameter {shape}")
+
+
+def _option(value: Any) -> Any:
+    """JSON has no tuples."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of a tensor, an array or nested lists."""
+    shape = getattr(value, "shape", None)
+    return tuple(shape) if shape is not None else host_data(value, FLOAT32).shape
+
+
+def _host_array(view: View, shape: tuple[int, ...]) -> Any:
+    """NumPy's array, or where NumPy is absent a memoryview of that shape."""
+    raw = view.buffer.device.read(view)
+    try:
+        import numpy as np
+    except ImportError:
+        return raw.cast("B").cast("f", list(shape))
+    return np.frombuffer(raw, np.float32).reshape(shape)
+
+
+def _host_scalar(value: float) -> Any:
+    try:
+        import numpy as np
+    except ImportError:
+        return value
+    return np.asarray(value, np.float32)

@@ -1,0 +1,251 @@
+"""Checkpoints: bit-exact resuming, files that are damaged or foreign, writes that are killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import optirs_web as ow
+from optirs_web.errors import CheckpointError
+from optirs_web.interop.safetensors import Entry, load_file, save_file
+
+
+def make_run(device, optimizer="AdamW", **options):
+    rng = np.random.default_rng(0)
+    params = {
+        name: ow.Parameter(rng.standard_normal(shape).astype(np.float32), device=device)
+        for name, shape in {"w": (20, 30), "b": (30,), "scale": ()}.items()
+    }
+    return params, getattr(ow.optim, optimizer)(list(params.values()), **options)
+
+
+def train(params, optimizer, first, last):
+    for step in range(first, last):
+        rng = np.random.default_rng(step)
+        optimizer.step(grads=[rng.standard_normal(one.shape).astype(np.float32) for one in params.values()])
+
+
+def snapshot(params, optimizer):
+    return {name: one.numpy() for name, one in params.items()}, optimizer.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [("AdamW", {"amsgrad": True}), ("Adam", {}), ("SGD", {"momentum": 0.9}), ("SGD", {})],
+    ids=["amsgrad", "adam", "momentum", "sgd"],
+)
+def test_50_and_50_steps_equal_100_bit_for_bit(device, tmp_path, optimizer, options):
+    params, opt = make_run(device, optimizer, lr=0.01, **options)
+    train(params, opt, 0, 100)
+    want = snapshot(params, opt)
+
+    params, opt = make_run(device, optimizer, lr=0.01, **options)
+    train(params, opt, 0, 50)
+    path = tmp_path / "half.safetensors"
+    ow.save_checkpoint(path, params, opt, {"epoch": 50})
+    params, opt = make_run(device, optimizer, lr=0.5, **options)
+    assert ow.load_checkpoint(path, params, opt) == {"epoch": 50}
+    train(params, opt, 50, 100)
+    np.testing.assert_equal(snapshot(params, opt), want)
+
+
+def test_a_checkpoint_is_a_file_that_the_reference_library_reads(tmp_path):
+    params, opt = make_run("cpu")
+    train(params, opt, 0, 1)
+    ow.save_checkpoint(tmp_path / "a", params, opt)
+    theirs = safetensors.numpy.load_file(tmp_path / "a")
+    np.testing.assert_array_equal(theirs["param.w"], params["w"].numpy())
+    assert theirs["optimizer.2.exp_avg"].shape == ()
+
+    safetensors.numpy.save_file({"x": np.arange(6.0, dtype=np.float32).reshape(2, 3)}, tmp_path / "b", {"k": "v"})
+    tensors, metadata = load_file(tmp_path / "b")
+    assert (tensors["x"].dtype, tensors["x"].shape, metadata) == ("F32", (2, 3), {"k": "v"})
+
+
+def good_file(tmp_path):
+    params, opt = make_run("cpu")
+    train(params, opt, 0, 3)
+    path = tmp_path / "good.safetensors"
+    ow.save_checkpoint(path, params, opt)
+    return path
+
+
+def damaged(path, change):
+    raw = bytearray(path.read_bytes())
+    path.write_bytes(bytes(change(raw)))
+
+
+def with_header(raw, change):
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    change(header)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + raw[8 + length :]
+
+
+def renamed(old, new):
+    return lambda header: header.update({new: header.pop(old)})
+
+
+def reshaped(header):
+    header["param.w"]["shape"] = [30, 20]
+
+
+def notes_with(**changes):
+    def change(header):
+        notes = json.loads(header["__metadata__"]["optirs_web"])
+        notes.update(changes)
+        header["__metadata__"]["optirs_web"] = json.dumps(notes)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda raw: raw[:-1], "damaged|cut off"),
+        (lambda raw: raw[: len(raw) // 2], "damaged|cut off"),
+        (lambda raw: raw[:100], "cut off"),
+        (lambda raw: raw[:5], "no safetensors file"),
+        (lambda raw: b"", "no safetensors file"),
+        (lambda raw: raw + b"x", "damaged"),
+        (lambda raw: b"PK\x03\x04" + raw, "no safetensors file"),
+        (lambda raw: b"\xff" * len(raw), "no safetensors file"),
+        (lambda raw: (3).to_bytes(8, "little") + b"[1]", "damaged"),
+        (
+            lambda raw: with_header(raw, lambda header: header.pop("__metadata__")),
+            "no checkpoint of optirs-web",
+        ),
+        (
+            lambda raw: with_header(raw, renamed("param.w", "param.v")),
+            "another model: only one of the two has v, w",
+        ),
+        (lambda raw: with_header(raw, reshaped), r"'w' is F32 of shape \(30, 20\)"),
+        (lambda raw: with_header(raw, renamed("optimizer.0.exp_avg", "optimizer.0.foo")), "has foo"),
+        (lambda raw: with_header(raw, renamed("optimizer.0.exp_avg", "optimizer.x.exp_avg")), "damaged"),
+        (
+            lambda raw: with_header(raw, renamed("optimizer.0.exp_avg", "optimizer.7.exp_avg")),
+            "which no group holds",
+        ),
+        (
+            lambda raw: with_header(raw, renamed("optimizer.0.step", "optimizer.1.exp_avg_s")),
+            "no usable 'step'|has exp_avg_s",
+        ),
+        (
+            lambda raw: with_header(raw, notes_with(optimizer={"type": "SGD", "param_groups": []})),
+            "the state of SGD",
+        ),
+        (
+            lambda raw: with_header(raw, notes_with(optimizer={"type": "AdamW", "param_groups": []})),
+            "different number",
+        ),
+        (lambda raw: with_header(raw, notes_with(extra=None)), "notes cannot be read"),
+    ],
+)
+def test_a_damaged_or_foreign_file_changes_nothing(tmp_path, change, message):
+    path = good_file(tmp_path)
+    damaged(path, change)
+    params, opt = make_run("cpu", lr=0.1)
+    train(params, opt, 10, 12)
+    before = snapshot(params, opt)
+    with pytest.raises(CheckpointError, match=message):
+        ow.load_checkpoint(path, params, opt)
+    np.testing.assert_equal(snapshot(params, opt), before)
+
+
+def test_an_option_out_of_range_in_a_file_changes_nothing(tmp_path):
+    path = good_file(tmp_path)
+    params, opt = make_run("cpu")
+    groups = opt.state_dict()["param_groups"]
+    groups[0]["lr"] = -1.0
+    damaged(path, lambda raw: with_header(raw, notes_with(optimizer={"type": "AdamW", "param_groups": groups})))
+    before = snapshot(params, opt)
+    with pytest.raises(CheckpointError, match="Invalid learning rate"):
+        ow.load_checkpoint(path, params, opt)
+    np.testing.assert_equal(snapshot(params, opt), before)
+
+
+def test_every_truncation_of_a_small_file_is_noticed(tmp_path):
+    path = tmp_path / "small"
+    save_file(path, {"x": Entry("F32", (2,), memoryview(bytes(8)))}, {"a": "b"})
+    raw = path.read_bytes()
+    for length in range(len(raw)):
+        path.write_bytes(raw[:length])
+        with pytest.raises(CheckpointError):
+            load_file(path)
+
+
+def test_a_write_that_is_killed_leaves_the_old_file_whole(tmp_path):
+    path = good_file(tmp_path)
+    want = path.read_bytes()
+    program = textwrap.dedent(
+        """
+        import sys
+        from optirs_web.interop.safetensors import Entry, save_file
+        entry = Entry("F32", (1 << 20,), memoryview(bytes(4 << 20)))
+        print("ready", flush=True)
+        while True:
+            save_file(sys.argv[1], {str(number): entry for number in range(50)}, {})
+        """
+    )
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(want)
+    process = subprocess.Popen([sys.executable, "-c", program, str(other)], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    while not any(name.name.endswith(".part") and name.stat().st_size > 8 << 20 for name in tmp_path.iterdir()):
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert other.read_bytes() == want
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path):
+    path = good_file(tmp_path)
+    want = path.read_bytes()
+
+    class Unreadable:
+        dtype, shape = "F32", (1,)
+
+        @property
+        def content(self):
+            class Size:
+                nbytes = 4
+
+            return Size()
+
+    with pytest.raises(TypeError):
+        save_file(path, {"x": Unreadable()}, {})
+    assert path.read_bytes() == want
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.pop("state"), '"state" and "param_groups"'),
+        (lambda d: d["param_groups"].append({"params": []}), "different number of parameter groups"),
+        (lambda d: d["param_groups"][0]["params"].pop(), "doesn't match the size"),
+        (lambda d: d["state"][0].update(exp_avg=np.zeros((2, 2), np.float32)), r"has the shape \(2, 2\)"),
+        (lambda d: d["state"][0].update(step=-1.0), "step = -1.0"),
+        (lambda d: d["state"][0].update(step=None), "no usable 'step'"),
+        (lambda d: d["state"][0].update(exp_avg="abc"), "no float32 array"),
+        (lambda d: d["state"][0].update(velocity=1), "has velocity"),
+        (lambda d: d["state"].update({9: {}}), "which no group holds"),
+        (lambda d: d["param_groups"][0].update(lr=float("nan")), "Invalid learning rate"),
+    ],
+)
+def test_a_state_dict_that_does_not_fit_changes_nothing(change, message):
+    params, opt = make_run("cpu")
+    train(params, opt, 0, 2)
+    state_dict = opt.state_dict()
+    change(state_dict)
+    before = snapshot(params, opt)
+    with pytest.raises(CheckpointError, match=message):
+        opt.load_state_dict(state_dict)
+    np.testing.assert_equal(snapshot(params, opt), before)

@@ -1,0 +1,320 @@
+"""Optimizers against float64 references, against torch, and against what their users expect."""
+
+import numpy as np
+import pytest
+from optimizer_cases import CASES
+
+import optirs_web as ow
+from optirs_web.errors import NonFiniteError, ShapeError
+from optirs_web.interop.torch import to_torch
+
+STEPS = 100
+SIZES = [1, 3, 255, 256, 257, 65_537]
+LARGE = 16_777_217 + 4096
+
+PARAM_TOLERANCE = 2e-6  # of the largest parameter
+STATE_TOLERANCE = 1e-5
+
+by_name = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+
+
+def make_problem(sizes, steps):
+    """Parameters, and for each step a gradient for each of them."""
+    rng = np.random.default_rng(0)
+    params = [rng.standard_normal(size).astype(np.float32) for size in sizes]
+    grads = [[rng.standard_normal(size).astype(np.float32) for size in sizes] for _ in range(steps)]
+    return params, grads
+
+
+def run_ours(case, device, params, grads):
+    ours = [ow.Parameter(one, device=device) for one in params]
+    optimizer = getattr(ow.optim, case.optimizer)(ours, **case.options)
+    for step_grads in grads:
+        optimizer.step(grads=step_grads)
+    return ours, optimizer
+
+
+def assert_close(got, want, tolerance):
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.shape == want.shape
+    assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+
+
+@by_name
+def test_equals_the_float64_reference_after_100_steps(case, device):
+    params, grads = make_problem(SIZES, STEPS)
+    ours, optimizer = run_ours(case, device, params, grads)
+    state = optimizer.state_dict()["state"]
+    for index, param in enumerate(params):
+        want, want_state = case.reference(param, [one[index] for one in grads], **case.options, **case.more)
+        assert_close(ours[index].numpy(), want, PARAM_TOLERANCE)
+        for name, value in want_state.items():
+            assert_close(state[index][name], value, STATE_TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    "case", [one for one in CASES if one.name in ("sgd nesterov", "adamw")], ids=lambda one: one.name
+)
+def test_equals_the_reference_above_16_million_elements(case, device):
+    params, grads = make_problem([LARGE], 5)
+    ours, optimizer = run_ours(case, device, params, grads)
+    want, want_state = case.reference(params[0], [one[0] for one in grads], **case.options, **case.more)
+    assert_close(ours[0].numpy(), want, PARAM_TOLERANCE)
+    state = optimizer.state_dict()["state"][0]
+    for name, value in want_state.items():
+        assert_close(state[name], value, STATE_TOLERANCE)
+
+
+def torch_twin(torch, case, params):
+    theirs = [torch.nn.Parameter(torch.tensor(one, dtype=torch.float64)) for one in params]
+    return theirs, getattr(torch.optim, case.optimizer)(theirs, **case.options)
+
+
+def torch_steps(torch, theirs, optimizer, grads):
+    for step_grads in grads:
+        for param, grad in zip(theirs, step_grads, strict=True):
+            param.grad = torch.tensor(grad, dtype=param.dtype)
+        optimizer.step()
+
+
+@by_name
+def test_equals_torch_in_float64_after_100_steps(case, device, requires):
+    torch = requires("torch")
+    params, grads = make_problem(SIZES, STEPS)
+    ours, optimizer = run_ours(case, device, params, grads)
+    theirs, torch_optimizer = torch_twin(torch, case, params)
+    torch_steps(torch, theirs, torch_optimizer, grads)
+    state = optimizer.state_dict()["state"]
+    torch_state = torch_optimizer.state_dict()["state"]
+    for index, param in enumerate(theirs):
+        assert_close(ours[index].numpy(), param.detach().numpy(), PARAM_TOLERANCE)
+        assert set(state.get(index, {})) == set(torch_state.get(index, {}))
+        for name, value in torch_state.get(index, {}).items():
+            assert (value is None) == (state[index][name] is None)
+            if value is not None:
+                assert_close(state[index][name], value.numpy(), STATE_TOLERANCE)
+
+
+@by_name
+def test_continues_a_torch_run_and_torch_continues_ours(case, device, requires):
+    torch = requires("torch")
+    params, grads = make_problem([3, 300], 20)
+    theirs, torch_optimizer = torch_twin(torch, case, params)
+    torch_steps(torch, theirs, torch_optimizer, grads[:10])
+
+    ours = [ow.Parameter(one.detach().numpy().astype(np.float32), device=device) for one in theirs]
+    optimizer = getattr(ow.optim, case.optimizer)(ours, **case.options)
+    optimizer.load_state_dict(torch_optimizer.state_dict())
+    for step_grads in grads[10:15]:
+        optimizer.step(grads=step_grads)
+
+    again = [torch.nn.Parameter(torch.tensor(one.numpy(), dtype=torch.float64)) for one in ours]
+    torch_again = getattr(torch.optim, case.optimizer)(again, **case.options)
+    torch_again.load_state_dict(to_torch(optimizer.state_dict()))
+    torch_steps(torch, again, torch_again, grads[15:])
+
+    torch_steps(torch, theirs, torch_optimizer, grads[10:])
+    for got, want in zip(again, theirs, strict=True):
+        assert_close(got.detach().numpy(), want.detach().numpy(), PARAM_TOLERANCE)
+
+
+def test_one_replayed_adamw_step_over_200_tensors_is_two_dispatches_and_one_submit(device):
+    rng = np.random.default_rng(0)
+    sizes = [int(size) for size in rng.integers(1, 3000, 200)]
+    params = [ow.Parameter(rng.standard_normal(size).astype(np.float32), device=device) for size in sizes]
+    groups = [
+        {"params": params[:50]},
+        {"params": params[50:120], "lr": 1e-2},
+        {"params": params[120:], "weight_decay": 0.0},
+    ]
+    optimizer = ow.optim.AdamW(groups)
+    for param in params:
+        param.grad = np.ones(param.shape, np.float32)
+    step = ow.compile(lambda: optimizer.step(), device=device)
+    step()
+    before = device.stats.copy()
+    step()
+    cost = device.stats - before
+    assert (cost.dispatches, cost.submits, cost.replays, cost.copies) == (2, 1, 1, 0)
+    assert (cost.bind_groups, cost.pipelines, cost.bytes_up, cost.bytes_down) == (0, 0, 0, 0)
+
+
+def test_skip_nonfinite_costs_one_dispatch_and_no_readback(device):
+    params = [ow.Parameter(np.ones(size, np.float32), device=device) for size in (5, 700, 1)]
+    optimizer = ow.optim.AdamW(params, skip_nonfinite=True)
+    for param in params:
+        param.grad = np.ones(param.shape, np.float32)
+    step = ow.compile(lambda: optimizer.step(), device=device)
+    step()
+    before = device.stats.copy()
+    step()
+    cost = device.stats - before
+    assert (cost.dispatches, cost.submits, cost.bytes_up, cost.bytes_down) == (3, 1, 0, 0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_skip_nonfinite_leaves_everything_as_it_was(device, bad):
+    params = [
+        ow.Parameter(np.ones(3, np.float32), device=device),
+        ow.Parameter(np.ones(600, np.float32), device=device),
+    ]
+    optimizer = ow.optim.Adam(params, lr=0.1, skip_nonfinite=True)
+    good = [np.ones(3), np.ones(600)]
+    poisoned = [np.ones(3), np.where(np.arange(600) == 599, bad, 1.0)]
+    optimizer.step(grads=good)
+    before = [param.tolist() for param in params], optimizer.state_dict()["state"]
+    optimizer.step(grads=poisoned)
+    after = [param.tolist() for param in params], optimizer.state_dict()["state"]
+    assert before[0] == after[0]
+    assert after[1][0]["step"] == 1
+    np.testing.assert_equal(before[1], after[1])
+    with pytest.raises(NonFiniteError, match=r"1 step\(s\) were skipped"):
+        optimizer.check_finite()
+    assert optimizer.skipped_steps == 1
+    optimizer.step(grads=good)
+    optimizer.check_finite()
+    assert optimizer.state_dict()["state"][0]["step"] == 2
+
+
+def test_without_skip_nonfinite_a_nan_gradient_shows_in_check_finite(device):
+    param = ow.Parameter([1.0, 2.0], device=device)
+    optimizer = ow.optim.SGD([param], lr=0.1)
+    optimizer.step(grads=[[1.0, 1.0]])
+    optimizer.check_finite()
+    optimizer.step(grads=[[float("nan"), 1.0]])
+    with pytest.raises(NonFiniteError, match="a parameter is NaN or infinite"):
+        optimizer.check_finite()
+
+
+def test_parameters_without_a_gradient_stay_and_do_not_count_steps(device):
+    first, second = (ow.Parameter([1.0], device=device) for _ in range(2))
+    optimizer = ow.optim.Adam([first, second], lr=0.1)
+    optimizer.step(grads=[[1.0], None])
+    optimizer.step(grads=[[1.0], [1.0]])
+    assert second.item() == pytest.approx(0.9)
+    state = optimizer.state_dict()["state"]
+    assert (state[0]["step"], state[1]["step"]) == (2, 1)
+
+
+def test_a_learning_rate_changed_in_its_group_reaches_a_replayed_step(device):
+    param = ow.Parameter([1.0], device=device)
+    optimizer = ow.optim.SGD([param], lr=0.5)
+    param.grad = [1.0]
+    step = ow.compile(lambda: optimizer.step(), device=device)
+    step()
+    optimizer.param_groups[0]["lr"] = 0.25
+    before = device.stats.copy()
+    step()
+    assert param.item() == 0.25
+    assert (device.stats - before).bytes_up == 16  # the group's four hyper-parameters
+
+
+def test_add_param_group_keeps_the_state(device):
+    first, second = (ow.Parameter([1.0], device=device) for _ in range(2))
+    optimizer = ow.optim.Adam([first], lr=0.1)
+    optimizer.step(grads=[[1.0]])
+    optimizer.add_param_group({"params": [second], "lr": 0.2})
+    optimizer.step(grads=[[1.0], [1.0]])
+    state = optimizer.state_dict()
+    assert (state["state"][0]["step"], state["state"][1]["step"]) == (2, 1)
+    assert state["param_groups"][1]["lr"] == 0.2
+    assert second.item() == pytest.approx(0.8)
+
+
+def test_a_recorded_step_notices_a_rebuilt_optimizer(device):
+    first, second = (ow.Parameter([1.0], device=device) for _ in range(2))
+    optimizer = ow.optim.SGD([first], lr=0.5)
+    first.grad = [1.0]
+    step = ow.compile(lambda: optimizer.step(), device=device)
+    step()
+    optimizer.add_param_group({"params": [second]})
+    second.grad = [1.0]
+    step()
+    assert (first.item(), second.item()) == (0.0, 0.5)
+
+
+def test_a_flag_changed_in_its_group_takes_effect(device):
+    param = ow.Parameter([0.0], device=device)
+    optimizer = ow.optim.Adam([param], lr=0.1)
+    optimizer.step(grads=[[1.0]])
+    optimizer.param_groups[0]["maximize"] = True
+    optimizer.step(grads=[[-1.0]])
+    assert param.item() == pytest.approx(-0.2)
+
+
+def test_two_optimizers_share_the_place_of_a_parameter(device):
+    shared, other = ow.Parameter([1.0], device=device), ow.Parameter([1.0], device=device)
+    first = ow.optim.SGD([shared, other], lr=0.5)
+    second = ow.optim.Adam([shared], lr=0.25)
+    place = shared.view
+    first.step(grads=[[1.0], [1.0]])
+    second.step(grads=[[1.0]])
+    assert shared.view == place
+    assert shared.item() == pytest.approx(0.25)
+    assert other.item() == 0.5
+
+
+def test_a_parameter_keeps_value_and_gradient_when_it_moves_into_an_arena(device):
+    param = ow.Parameter([[1.0, 2.0]], device=device)
+    (param * 3.0).sum().backward()
+    ow.optim.SGD([param], lr=0.1)
+    assert param.tolist() == [[1.0, 2.0]]
+    assert param.grad.tolist() == [[3.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options", "message"),
+    [
+        ("SGD", {"lr": -1.0}, "Invalid learning rate: -1"),
+        ("SGD", {"lr": float("nan")}, "Invalid learning rate: nan"),
+        ("SGD", {"momentum": -0.1}, "Invalid momentum value: -0.1"),
+        ("SGD", {"nesterov": True}, "Nesterov momentum requires a momentum and zero dampening"),
+        ("Adam", {"betas": (1.0, 0.9)}, "Invalid beta parameter at index 0: 1.0"),
+        ("Adam", {"eps": -1e-8}, "Invalid epsilon value: -1e-08"),
+        ("AdamW", {"weight_decay": -1}, "Invalid weight_decay value: -1"),
+    ],
+)
+def test_options_out_of_range_are_refused_in_torchs_words(optimizer, options, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(ow.optim, optimizer)([ow.Parameter([1.0], device="cpu")], **options)
+
+
+def test_a_parameter_in_two_groups_is_refused():
+    param = ow.Parameter([1.0], device="cpu")
+    with pytest.raises(ValueError, match="some parameters appear in more than one parameter group"):
+        ow.optim.SGD([{"params": [param]}, {"params": [param]}])
+    with pytest.raises(ValueError, match="twice in one"):
+        ow.optim.SGD([param, param])
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ([], ValueError, "empty parameter list"),
+        ([1.0], TypeError, "not float"),
+        ([{"lr": 1.0}], TypeError, 'a dict with "params"'),
+    ],
+)
+def test_what_is_no_list_of_parameters_is_refused(params, error, message):
+    with pytest.raises(error, match=message):
+        ow.optim.SGD(params)
+
+
+def test_gradients_that_do_not_fit_change_nothing(device):
+    params = [ow.Parameter([1.0, 1.0], device=device), ow.Parameter([1.0], device=device)]
+    optimizer = ow.optim.SGD(params, lr=1.0)
+    with pytest.raises(ShapeError, match="1 gradients were given for 2 parameters"):
+        optimizer.step(grads=[[1.0, 1.0]])
+    with pytest.raises(ShapeError, match=r"shape \(3,\), its parameter \(1,\)"):
+        optimizer.step(grads=[[1.0, 1.0], [1.0, 1.0, 1.0]])
+    assert [param.tolist() for param in params] == [[1.0, 1.0], [1.0]]
+    assert params[0].grad is None
+
+
+def test_every_case_names_an_optimizer_and_a_flag_of_each_is_covered():
+    covered = {
+        case.optimizer: set().union(*(one.options for one in CASES if one.optimizer == case.optimizer))
+        for case in CASES
+    }
+    assert covered["SGD"] == {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"}
+    assert covered["Adam"] | covered["AdamW"] == {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize"}
