@@ -1,0 +1,20 @@
+"""The command line. This module needs nothing but Python, so that it can say what to install."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+__all__ = ["main"]
+
+_NEEDED = ("click", "rich", "matplotlib")
+
+
+def main() -> None:
+    """Run ``optirs-web`` with the arguments of the process; ends the process."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        sys.exit(f"optirs-web lacks {', '.join(missing)}: pip install 'optirs-web[train]'")
+    from .commands import cli
+
+    cli(prog_name="optirs-web")

@@ -1,0 +1,136 @@
+"""``optirs-web shader``: the complete text of a kernel, for reading or for another tool."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import click
+
+from ..runtime.kernels import AdvanceKernel, Kernel, UpdateKernel, cooperative, elementwise
+from ..wgsl import package_loader, syntax
+from ..wgsl.print_python import print_python
+
+__all__ = ["shader"]
+
+Flags = Mapping[str, bool | float]
+
+_SCALARS = {"f32", "i32", "u32"}
+
+
+class _Source(NamedTuple):
+    """A file in ``shaders`` and how to make a kernel of it, given its overrides and the part of a rule."""
+
+    folder: str
+    file: str
+    make: Callable[[Flags, str], Kernel]
+    preset: Flags
+
+
+_PRESETS: dict[str, tuple[str, Flags]] = {"adamw": ("adam", {"decoupled_weight_decay": True})}
+"""Optimizers that are a rule with flags set."""
+
+
+def _rule(name: str, preset: Flags) -> _Source:
+    def make(flags: Flags, part: str) -> Kernel:
+        pairs: Any = tuple(sorted({**preset, **flags}.items()))
+        return UpdateKernel.of(name, pairs) if part == "update" else AdvanceKernel.of(name, pairs, False)
+
+    return _Source("optimizers", name, make, preset)
+
+
+def _cooperative(name: str) -> _Source:
+    return _Source("kernels", name, lambda flags, _: cooperative(name, **flags), {})
+
+
+def _map_function(file: str, function: syntax.Function) -> _Source:
+    operands = ("tensor",) * sum(one.name != "index" for one in function.parameters)
+    return _Source("elementwise", file, lambda flags, _: elementwise(file, function.name, operands, 0), {})
+
+
+def _stems(folder: str) -> list[str]:
+    names = (one.name for one in files("optirs_web.shaders").joinpath(folder).iterdir())
+    return sorted(name.removesuffix(".wgsl") for name in names if name.endswith(".wgsl"))
+
+
+def _map_functions(file: str) -> list[syntax.Function]:
+    """Those that take and give scalars; the others only help."""
+    module = package_loader()(("elementwise", file))
+    functions = [one for one in module.declarations if isinstance(one, syntax.Function)]
+    return [one for one in functions if all(p.type_name.name in _SCALARS for p in one.parameters)]
+
+
+def _sources() -> dict[str, dict[str, _Source]]:
+    """Every name that can be asked for, by kind."""
+    rules = {name: _rule(name, {}) for name in _stems("optimizers")}
+    rules.update({name: _rule(*preset) for name, preset in _PRESETS.items()})
+    functions = {
+        function.name.rstrip("_"): _map_function(file, function)
+        for file in _stems("elementwise")
+        for function in _map_functions(file)
+    }
+    return {
+        "optimizers": rules,
+        "kernels": {name: _cooperative(name) for name in _stems("kernels")},
+        "elementwise functions": functions,
+    }
+
+
+def _find(name: str) -> _Source:
+    sources = _sources()
+    everything = {one: source for group in sources.values() for one, source in group.items()}
+    if name in everything:
+        return everything[name]
+    near = difflib.get_close_matches(name, everything, 1)
+    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    groups = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in sources.items())
+    raise click.BadParameter(f"there is no shader '{name}'{hint}. {groups}", param_hint="NAME")
+
+
+_WORDS = {"true": True, "false": False}
+
+
+def _parse_flags(source: _Source, texts: tuple[str, ...]) -> Flags:
+    module = package_loader()((source.folder, source.file))
+    known = [one.name for one in module.declarations if isinstance(one, syntax.Override)]
+    flags: dict[str, bool | float] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise click.BadParameter(f"'{source.file}' has no flag '{name}'; {has}", param_hint="--flag")
+        try:
+            flags[name] = _WORDS[value.lower()] if value.lower() in _WORDS else float(value)
+        except ValueError:
+            message = f"'{text}': write {name}=true or {name}=false"
+            raise click.BadParameter(message, param_hint="--flag") from None
+    return flags
+
+
+def _numpy_text(kernel: Kernel) -> str:
+    module = getattr(kernel, "map_module", None)
+    if module is None:
+        raise click.UsageError(f"'{kernel.name}' has no NumPy text: a library call takes its place there")
+    return print_python(module, "numpy")
+
+
+_TARGETS: dict[str, Callable[[Kernel], str]] = {"wgsl": Kernel.wgsl, "numpy": _numpy_text}
+
+
+@click.command()
+@click.argument("name")
+@click.option("--target", type=click.Choice(list(_TARGETS)), default="wgsl", help="The language.")
+@click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An override, as amsgrad=true.")
+@click.option(
+    "--part",
+    type=click.Choice(["update", "advance"]),
+    default="update",
+    help="Of an optimizer: the step of the elements (the default), or that of the scalars.",
+)
+def shader(name: str, target: str, flags: tuple[str, ...], part: str) -> None:
+    """Print the complete shader of an optimizer (adamw), a kernel (matmul) or a function (relu)."""
+    source = _find(name)
+    text = _TARGETS[target](source.make(_parse_flags(source, flags), part))
+    click.echo(text.rstrip("\n"))

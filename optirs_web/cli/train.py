@@ -1,0 +1,188 @@
+"""``optirs-web train``: runs of the main job, with a progress bar, and the files that they leave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+import optirs_web as ow
+
+from ..datasets.digits import FOLDS
+from ..training import OPTIMIZERS, Config, DigitsTraining, Epoch, Result, plot_curves
+
+__all__ = ["train"]
+
+CHECKPOINT, METRICS, CURVES = "checkpoint.safetensors", "metrics.json", "curves.png"
+
+_DEFAULTS = Config()
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+class _BadOption(click.ClickException):
+    """An option out of range: one line, and the exit status of click's own usage errors."""
+
+    exit_code = 2
+
+
+def _option(field: str, text: str) -> Callable[[Any], Any]:
+    """An option for a field of `Config`, with its default and type."""
+    default = getattr(_DEFAULTS, field)
+    name = "--" + field.replace("_", "-")
+    return click.option(name, type=type(default), default=default, show_default=True, help=text)
+
+
+@click.group()
+def train() -> None:
+    """Train a model on real data."""
+
+
+@train.command()
+@click.option("--device", help='Where to train, as `optirs-web devices` has it. [default: "auto"]')
+@_option("optimizer", f"One of {', '.join(OPTIMIZERS)}.")
+@_option("epochs", "Passes over the images.")
+@_option("seed", "Of the first weights and the order of the images.")
+@click.option("--lr", type=float, help="Learning rate of the first epoch. [default: the optimizer's]")
+@_option("batch_size", "Images in a step.")
+@_option("fold", "The fifth of the data to test on.")
+@click.option("--folds", is_flag=True, help="Train five times, once for each fold, and print the mean.")
+@click.option("--out", type=_FOLDER, default=Path("runs/digits"), show_default=True, help="Where files go.")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
+def digits(folds: bool, out: Path, resume: bool, **options: Any) -> None:
+    """Train an MLP on the UCI handwritten digits: 1,797 real images, in five published folds."""
+    if folds and resume:
+        raise _BadOption("--resume continues one run; leave out --folds, and name the fold with --fold")
+    chosen = range(FOLDS) if folds else [options["fold"]]
+    configs = [_checked({**options, "fold": fold}) for fold in chosen]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if folds:
+            _train_folds(configs, out)
+        else:
+            _train_one(configs[0], out, resume)
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _checked(options: dict[str, Any]) -> Config:
+    try:
+        return Config(**options).checked()
+    except ValueError as error:
+        raise _BadOption(str(error)) from error
+
+
+def _train_folds(configs: list[Config], out: Path) -> None:
+    results = []
+    for config in configs:
+        folder = out / f"fold{config.fold}"
+        folder.mkdir(exist_ok=True)
+        results.append(_train_one(config, folder, resume=False))
+    accuracies = [one.test_accuracy for one in results]
+    mean = sum(accuracies) / len(accuracies)
+    for config, accuracy in zip(configs, accuracies, strict=True):
+        click.echo(f"fold {config.fold}: test accuracy {accuracy:.2%}")
+    click.echo(f"mean of {len(accuracies)} folds: test accuracy {mean:.2%}")
+    _write_json(out / METRICS, {"test_accuracy": mean, "folds": [one.metrics() for one in results]})
+    click.echo(f"written: {out / METRICS}")
+
+
+def _train_one(config: Config, out: Path, resume: bool) -> Result:
+    checkpoint = out / CHECKPOINT
+    if resume and not checkpoint.exists():
+        raise click.ClickException(f"there is no {checkpoint} to continue from; start without --resume")
+    training = DigitsTraining(config)
+    if resume:
+        training.load(checkpoint)
+    _announce(training)
+    try:
+        with _reporter(training) as report:
+            for epoch in training.run():
+                training.save(checkpoint)
+                report(epoch)
+    except KeyboardInterrupt:
+        _interrupted(training, checkpoint)
+    result = training.result()
+    plot_curves(result, out / CURVES)
+    _write_json(out / METRICS, _metrics(training, result))
+    best = result.best
+    click.echo(
+        f"test accuracy {result.test_accuracy:.2%} after {len(result.history)} epochs "
+        f"(best {best.test_accuracy:.2%}, epoch {best.epoch}); {result.seconds:.1f} s on {result.device}"
+    )
+    click.echo(f"written: {', '.join(str(out / name) for name in (CURVES, CHECKPOINT, METRICS))}")
+    return result
+
+
+def _announce(training: DigitsTraining) -> None:
+    config, device = training.config, training.device
+    click.echo(f"device: {device.name} ({device.info.description}), {device.why}")
+    trained, tested = len(training.data.train_images), len(training.data.test_images)
+    click.echo(f"data: UCI digits, {trained:,} images to train on, {tested:,} (fold {config.fold}) to test on")
+    click.echo(f"model: MLP {config.widths}, {config.optimizer} with lr {config.lr:g}, seed {config.seed}")
+    if training.history:
+        click.echo(f"continued after epoch {len(training.history)}")
+    if len(training.history) == config.epochs:
+        click.echo(f"nothing is left to train; ask for more than {config.epochs} epochs to go on")
+
+
+def _interrupted(training: DigitsTraining, checkpoint: Path) -> None:
+    """Say what Ctrl-C leaves, and end with the status that a shell gives for SIGINT."""
+    kept = f"{checkpoint} has the last whole epoch; go on with --resume"
+    click.echo(f"interrupted: {kept if training.history else 'no epoch was done yet'}", err=True)
+    raise click.exceptions.Exit(130)
+
+
+# Progress.
+
+
+def _figures(epoch: Epoch) -> str:
+    losses = f"train loss {epoch.train_loss:.4f}  test loss {epoch.test_loss:.4f}"
+    return f"{losses}  test accuracy {epoch.test_accuracy:.2%}"
+
+
+def _brief(epoch: Epoch) -> str:
+    return f"loss {epoch.train_loss:.4f}  accuracy {epoch.test_accuracy:.2%}"
+
+
+@contextmanager
+def _reporter(training: DigitsTraining) -> Iterator[Callable[[Epoch], None]]:
+    """A bar on a terminal, a line for each epoch elsewhere."""
+    epochs = training.config.epochs
+    console = Console()
+    if not console.is_terminal:
+        yield lambda epoch: click.echo(f"epoch {epoch.epoch:>{len(str(epochs))}}/{epochs}  {_figures(epoch)}")
+        return
+    figures = TextColumn("{task.description}")
+    columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), figures, TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("compiling", total=epochs, completed=len(training.history))
+        yield lambda epoch: progress.update(task, completed=epoch.epoch, description=_brief(epoch))
+
+
+# Files.
+
+
+def _metrics(training: DigitsTraining, result: Result) -> dict[str, Any]:
+    device = training.device
+    return {
+        **result.metrics(),
+        "device_description": device.info.description,
+        "device_why": device.why,
+        "version": ow.__version__,
+    }
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """Whoever reads `path` sees the old file or the new one."""
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
