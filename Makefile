@@ -16,7 +16,7 @@ REQUIRED     := $(subst $(comma), ,$(OPTIRS_REQUIRE))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test check wheel format clean
+.PHONY: help setup train test check bench wheel format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ train: setup ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epoc
 
 test: setup $(if $(filter torch,$(REQUIRED)),$(TORCH_STAMP)) ## run the tests (OPTIRS_REQUIRE=vulkan,cpu,torch; PYTEST_ARGS='-k adamw')
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: setup ## measure the start-up, and the optimizer step beside a copy
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/optimizer_step.py
 
 # Types and layers are checked on the installed wheel: there the mapped folders lie inside optirs_web, as users get them.
 check: setup wheel ## formatting, lint, layers, and types on the built wheel

@@ -43,9 +43,7 @@ def test_every_image_is_a_test_image_of_exactly_one_fold():
 
 def test_no_image_is_in_both_parts_of_a_split():
     split = load_digits(0)
-    assert not {image.tobytes() for image in split.train_images} & {
-        image.tobytes() for image in split.test_images
-    }
+    assert not {image.tobytes() for image in split.train_images} & {image.tobytes() for image in split.test_images}
 
 
 def test_images_are_float32_from_0_to_1_in_sixteenths():
