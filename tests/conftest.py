@@ -72,8 +72,11 @@ def requires():
     def import_or_skip(name):
         assert name in LIBRARIES, f"add {name} to LIBRARIES in tests/conftest.py"
         try:
-            return importlib.import_module(name)
+            module = importlib.import_module(name)
         except ImportError as error:
             return missing(name, str(error))
+        if name == "torch":
+            module.set_num_threads(1)  # its threads would wait for each other on small arrays
+        return module
 
     return import_or_skip

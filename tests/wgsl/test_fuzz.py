@@ -122,13 +122,19 @@ DEEP = {
     "comments": lambda n: "/*" * n + "*/" * n,
     "open comments": lambda n: "/*" * n,
     "open brackets": lambda n: "fn f() { x = " + "([" * n,
-    "structs": lambda n: "\n".join(["struct S0 { x: f32 }"] + [f"struct S{i + 1} {{ a: S{i}, b: S{i} }}" for i in range(n)]),
+    "structs": lambda n: "\n".join(
+        ["struct S0 { x: f32 }"] + [f"struct S{i + 1} {{ a: S{i}, b: S{i} }}" for i in range(n)]
+    ),
     "aliases": lambda n: "\n".join([f"alias A{i} = A{i + 1};" for i in range(n)] + [f"alias A{n} = f32;"]),
     "constants": lambda n: "\n".join([f"const c{i} = c{i + 1} + 1;" for i in range(n)] + [f"const c{n} = 1;"]),
     "doubling constants": lambda n: "\n".join(
-        ["const a0 = array(1, 2);"] + [f"const a{i + 1} = array(a{i}, a{i});" for i in range(n)] + [f"fn f() {{ _ = a{n}; }}"]
+        ["const a0 = array(1, 2);"]
+        + [f"const a{i + 1} = array(a{i}, a{i});" for i in range(n)]
+        + [f"fn f() {{ _ = a{n}; }}"]
     ),
-    "functions": lambda n: "\n".join([f"fn f{i}() {{ f{i + 1}(); f{i + 1}(); }}" for i in range(n)] + [f"fn f{n}() {{}}"]),
+    "functions": lambda n: "\n".join(
+        [f"fn f{i}() {{ f{i + 1}(); f{i + 1}(); }}" for i in range(n)] + [f"fn f{n}() {{}}"]
+    ),
     "attributes": lambda n: "@compute " * n,
     "a long number": lambda n: f"const x = 1{'0' * n}.0 + 0x{'f' * n} + 1{'0' * n};",
     "many statements": lambda n: f"fn f(x: u32) -> u32 {{ var y = x; {'y = y * 3u;' * n} return y; }}",
@@ -167,7 +173,9 @@ class Program:
     def literal(self, type_):
         rng = self.rng
         return {
-            "f32": lambda: rng.choice(["0.5", "1.5f", "2", "1e-3", "0x1.8p3", "-1.25", "3.0", f"{rng.uniform(-9, 9):.6g}f"]),
+            "f32": lambda: rng.choice(
+                ["0.5", "1.5f", "2", "1e-3", "0x1.8p3", "-1.25", "3.0", f"{rng.uniform(-9, 9):.6g}f"]
+            ),
             "i32": lambda: rng.choice(["1", "-2", "3i", "0x10", "-7i", str(rng.randint(0, 99))]),
             "u32": lambda: rng.choice(["1", "2u", "0xffu", "31u", f"{rng.randint(1, 2**32 - 1)}u"]),
             "bool": lambda: rng.choice(["true", "false"]),
