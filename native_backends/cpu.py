@@ -1,31 +1,21 @@
-"""The processor, through NumPy: map functions printed as Python, cooperative kernels replaced by library calls."""
+"""The processor, through NumPy. What a kernel is here stands in `numpy_kernels`."""
 
 from __future__ import annotations
 
-import itertools
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
-from ..runtime.kernels import AdvanceKernel, CooperativeKernel, ElementwiseKernel, Kernel, UpdateKernel
 from ..runtime.stats import Stats
-from ..wgsl import shell, syntax
-from ..wgsl.print_python import compile_python, print_python
+
+if TYPE_CHECKING:
+    from ..runtime.kernels import Kernel
 
 __all__ = ["CpuBackend", "list_adapters", "open_backend"]
 
-Array = np.ndarray[Any, Any]
-Parameters = Mapping[str, Any]
-
-_CHUNK = 1 << 15
-"""Elements handled at once: the temporaries of a map function then stay in the cache."""
-
-_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 _UNLIMITED = 1 << 46
 
 
@@ -76,24 +66,14 @@ class CpuBackend(Backend):
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:
+        from .numpy_kernels import bind_kernel  # loads the compiler, which opening a device does not need
+
         arrays = [handle.bytes[offset : offset + size] for handle, offset, size in buffers]
-        names = (name for name, _ in kernel.parameters)
-        values = dict(zip(names, kernel.unpack(parameters), strict=True))
         if kernel not in self._compiled:
             self._compiled.add(kernel)
             self.stats.pipelines += 1
         self.stats.bind_groups += 1
-        match kernel:
-            case ElementwiseKernel():
-                return _bind_elementwise(kernel, arrays, values)
-            case UpdateKernel():
-                return _bind_update(kernel, arrays)
-            case AdvanceKernel():
-                return _bind_advance(kernel, arrays)
-            case CooperativeKernel():
-                replacement = _REPLACEMENTS[kernel.name]
-                return lambda: replacement(values, *arrays)
-        raise TypeError(f"kernel '{kernel.name}' is of no kind that the cpu device knows")
+        return bind_kernel(kernel, arrays, parameters)
 
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
         read = source[0].bytes[source[1] : source[1] + source[2]]
@@ -124,182 +104,6 @@ class Memory:
 
     __slots__ = ("bytes",)
 
-    def __init__(self, content: Array) -> None:
+    def __init__(self, content: np.ndarray[Any, Any]) -> None:
         """Hold the bytes."""
         self.bytes = content
-
-
-@cache
-def _functions(kernel: ElementwiseKernel | UpdateKernel | AdvanceKernel) -> Mapping[str, Any]:
-    """The kernel's map functions and structs, as Python."""
-    return compile_python(print_python(kernel.map_module, "numpy"), kernel.name)
-
-
-# Elementwise kernels.
-
-
-def _bind_elementwise(kernel: ElementwiseKernel, arrays: Sequence[Array], values: Parameters) -> Callable[[], None]:
-    declared = shell.function_of(kernel.map_module, kernel.name)
-    call = _functions(kernel)[kernel.name]
-    size = values["size"]
-    result_type = _DTYPES.get(str(declared.return_type), np.uint32)
-    result = arrays[-1].view(result_type)[:size]
-    shape = tuple(values[f"dim{axis}"] for axis in range(kernel.rank))
-    kinds = iter(kernel.operands)
-    remaining = iter(arrays)
-    operands: list[Any] = []
-    for parameter in declared.parameters:
-        dtype = _DTYPES[str(parameter.type)]
-        kind = "index" if parameter.name == "index" else next(kinds)
-        if kind == "index":
-            operands.append(None)
-        elif kind == "result":
-            operands.append(result)
-        elif kind == "scalar":
-            operands.append(dtype(values[parameter.name]))
-        elif kernel.rank:
-            strides = tuple(4 * values[f"{parameter.name}_stride{axis}"] for axis in range(kernel.rank))
-            operands.append(as_strided(next(remaining).view(dtype), shape, strides))
-        else:
-            operands.append(next(remaining).view(dtype)[:size])
-    if kernel.rank:
-        shaped = result.reshape(shape)
-        return lambda: np.copyto(shaped, call(*operands))
-
-    def run() -> None:
-        for start in range(0, size, _CHUNK):
-            end = min(start + _CHUNK, size)
-            parts = [
-                np.arange(start, end, dtype=np.uint32)
-                if operand is None
-                else (operand[start:end] if isinstance(operand, np.ndarray) else operand)
-                for operand in operands
-            ]
-            result[start:end] = call(*parts)
-
-    return run
-
-
-# Optimizer kernels: the shells of `wgsl.shell`, over arrays.
-
-
-def _records(module: syntax.Module, raw: Array, name: str, head: int = 0) -> dict[str, Array]:
-    """The columns of an array of a struct of 4-byte members, after `head` words."""
-    members = shell.struct_of(module, name).members
-    table = raw.view(np.uint32).reshape(-1, head + len(members))
-    return {
-        member.name: table[:, head + column].view(_DTYPES[str(member.type)]) for column, member in enumerate(members)
-    }
-
-
-def _slot_words(module: syntax.Module, raw: Array) -> Array:
-    """The array of Slot, one row each: is_active, group, then the scalars."""
-    return raw.view(np.uint32).reshape(-1, 2 + len(shell.struct_of(module, "Scalars").members))
-
-
-def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    module, functions = kernel.map_module, _functions(kernel)
-    entries = arrays[0].view(np.uint32).reshape(-1, 2)
-    hyper = _records(module, arrays[1], "Hyper")
-    words = _slot_words(module, arrays[2])
-    scalars = _records(module, arrays[2], "Scalars", head=2)
-    found_inf = arrays[3].view(np.uint32) if kernel.checked else np.zeros(2, np.uint32)
-
-    def run() -> None:
-        group = entries[:, 0]
-        skip = bool(found_inf[0])
-        is_active = (entries[:, 1] != 0) & (not skip)
-        old = functions["Scalars"](*scalars.values())
-        new = functions["advance"](old, functions["Hyper"](*(column[group] for column in hyper.values())))
-        for column, value in zip(scalars.values(), new, strict=True):
-            column[:] = np.where(is_active, value, column)
-        words[:, 0] = is_active
-        words[:, 1] = group
-        found_inf[0] = 0
-        found_inf[1] += skip
-
-    return run
-
-
-def _runs(blocks: Array) -> Iterator[tuple[int, int, int]]:
-    """Tensor, first element and end of each run of blocks of one tensor."""
-    edges = np.flatnonzero(np.diff(blocks, prepend=blocks[0] + 1, append=blocks[-1] + 1))
-    for first, end in itertools.pairwise(edges):
-        yield int(blocks[first]), int(first) * shell.BLOCK, int(end) * shell.BLOCK
-
-
-def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    module, functions = kernel.map_module, _functions(kernel)
-    params, grads, *rest = (array.view(np.float32) for array in arrays[: 2 + len(kernel.slots)])
-    slots = dict(zip(kernel.slots, rest, strict=True))
-    blocks, hyper_raw, slots_raw = arrays[2 + len(kernel.slots) :]
-    hyper = _records(module, hyper_raw, "Hyper")
-    words = _slot_words(module, slots_raw)
-    scalars = _records(module, slots_raw, "Scalars", head=2)
-    members = [member.name for member in shell.struct_of(module, "State").members]
-    zero = np.float32(0)
-
-    def run() -> None:
-        for tensor, first, end in _runs(blocks.view(np.uint32)):
-            if not words[tensor, 0]:
-                continue
-            group = words[tensor, 1]
-            its_hyper = functions["Hyper"](*(column[group] for column in hyper.values()))
-            its_scalars = functions["Scalars"](*(column[tensor] for column in scalars.values()))
-            for start in range(first, end, _CHUNK):
-                part = slice(start, min(start + _CHUNK, end))
-                state = functions["State"](*(slots[name][part] if name in slots else zero for name in members))
-                updated = functions["update"](params[part], grads[part], state, its_hyper, its_scalars)
-                params[part] = updated.param
-                for name, values in slots.items():
-                    values[part] = getattr(updated.state, name)
-
-    return run
-
-
-# Library calls that take the place of cooperative kernels. Each is called with the kernel's parameters and its
-# bindings as bytes, and writes the bindings that the kernel writes.
-
-
-def _floats(raw: Array) -> Array:
-    return raw.view(np.float32)
-
-
-def _matmul(p: Parameters, a: Array, b: Array, c: Array) -> None:
-    rows, columns, inner = p["rows"], p["columns"], p["inner"]
-    left = as_strided(_floats(a), (rows, inner), (4 * p["a_row_stride"], 4 * p["a_inner_stride"]))
-    right = as_strided(_floats(b), (inner, columns), (4 * p["b_inner_stride"], 4 * p["b_column_stride"]))
-    np.matmul(left, right, out=_floats(c)[: rows * columns].reshape(rows, columns))
-
-
-def _sum(p: Parameters, values: Array, sums: Array) -> None:
-    outer, length, inner, chunk = p["outer"], p["length"], p["inner"], p["chunk"]
-    chunks = -(-length // chunk)
-    table = _floats(values)[: outer * length * inner].reshape(outer, length, inner)
-    result = _floats(sums)[: outer * chunks * inner].reshape(outer, chunks, inner)
-    result[:] = np.add.reduceat(table, np.arange(0, length, chunk), axis=1, dtype=np.float64)
-
-
-def _log_softmax(p: Parameters, values: Array, result: Array) -> None:
-    shape = (p["rows"], p["columns"])
-    table = _floats(values)[: shape[0] * shape[1]].reshape(shape)
-    shifted = table - table.max(axis=1, keepdims=True)
-    log_sum = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    _floats(result)[: table.size].reshape(shape)[:] = shifted - log_sum
-
-
-def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found_inf: Array) -> None:
-    live = tensors.view(np.uint32).reshape(-1, 2)[:, 1]
-    values = _floats(grads)
-    for tensor, first, end in _runs(blocks.view(np.uint32)):
-        if live[tensor] and not np.isfinite(values[first:end]).all():
-            found_inf.view(np.uint32)[0] = 1
-            return
-
-
-_REPLACEMENTS: dict[str, Callable[..., None]] = {
-    "matmul": _matmul,
-    "sum": _sum,
-    "log_softmax": _log_softmax,
-    "nonfinite": _nonfinite,
-}

@@ -9,15 +9,17 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import wgpu
 from wgpu import BufferBindingType, BufferUsage
 
 from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError, ShaderError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
-from ..runtime.kernels import Kernel
 from ..runtime.stats import Stats
+
+if TYPE_CHECKING:
+    from ..runtime.kernels import Kernel
 
 __all__ = ["WgpuBackend", "list_adapters", "open_backend"]
 

@@ -14,13 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal
 
-from ..wgsl import shell, syntax, types
-from ..wgsl.checker import check
-from ..wgsl.dependence import live_slots
-from ..wgsl.linker import link, package_loader
-from ..wgsl.lints import lint
-from ..wgsl.parser import parse
-from ..wgsl.print_wgsl import print_wgsl
+from ..wgsl import check, link, lint, live_slots, package_loader, parse, print_wgsl, shell, syntax, types
 
 __all__ = [
     "AdvanceKernel",
