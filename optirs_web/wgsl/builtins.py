@@ -43,7 +43,7 @@ from .types import (
     Vector,
 )
 
-__all__ = ["BUILTINS", "BUILTIN_VALUES", "Match", "Signature", "match", "needs_subgroups"]
+__all__ = ["BUILTINS", "BUILTIN_VALUES", "Match", "Signature", "match", "meets_others", "needs_subgroups"]
 
 _CLASSES: dict[str, tuple[Scalar, ...]] = {
     "float": FLOATS,
@@ -185,6 +185,13 @@ BUILTINS = _read_table(_TABLE)
 def needs_subgroups(name: str) -> bool:
     """Whether a built-in function or value belongs to the extension ``subgroups``."""
     return name.startswith(("subgroup", "quad"))
+
+
+def meets_others(name: str) -> bool:
+    """Whether a built-in function does more than return a value: it writes memory or waits for other invocations."""
+    return (
+        name.startswith("atomic") or name.endswith("Barrier") or name == "workgroupUniformLoad" or needs_subgroups(name)
+    )
 
 
 def match(name: str, arguments: Sequence[Type], constant: Sequence[bool]) -> Match | str:

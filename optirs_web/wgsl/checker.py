@@ -279,32 +279,31 @@ class _StatementChecker(DeclarationChecker):
 
     def check_call_graph(self) -> None:
         """No function may reach itself; no two bindings of an entry point may share a place."""
-        uses: dict[str, set[str]] = {}
-        for one in self.module.declarations:
-            if isinstance(one, Function):
-                uses[one.name] = {reference.name for reference in module_references(one)}
-        reached: dict[str, set[str]] = {}
-        for name in uses:
-            self.reach(name, uses, reached)
-        for one in self.module.declarations:
-            if isinstance(one, Function) and one.attributes:
-                self.check_bindings(reached[one.name])
+        functions = [one for one in self.module.declarations if isinstance(one, Function)]
+        uses = {one.name: {reference.name for reference in module_references(one)} for one in functions}
+        done: set[str] = set()
+        for one in functions:
+            self.check_recursion(one.name, uses, done)
+        for one in functions:
+            if one.attributes:
+                self.check_bindings(_reached(one.name, uses))
 
-    def reach(self, start: str, uses: dict[str, set[str]], reached: dict[str, set[str]]) -> None:
-        """Depth first without recursion: what `start` reaches, and what those reach."""
-        path: list[str] = []
+    def check_recursion(self, start: str, uses: dict[str, set[str]], done: set[str]) -> None:
+        """Depth first, with a stack of its own: what is on the way to a function may not be called by it."""
+        path: dict[str, None] = {}
         work = [(start, False)]
         while work:
-            name, is_done = work.pop()
-            if is_done:
-                path.pop()
-                reached[name] = uses[name].union(*(reached.get(other, set()) for other in uses[name]))
-            elif name not in reached:
-                path.append(name)
+            name, is_left = work.pop()
+            if is_left:
+                path.popitem()
+                done.add(name)
+            elif name not in done:
+                path[name] = None
                 work.append((name, True))
-                for other in uses[name] & uses.keys():
+                for other in sorted(uses[name] & uses.keys()):
                     if other in path:
-                        circle = " calls ".join([*path[path.index(other) :], other])
+                        way = list(path)
+                        circle = " calls ".join([*way[way.index(other) :], other])
                         raise fail(self.declared[other].position, f"WGSL has no recursion: {circle}")
                     work.append((other, False))
 
@@ -317,6 +316,17 @@ class _StatementChecker(DeclarationChecker):
                 if place in places:
                     raise fail(one.position, f"'{one.name}' and '{places[place]}' share one @group and @binding")
                 places[place] = one.name
+
+
+def _reached(start: str, uses: dict[str, set[str]]) -> set[str]:
+    """All names that a function uses, itself or through others."""
+    found: set[str] = set()
+    work = [start]
+    while work:
+        new = uses.get(work.pop(), set()) - found
+        found |= new
+        work += new
+    return found
 
 
 def leaves(statement: Statement, jumps: bool = False) -> bool:

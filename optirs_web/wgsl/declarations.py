@@ -35,7 +35,7 @@ __all__ = ["DeclarationChecker"]
 MAX_TYPE_NESTING = 15  # WGSL's own limit
 MAX_STRUCT_MEMBERS = 1023  # likewise; counted over nested structs here
 MAX_ARRAY_SCALARS = 2**30 - 1
-MAX_PENDING = 50  # declarations that are resolved inside one another
+MAX_PENDING = 30  # declarations that are resolved inside one another
 
 _T = TypeVar("_T")
 _Composite = TypeVar("_Composite", Array, Struct)

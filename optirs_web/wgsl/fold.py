@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from .builtins import needs_subgroups
+from .builtins import meets_others
 from .checker import check_values, has_exit, leaves
 from .constants import Value
 from .references import module_references
@@ -32,6 +32,7 @@ from .syntax import (
     Return,
     Statement,
     Switch,
+    TypeName,
     Unary,
     While,
 )
@@ -78,18 +79,18 @@ def _functions_with_effects(module: Module) -> set[str]:
         for one in module.declarations
         if isinstance(one, Function)
     }
-    found = {name for name, used in uses.items() if used & variables or any(map(_has_effect, used))}
-    while True:
-        more = {name for name, used in uses.items() if name not in found and used & found}
-        if not more:
-            return found
-        found |= more
-
-
-def _has_effect(name: str) -> bool:
-    return (
-        name.startswith("atomic") or name.endswith("Barrier") or name == "workgroupUniformLoad" or needs_subgroups(name)
-    )
+    callers: dict[str, list[str]] = {}
+    for name, used in uses.items():
+        for other in used:
+            callers.setdefault(other, []).append(name)
+    work = [name for name, used in uses.items() if used & variables or any(map(meets_others, used))]
+    found: set[str] = set()
+    while work:
+        name = work.pop()
+        if name not in found:
+            found.add(name)
+            work += callers.get(name, [])
+    return found
 
 
 @dataclass
@@ -106,7 +107,7 @@ class _Folder:
     def is_pure(self, node: Expression | None) -> bool:
         """Whether dropping it changes nothing."""
         return not any(
-            isinstance(one, Call) and (one.callee.name in self.impure or _has_effect(one.callee.name))
+            isinstance(one, Call) and (one.callee.name in self.impure or meets_others(one.callee.name))
             for one in walk(node)
         )
 
@@ -118,13 +119,19 @@ class _Folder:
 
     def sequence(self, statements: list[Statement], taken: set[str]) -> list[Statement]:
         result: list[Statement] = []
+        last: dict[str, int] | None = None
+        taken = set(taken)
         for number, statement in enumerate(statements):
             for one in self.statement(statement):
-                is_decided = isinstance(one, Block) and not isinstance(statement, Block)
-                if is_decided and isinstance(one, Block) and _may_join(one, statements[number + 1 :], result, taken):
-                    result += one.statements
-                else:
-                    result.append(one)
+                if isinstance(one, Block) and not isinstance(statement, Block):  # a branch that is always taken
+                    last = _last_uses(statements) if last is None else last
+                    inner = _declared(one.statements)
+                    if not inner & taken and all(last[name] == number for name in inner):
+                        result += one.statements
+                        taken |= inner
+                        continue
+                result.append(one)
+            taken |= _declared([statement])
             if result and leaves(result[-1], jumps=True):
                 break
         return result
@@ -224,6 +231,8 @@ class _Folder:
                 return node.left if node.left.value is decides else node.right
             if isinstance(node.right, Literal) and node.right.value is not decides:
                 return node.left
+            if isinstance(node.right, Literal) and self.is_pure(node.left):
+                return node.right
         return node
 
     def call(self, node: Call) -> Expression:
@@ -244,14 +253,18 @@ def _fixed(node: Expression) -> Expression:
     return node
 
 
-def _may_join(block: Block, later: list[Statement], before: list[Statement], taken: set[str]) -> bool:
-    """Whether a block's statements may stand in the sequence around it without taking a name that is used there."""
-    declared = {one.name for one in block.statements if isinstance(one, LocalDeclaration)}
-    if not declared:
-        return True
-    names = taken | {one.name for one in before if isinstance(one, LocalDeclaration)}
-    names |= _names(later) | {one.name for one in walk(later) if isinstance(one, LocalDeclaration)}
-    return not declared & names
+def _declared(statements: list[Statement]) -> set[str]:
+    return {one.name for one in statements if isinstance(one, LocalDeclaration)}
+
+
+def _last_uses(statements: list[Statement]) -> dict[str, int]:
+    """For each name, the last statement in which it occurs, in whatever scope."""
+    return {
+        one.name: number
+        for number, statement in enumerate(statements)
+        for one in walk(statement)
+        if isinstance(one, Name | TypeName | LocalDeclaration)
+    }
 
 
 def _drop_unused(statements: list[Statement], used: set[str], folder: _Folder) -> None:
@@ -285,6 +298,5 @@ def _heads(one: Statement) -> object:
 
 
 def _names(node: object) -> set[str]:
-    return {
-        one.name if isinstance(one, Name) else one.callee.name for one in walk(node) if isinstance(one, Name | Call)
-    }
+    """Every name in it that may stand for a local."""
+    return {one.name for one in walk(node) if isinstance(one, Name | TypeName)}

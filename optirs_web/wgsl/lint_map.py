@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .builtins import meets_others
 from .scopes import fail
 from .syntax import (
     Assign,
@@ -71,6 +72,8 @@ def _check_function(one: Function, constants: set[str]) -> None:
                 locals_.add(node.name)
                 _check_type(type_, node.position)
             case Call(type=type_):
+                if meets_others(node.callee.name):
+                    raise fail(node.position, f"'{node.callee.name}': a map function meets no other invocation")
                 _check_type(type_, node.position)
             case While() | Loop():
                 raise fail(node.position, _COUNTED)

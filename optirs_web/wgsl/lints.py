@@ -10,10 +10,10 @@ from .scopes import fail
 from .syntax import Binary, Call, Expression, Function, Index, Literal, Member, Module, Name, Position, Unary
 from .tree import walk
 
-__all__ = ["is_map_module", "lint"]
+__all__ = ["INACCURATE", "is_map_module", "lint"]
 
 # Built-ins that are far off on some adapter, and what shaders/lib/math.wgsl has instead ("" where it has nothing).
-_INACCURATE = {
+INACCURATE = {
     "exp": "precise_exp",
     "exp2": "precise_exp",
     "log": "precise_log",
@@ -22,7 +22,7 @@ _INACCURATE = {
     "tanh": "precise_tanh",
     "sin": "precise_sin",
     "cos": "precise_cos",
-    "tan": "precise_sin and precise_cos",
+    "tan": "precise_sin",
     "sinh": "expm1",
     "cosh": "precise_exp",
     "asinh": "log1p",
@@ -52,10 +52,10 @@ def lint(module: Module) -> None:
 
 def _check_calls(function: Function) -> None:
     for node in walk(function.body):
-        if isinstance(node, Call) and node.kind == "builtin" and node.callee.name in _INACCURATE:
+        if isinstance(node, Call) and node.kind == "builtin" and node.callee.name in INACCURATE:
             name = node.callee.name
-            better = _INACCURATE[name]
-            hint = f"import package::lib::math::{better.split()[0]}; and use {better}" if better else "approximate it"
+            better = INACCURATE[name]
+            hint = f"import package::lib::math::{better};" if better else "approximate it with arithmetic"
             raise fail(node.position, f"'{name}' is not accurate on every adapter; {hint}")
 
 

@@ -1,18 +1,18 @@
 """The lower half of the parser: the token stream, type names and expressions.
 
-WGSL's grammar is stricter than C's: operands of ``&``, ``|``, ``^``, ``<<`` and ``>>`` are unary expressions, ``&&``
-and ``||`` do not mix, comparisons do not chain. Where C would guess, the error says which parentheses to write.
+Where C would guess the order of two operators, the error says to write parentheses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TypeVar
 
 from ..errors import ShaderError
 from .lexer import Token, tokenize
 from .numeric import INTEGER_RANGES, ConstantError, fit
+from .precedence import CLASSES, IN_TEMPLATES, OPERANDS, RANKS
 from .syntax import (
     Attribute,
     Binary,
@@ -33,18 +33,12 @@ from .vocabulary import KEYWORDS, PREDECLARED_TYPES, RESERVED_WORDS, TEMPLATED, 
 __all__ = ["MAX_NESTING", "ExpressionParser"]
 
 # How deep blocks and expressions may nest together; every later pass may recurse this far.
-MAX_NESTING = 100
+MAX_NESTING = 80
 
 _T = TypeVar("_T")
 
 _PREFIXES = frozenset("-!~&")
-_MULTIPLICATIVE = frozenset("*/%")
-_ADDITIVE = frozenset("+-")
-_BITWISE = frozenset("&|^")
-_SHIFTS = frozenset(("<<", ">>"))
-_RELATIONS = frozenset(("==", "!=", "<", ">", "<=", ">="))
-_SHORT_CIRCUIT = frozenset(("&&", "||"))
-_BINARY = _MULTIPLICATIVE | _ADDITIVE | _BITWISE | _SHIFTS | _RELATIONS | _SHORT_CIRCUIT
+_IN_TEMPLATES = frozenset(operator for operator, class_ in CLASSES.items() if class_ in IN_TEMPLATES)
 _SUFFIXES = {"i": I32, "u": U32, "f": F32, "h": F16}
 
 
@@ -180,66 +174,54 @@ class ExpressionParser:
 
     def template_expression(self) -> Expression:
         """In a template list ``<`` and ``>`` would end it, so comparisons and shifts need parentheses."""
-        return self.additive(self.unary())
+        return self.operators(_IN_TEMPLATES)
 
     # Expressions.
 
     def expression(self) -> Expression:
-        """Any expression: a chain of one bitwise operator, or comparisons joined by ``&&`` or by ``||``."""
-        token = self.token
-        self.enter(token)
-        left = self.unary()
-        operator = self.token.text
-        if operator in _BITWISE:
-            left = self.chain(left, (operator,), self.unary)
-        else:
-            left = self.relational(left)
-            if self.token.text in _SHORT_CIRCUIT:
-                left = self.chain(left, (self.token.text,), lambda: self.relational(self.unary()))
-        if self.token.kind == "operator" and self.token.text in _BINARY:
-            raise self.error(
-                f"WGSL has no order between '{self.token.text}' and what stands before it; write parentheses",
-                self.token,
-            )
+        """Any expression."""
+        self.enter(self.token)
+        result = self.operators(CLASSES)
         self.leave()
-        return left
+        return result
 
-    def relational(self, left: Expression) -> Expression:
-        """``shift [== shift]``, the first operand being read already as far as it is unary."""
-        left = self.shift(left)
-        if self.token.text in _RELATIONS:
-            left = self.binary(left, lambda: self.shift(self.unary()))
-        return left
+    def operators(self, known: Container[str]) -> Expression:
+        """Unary expressions with these binary operators between them.
 
-    def shift(self, left: Expression) -> Expression:
-        """``unary << unary``, or sums."""
-        if self.token.text in _SHIFTS:
-            return self.binary(left, self.unary)
-        return self.additive(left)
+        An operator waits until one comes that binds no tighter, so that this needs no recursion.
+        """
+        operands = [(self.unary(), "unary", self.height)]
+        waiting: list[Token] = []
+        while True:
+            operator = self.token
+            is_operator = operator.kind == "operator" and operator.text in known
+            rank = RANKS[CLASSES[operator.text]] if is_operator else 0
+            while waiting and RANKS[CLASSES[waiting[-1].text]] >= rank:
+                self.reduce(waiting.pop(), operands)
+            if not is_operator:
+                self.height = operands[0][2]
+                return operands[0][0]
+            waiting.append(self.advance())
+            operands.append((self.unary(), "unary", self.height))
 
-    def additive(self, left: Expression) -> Expression:
-        """``product + product …``."""
-        return self.chain(self.multiplicative(left), _ADDITIVE, lambda: self.multiplicative(self.unary()))
+    def reduce(self, operator: Token, operands: list[tuple[Expression, str, int]]) -> None:
+        """Make one of the last two operands."""
+        (left, left_class, left_height), (right, right_class, right_height) = operands[-2:]
+        class_ = CLASSES[operator.text]
+        takes_left, takes_right = OPERANDS[class_]
+        if left_class not in takes_left:
+            raise self.no_order(left, operator, operator.line, operator.column)
+        if right_class not in takes_right:
+            raise self.no_order(right, operator, right.position.line, right.position.column)
+        height = max(left_height, right_height) + 1
+        self.grow(height, operator)
+        operands[-2:] = [(Binary(self.at(operator), operator.text, left, right), class_, height)]
 
-    def multiplicative(self, left: Expression) -> Expression:
-        """``unary * unary …``."""
-        return self.chain(left, _MULTIPLICATIVE, self.unary)
-
-    def chain(
-        self, left: Expression, operators: frozenset[str] | tuple[str, ...], operand: Callable[[], Expression]
-    ) -> Expression:
-        """Operators of one rank, from left to right."""
-        while self.token.text in operators:
-            left = self.binary(left, operand)
-        return left
-
-    def binary(self, left: Expression, operand: Callable[[], Expression]) -> Expression:
-        """One operator and its right operand."""
-        operator = self.advance()
-        height = self.height
-        right = operand()
-        self.grow(max(height, self.height) + 1, operator)
-        return Binary(self.at(operator), operator.text, left, right)
+    def no_order(self, operand: Expression, operator: Token, line: int, column: int) -> ShaderError:
+        """The error where two operators stand side by side that WGSL does not order; at the second of them."""
+        inner = operand.operator if isinstance(operand, Binary) else ""
+        message = f"WGSL has no order between '{inner}' and '{operator.text}'; write parentheses"
+        return ShaderError(message, file=self.file, line=line, column=column)
 
     def unary(self) -> Expression:
         """``-x``, ``!x``, ``~x``, ``&x``, or what binds tighter."""
@@ -304,17 +286,16 @@ class ExpressionParser:
         """The arguments of a call; its name has been read."""
         callee = self.templated(name)
         self.expect("(", f"'{name.text}' is a type or function, so arguments follow")
-        highest = 0
-        arguments: list[Expression] = []
-
-        def argument() -> None:
-            nonlocal highest
-            arguments.append(self.expression())
-            highest = max(highest, self.height)
-
-        self.list_of(argument, ")")
-        self.grow(highest + 1, name)
-        return Call(self.at(name), callee, arguments)
+        node = Call(self.at(name), callee, [])
+        height = 0
+        while not self.accept(")"):
+            node.arguments.append(self.expression())
+            height = max(height, self.height)
+            if not self.accept(","):
+                self.expect(")", "or a comma")
+                break
+        self.grow(height + 1, name)
+        return node
 
     def number(self, token: Token) -> Literal:
         """A literal, rounded to its type."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal as OneOf
-from typing import cast
+from typing import Literal as OneOf, cast
 
 from .lexer import Token
 from .parse_expressions import ExpressionParser

@@ -13,6 +13,7 @@ from typing import Literal as OneOf
 
 from .builtins import needs_subgroups
 from .numeric import round_f32
+from .precedence import CLASSES, IN_TEMPLATES, OPERANDS, UNARY
 from .syntax import (
     Alias,
     Assign,
@@ -59,27 +60,6 @@ _FIRST_HEXADECIMAL = 2**24  # u32 from here on are rather bits than counts
 _LARGEST_F32 = 3.4028234663852886e38
 _SMALLEST_NORMAL_F32 = 1.1754943508222875e-38
 
-# Which operands each operator takes without parentheses, left and right: "unary" and the names of the classes.
-_CLASS = {
-    **dict.fromkeys("*/%", "product"),
-    **dict.fromkeys("+-", "sum"),
-    **dict.fromkeys(("<<", ">>"), "shift"),
-    **dict.fromkeys(("==", "!=", "<", ">", "<=", ">="), "relation"),
-    **{operator: operator for operator in ("&&", "||", "&", "|", "^")},
-}
-_UP_TO_SHIFT = frozenset(("unary", "product", "sum", "shift"))
-_UP_TO_RELATION = _UP_TO_SHIFT | {"relation"}
-_UNARY = frozenset(("unary",))
-_OPERANDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "product": (_UNARY | {"product"}, _UNARY),
-    "sum": (_UNARY | {"product", "sum"}, _UNARY | {"product"}),
-    "shift": (_UNARY, _UNARY),
-    "relation": (_UP_TO_SHIFT, _UP_TO_SHIFT),
-    "&&": (_UP_TO_RELATION | {"&&"}, _UP_TO_RELATION),
-    "||": (_UP_TO_RELATION | {"||"}, _UP_TO_RELATION),
-    **{operator: (_UNARY | {operator}, _UNARY) for operator in "&|^"},
-}
-_IN_TEMPLATES = _UNARY | {"product", "sum"}
 _ONE_LINERS = (Constant, Override, Alias, GlobalVariable, Import, ConstAssert)
 
 
@@ -198,7 +178,7 @@ def _type(name: TypeName) -> str:
     if not name.arguments:
         return name.name
     arguments = [
-        _type(argument) if isinstance(argument, TypeName) else _operand(argument, _IN_TEMPLATES)
+        _type(argument) if isinstance(argument, TypeName) else _operand(argument, IN_TEMPLATES)
         for argument in name.arguments
     ]
     return f"{name.name}<{', '.join(arguments)}>"
@@ -323,11 +303,11 @@ def print_expression(node: Expression) -> str:
         case Name(name=name):
             return name
         case Unary(operator=operator, operand=operand):
-            inner = _operand(operand, _UNARY)
+            inner = _operand(operand, UNARY)
             # `--x` would be one token.
             return f"-({inner})" if operator == "-" and inner[0] == "-" else f"{operator}{inner}"
         case Binary(operator=operator, left=left, right=right):
-            takes_left, takes_right = _OPERANDS[_CLASS[operator]]
+            takes_left, takes_right = OPERANDS[CLASSES[operator]]
             if operator == "<":
                 takes_right = takes_right - {"shift"}  # `a < b >> c` would begin the template a<b>
             return f"{_operand(left, takes_left)} {operator} {_operand(right, takes_right)}"
@@ -341,7 +321,7 @@ def print_expression(node: Expression) -> str:
 
 def _operand(node: Expression, takes: frozenset[str]) -> str:
     text = print_expression(node)
-    kind = _CLASS[node.operator] if isinstance(node, Binary) else "unary"
+    kind = CLASSES[node.operator] if isinstance(node, Binary) else "unary"
     return text if kind in takes else f"({text})"
 
 

@@ -15,11 +15,13 @@ __all__ = [
     "ELEMENTWISE_PER_WORKGROUP",
     "UPDATE_PER_WORKGROUP",
     "advance",
+    "advance_bindings",
     "elementwise",
     "elementwise_parameters",
     "function_of",
     "struct_of",
     "update",
+    "update_bindings",
 ]
 
 BLOCK = 256
@@ -133,50 +135,68 @@ fn main({_GRID_PARAMETERS}) {{
 """
 
 
+# Optimizers. The tables that their kernels read, and the bindings of each kernel by name: whoever dispatches one, and
+# whoever computes it without WGSL, goes by these names.
+
 _TABLES = """
+// One per block of an arena: its tensor, and how many of its elements belong to that; the rest stays zero.
+struct Block { tensor: u32, size: u32 }
 // One per tensor: the group whose hyper-parameters it uses, and whether it has a gradient.
 struct TensorEntry { group: u32, live: u32 }
 // One per tensor: written by `advance`, read by `update`.
-struct Slot { is_active: u32, group: u32, scalars: Scalars }
+struct TensorScalars { is_active: u32, group: u32, scalars: Scalars }
 """
+
+
+def update_bindings(slots: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Name, access and type of each binding of the `update` kernel; `slots` are those of the rule's state."""
+    return [
+        ("params", "read_write", "array<vec4<f32>>"),
+        ("grads", "read", "array<vec4<f32>>"),
+        *((name, "read_write", "array<vec4<f32>>") for name in slots),
+        ("blocks", "read", "array<Block>"),
+        ("hyper", "read", "array<Hyper>"),
+        ("tensor_scalars", "read", "array<TensorScalars>"),
+    ]
+
+
+def advance_bindings(checked: bool) -> list[tuple[str, str, str]]:
+    """Name, access and type of each binding of the `advance` kernel."""
+    bindings = [
+        ("tensors", "read", "array<TensorEntry>"),
+        ("hyper", "read", "array<Hyper>"),
+        ("tensor_scalars", "read_write", "array<TensorScalars>"),
+    ]
+    return [*bindings, ("found_inf", "read_write", "array<u32>")] if checked else bindings
 
 
 def update(module: syntax.Module, slots: Sequence[str]) -> str:
     """The shell of an optimizer's ``update``: one invocation for four elements, one block for one tensor."""
     state = struct_of(module, "State")
-    bindings = [("params", "read_write", "array<vec4<f32>>"), ("grads", "read", "array<vec4<f32>>")]
-    bindings += [(name, "read_write", "array<vec4<f32>>") for name in slots]
-    bindings += [
-        ("blocks", "read", "array<u32>"),
-        ("hyper", "read", "array<Hyper>"),
-        ("slots", "read", "array<Slot>"),
-    ]
-    loads = [f"let old_{name} = {name}[at];" for name in slots]
-    calls = []
+    lines = [f"let old_{name} = {name}[at];" for name in slots]
     for lane in _LANES:
         members = ", ".join(f"old_{one.name}.{lane}" if one.name in slots else "0.0" for one in state.members)
-        calls.append(
-            f"let {lane} = update(param.{lane}, grad.{lane}, State({members}), hyper[slot.group], slot.scalars);"
-        )
-    stores = [f"params[at] = vec4<f32>({', '.join(f'{lane}.param' for lane in _LANES)});"]
-    stores += [
-        f"{name}[at] = vec4<f32>({', '.join(f'{lane}.state.{name}' for lane in _LANES)});" for name in slots
-    ]
-    indented = "\n    ".join([*loads, *calls, *stores])
+        arguments = f"param.{lane}, grad.{lane}, State({members}), hyper[its.group], its.scalars"
+        lines.append(f"let {lane} = update({arguments});")
+    lines.append(f"params[at] = {_kept('param')};")
+    lines += [f"{name}[at] = {_kept(f'state.{name}')};" for name in slots]
+    indented = "\n    ".join(lines)
+    vectors = BLOCK // len(_LANES)
     return f"""{_TABLES}
-{_storage(bindings)}
+{_storage(update_bindings(slots))}
 
 @compute @workgroup_size({_WORKGROUP})
 fn main({_GRID_PARAMETERS}) {{
     let at = (workgroup.x + workgroup.y * grid.x) * {_WORKGROUP}u + lane;
-    let block = at / {BLOCK // len(_LANES)}u;
-    if block >= arrayLength(&blocks) {{
+    if at / {vectors}u >= arrayLength(&blocks) {{
         return;
     }}
-    let slot = slots[blocks[block]];
-    if slot.is_active == 0u {{
+    let block = blocks[at / {vectors}u];
+    let its = tensor_scalars[block.tensor];
+    if its.is_active == 0u {{
         return;
     }}
+    let is_inside = vec4<u32>(at % {vectors}u * 4u) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(block.size);
     let param = params[at];
     let grad = grads[at];
     {indented}
@@ -184,17 +204,16 @@ fn main({_GRID_PARAMETERS}) {{
 """
 
 
+def _kept(member: str) -> str:
+    """That member of the four results, zero beyond the end of the tensor."""
+    return f"select(vec4<f32>(0.0), vec4<f32>({', '.join(f'{lane}.{member}' for lane in _LANES)}), is_inside)"
+
+
 def advance(module: syntax.Module, checked: bool) -> str:
     """The shell of an optimizer's ``advance``: one workgroup over all its tensors."""
-    bindings = [
-        ("tensors", "read", "array<TensorEntry>"),
-        ("hyper", "read", "array<Hyper>"),
-        ("slots", "read_write", "array<Slot>"),
-    ]
     skip, reset = "false", ""
     if checked:
         # found_inf[0] is set by the `nonfinite` kernel; found_inf[1] counts the steps skipped.
-        bindings.append(("found_inf", "read_write", "array<u32>"))
         skip = "found_inf[0] != 0u"
         reset = """
     storageBarrier();
@@ -203,7 +222,7 @@ def advance(module: syntax.Module, checked: bool) -> str:
         found_inf[1] = found_inf[1] + 1u;
     }"""
     return f"""{_TABLES}
-{_storage(bindings)}
+{_storage(advance_bindings(checked))}
 
 @compute @workgroup_size({_WORKGROUP})
 fn main(@builtin(local_invocation_index) lane: u32) {{
@@ -212,10 +231,10 @@ fn main(@builtin(local_invocation_index) lane: u32) {{
         let group = tensors[tensor].group;
         let is_active = tensors[tensor].live != 0u && !skip;
         if is_active {{
-            slots[tensor].scalars = advance(slots[tensor].scalars, hyper[group]);
+            tensor_scalars[tensor].scalars = advance(tensor_scalars[tensor].scalars, hyper[group]);
         }}
-        slots[tensor].is_active = u32(is_active);
-        slots[tensor].group = group;
+        tensor_scalars[tensor].is_active = u32(is_active);
+        tensor_scalars[tensor].group = group;
     }}{reset}
 }}
 """

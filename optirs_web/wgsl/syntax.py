@@ -175,7 +175,7 @@ class LocalDeclaration:
 
 @dataclass(slots=True)
 class Assign:
-    """``target = value`` (operator ""), ``target += value`` ("+"), ``i++`` (as ``i += 1``), ``_ = value`` (no target)."""
+    """``target = value`` (operator ""), ``target += value`` ("+"), ``i++`` (as ``i += 1``), ``_ = value`` (None)."""
 
     position: Position
     target: Expression | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .lexer import Token
-from .vocabulary import TEMPLATED
+from .vocabulary import TEMPLATED, refusal
 
 __all__ = ["find_template_trap"]
 
@@ -38,7 +38,7 @@ def find_template_trap(tokens: Sequence[Token]) -> Token | None:
                 for _ in range(text.count(">")):
                     if pending and pending[-1][2] == depth:
                         name, opening, _ = pending.pop()
-                        if name.text not in TEMPLATED and name.text != "var":
+                        if name.text not in TEMPLATED and name.text != "var" and refusal(name.text) is None:
                             return opening
             else:
                 while pending and pending[-1][2] >= depth:

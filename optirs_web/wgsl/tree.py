@@ -21,13 +21,16 @@ _NODES: dict[type, tuple[str, ...]] = {
 
 
 def clone(node: _T) -> _T:
-    """A copy that shares nothing but positions and types."""
-    names = _NODES.get(type(node))
-    if names is not None:
-        return type(node)(*[clone(getattr(node, name)) for name in names])
-    if isinstance(node, list):
-        return [clone(item) for item in node]  # type: ignore[return-value]
-    return node
+    """A copy of a node that shares nothing but positions and types."""
+    copy = object.__new__(type(node))
+    for name in _NODES[type(node)]:
+        value = getattr(node, name)
+        if type(value) is list:
+            value = [clone(item) if type(item) in _NODES else item for item in value]
+        elif type(value) in _NODES:
+            value = clone(value)
+        setattr(copy, name, value)
+    return copy
 
 
 def walk(node: object) -> Iterator[Any]:

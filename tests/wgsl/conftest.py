@@ -30,28 +30,56 @@ def module():
 
 
 @pytest.fixture(scope="session")
-def naga():
-    """`naga(text)`: what wgpu says against a shader; None if it takes it."""
-    reason = "no Vulkan adapter for wgpu"
+def gpu():
+    """A wgpu device on Vulkan; a skip, or a failure where OPTIRS_REQUIRE lists vulkan."""
+    reason, adapters = "no Vulkan adapter for wgpu", []
     try:
         import wgpu
 
         adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] == "Vulkan"]
-        if adapters:
-            wanted = [name for name in ("shader-f16", "subgroup") if name in adapters[0].features]
-            device = adapters[0].request_device_sync(required_features=wanted)
     except (ImportError, RuntimeError, OSError) as error:
-        adapters, reason = [], f"{reason}: {error}"
-    if not adapters:
-        if "vulkan" in os.environ.get("OPTIRS_REQUIRE", ""):
-            pytest.fail(f"vulkan is in OPTIRS_REQUIRE, and there is {reason}", pytrace=False)
-        pytest.skip(reason)
+        reason = f"{reason}: {error}"
+    if adapters:
+        wanted = [name for name in ("shader-f16", "subgroup") if name in adapters[0].features]
+        return adapters[0].request_device_sync(required_features=wanted)
+    if "vulkan" in os.environ.get("OPTIRS_REQUIRE", "").split(","):
+        pytest.fail(f"vulkan is in OPTIRS_REQUIRE, and there is {reason}", pytrace=False)
+    return pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def naga(gpu):
+    """`naga(text)`: what wgpu says against a shader; None if it takes it."""
+    import wgpu
 
     def opinion(text):
         try:
-            device.create_shader_module(code=text)
+            gpu.create_shader_module(code=text)
         except wgpu.GPUError as error:
             return str(error)
         return None
 
     return opinion
+
+
+@pytest.fixture(scope="session")
+def run(gpu):
+    """`run(text)`: what `main` leaves in its only buffer of 64 numbers, one workgroup having run."""
+    import wgpu
+
+    def once(text):
+        compute = {"module": gpu.create_shader_module(code=text), "entry_point": "main"}
+        pipeline = gpu.create_compute_pipeline(layout="auto", compute=compute)
+        buffer = gpu.create_buffer(size=256, usage=wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC)
+        entries = [{"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 256}}]
+        group = gpu.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
+        encoder = gpu.create_command_encoder()
+        compute_pass = encoder.begin_compute_pass()
+        compute_pass.set_pipeline(pipeline)
+        compute_pass.set_bind_group(0, group)
+        compute_pass.dispatch_workgroups(1)
+        compute_pass.end()
+        gpu.queue.submit([encoder.finish()])
+        return bytes(gpu.queue.read_buffer(buffer))
+
+    return once

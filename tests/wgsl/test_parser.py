@@ -182,8 +182,8 @@ def test_what_is_not_in_the_subset_is_refused_with_place_and_advice(text, place,
 
 
 def test_nesting_is_limited_by_an_error():
-    parse(f"const x = {'(' * 90}1{')' * 90};", "t.wgsl")
-    with pytest.raises(ShaderError, match="nested more than 100 deep"):
+    parse(f"const x = {'(' * 79}1{')' * 79};", "t.wgsl")
+    with pytest.raises(ShaderError, match="nested more than 80 deep"):
         parse(f"const x = {'(' * 200}1{')' * 200};", "t.wgsl")
 
 

@@ -8,8 +8,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from map_functions import DTYPES, compiled, evaluate, parameter_types, run_on_gpu, vulkan_device
 
 EXAMPLES = int(os.environ.get("OPTIRS_FUZZ_EXAMPLES", "25"))
