@@ -39,6 +39,7 @@ class CpuBackend(Backend):
         self.capabilities = Capabilities(
             max_buffer_bytes=_UNLIMITED,
             max_binding_bytes=_UNLIMITED,
+            max_storage_buffers=_UNLIMITED,
             offset_alignment=4,
             max_workgroups=_UNLIMITED,
             features=frozenset(),

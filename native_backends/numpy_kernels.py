@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ..runtime.kernels import AdvanceKernel, CooperativeKernel, ElementwiseKernel, Kernel, UpdateKernel
-from ..wgsl import compile_python, print_python, shell, syntax
+from ..wgsl import compile_python, print_python, shell, syntax, types
 
 __all__ = ["bind_kernel"]
 
@@ -95,30 +95,32 @@ def _bind_elementwise(kernel: ElementwiseKernel, arrays: Sequence[Array], values
     return run
 
 
-# Optimizer kernels: the shells of `wgsl.shell`, over arrays.
+# Optimizer kernels: the shells of `wgsl.shell`, over arrays that go by the names of the bindings.
 
 
-def _records(module: syntax.Module, raw: Array, name: str, head: int = 0) -> dict[str, Array]:
-    """The columns of an array of a struct of 4-byte members, after `head` words."""
-    members = shell.struct_of(module, name).members
-    table = raw.view(np.uint32).reshape(-1, head + len(members))
-    return {
-        member.name: table[:, head + column].view(_DTYPES[str(member.type)]) for column, member in enumerate(members)
-    }
+def _by_name(kernel: Kernel, arrays: Sequence[Array]) -> dict[str, Array]:
+    return {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
 
 
-def _slot_words(module: syntax.Module, raw: Array) -> Array:
-    """The array of Slot, one row each: is_active, group, then the scalars."""
-    return raw.view(np.uint32).reshape(-1, 2 + len(shell.struct_of(module, "Scalars").members))
+def _columns(struct: types.Struct, table: Array) -> dict[str, Array]:
+    """The members of an array of structs of 4-byte members, by name."""
+    members = enumerate(struct.members)
+    return {one.name: table[:, column].view(_DTYPES[str(one.type)]) for column, one in members}
+
+
+def _tables(module: syntax.Module, bound: Mapping[str, Array]) -> tuple[dict[str, Array], Array, dict[str, Array]]:
+    """The columns of `hyper`; of `tensor_scalars` the words before the scalars, and the columns of those."""
+    hyper, scalars = shell.struct_of(module, "Hyper"), shell.struct_of(module, "Scalars")
+    words = bound["tensor_scalars"].view(np.uint32).reshape(-1, 2 + len(scalars.members))
+    table = bound["hyper"].view(np.uint32).reshape(-1, len(hyper.members))
+    return _columns(hyper, table), words[:, :2], _columns(scalars, words[:, 2:])
 
 
 def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    module, functions = kernel.map_module, _functions(kernel)
-    entries = arrays[0].view(np.uint32).reshape(-1, 2)
-    hyper = _records(module, arrays[1], "Hyper")
-    words = _slot_words(module, arrays[2])
-    scalars = _records(module, arrays[2], "Scalars", head=2)
-    found_inf = arrays[3].view(np.uint32) if kernel.checked else np.zeros(2, np.uint32)
+    bound, functions = _by_name(kernel, arrays), _functions(kernel)
+    hyper, progress, scalars = _tables(kernel.map_module, bound)
+    entries = bound["tensors"].view(np.uint32).reshape(-1, 2)
+    found_inf = bound["found_inf"].view(np.uint32) if kernel.checked else np.zeros(2, np.uint32)
 
     def run() -> None:
         group = entries[:, 0]
@@ -128,8 +130,8 @@ def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[]
         new = functions["advance"](old, functions["Hyper"](*(column[group] for column in hyper.values())))
         for column, value in zip(scalars.values(), new, strict=True):
             column[:] = np.where(is_active, value, column)
-        words[:, 0] = is_active
-        words[:, 1] = group
+        progress[:, 0] = is_active
+        progress[:, 1] = group
         found_inf[0] = 0
         found_inf[1] += skip
 
@@ -138,27 +140,25 @@ def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[]
 
 def _runs(blocks: Array) -> Iterator[tuple[int, int, int]]:
     """Tensor, first element and end of each run of blocks of one tensor."""
-    edges = np.flatnonzero(np.diff(blocks, prepend=blocks[0] + 1, append=blocks[-1] + 1))
+    tensor, size = blocks.view(np.uint32).reshape(-1, 2).T
+    edges = np.flatnonzero(np.diff(tensor, prepend=tensor[0] + 1, append=tensor[-1] + 1))
     for first, end in itertools.pairwise(edges):
-        yield int(blocks[first]), int(first) * shell.BLOCK, int(end) * shell.BLOCK
+        yield int(tensor[first]), int(first) * shell.BLOCK, int(end - 1) * shell.BLOCK + int(size[end - 1])
 
 
 def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    module, functions = kernel.map_module, _functions(kernel)
-    params, grads, *rest = (array.view(np.float32) for array in arrays[: 2 + len(kernel.slots)])
-    slots = dict(zip(kernel.slots, rest, strict=True))
-    blocks, hyper_raw, slots_raw = arrays[2 + len(kernel.slots) :]
-    hyper = _records(module, hyper_raw, "Hyper")
-    words = _slot_words(module, slots_raw)
-    scalars = _records(module, slots_raw, "Scalars", head=2)
-    members = [member.name for member in shell.struct_of(module, "State").members]
+    bound, functions = _by_name(kernel, arrays), _functions(kernel)
+    hyper, progress, scalars = _tables(kernel.map_module, bound)
+    params, grads = (bound[name].view(np.float32) for name in ("params", "grads"))
+    slots = {name: bound[name].view(np.float32) for name in kernel.slots}
+    members = [member.name for member in shell.struct_of(kernel.map_module, "State").members]
     zero = np.float32(0)
 
     def run() -> None:
-        for tensor, first, end in _runs(blocks.view(np.uint32)):
-            if not words[tensor, 0]:
+        for tensor, first, end in _runs(bound["blocks"]):
+            is_active, group = progress[tensor]
+            if not is_active:
                 continue
-            group = words[tensor, 1]
             its_hyper = functions["Hyper"](*(column[group] for column in hyper.values()))
             its_scalars = functions["Scalars"](*(column[tensor] for column in scalars.values()))
             for start in range(first, end, _CHUNK):
@@ -206,7 +206,7 @@ def _log_softmax(p: Parameters, values: Array, result: Array) -> None:
 def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found_inf: Array) -> None:
     live = tensors.view(np.uint32).reshape(-1, 2)[:, 1]
     values = _floats(grads)
-    for tensor, first, end in _runs(blocks.view(np.uint32)):
+    for tensor, first, end in _runs(blocks):
         if live[tensor] and not np.isfinite(values[first:end]).all():
             found_inf.view(np.uint32)[0] = 1
             return

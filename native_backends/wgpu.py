@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ _MISSING = {
 }
 
 _FEATURES = ("shader-f16", "subgroup", "timestamp-query")
+_WORDS = {"subgroup": "subgroups"}  # where wgpu's word is not WebGPU's
 
 _USAGE = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
 
@@ -102,8 +104,30 @@ def list_adapters(name: str) -> list[AdapterInfo]:
     return found or [AdapterInfo(name, 0, "", available=False, reason=f"no {name} adapter found; {_MISSING[name]}")]
 
 
+_opened: weakref.WeakSet[WgpuBackend] = weakref.WeakSet()
+_forked = False
+
+
+def _after_fork() -> None:
+    """A driver's threads do not live on in a child process: calls into it would wait for ever."""
+    global _forked
+    _forked = bool(_opened)
+    for backend in _opened:
+        backend.lose(f"device '{backend.info.name}' does not survive a fork; start processes with 'spawn'")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def open_backend(info: AdapterInfo) -> WgpuBackend:
-    """Open an adapter that `list_adapters` gave."""
+    """Open an adapter that `list_adapters` gave.
+
+    Raises:
+        DeviceNotAvailableError: the adapter refuses, or this process was forked from one that used wgpu.
+    """
+    if _forked:
+        raise DeviceNotAvailableError("wgpu was in use when this process was forked; start it with 'spawn'")
     return WgpuBackend(_adapters_named(info.name)[info.index], info)
 
 
@@ -135,16 +159,23 @@ class WgpuBackend(Backend):
         self.capabilities = Capabilities(
             max_buffer_bytes=limits["max-buffer-size"],
             max_binding_bytes=limits["max-storage-buffer-binding-size"],
+            max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
             offset_alignment=limits["min-storage-buffer-offset-alignment"],
             max_workgroups=limits["max-compute-workgroups-per-dimension"],
-            features=frozenset(features),
+            features=frozenset(_WORDS.get(name, name) for name in features),
         )
         self._loss = ""
+        _opened.add(self)
         self._pipelines: dict[Kernel, _Pipeline] = {}
         self._bind_groups: OrderedDict[Any, Any] = OrderedDict()
         self._keys_of: defaultdict[Any, set[Any]] = defaultdict(set)
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._fence = self.allocate(4)
+
+    def lose(self, why: str) -> None:
+        """Every call from now on raises DeviceLostError with this message."""
+        self.lost = True
+        self._loss = why
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -158,8 +189,7 @@ class WgpuBackend(Backend):
             if re.search(r"not enough memory|out of memory", message, re.IGNORECASE):
                 raise AllocationFailed(message) from error
             if re.search(r"device is lost|device lost", message, re.IGNORECASE):
-                self.lost = True
-                self._loss = (
+                self.lose(
                     f"device '{self.info.name}' was lost, and all that lay on it: {self.info.description}. "
                     "Open it again with optirs_web.device() and load a checkpoint"
                 )
@@ -213,9 +243,11 @@ class WgpuBackend(Backend):
             {
                 "binding": number,
                 "visibility": wgpu.ShaderStage.COMPUTE,
-                "buffer": {"type": BufferBindingType.storage if writes else BufferBindingType.read_only_storage},
+                "buffer": {
+                    "type": BufferBindingType.storage if binding.writes else BufferBindingType.read_only_storage
+                },
             }
-            for number, (_, writes) in enumerate(kernel.bindings)
+            for number, binding in enumerate(kernel.bindings)
         ]
         if kernel.parameters:
             uniform = {"type": BufferBindingType.uniform}
@@ -308,6 +340,5 @@ class WgpuBackend(Backend):
         self._uniforms.clear()
         self._pipelines.clear()
         if not self.lost:
-            self.lost = True
-            self._loss = f"device '{self.info.name}' was closed"
+            self.lose(f"device '{self.info.name}' was closed")
             self._device.destroy()

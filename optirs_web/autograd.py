@@ -1,33 +1,41 @@
-"""Reverse-mode differentiation: nodes that operations leave, and the walk back over them."""
+"""Reverse-mode differentiation: the edges that operations leave, and the walk back over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import OptirsError, ShapeError, UnsupportedError
-from .tensors import Parameter, Tensor, tensor
+from .runtime.buffer import View
+from .runtime.dtypes import FLOAT32
+from .tensors import Edge, Parameter, Tensor, tensor
 
-__all__ = ["GradientTape", "Node", "backward", "grad_enabled", "no_grad", "note_grad", "record", "set_grad"]
+__all__ = [
+    "GradientTape",
+    "ObservedGrad",
+    "backward",
+    "grad_enabled",
+    "no_grad",
+    "note_grad",
+    "observe_grads",
+    "record",
+    "set_grad",
+]
 
-Gradient = Callable[[Tensor], Sequence[Tensor | None]]
-"""From the gradient of a result to those of its inputs (None where an input has none)."""
+_FREED: tuple[Edge, ...] = ()
+"""The edges of a tensor whose history `backward` has used up. Compared by identity."""
 
 _enabled = True
+_observed: dict[int, ObservedGrad] | None = None
 
 
-class Node:
-    """How a tensor was made: its inputs, and the rule that carries a gradient to them.
+class ObservedGrad(NamedTuple):
+    """A leaf whose gradient was read or written, what it was before, and whether it was read first."""
 
-    The rule must not hold the result itself, only `result.detach()`: a cycle would keep memory alive.
-    """
-
-    __slots__ = ("gradient", "inputs")
-
-    def __init__(self, inputs: tuple[Tensor, ...], gradient: Gradient) -> None:
-        self.inputs = inputs
-        self.gradient = gradient
+    leaf: Tensor
+    before: Tensor | None
+    is_read: bool
 
 
 def grad_enabled() -> bool:
@@ -54,21 +62,27 @@ def no_grad() -> Iterator[None]:
         _enabled = before
 
 
-def record(result: Tensor, inputs: Sequence[Any], gradient: Gradient) -> Tensor:
-    """Note how `result` was made, if a gradient may be asked of it. Inputs that are no tensors have none."""
-    if _enabled and any(isinstance(one, Tensor) and one.requires_grad for one in inputs):
-        result.requires_grad = True
-        tensors = [one for one in inputs if isinstance(one, Tensor)]
+def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor], Tensor]]) -> Tensor:
+    """Note how `result` was made, if a gradient may be asked of it.
 
-        def of_tensors(g: Tensor) -> Sequence[Tensor | None]:
-            return [one for one, source in zip(gradient(g), inputs, strict=True) if isinstance(source, Tensor)]
-
-        result._node = Node(tuple(tensors), gradient if len(tensors) == len(inputs) else of_tensors)
+    Args:
+        result: of the operation.
+        inputs: each with the rule that carries a gradient of the result to it, which is called only if
+            the input needs one. Inputs that are no tensors have none. A rule must not hold the result
+            itself, only `result.detach()`: a cycle would keep memory alive.
+    """
+    if _enabled:
+        edges = tuple(
+            Edge(one, rule, _version(one)) for one, rule in inputs if isinstance(one, Tensor) and one.requires_grad
+        )
+        if edges:
+            result.requires_grad = True
+            result._edges = edges
     return result
 
 
-def _in_reverse(root: Tensor) -> list[Tensor]:
-    """Every tensor that `root` was computed from and that requires a gradient, each before its inputs."""
+def _in_order(root: Tensor) -> list[Tensor]:
+    """Every tensor that `root` was computed from and that requires a gradient, each after its inputs."""
     order: list[Tensor] = []
     seen: set[int] = set()
     stack: list[tuple[Tensor, bool]] = [(root, False)]
@@ -80,96 +94,150 @@ def _in_reverse(root: Tensor) -> list[Tensor]:
         if id(one) in seen:
             continue
         seen.add(id(one))
+        if one._edges is _FREED:
+            raise UnsupportedError("the history of this tensor is used up; call backward(retain_graph=True) before")
         stack.append((one, True))
-        if one._node is not None:
-            stack.extend((source, False) for source in one._node.inputs if source.requires_grad)
-    order.reverse()
+        for edge in one._edges or ():
+            if _version(edge.source) != edge.version:
+                raise UnsupportedError(
+                    "a parameter was changed by a step after it was used; call backward() before step()"
+                )
+            stack.append((edge.source, False))
     return order
 
 
-def _propagate(root: Tensor, gradient: Any, wanted: Callable[[Tensor], bool]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The gradient of each wanted tensor, as it becomes known."""
+def _version(source: Tensor) -> int:
+    """Grows with every step that changes a parameter's values."""
+    return source._home.arena.version if isinstance(source, Parameter) and source._home is not None else 0
+
+
+def _propagate(
+    root: Tensor, gradient: Any, wanted: Callable[[Tensor], bool], *, keep: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The gradient of each wanted tensor, as it becomes known. Unless told to keep it, frees the history."""
     from . import ops
 
-    if not root.requires_grad:
-        raise UnsupportedError("nothing that this tensor was computed from requires a gradient")
-    if gradient is None:
-        if root.size != 1:
-            raise ShapeError(f"backward() of a tensor of shape {root.shape} needs a gradient of that shape")
-        gradient = ops.full(root.shape, 1.0, root.device)
-    elif not isinstance(gradient, Tensor):
-        gradient = tensor(gradient, device=root.device, dtype="float32")
-    if gradient.shape != root.shape:
-        raise ShapeError(f"the gradient has the shape {gradient.shape}, the tensor {root.shape}")
-
-    known: dict[int, Tensor] = {id(root): gradient}
-    for one in _in_reverse(root):
+    order = _in_order(root)
+    known: dict[int, Tensor] = {id(root): _first_gradient(root, gradient)}
+    while order:
+        one = order.pop()
         g = known.pop(id(one), None)
         if g is None:
             continue
         if wanted(one):
             yield one, g
-        if one._node is None:
-            continue
-        for source, part in zip(one._node.inputs, one._node.gradient(g), strict=True):
-            if part is None or not source.requires_grad:
-                continue
+        edges = one._edges or ()
+        if one._edges is not None and not keep:
+            one._edges = _FREED
+        for source, rule, _ in edges:
+            part = rule(g)
             if part.shape != source.shape:
                 raise OptirsError(f"a gradient rule gave the shape {part.shape} for an input of {source.shape}")
             earlier = known.get(id(source))
             known[id(source)] = part if earlier is None else ops.add(earlier, part)
 
 
-def backward(root: Tensor, gradient: Any = None) -> None:
+def _first_gradient(root: Tensor, gradient: Any) -> Tensor:
+    from . import ops
+
+    if gradient is None:
+        if root.size != 1:
+            raise ShapeError(f"backward() of a tensor of shape {root.shape} needs a gradient of that shape")
+        return ops.full(root.shape, 1.0, root.device)
+    return _as_gradient(root, gradient)
+
+
+def _as_gradient(of: Tensor, value: Any) -> Tensor:
+    """A float32 tensor on the same device, of the same shape."""
+    if not isinstance(value, Tensor):
+        value = tensor(value, device=of.device, dtype="float32")
+    elif value.device is not of.device:
+        value = tensor(value, device=of.device)
+    if value.dtype is not FLOAT32:
+        raise UnsupportedError(f"a gradient is float32, not {value.dtype}")
+    if value.shape != of.shape:
+        raise ShapeError(f"the gradient has the shape {value.shape}, the tensor {of.shape}")
+    checked: Tensor = value
+    return checked
+
+
+def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> None:
     """See `Tensor.backward`."""
+    if not root.requires_grad:
+        raise UnsupportedError("nothing that this tensor was computed from requires a gradient")
     with no_grad():
-        for leaf, g in _propagate(root, gradient, lambda one: one._node is None):
+        for leaf, g in _propagate(root, gradient, lambda one: one._edges is None, keep=retain_graph):
             _accumulate(leaf, g)
+
+
+# The gradient of a leaf. It has a fixed place in an arena, and wherever a program has written it: replays write there.
+
+
+def _place(leaf: Tensor) -> View | None:
+    if isinstance(leaf, Parameter) and leaf._home is not None:
+        return leaf._home.grad_view()
+    recording = leaf.device.recording
+    if leaf._grad_place is None and recording is not None:
+        buffer = leaf.device.allocate_zeroed(max(4, leaf.view.nbytes))
+        recording.keep(buffer)
+        leaf._grad_place = View(buffer, 0, leaf.view.nbytes)
+    return leaf._grad_place
 
 
 def _accumulate(leaf: Tensor, g: Tensor) -> None:
     from . import ops
 
-    note_grad(leaf)
+    note_grad(leaf, reads=True)
+    place = _place(leaf)
     if leaf._grad is None:
-        set_grad(leaf, g, copy=False)
-    elif isinstance(leaf, Parameter) and leaf._home is not None:
-        ops.add_into(leaf._grad, g)
+        _put(leaf, g, place)
+    elif leaf._grad.view == place:
+        ops.add_into(leaf._grad, ops.clone(g) if g.view.buffer is place.buffer else g)
     else:
-        leaf._grad = ops.add(leaf._grad, g)
+        _put(leaf, ops.add(leaf._grad, g), place)
 
 
-def set_grad(leaf: Tensor, value: Any, *, copy: bool = True) -> None:
-    """Make `value` the gradient of `leaf`; in an arena it is copied to its place.
+def _put(leaf: Tensor, value: Tensor, place: View | None) -> None:
+    if place is None:
+        leaf._grad = value
+    else:
+        leaf.device.copy(value.view, place)
+        leaf._grad = Tensor(place, leaf.shape, leaf.dtype)
+
+
+def set_grad(leaf: Tensor, value: Any) -> None:
+    """Make a copy of `value` the gradient of `leaf`.
 
     Raises:
         ShapeError: the shapes differ.
+        UnsupportedError: it is not float32.
     """
     from . import ops
 
-    note_grad(leaf)
-    if value is None:
+    given = None if value is None else _as_gradient(leaf, value)
+    note_grad(leaf, reads=False)
+    place = _place(leaf)
+    if given is None:
         leaf._grad = None
-        return
-    if not isinstance(value, Tensor):
-        value = tensor(value, device=leaf.device, dtype="float32")
-    elif value.device is not leaf.device:
-        value = tensor(value, device=leaf.device)
-    if value.shape != leaf.shape:
-        raise ShapeError(f"the gradient has the shape {value.shape}, the tensor {leaf.shape}")
-    if isinstance(leaf, Parameter) and leaf._home is not None:
-        place = leaf._home.grad_view()
-        leaf.device.copy(value.view, place)
-        leaf._grad = Tensor(place, leaf.shape, leaf.dtype)
     else:
-        leaf._grad = ops.clone(value) if copy else value
+        _put(leaf, ops.clone(given) if place is None else given, place)
 
 
-def note_grad(leaf: Tensor) -> None:
-    """While a program is recorded: what it found, so that it is replayed only where it finds the same."""
-    recording = leaf.device.recording
-    if recording is not None and id(leaf) not in recording.grads_before:
-        recording.grads_before[id(leaf)] = (leaf, leaf._grad)
+@contextmanager
+def observe_grads() -> Iterator[dict[int, ObservedGrad]]:
+    """Note, by id, each leaf whose gradient is read or written in the block."""
+    global _observed
+    before, _observed = _observed, {}
+    try:
+        yield _observed
+    finally:
+        _observed = before
+
+
+def note_grad(leaf: Tensor, *, reads: bool) -> None:
+    """What happens next depends on the gradient that this leaf has, or replaces it."""
+    if _observed is not None:
+        _observed.setdefault(id(leaf), ObservedGrad(leaf, leaf._grad, reads))
 
 
 class GradientTape:
@@ -224,19 +292,10 @@ class GradientTape:
             raise UnsupportedError("gradient() was called already; use GradientTape(persistent=True)")
         self._is_used = True
         sources = list(sources)
-        reopened = [one for one in self._watched if not one.requires_grad]
-        for one in reopened:
-            one.requires_grad = True
-        try:
-            with no_grad():
-                wanted = {id(one) for one in sources}
-                found = dict(_found(target, output_gradient, wanted))
-        finally:
-            for one in reopened:
-                one.requires_grad = False
+        wanted = {id(one) for one in sources}
+        with no_grad():
+            found = {
+                id(one): g
+                for one, g in _propagate(target, output_gradient, lambda one: id(one) in wanted, keep=self._persistent)
+            }
         return [found.get(id(one)) for one in sources]
-
-
-def _found(target: Tensor, output_gradient: Any, wanted: set[int]) -> Iterator[tuple[int, Tensor]]:
-    for one, g in _propagate(target, output_gradient, lambda one: id(one) in wanted):
-        yield id(one), g

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .errors import CheckpointError
-from .hostdata import host_data
+from .hostdata import HostData, host_data
 from .interop.safetensors import Entry, load_file, save_file
 from .optim import Optimizer
 from .runtime.dtypes import FLOAT32
@@ -137,6 +137,6 @@ def _state(path: Any, tensors: Mapping[str, Entry]) -> dict[int, dict[str, Any]]
         number, _, slot = name.removeprefix(_STATE).partition(".")
         if not number.isdecimal() or entry.dtype != "F32":
             raise CheckpointError(f"{path} is damaged: it has a tensor '{name}' of {entry.dtype}")
-        values = entry.content.cast("f", list(entry.shape)) if entry.shape else entry.content.cast("f")[0]
+        values = HostData(entry.content, entry.shape, FLOAT32) if entry.shape else entry.content.cast("f")[0]
         state.setdefault(int(number), {})[slot] = values
     return state

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
+from .autograd import ObservedGrad, observe_grads
 from .errors import UnsupportedError
 from .hostdata import HostData, host_data
 from .runtime.buffer import View
@@ -16,14 +18,27 @@ from .tensors import Parameter, Tensor, empty
 
 __all__ = ["Compiled", "compile"]
 
+_RECORDINGS_KEPT = 16
+
 
 class _Recorded(NamedTuple):
-    """One recording, with the tensors that its replay reads and writes."""
+    """One recording: when it may be replayed, and the tensors that its replay reads and writes."""
 
+    key: Hashable
     program: Program
     inputs: list[Tensor]
     output: Any
-    grads_after: list[tuple[Tensor, Tensor | None]]
+    grads: list[tuple[ObservedGrad, Tensor | None]]  # what it found, and what it leaves
+
+    def fits(self, key: Hashable) -> bool:
+        """Called alike, with gradients on the same tensors, in the same places."""
+        return self.key == key and all(
+            _lie_alike(found.leaf._grad, found.before) for found, _ in self.grads if found.is_read
+        )
+
+
+def _lie_alike(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and one.view == other.view)
 
 
 class Compiled:
@@ -33,18 +48,18 @@ class Compiled:
         functools.update_wrapper(self, step)
         self._step = step
         self._asked_device = device
-        self._recorded: dict[Hashable, list[_Recorded]] = {}
+        self._recorded: list[_Recorded] = []  # the one used last comes last
 
     def __call__(self, *arguments: Any) -> Any:
         """Upload the arguments, replay, and return the step's results in memory of their own."""
         device = self._device(arguments)
         prepared = [_prepare(one) for one in arguments]
-        key = (device.name, *(_signature(one) for one in prepared))
+        key = (device, *(_signature(one) for one in prepared))
         for _ in range(2):
             recorded = self._find(key) or self._record(key, device, prepared)
-            self._upload(recorded, prepared)
+            _upload(recorded.inputs, prepared)
             try:
-                return self._replay(device, recorded)
+                return _replay(device, recorded)
             except StaleProgramError:
                 self._recorded.clear()
         raise UnsupportedError("the step moves the buffers that it has bound itself; build optimizers outside")
@@ -55,48 +70,65 @@ class Compiled:
         return next((one.device for one in arguments if isinstance(one, Tensor)), None) or device_of(None)
 
     def _find(self, key: Hashable) -> _Recorded | None:
-        """A recording that began with gradients on the same tensors as there are now."""
-        for one in self._recorded.get(key, ()):
-            before = one.program.grads_before.values()
-            if all((tensor._grad is None) == (grad is None) for tensor, grad in before):
+        self._recorded = [one for one in self._recorded if not one.program.device.lost]
+        for number, one in enumerate(self._recorded):
+            if one.fits(key):
+                self._recorded.append(self._recorded.pop(number))
                 return one
         return None
 
     def _record(self, key: Hashable, device: Device, prepared: list[Any]) -> _Recorded:
         inputs = [_input(device, one) for one in prepared]
-        with device.record() as program:
-            output = self._step(*(given if one is None else one for one, given in zip(inputs, prepared, strict=True)))
-        _each_tensor(output)
-        after = [(tensor, tensor._grad) for tensor, _ in program.grads_before.values()]
-        recorded = _Recorded(program, [one for one in inputs if one is not None], output, after)
-        for tensor, grad in program.grads_before.values():
-            tensor._grad = grad
-        self._recorded.setdefault(key, []).append(recorded)
+        with observe_grads() as observed:
+            try:
+                with device.record() as program:
+                    arguments = zip(inputs, prepared, strict=True)
+                    output = self._step(*(given if one is None else one for one, given in arguments))
+                _check_output(output)
+                grads = [(found, found.leaf._grad) for found in observed.values()]
+            finally:
+                for found in observed.values():  # nothing has run yet
+                    found.leaf._grad = found.before
+        recorded = _Recorded(key, program, [one for one in inputs if one is not None], _detached(output), grads)
+        self._recorded.append(recorded)
+        if len(self._recorded) > _RECORDINGS_KEPT:
+            del self._recorded[0]
+            warnings.warn(
+                f"a compiled step was recorded for more than {_RECORDINGS_KEPT} combinations of shapes and constants, "
+                "and the oldest recording was dropped; pass changing numbers as tensors",
+                stacklevel=3,
+            )
         return recorded
 
-    @staticmethod
-    def _upload(recorded: _Recorded, prepared: list[Any]) -> None:
-        values = [one for one in prepared if isinstance(one, (Tensor, HostData))]
-        for target, value in zip(recorded.inputs, values, strict=True):
-            if isinstance(value, HostData):
-                target.device.write(target.view, value.content)
-            elif value.device is target.device:
-                target.device.copy(value.view, target.view)
-            else:
-                target.device.write(target.view, value.device.read(value.view))
 
-    @staticmethod
-    def _replay(device: Device, recorded: _Recorded) -> Any:
-        copies: dict[int, Tensor] = {}
+def _upload(inputs: list[Tensor], prepared: list[Any]) -> None:
+    values = [one for one in prepared if isinstance(one, (Tensor, HostData))]
+    for target, value in zip(inputs, values, strict=True):
+        if isinstance(value, HostData):
+            target.device.write(target.view, value.content)
+        elif value.device is target.device:
+            target.device.copy(value.view, target.view)
+        else:
+            target.device.write(target.view, value.device.read(value.view))
 
-        def copy_results() -> None:
-            for one in _each_tensor(recorded.output):
-                copies[id(one)] = one if isinstance(one, Parameter) else _copy(one)
 
-        device.replay(recorded.program, then=copy_results)
-        for tensor, grad in recorded.grads_after:
-            tensor._grad = grad
-        return _replace(recorded.output, copies)
+def _replay(device: Device, recorded: _Recorded) -> Any:
+    copies: list[tuple[Tensor, Tensor]] = []
+
+    def room_for(one: Tensor) -> Tensor:
+        if isinstance(one, Parameter):
+            return one
+        copies.append((one, empty(one.shape, one.dtype, device)))
+        return copies[-1][1]
+
+    results = _map_tensors(recorded.output, room_for)  # before the step runs: there may be no memory
+    device.replay(recorded.program)
+    for source, target in copies:
+        device.copy(source.view, target.view)
+    device.flush()
+    for found, after in recorded.grads:
+        found.leaf._grad = after
+    return results
 
 
 def compile(step: Callable[..., Any], device: str | Device | None = None) -> Compiled:
@@ -104,12 +136,16 @@ def compile(step: Callable[..., Any], device: str | Device | None = None) -> Com
 
     The arguments of the step are tensors or arrays (uploaded at each call into fixed buffers) and other
     hashable values, which are constants of the recording. Each combination of shapes, types and constants
-    is recorded once. The step may differentiate and use optimizers made outside; it cannot read values,
-    and Python in it runs only while it is recorded. Results come back in memory of their own.
+    is recorded once, and the 16 used last are kept. The step may differentiate and use optimizers made
+    outside; it cannot read values, and Python in it runs only while it is recorded. Results come back in
+    memory of their own.
 
     Args:
         step: a function of tensors that returns tensors in any nesting of tuples, lists and dicts, or None.
         device: where to put arrays; by default that of the first tensor argument, then `optirs_web.device()`.
+
+    Raises:
+        UnsupportedError: at a call, if the step does what cannot be recorded; the message says what.
 
     Example:
         >>> import optirs_web as ow
@@ -149,47 +185,47 @@ def _signature(argument: Any) -> Hashable:
         raise UnsupportedError(
             f"an argument of a compiled step is a tensor, an array or hashable, not {argument!r}"
         ) from None
-    return ("constant", type(argument), argument)
+    return ("constant", type(argument), repr(argument) if isinstance(argument, float) else argument)  # -0.0 == 0.0
 
 
 def _input(device: Device, argument: Any) -> Tensor | None:
+    """A fixed place for an argument that changes from call to call."""
     if not isinstance(argument, (Tensor, HostData)):
         return None
+    if isinstance(argument, Tensor) and argument.requires_grad:
+        raise UnsupportedError("an argument of a compiled step has no gradient; let the step refer to its parameters")
     nbytes = argument.view.nbytes if isinstance(argument, Tensor) else argument.content.nbytes
     buffer = device.allocate_zeroed(max(4, nbytes))
     return Tensor(View(buffer, 0, nbytes), argument.shape, argument.dtype)
 
 
-def _copy(source: Tensor) -> Tensor:
-    result = empty(source.shape, source.dtype, source.device)
-    source.device.copy(source.view, result.view)
-    return result
-
-
-def _each_tensor(output: Any) -> list[Tensor]:
+def _check_output(output: Any) -> None:
     match output:
-        case None:
-            return []
-        case Tensor():
-            return [output]
-        case dict():
-            return [tensor for one in output.values() for tensor in _each_tensor(one)]
-        case list() | tuple():
-            return [tensor for one in output for tensor in _each_tensor(one)]
-    raise UnsupportedError(
-        f"a compiled step returns tensors in tuples, lists and dicts, not {type(output).__name__}; "
-        "other values would be those of the recording"
-    )
+        case None | Tensor():
+            return
+        case dict() | list() | tuple():
+            for one in output.values() if isinstance(output, dict) else output:
+                _check_output(one)
+        case _:
+            raise UnsupportedError(
+                f"a compiled step returns tensors in tuples, lists and dicts, not {type(output).__name__}; "
+                "other values would be those of the recording"
+            )
 
 
-def _replace(output: Any, copies: dict[int, Tensor]) -> Any:
+def _map_tensors(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
     match output:
         case Tensor():
-            return copies[id(output)]
+            return change(output)
         case dict():
-            return {key: _replace(one, copies) for key, one in output.items()}
+            return {key: _map_tensors(one, change) for key, one in output.items()}
         case tuple() if hasattr(output, "_fields"):
-            return type(output)(*(_replace(one, copies) for one in output))
+            return type(output)(*(_map_tensors(one, change) for one in output))
         case list() | tuple():
-            return type(output)(_replace(one, copies) for one in output)
+            return type(output)(_map_tensors(one, change) for one in output)
     return output
+
+
+def _detached(output: Any) -> Any:
+    """Without the history, which would keep every activation."""
+    return _map_tensors(output, lambda one: one if isinstance(one, Parameter) else one.detach())

@@ -10,6 +10,7 @@ import math
 import warnings
 from array import array
 from collections.abc import Iterator
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from .errors import ShapeError, UnsupportedError
@@ -22,6 +23,7 @@ _NARROWED = {"float64": FLOAT32, "int64": INT32, "float16": FLOAT32, "int16": IN
              "bool": INT32}  # fmt: skip
 _LOSSY = {"float64", "int64"}
 _warned: set[str] = set()
+_DEEPEST = 64  # as many axes as a memoryview can have
 
 
 class HostData(NamedTuple):
@@ -43,7 +45,9 @@ def host_data(data: Any, dtype: DType | None = None) -> HostData:
         ShapeError: a nested list is ragged.
         OverflowError: an integer does not fit the type.
     """
-    if isinstance(data, (bool, int, float, list, tuple)):
+    if isinstance(data, HostData):
+        return data
+    if isinstance(data, (Real, list, tuple)):
         return _from_lists(data, dtype)
     if not hasattr(data, "__array__"):
         try:
@@ -75,7 +79,7 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
     if dtype is FLOAT32:
         if values.dtype.kind == "f" and values.dtype.itemsize > 4 and (np.isinf(converted) & ~np.isinf(values)).any():
             raise OverflowError("a value does not fit float32")
-    elif values.dtype.kind in "iuf" and (converted.astype(np.float64) != values.astype(np.float64)).any():
+    elif values.dtype != converted.dtype and (converted.astype(np.float64) != values.astype(np.float64)).any():
         raise OverflowError(f"a value does not fit {dtype}")
     return HostData(converted.data.cast("B") if converted.size else memoryview(b""), values.shape, dtype)
 
@@ -84,8 +88,8 @@ def _from_lists(data: Any, dtype: DType | None) -> HostData:
     shape = _shape_of(data)
     flat = list(_flatten(data, shape))
     if dtype is None:
-        dtype = FLOAT32 if any(isinstance(one, float) for one in flat) or not flat else INT32
-    if dtype is not FLOAT32 and any(isinstance(one, float) and not one.is_integer() for one in flat):
+        dtype = INT32 if flat and all(isinstance(one, Integral) for one in flat) else FLOAT32
+    if dtype is not FLOAT32 and any(one != int(one) for one in flat if math.isfinite(one)):
         raise OverflowError(f"a value does not fit {dtype}")
     convert = float if dtype is FLOAT32 else int
     try:
@@ -100,8 +104,10 @@ def _from_lists(data: Any, dtype: DType | None) -> HostData:
 
 
 def _shape_of(data: Any) -> tuple[int, ...]:
-    shape = []
+    shape: list[int] = []
     while isinstance(data, (list, tuple)):
+        if len(shape) == _DEEPEST:
+            raise ShapeError(f"lists are nested more than {_DEEPEST} deep")
         shape.append(len(data))
         if not data:
             break
@@ -109,9 +115,9 @@ def _shape_of(data: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _flatten(data: Any, shape: tuple[int, ...]) -> Iterator[bool | int | float]:
+def _flatten(data: Any, shape: tuple[int, ...]) -> Iterator[Any]:
     if not shape:
-        if not isinstance(data, (bool, int, float)):
+        if not isinstance(data, Real):
             raise (ShapeError("the nested lists are ragged") if isinstance(data, (list, tuple))
                    else UnsupportedError(f"a tensor cannot be made of {type(data).__name__}"))  # fmt: skip
         yield data

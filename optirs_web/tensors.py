@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .errors import ShapeError, UnsupportedError
 from .hostdata import host_data
@@ -14,10 +15,20 @@ from .runtime.dtypes import FLOAT32, DType, dtype as dtype_of
 from .runtime.registry import device as device_of
 
 if TYPE_CHECKING:
-    from .autograd import Node
     from .runtime.arena import Home
 
-__all__ = ["Parameter", "Tensor", "as_shape", "empty", "tensor"]
+__all__ = ["Edge", "Parameter", "Tensor", "as_shape", "empty", "tensor"]
+
+
+class Edge(NamedTuple):
+    """An input of an operation, and the rule that carries a gradient of the result to it.
+
+    `version` is that of the input's values when they were used.
+    """
+
+    source: Tensor
+    rule: Callable[[Tensor], Tensor]
+    version: int
 
 
 class Tensor:
@@ -42,7 +53,8 @@ class Tensor:
         self.dtype = dtype
         self.requires_grad = requires_grad
         self._grad: Tensor | None = None
-        self._node: Node | None = None
+        self._grad_place: View | None = None
+        self._edges: tuple[Edge, ...] | None = None
 
     @property
     def device(self) -> Device:
@@ -61,7 +73,10 @@ class Tensor:
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that `backward` left, or None. Assigning an array or tensor of the same shape copies it."""
+        """The gradient that `backward` left, or None. Assigning an array or tensor of the same shape copies it.
+
+        A parameter of an optimizer keeps its gradient in one place: the next `backward` writes there too.
+        """
         return self._grad
 
     @grad.setter
@@ -69,6 +84,14 @@ class Tensor:
         from .autograd import set_grad
 
         set_grad(self, value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        copied = _apply("clone", self)
+        copied.requires_grad = self.requires_grad
+        return copied
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a tensor lies on a device and cannot be pickled; use numpy(), or save_checkpoint")
 
     def __len__(self) -> int:
         if not self.shape:
@@ -133,33 +156,42 @@ class Tensor:
         value: float | int = self.dtype.cast(self.device.read(self.view), (1,))[0]
         return value
 
-    __float__ = item
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
 
     def __bool__(self) -> bool:
         return bool(self.item())
 
     # Gradients.
 
-    def backward(self, gradient: Any = None) -> None:
+    def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
         """Add the gradients of this tensor to the `grad` of every leaf that it was computed from.
 
         Args:
             gradient: the gradient with respect to this tensor, of its shape; may be left out for a tensor
                 of one element, where it is 1.
+            retain_graph: keep the history, so that backward can be called again; otherwise its memory is
+                freed on the way.
 
         Raises:
             ShapeError: no gradient was given and there is more than one element, or its shape is wrong.
-            UnsupportedError: nothing that it was computed from requires a gradient.
+            UnsupportedError: nothing that it was computed from requires a gradient, or its history was
+                used up by an earlier call.
         """
         from .autograd import backward
 
-        backward(self, gradient)
+        backward(self, gradient, retain_graph)
 
     def detach(self) -> Tensor:
         """The same memory, without its history."""
         return Tensor(self.view, self.shape, self.dtype)
 
     # Arithmetic.
+
+    __array_ufunc__ = None  # so that NumPy leaves `array + tensor` to the tensor
 
     def __add__(self, other: Any) -> Tensor:
         return _apply("add", self, other)
@@ -188,6 +220,9 @@ class Tensor:
 
     def __matmul__(self, other: Any) -> Tensor:
         return _apply("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _apply("matmul", other, self)
 
     def exp(self) -> Tensor:
         """The exponential of each element."""
@@ -253,6 +288,9 @@ class Parameter(Tensor):
         self.name = name
         self._home: Home | None = None
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        return Parameter(self, name=self.name)
+
 
 def _apply(operation: str, *arguments: Any) -> Tensor:
     """Call an operation of `ops`, which stands on this module and so cannot be imported at its top."""
@@ -268,8 +306,11 @@ def as_shape(shape: Any) -> tuple[int, ...]:
     Raises:
         ShapeError: a dimension is negative, or not an int.
     """
-    dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
-    if not all(isinstance(one, int) and one >= 0 for one in dimensions):
+    try:
+        dimensions = tuple(map(operator.index, shape if hasattr(shape, "__iter__") else (shape,)))
+    except TypeError:
+        raise ShapeError(f"a shape is made of ints from 0, not {shape!r}") from None
+    if any(one < 0 for one in dimensions):
         raise ShapeError(f"a shape is made of ints from 0, not {dimensions}")
     return dimensions
 
@@ -306,8 +347,8 @@ def tensor(
         <Tensor (2, 2) float32 on cpu>
     """
     if isinstance(data, Tensor):
-        if device is None:
-            device = data.device
+        if device is None or device_of(device) is data.device:
+            return _of_tensor(data, dtype, requires_grad)
         data = data.read() if data.size else data.numpy()
     content, shape, its_dtype = host_data(data, None if dtype is None else dtype_of(dtype))
     target = device_of(device)
@@ -318,3 +359,12 @@ def tensor(
     view = View(buffer, 0, content.nbytes)
     target.write(view, content)
     return Tensor(view, shape, its_dtype, requires_grad=requires_grad)
+
+
+def _of_tensor(data: Tensor, dtype: str | DType | None, requires_grad: bool) -> Tensor:
+    """A copy on the same device."""
+    if dtype is not None and dtype_of(dtype) is not data.dtype:
+        raise UnsupportedError(f"a {data.dtype} tensor cannot be converted to {dtype}; convert the array it came from")
+    result = _apply("clone", data)
+    result.requires_grad = requires_grad
+    return result

@@ -49,14 +49,14 @@ def test_a_replay_is_one_submit_with_nothing_made_and_nothing_read(device):
     _, _, train_step = make_model(device)
     step = ow.compile(train_step, device=device)
     (x, y), *_ = batches(1)
-    kept = [step(x, y) for _ in range(3)]
+    for _ in range(3):
+        step(x, y)
     before = device.stats.copy()
     step(x, y)
     cost = device.stats - before
     assert (cost.submits, cost.replays, cost.bytes_down, cost.pipelines) == (1, 1, 0, 0)
     assert cost.bytes_up == x.nbytes + y.nbytes
     assert cost.bind_groups == 0
-    assert len(kept) == 3
 
 
 def test_results_stay_when_the_step_is_replayed(device):
@@ -65,9 +65,8 @@ def test_results_stay_when_the_step_is_replayed(device):
     losses = [step(x, y) for x, y in batches(5)]
     values = [loss.item() for loss in losses]
     assert len(set(values)) == 5
-    again_params, _, eager = make_model(device)
+    _, _, eager = make_model(device)
     assert values == [eager(ow.tensor(x, device=device), ow.tensor(y, device=device)).item() for x, y in batches(5)]
-    assert len(again_params) == 4
 
 
 def test_each_shape_is_recorded_once(device):

@@ -116,7 +116,7 @@ def test_a_class_that_does_not_exist_makes_the_loss_nan(device):
     [
         (lambda x: x + ow.zeros((4,), device="cpu"), ShapeError, "cannot be broadcast together"),
         (lambda x: x @ ow.zeros((4, 2), device="cpu"), ShapeError, "3 columns meet 4 rows"),
-        (lambda x: x @ ow.zeros((3,), device="cpu"), UnsupportedError, "two float32 matrices"),
+        (lambda x: x @ ow.zeros((3,), device="cpu"), UnsupportedError, "needs two matrices"),
         (lambda x: x.sum(axis=2), ShapeError, "axis 2 is out of range"),
         (lambda x: x.sum(axis=(0, -2)), ShapeError, "named twice"),
         (lambda x: x.reshape(5), ShapeError, r"\(2, 3\) cannot be reshaped to \(5,\)"),

@@ -17,7 +17,7 @@ from optirs_web.errors import (
     ShaderError,
     UnsupportedError,
 )
-from optirs_web.runtime.kernels import Kernel
+from optirs_web.runtime.kernels import Binding, Kernel
 from optirs_web.runtime.pool import Pool, size_class
 from optirs_web.wgsl import parse
 
@@ -300,7 +300,7 @@ def test_a_closed_device_says_so(open_device):
 class _BrokenKernel(Kernel):
     name = "broken"
     parameters = ()
-    bindings = (("x", True),)
+    bindings = (Binding("x", "array<f32>", True),)
 
     def wgsl(self, host="naga"):
         return (

@@ -66,6 +66,8 @@ def digits(folds: bool, out: Path, resume: bool, **options: Any) -> None:
             _train_folds(configs, out)
         else:
             _train_one(configs[0], out, resume)
+    except BrokenPipeError:
+        raise  # whoever read our output has had enough; click ends quietly
     except OSError as error:
         raise click.ClickException(str(error)) from error
 

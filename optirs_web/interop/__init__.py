@@ -1,1 +1,12 @@
-"""Other libraries' formats: safetensors files, torch state dicts."""
+"""Other libraries' formats: `safetensors` files, `torch` state dicts."""
+
+import importlib
+from types import ModuleType
+
+__all__ = ["safetensors", "torch"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in __all__:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module 'optirs_web.interop' has no attribute '{name}'")

@@ -41,7 +41,7 @@ def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metada
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    target = Path(path)
+    target = Path(os.path.realpath(path))
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with open(partial, "xb") as file:
@@ -69,7 +69,7 @@ def load_file(path: str | os.PathLike[str]) -> tuple[dict[str, Entry], dict[str,
         raise CheckpointError(f"{path} is no safetensors file, or is cut off: its header does not fit")
     try:
         header = json.loads(bytes(raw[8 : 8 + length]))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is no safetensors file: its header is not JSON ({error})") from error
     body = raw[8 + length :]
     try:
@@ -77,9 +77,13 @@ def load_file(path: str | os.PathLike[str]) -> tuple[dict[str, Entry], dict[str,
         tensors = {name: _entry(place, body) for name, place in header.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: {error!r}") from error
-    used = sum(entry.content.nbytes for entry in tensors.values())
-    if used != len(body):
-        raise CheckpointError(f"{path} is damaged: its tensors take {used:,} bytes of {len(body):,}")
+    end = 0
+    for begin, stop in sorted(place["data_offsets"] for place in header.values()):
+        if begin != end:
+            raise CheckpointError(f"{path} is damaged: its tensors overlap or leave gaps at byte {min(begin, end):,}")
+        end = stop
+    if end != len(body):
+        raise CheckpointError(f"{path} is damaged: its tensors take {end:,} bytes of {len(body):,}")
     return tensors, metadata
 
 

@@ -1,10 +1,10 @@
 """The differentiable operations: each a kernel or map function, and a gradient rule."""
 
+from .arithmetic import add, add_into, clone, divide, exp, multiply, negate, relu, subtract
 from .creation import full, manual_seed, ones, rand, randn, zeros
-from .elementwise import add, add_into, clone, divide, exp, multiply, negate, relu, subtract
 from .linear import matmul
-from .losses import cross_entropy
-from .reduce import log_softmax, mean, sum, sum_to
+from .losses import cross_entropy, log_softmax
+from .reduce import mean, sum, sum_to
 from .shape import broadcast_to, permute, reshape, transpose
 
 __all__ = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+import struct
 from typing import Any
 
 from ..errors import UnsupportedError
@@ -10,7 +12,7 @@ from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType, dtype as dtype_of
 from ..runtime.registry import device as device_of
 from ..tensors import Tensor, as_shape
-from .elementwise import apply
+from .launch import apply
 
 __all__ = ["arange", "full", "manual_seed", "ones", "rand", "randn", "zeros"]
 
@@ -30,7 +32,7 @@ def full(
         [[7.0, 7.0], [7.0, 7.0]]
     """
     its_dtype = dtype_of(dtype)
-    number = float(value) if its_dtype is FLOAT32 else int(value)
+    number = _fitting(value, its_dtype)
     result = apply(
         "identity",
         f"identity_{its_dtype.wgsl}",
@@ -40,6 +42,15 @@ def full(
         shape=as_shape(shape),
     )
     return Tensor(result.view, result.shape, its_dtype, requires_grad=requires_grad)
+
+
+def _fitting(value: float, dtype: DType) -> float:
+    try:
+        number: float = float(value) if dtype is FLOAT32 else operator.index(value)  # type: ignore[arg-type]
+        struct.pack(dtype.format, number)
+    except (struct.error, OverflowError, TypeError) as error:
+        raise OverflowError(f"{value!r} does not fit {dtype}") from error
+    return number
 
 
 def zeros(
@@ -58,7 +69,7 @@ def ones(
 
 def arange(end: int, device: str | Device | None = None) -> Tensor:
     """0, 1, ..., end - 1, as int32."""
-    return apply("arange", "arange", dtype=dtype_of("int32"), device=device_of(device), shape=(end,))
+    return apply("arange", "arange", dtype=dtype_of("int32"), device=device_of(device), shape=as_shape(end))
 
 
 def manual_seed(seed: int) -> None:
@@ -71,9 +82,13 @@ def manual_seed(seed: int) -> None:
         True
     """
     global _seed, _stream
-    if not 0 <= seed < 1 << 64:
+    _seed, _stream = _checked_seed(seed), 0
+
+
+def _checked_seed(seed: int) -> int:
+    if not 0 <= operator.index(seed) < 1 << 64:
         raise ValueError(f"a seed is an integer from 0 to 2**64 - 1, not {seed}")
-    _seed, _stream = seed, 0
+    return operator.index(seed)
 
 
 def _random(function: str, shape: Any, device: str | Device | None, seed: int | None, requires_grad: bool) -> Tensor:
@@ -87,9 +102,7 @@ def _random(function: str, shape: Any, device: str | Device | None, seed: int | 
         key, stream = _seed, _stream
         _stream += 1
     else:
-        key, stream = seed, 0
-        if not 0 <= seed < 1 << 64:
-            raise ValueError(f"a seed is an integer from 0 to 2**64 - 1, not {seed}")
+        key, stream = _checked_seed(seed), 0
     words = (key & 0xFFFFFFFF, key >> 32, stream & 0xFFFFFFFF)
     dimensions = as_shape(shape)
     if math.prod(dimensions) >= 1 << 32:

@@ -1,4 +1,4 @@
-"""Losses."""
+"""Logarithmic softmax and cross-entropy."""
 
 from __future__ import annotations
 
@@ -6,14 +6,37 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import ShapeError, UnsupportedError
-from ..runtime.dtypes import INT32
-from ..tensors import Tensor, tensor
+from ..runtime.dtypes import FLOAT32, INT32
+from ..runtime.kernels import cooperative
+from ..tensors import Tensor, empty, tensor
+from .arithmetic import exp, multiply, subtract
 from .creation import arange
-from .elementwise import apply, multiply
-from .reduce import log_softmax, sum
-from .shape import reshape
+from .launch import apply, need_float32
+from .reduce import normalize_axes, sum
+from .shape import permute, reshape
 
-__all__ = ["cross_entropy"]
+__all__ = ["cross_entropy", "log_softmax"]
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """Logarithm of the softmax along an axis: x - log(sum(exp(x))). Gradient: g - softmax(x) sum(g).
+
+    Raises:
+        ShapeError: there is no such axis.
+        UnsupportedError: the tensor is not float32.
+    """
+    need_float32("log_softmax", x)
+    (axis,) = normalize_axes(axis, x.ndim)
+    if axis != x.ndim - 1:
+        order = [*(one for one in range(x.ndim) if one != axis), axis]
+        back = [order.index(one) for one in range(x.ndim)]
+        return permute(log_softmax(permute(x, order)), back)
+    result = empty(x.shape, FLOAT32, x.device)
+    columns = x.shape[-1]
+    rows = x.size // columns if columns else 0
+    x.device.dispatch(cooperative("log_softmax"), [x.view, result.view], rows, (rows, columns))
+    value = result.detach()
+    return record(result, (x, lambda g: subtract(g, multiply(exp(value), sum(g, -1, keepdims=True)))))
 
 
 def cross_entropy(logits: Tensor, target: Any) -> Tensor:
@@ -46,7 +69,6 @@ def cross_entropy(logits: Tensor, target: Any) -> Tensor:
     log_probs = log_softmax(logits)
     terms = record(
         apply("cross_entropy", "nll_term", log_probs, per_row, columns, classes),
-        (log_probs,),
-        lambda g: (apply("cross_entropy", "nll_term_grad", g, per_row, columns),),
+        (log_probs, lambda g: apply("cross_entropy", "nll_term_grad", g, per_row, columns)),
     )
     return multiply(sum(terms), 1.0 / rows)

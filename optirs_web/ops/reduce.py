@@ -1,19 +1,21 @@
-"""Reductions over axes, and log_softmax."""
+"""Sums and means over axes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 
 from ..autograd import record
 from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
-from .elementwise import exp, multiply, subtract
+from .creation import full
+from .launch import need_float32
 from .shape import broadcast_to, permute, reshape
 
-__all__ = ["log_softmax", "mean", "normalize_axes", "sum", "sum_to"]
+__all__ = ["mean", "normalize_axes", "sum", "sum_to"]
 
 _CHUNK = 4096
 """Elements that one workgroup adds up; a longer axis takes another pass over the partial sums."""
@@ -27,7 +29,7 @@ def normalize_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ..
     """
     if axis is None:
         return tuple(range(rank))
-    axes = [axis] if isinstance(axis, int) else list(axis)
+    axes = [operator.index(one) for one in (axis if isinstance(axis, Iterable) else (axis,))]
     if any(not -rank <= one < rank for one in axes):
         raise ShapeError(f"axis {axis} is out of range for a tensor with {rank} axes")
     normalized = sorted(one % rank for one in axes)
@@ -53,14 +55,18 @@ def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
 
 
 def sum(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The sum over axes (all by default), accumulated pairwise."""
-    from .creation import zeros
+    """The sum over axes (all by default). Gradient: g, broadcast.
 
+    Raises:
+        ShapeError: there is no such axis, or it is named twice.
+        UnsupportedError: the tensor is not float32.
+    """
+    need_float32("sum", x)
     axes = normalize_axes(axis, x.ndim)
     kept_shape = tuple(1 if one in axes else size for one, size in enumerate(x.shape))
     shape = kept_shape if keepdims else tuple(size for one, size in enumerate(x.shape) if one not in axes)
     if x.size == 0:
-        result = zeros(shape, x.device)
+        result = full(shape, 0.0, x.device)
     elif axes:
         flat = x.detach()
         first, last = axes[0], axes[-1]
@@ -72,7 +78,7 @@ def sum(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = Fal
         result = Tensor(result.view, shape, FLOAT32)
     else:
         result = x.detach()
-    return record(result, (x,), lambda g: (broadcast_to(reshape(g, kept_shape), x.shape),))
+    return record(result, (x, lambda g: broadcast_to(reshape(g, kept_shape), x.shape)))
 
 
 def mean(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
@@ -85,6 +91,8 @@ def mean(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = Fa
     count = math.prod(x.shape[one] for one in axes)
     if count == 0:
         raise ShapeError(f"the mean over axes {axes} of shape {x.shape} has no elements")
+    from .arithmetic import multiply  # whose gradients need `sum_to`
+
     return multiply(sum(x, axes, keepdims), 1.0 / count)
 
 
@@ -95,18 +103,3 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     added = g.ndim - len(shape)
     stretched = [one for one in range(g.ndim) if one < added or (shape[one - added] == 1 and g.shape[one] != 1)]
     return reshape(sum(g, stretched, keepdims=True), shape)
-
-
-def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """X - log(sum(exp(x))) along an axis. Gradient: g - softmax(x) sum(g)."""
-    (axis,) = normalize_axes(axis, x.ndim)
-    if axis != x.ndim - 1:
-        order = [*(one for one in range(x.ndim) if one != axis), axis]
-        back = [order.index(one) for one in range(x.ndim)]
-        return permute(log_softmax(permute(x, order)), back)
-    result = empty(x.shape, FLOAT32, x.device)
-    columns = x.shape[-1]
-    rows = x.size // columns if columns else 0
-    x.device.dispatch(cooperative("log_softmax"), [x.view, result.view], rows, (rows, columns))
-    value = result.detach()
-    return record(result, (x,), lambda g: (subtract(g, multiply(exp(value), sum(g, -1, keepdims=True))),))

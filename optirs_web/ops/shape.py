@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..autograd import record
 from ..errors import ShapeError
 from ..tensors import Tensor
-from .elementwise import broadcast_shapes, row_major_strides, strided_copy
+from .launch import broadcast_shapes, broadcast_strides, row_major_strides, strided_copy
 
 __all__ = ["broadcast_to", "permute", "reshape", "transpose"]
 
@@ -20,14 +21,14 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
     Raises:
         ShapeError: the number of elements differs.
     """
-    asked = (shape,) if isinstance(shape, int) else tuple(shape)
+    asked = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
     new = asked
     if asked.count(-1) == 1:
         known = -math.prod(asked)
         new = tuple((x.size // known if known else 0) if one == -1 else one for one in asked)
     if any(one < 0 for one in new) or math.prod(new) != x.size:
         raise ShapeError(f"a tensor of shape {x.shape} cannot be reshaped to {asked}")
-    return record(Tensor(x.view, new, x.dtype), (x,), lambda g: (reshape(g, x.shape),))
+    return record(Tensor(x.view, new, x.dtype), (x, lambda g: reshape(g, x.shape)))
 
 
 def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -42,7 +43,7 @@ def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
     strides = row_major_strides(x.shape)
     result = strided_copy(x, tuple(x.shape[one] for one in order), tuple(strides[one] for one in order))
     back = tuple(order.index(one) for one in range(x.ndim))
-    return record(result, (x,), lambda g: (permute(g, back),))
+    return record(result, (x, lambda g: permute(g, back)))
 
 
 def transpose(x: Tensor, first: int, second: int) -> Tensor:
@@ -64,13 +65,11 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     Raises:
         ShapeError: the shape does not fit.
     """
-    from .reduce import sum_to
+    from .reduce import sum_to  # whose gradient is this function
 
     if x.shape == shape:
         return x
     if broadcast_shapes(x.shape, shape) != shape:
         raise ShapeError(f"shape {x.shape} cannot be broadcast to {shape}")
-    padded = (1,) * (len(shape) - x.ndim) + x.shape
-    strides = row_major_strides(padded)
-    steps = tuple(0 if size == 1 else step for size, step in zip(padded, strides, strict=True))
-    return record(strided_copy(x, shape, steps), (x,), lambda g: (sum_to(g, x.shape),))
+    result = strided_copy(x, shape, broadcast_strides(x.shape, shape))
+    return record(result, (x, lambda g: sum_to(g, x.shape)))

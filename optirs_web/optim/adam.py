@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from .optimizer import Optimizer, Params, at_least_zero
@@ -62,7 +63,7 @@ class Adam(Optimizer):
     ) -> None:
         defaults = {
             "lr": lr,
-            "betas": tuple(betas),
+            "betas": tuple(betas) if isinstance(betas, list) else betas,
             "eps": eps,
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
@@ -72,10 +73,11 @@ class Adam(Optimizer):
 
     def validate(self, group: Mapping[str, Any]) -> None:
         at_least_zero(group, "lr", "eps", "weight_decay")
-        if len(group["betas"]) != 2:
-            raise ValueError(f"betas are two numbers, not {group['betas']}")
-        for index, beta in enumerate(group["betas"]):
-            if not 0 <= beta < 1:
+        betas: Any = group["betas"]
+        if not (isinstance(betas, tuple) and len(betas) == 2):
+            raise ValueError(f"betas are two numbers, not {betas}")
+        for index, beta in enumerate(betas):
+            if not (isinstance(beta, Real) and 0 <= float(beta) < 1):
                 raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:

@@ -2,7 +2,7 @@
 
 Tensors are numbered in the order of the parameter groups; one more number stands for tensors of an arena
 that belong to another optimizer. The tables are those that `wgsl.shell` declares: `tensors` (group, live),
-`hyper` (one row per group), `slots` (is_active, group, scalars).
+`hyper` (one row per group), `tensor_scalars` (is_active, group, scalars), `blocks` (tensor, size).
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..errors import UnsupportedError
 from ..runtime.arena import Arena, Home, split_sizes
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
-from ..runtime.kernels import AdvanceKernel, UpdateKernel, cooperative, load_map_module
+from ..runtime.kernels import AdvanceKernel, Kernel, UpdateKernel, cooperative, load_map_module
+from ..runtime.program import Program
 from ..tensors import Parameter, Tensor
 from ..wgsl.shell import BLOCK, struct_of
 
@@ -60,6 +62,10 @@ class _Shard:
     blocks: Buffer
     numbers: Mapping[int, int]  # index in the arena -> number in the optimizer
 
+    def block_view(self, first: int, blocks: int) -> View:
+        """That part of the table of blocks, of 8 bytes each."""
+        return View(self.blocks, 8 * first, 8 * blocks)
+
 
 class Layout:
     """The device side of one optimizer.
@@ -68,6 +74,7 @@ class Layout:
         rule: the file in ``shaders/optimizers``.
         params: all parameters, each in an arena.
         groups: the group of each.
+        group_count: how many groups there are, empty ones too.
         flags: the flags of each.
         checked: skip a step whose gradients are not finite.
     """
@@ -77,6 +84,7 @@ class Layout:
         rule: str,
         params: Sequence[Parameter],
         groups: Sequence[int],
+        group_count: int,
         flags: Sequence[Flags],
         checked: bool,
     ) -> None:
@@ -92,21 +100,19 @@ class Layout:
 
         rows = len(params) + 1
         self._tensors = self._table(2 * rows)
-        self._hyper = self._table(len(self.hyper_names) * (max(groups) + 1))
-        self._slots = self._table(self._words * rows)
+        self._hyper = self._table(len(self.hyper_names) * group_count)
+        self._tensor_scalars = self._table(self._words * rows)
         self._found_inf = self._table(2)
-        self._shards: list[_Shard] = []
-        members: dict[tuple[int, Flags], list[int]] = {}
+        members: dict[tuple[int, Flags], dict[int, Home]] = {}
         for number, (param, its_flags) in enumerate(zip(params, flags, strict=True)):
-            assert param._home is not None
-            members.setdefault((id(param._home.arena), its_flags), []).append(number)
-        for (_, its_flags), numbers in members.items():
-            homes = {number: _home(params[number]) for number in numbers}
-            self._shards.append(self._shard(rule, its_flags, homes, absent=len(params)))
+            home = _home(param)
+            members.setdefault((id(home.arena), its_flags), {})[number] = home
+        self._shards = [self._shard(rule, key[1], homes, len(params)) for key, homes in members.items()]
         self._place: dict[int, tuple[_Shard, int]] = {
             number: (shard, index) for shard in self._shards for index, number in shard.numbers.items()
         }
-        self._written: dict[int, bytes] = {}
+        self._written: dict[Buffer, bytes] = {}
+        self._recorded: tuple[Program, bytes] | None = None
 
     def _table(self, words: int) -> Buffer:
         return self.device.allocate_zeroed(4 * words)
@@ -122,55 +128,86 @@ class Layout:
 
     def retire(self) -> None:
         """Programs that use this layout must be recorded again."""
-        for buffer in (self._tensors, self._hyper, self._slots, self._found_inf):
+        for buffer in (self._tensors, self._hyper, self._tensor_scalars, self._found_inf):
             buffer.retired = True
         for shard in self._shards:
             for buffer in (shard.blocks, *shard.state.values()):
                 buffer.retired = True
-
-    # Tables written by the host.
 
     def set_hyper(self, rows: Sequence[Mapping[str, float]]) -> None:
         """Hyper-parameters, a row for each group; written only if they changed."""
         words = [row[name] for row in rows for name in self.hyper_names]
         self._write_if_changed(self._hyper, struct.pack(f"<{len(words)}f", *words))
 
-    def set_live(self, live: Sequence[bool]) -> None:
-        """Which tensors have a gradient; written only if that changed."""
+    def _write_if_changed(self, buffer: Buffer, content: bytes) -> None:
+        if self._written.get(buffer) != content:
+            self.device.write(View.whole(buffer), memoryview(content))
+            self._written[buffer] = content
+
+    # Work.
+
+    def dispatch(self, live: Sequence[bool]) -> None:
+        """One step: look for non-finite gradients if asked to, advance the scalars, update every arena.
+
+        Args:
+            live: which tensors have a gradient.
+
+        Raises:
+            UnsupportedError: a step that is being recorded would need two sets of hyper-parameters.
+        """
+        shared = {
+            "tensors": View.whole(self._live_table(live)),
+            "hyper": View.whole(self._hyper),
+            "tensor_scalars": View.whole(self._tensor_scalars),
+            "found_inf": View.whole(self._found_inf),
+        }
+        if self.checked:
+            for shard in self._shards:
+                self._look_for_nonfinite(shard, shard.arena.grads, shared["tensors"], shared["found_inf"])
+        self._run(self._advance, shared, 1)
+        for shard in self._shards:
+            arena = shard.arena
+            buffers = {"params": arena.params, "grads": arena.grads, **shard.state}
+            for first, blocks in arena.windows():
+                views = {name: arena.window(buffer, first, blocks) for name, buffer in buffers.items()}
+                views["blocks"] = shard.block_view(first, blocks)
+                workgroups = -(-blocks * BLOCK // shard.kernel.elements_per_workgroup)
+                self._run(shard.kernel, {**shared, **views}, workgroups)
+
+    def _run(self, kernel: Kernel, views: Mapping[str, View], workgroups: int) -> None:
+        self.device.dispatch(kernel, [views[binding.name] for binding in kernel.bindings], workgroups)
+
+    def _look_for_nonfinite(self, shard: _Shard, buffer: Buffer, tensors: View, found_inf: View) -> None:
+        for first, blocks in shard.arena.windows():
+            views = {
+                "grads": shard.arena.window(buffer, first, blocks),
+                "blocks": shard.block_view(first, blocks),
+                "tensors": tensors,
+                "found_inf": found_inf,
+            }
+            self._run(cooperative("nonfinite"), views, -(-blocks * BLOCK // 1024))
+
+    def _live_table(self, live: Sequence[bool]) -> Buffer:
+        """The table of groups and gradients; in a recording one of its own, since that set is part of it."""
         words = array("I")
         for group, is_live in zip(self.groups, live, strict=True):
             words.extend((group, is_live))
         words.extend((0, 0))
-        self._write_if_changed(self._tensors, words.tobytes())
+        recording = self.device.recording
+        if recording is None:
+            self._write_if_changed(self._tensors, words.tobytes())
+            return self._tensors
+        self._refuse_other_hyper(recording)
+        table = self._table(len(words))
+        recording.keep(table)
+        self.device.write(View.whole(table), memoryview(words).cast("B"))
+        return table
 
-    def _write_if_changed(self, buffer: Buffer, content: bytes) -> None:
-        if self._written.get(id(buffer)) != content:
-            self.device.write(View.whole(buffer), memoryview(content))
-            self._written[id(buffer)] = content
-
-    # Work.
-
-    def dispatch(self) -> None:
-        """One step: look for non-finite gradients if asked to, advance the scalars, update every arena."""
-        if self.checked:
-            for shard in self._shards:
-                self._look_for_nonfinite(shard, shard.arena.grads, self._found_inf)
-        tables = [View.whole(self._tensors), View.whole(self._hyper), View.whole(self._slots)]
-        self.device.dispatch(self._advance, [*tables, View.whole(self._found_inf)] if self.checked else tables, 1)
-        for shard in self._shards:
-            arena = shard.arena
-            for first, blocks in arena.windows():
-                buffers = [arena.params, arena.grads, *shard.state.values()]
-                views = [arena.window(buffer, first, blocks) for buffer in buffers]
-                views += [View(shard.blocks, 4 * first, 4 * blocks), *tables[1:]]
-                workgroups = -(-blocks * BLOCK // shard.kernel.elements_per_workgroup)
-                self.device.dispatch(shard.kernel, views, workgroups)
-
-    def _look_for_nonfinite(self, shard: _Shard, buffer: Buffer, result: Buffer) -> None:
-        for first, blocks in shard.arena.windows():
-            views = [shard.arena.window(buffer, first, blocks), View(shard.blocks, 4 * first, 4 * blocks)]
-            views += [View.whole(self._tensors), View.whole(result)]
-            self.device.dispatch(cooperative("nonfinite"), views, -(-blocks * BLOCK // 1024))
+    def _refuse_other_hyper(self, recording: Program) -> None:
+        current = self._written[self._hyper]
+        if self._recorded is not None and self._recorded[0] is recording and self._recorded[1] != current:
+            raise UnsupportedError("a compiled step can step an optimizer several times, but not with changed options")
+        self._recorded = (recording, current)
 
     # Values read and written on request.
 
@@ -178,16 +215,20 @@ class Layout:
         """Steps that were skipped because a gradient was not finite. Reads back 4 bytes."""
         return int(self.device.read(View(self._found_inf, 4, 4)).cast("I")[0])
 
+    def set_skipped_steps(self, count: int) -> None:
+        """Continue another layout's count."""
+        self.device.write(View(self._found_inf, 4, 4), memoryview(struct.pack("<I", count)))
+
     def params_are_finite(self) -> bool:
         """Whether all parameters that have a gradient are finite. Reads back 4 bytes."""
         result = self._table(2)
         for shard in self._shards:
-            self._look_for_nonfinite(shard, shard.arena.params, result)
+            self._look_for_nonfinite(shard, shard.arena.params, View.whole(self._tensors), View.whole(result))
         return self.device.read(View(result, 0, 4)).cast("I")[0] == 0
 
     def read_scalars(self) -> list[dict[str, float]]:
         """The scalars of each tensor."""
-        raw = self.device.read(View.whole(self._slots)).cast("f")
+        raw = self.device.read(View.whole(self._tensor_scalars)).cast("f")
         starts = (2 + self._words * number for number in range(len(self.groups)))
         return [dict(zip(self.scalars, raw[start : start + len(self.scalars)], strict=True)) for start in starts]
 
@@ -197,7 +238,7 @@ class Layout:
         for row in rows:
             words += [0.0, 0.0, *(row.get(name, 0.0) for name in self.scalars)]
         content = struct.pack(f"<{len(words)}f", *words)
-        self.device.write(View(self._slots, 0, len(content)), memoryview(content))
+        self.device.write(View(self._tensor_scalars, 0, len(content)), memoryview(content))
 
     def state_names(self, number: int) -> tuple[str, ...]:
         """The slots of state that a tensor has."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any, ClassVar
 
 from ..autograd import note_grad, set_grad
 from ..errors import CheckpointError, NonFiniteError, ShapeError, UnsupportedError
+from ..ops import clone, zeros
 from ..runtime.program import StaleProgramError
 from ..tensors import Parameter, Tensor
 from . import state
 from .layout import Flags, Layout, move_into_arenas
 
-__all__ = ["Optimizer", "Params", "at_least_zero"]
+__all__ = ["LARGEST_FLOAT32", "Optimizer", "Params", "at_least_zero"]
+
+LARGEST_FLOAT32 = 3.4028234663852886e38
 
 Params = Iterable[Parameter] | Iterable[Mapping[str, Any]]
 
@@ -30,7 +33,7 @@ def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
     """
     for name in names:
         value = group[name]
-        if not (isinstance(value, (int, float)) and value >= 0 and math.isfinite(value)):
+        if not (isinstance(value, Real) and 0 <= float(value) <= LARGEST_FLOAT32):
             raise ValueError(f"Invalid {_WORDS.get(name, f'{name} value')}: {value}")
 
 
@@ -56,6 +59,7 @@ class Optimizer(ABC):
         self._skip_nonfinite = skip_nonfinite
         self._seen_skipped = 0
         self._layout: Layout | None = None
+        self._resting: state.State = {}
         if isinstance(params, Tensor):
             raise TypeError("params is a list of parameters, or of dicts; wrap a single parameter in a list")
         given: list[Any] = [params] if isinstance(params, Mapping) else list(params)
@@ -128,21 +132,29 @@ class Optimizer(ABC):
         return [one for group in self.param_groups for one in group["params"]]
 
     def _flags(self) -> list[Flags]:
-        return [tuple(sorted(self.flags(group).items())) for group in self.param_groups for _ in group["params"]]
+        """The flags of each group."""
+        return [tuple(sorted(self.flags(group).items())) for group in self.param_groups]
 
     # The device side.
 
     def _build(self) -> None:
-        params, flags = self._params(), self._flags()
+        params, group_flags = self._params(), self._flags()
         if params[0].device.recording is not None:
             raise UnsupportedError("make optimizers and parameter groups outside a compiled step")
-        move_into_arenas(params, flags)
         groups = [number for number, group in enumerate(self.param_groups) for _ in group["params"]]
-        layout = Layout(self.rule, params, groups, flags, self._skip_nonfinite)
+        flags = [group_flags[number] for number in groups]
+        move_into_arenas(params, flags)
+        layout = Layout(self.rule, params, groups, len(self.param_groups), flags, self._skip_nonfinite)
         if self._layout is not None:
+            if self._skip_nonfinite:
+                layout.set_skipped_steps(self._layout.skipped_steps())
             self._layout.retire()
         self._layout = layout
-        self._built_flags = flags
+        self._built_flags = group_flags
+        self._built_params = self._param_ids()
+
+    def _param_ids(self) -> list[list[int]]:
+        return [[id(one) for one in group["params"]] for group in self.param_groups]
 
     def _rebuild(self, its_state: state.State) -> None:
         """Another layout with this state."""
@@ -154,14 +166,17 @@ class Optimizer(ABC):
         assert self._layout is not None
         return self._layout
 
-    def _refresh(self, live: Sequence[bool]) -> None:
-        """Bring the device's tables up to date with the groups and the set of gradients."""
+    def _refresh(self) -> None:
+        """Bring the device up to date with the options of the groups."""
         for group in self.param_groups:
             self.validate(group)
+        if self._param_ids() != self._built_params:
+            raise UnsupportedError(
+                "parameters are not exchanged in param_groups; use add_param_group, or a new optimizer"
+            )
         if self._flags() != self._built_flags:
             self._rebuild(self._state())
         self._built.set_hyper([self.hyper(group) for group in self.param_groups])
-        self._built.set_live(live)
 
     def step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
         """Update the parameters from their gradients. Parameters without one are left alone.
@@ -169,7 +184,7 @@ class Optimizer(ABC):
         Args:
             closure: called first; computes the loss and its gradients. Its result is returned.
             grads: gradients to use instead, one for each parameter in the order of the groups: tensors,
-                arrays or None.
+                arrays or None. They become the `grad` of the parameters.
 
         Raises:
             ShapeError: a gradient has another shape than its parameter, or there are too few or many.
@@ -179,20 +194,23 @@ class Optimizer(ABC):
         params = self._params()
         if grads is not None:
             self._take(params, grads)
-        live = [one._grad is not None for one in params]
-        self._refresh(live)
+        self._refresh()
+        for one in params:
+            note_grad(one, reads=True)
         recording = self._built.device.recording
         if recording is not None:
-            for one in params:
-                note_grad(one)
-            recording.before_replay.append(partial(self._before_replay, self._built, live))
+            recording.before_replay.append(partial(self._before_replay, self._built))
+        live = [one._grad is not None for one in params]
         if any(live):
-            self._built.dispatch()
+            self._built.dispatch(live)
+            for one in params:
+                if one._grad is not None and one._home is not None:
+                    one._home.arena.version += 1
         return result
 
-    def _before_replay(self, recorded: Layout, live: Sequence[bool]) -> None:
+    def _before_replay(self, recorded: Layout) -> None:
         if recorded is self._layout:
-            self._refresh(live)
+            self._refresh()
         if recorded is not self._layout:
             raise StaleProgramError("the optimizer was rebuilt; record the step again")
 
@@ -205,7 +223,10 @@ class Optimizer(ABC):
             shape = param.shape if grad is None else state.shape_of(grad)
             if shape != param.shape:
                 raise ShapeError(f"a gradient has the shape {shape}, its parameter {param.shape}")
-        for param, grad in zip(params, grads, strict=True):
+        # A gradient that lies in an arena may be overwritten by one before it.
+        in_arenas = {one._grad.view.buffer for one in params if one._grad is not None}
+        given = [clone(one) if isinstance(one, Tensor) and one.view.buffer in in_arenas else one for one in grads]
+        for param, grad in zip(params, given, strict=True):
             set_grad(param, grad)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -214,7 +235,7 @@ class Optimizer(ABC):
             if set_to_none or one.grad is None:
                 set_grad(one, None)
             else:
-                one.grad = _zeros_like(one)
+                one.grad = zeros(one.shape, one.device)
 
     # Non-finite gradients.
 
@@ -243,7 +264,13 @@ class Optimizer(ABC):
     # State.
 
     def _state(self) -> state.State:
-        return state.read(self._built, self._params(), self.scalars_in_state)
+        """The state, with slots that a change of flags has put out of use."""
+        current = state.read(self._built, self._params(), self.scalars_in_state)
+        self._resting = {
+            number: {**self._resting.get(number, {}), **current.get(number, {})}
+            for number in {*self._resting, *current}
+        }
+        return self._resting
 
     def state_dict(self) -> dict[str, Any]:
         """The state in torch's names and layout, on the host. Waits.
@@ -259,7 +286,8 @@ class Optimizer(ABC):
             count = len(group["params"])
             groups.append({**group, "params": list(range(first, first + count))})
             first += count
-        return {"state": self._state(), "param_groups": groups}
+        current = state.read(self._built, self._params(), self.scalars_in_state)
+        return {"state": current, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over a state dict of ours or of the torch optimizer of that name. All of it, or nothing.
@@ -278,15 +306,16 @@ class Optimizer(ABC):
                 self.validate({**self.defaults, **one})
             except ValueError as error:
                 raise CheckpointError(f"the state dict has an option out of range: {error}") from error
-        for group, loaded in zip(self.param_groups, options, strict=True):
-            group.update(loaded)
-        if self._flags() != self._built_flags:
-            self._build()
+        before = [dict(group) for group in self.param_groups]
+        try:
+            for group, loaded in zip(self.param_groups, options, strict=True):
+                group.update(loaded)
+            if self._flags() != self._built_flags:
+                self._build()
+        except BaseException:  # no memory for another layout
+            for group, old in zip(self.param_groups, before, strict=True):
+                group.update(old)
+            raise
         state.write(self._built, self.scalars_in_state, its_state)
+        self._resting = {}
         self._seen_skipped = self.skipped_steps
-
-
-def _zeros_like(param: Parameter) -> Tensor:
-    from ..ops import zeros
-
-    return zeros(param.shape, param.device)

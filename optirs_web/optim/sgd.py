@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
-from .optimizer import Optimizer, Params, at_least_zero
+from .optimizer import LARGEST_FLOAT32, Optimizer, Params, at_least_zero
 
 __all__ = ["SGD"]
 
@@ -66,6 +67,8 @@ class SGD(Optimizer):
 
     def validate(self, group: Mapping[str, Any]) -> None:
         at_least_zero(group, "lr", "momentum", "weight_decay")
+        if not (isinstance(group["dampening"], Real) and abs(float(group["dampening"])) <= LARGEST_FLOAT32):
+            raise ValueError(f"Invalid dampening value: {group['dampening']}")
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,8 @@ from ..tensors import Parameter
 from .layout import Layout
 
 __all__ = ["State", "check", "read", "shape_of", "write"]
+
+_MOST_STEPS = 1e30  # far beyond what float32 can count
 
 State = dict[int, dict[str, Any]]
 """By number of the parameter, then by name: arrays, and scalars such as "step"."""
@@ -61,25 +62,26 @@ def check(
     Raises:
         CheckpointError: it does not.
     """
-    if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
-        raise CheckpointError('a state dict has "state" and "param_groups"')
-    saved = state_dict["param_groups"]
+    try:
+        saved = [dict(one) for one in state_dict["param_groups"]]
+        entries = {key: dict(entry) for key, entry in state_dict["state"].items()}
+        keys = [list(one["params"]) for one in saved]
+        numbers = {key: number for number, key in enumerate(key for group in keys for key in group)}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError('a state dict has "state" and "param_groups", which have "params"') from error
     if len(saved) != len(groups):
         raise CheckpointError("loaded state dict has a different number of parameter groups")
-    if [len(one["params"]) for one in saved] != [len(one["params"]) for one in groups]:
+    if [len(one) for one in keys] != [len(one["params"]) for one in groups]:
         raise CheckpointError(
             "loaded state dict has a parameter group that doesn't match the size of optimizer's group"
         )
-    options = [{name: _option(one[name]) for name in option_names if name in one} for one in saved]
     params = [param for group in groups for param in group["params"]]
-    numbers = {key: number for number, key in enumerate(key for one in saved for key in one["params"])}
-    state = {}
-    for key, entry in state_dict["state"].items():
+    for key, entry in entries.items():
         if key not in numbers:
             raise CheckpointError(f"the state dict has state for parameter {key!r}, which no group holds")
         _check_entry(key, entry, params[numbers[key]].shape, names, scalar_names)
-        state[numbers[key]] = dict(entry)
-    return options, state
+    options = [{name: _option(one[name]) for name in option_names if name in one} for one in saved]
+    return options, {numbers[key]: entry for key, entry in entries.items()}
 
 
 def _check_entry(
@@ -95,16 +97,16 @@ def _check_entry(
     for name in scalar_names:
         try:
             value = float(entry[name])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"the state of parameter {key!r} has no usable '{name}'") from error
-        if not (value >= 0 and math.isfinite(value)):
+        if not 0 <= value <= _MOST_STEPS:
             raise CheckpointError(f"the state of parameter {key!r} has {name} = {value}")
     for name in set(entry) - set(scalar_names):
         if entry[name] is None:
             continue
         try:
             its_shape = host_data(entry[name], FLOAT32).shape
-        except (OptirsError, OverflowError) as error:
+        except (OptirsError, OverflowError, TypeError, ValueError) as error:
             raise CheckpointError(f"'{name}' of parameter {key!r} is no float32 array: {error}") from error
         if its_shape != shape:
             raise CheckpointError(f"'{name}' of parameter {key!r} has the shape {its_shape}, the parameter {shape}")

@@ -63,6 +63,8 @@ class Arena:
             self.blocks += blocks_of(size)
         self.blocks = max(1, self.blocks)  # a buffer of no bytes does not exist
         self.params = self.new_buffer()
+        self.version = 0
+        """Grows with every step that changes the values."""
         self._grads: Buffer | None = None
 
     @property
@@ -86,11 +88,13 @@ class Arena:
         return View(buffer, self.firsts[index] * _ITEMSIZE, self.sizes[index] * _ITEMSIZE)
 
     def block_table(self, numbers: Mapping[int, int], absent: int) -> array[int]:
-        """For each block the number of its tensor; `absent` for a tensor that has none."""
+        """For each block the number of its tensor (`absent` if it has none), and how many elements are the tensor's."""
         table = array("I")
         for index, size in enumerate(self.sizes):
-            table.extend([numbers.get(index, absent)] * blocks_of(size))
-        table.extend([absent] * (self.blocks - len(table)))
+            number = numbers.get(index, absent)
+            whole, rest = divmod(size, BLOCK)
+            table.extend([number, BLOCK] * whole + [number, rest] * (rest > 0))
+        table.extend([absent, 0] * (self.blocks - len(table) // 2))
         return table
 
     def windows(self) -> Iterator[tuple[int, int]]:

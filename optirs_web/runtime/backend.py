@@ -69,6 +69,7 @@ class Capabilities:
     Attributes:
         max_buffer_bytes: the largest single allocation.
         max_binding_bytes: the most of a buffer that a kernel can see at once.
+        max_storage_buffers: how many buffers a kernel can bind.
         offset_alignment: a view that a kernel is given begins at a multiple of this many bytes.
         max_workgroups: workgroups along one dimension of a dispatch.
         features: names of optional features, in WebGPU's words.
@@ -76,6 +77,7 @@ class Capabilities:
 
     max_buffer_bytes: int
     max_binding_bytes: int
+    max_storage_buffers: int
     offset_alignment: int
     max_workgroups: int
     features: frozenset[str]
@@ -92,7 +94,7 @@ class Backend(ABC):
     lost: bool = False
     """The device has gone. Set by the backend before it raises DeviceLostError."""
     stats: Stats
-    """The backend counts pipelines and bind groups here; `Device` counts the rest."""
+    """The backend counts pipelines, bind groups and what it uploads by itself; `Device` counts the rest."""
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Handle:

@@ -17,7 +17,8 @@ class Buffer:
 
     It goes back where it came from at `release()`, or when the last reference to it goes. Work that
     was enqueued before may still use it: the device runs commands in order, so the next owner's
-    commands come later.
+    commands come later. Python may drop references at any moment, in the middle of a submit or on
+    another thread; so a buffer only leaves word, and the device takes it back at its next safe point.
 
     Attributes:
         device: where it lies.
@@ -29,7 +30,7 @@ class Buffer:
     __slots__ = ("__weakref__", "_give_back", "device", "handle", "nbytes", "retired")
 
     def __init__(self, device: Device, handle: Any, nbytes: int, give_back: Callable[[Any, int], None]) -> None:
-        """Take over `handle`; `give_back(handle, nbytes)` is called exactly once."""
+        """Take over `handle`; the device calls `give_back(handle, nbytes)` exactly once."""
         self.device = device
         self.handle = handle
         self.nbytes = nbytes
@@ -40,7 +41,7 @@ class Buffer:
         """Give the memory back now. Safe to call twice; the buffer must not be used afterwards."""
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
-            give_back(self.handle, self.nbytes)
+            self.device.returned.append((give_back, self.handle, self.nbytes))
 
     def __del__(self) -> None:
         self.release()

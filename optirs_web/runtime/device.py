@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..errors import OutOfDeviceMemoryError, ShapeError, UnsupportedError
+from ..errors import DeviceLostError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
 from .backend import AdapterInfo, AllocationFailed, Backend, Capabilities, Command
 from .buffer import Buffer, View
 from .pool import Pool, size_class
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
     from .kernels import Kernel
 
 __all__ = ["Device"]
+
+
+def _limit_from_environment() -> int | None:
+    text = os.environ.get("OPTIRS_MEMORY_LIMIT", "").strip()
+    if text and not text.isdecimal():
+        raise ValueError(f"OPTIRS_MEMORY_LIMIT is a number of bytes, not '{text}'")
+    return int(text) if text else None
+
 
 _PENDING_LIMIT = 128
 """Commands gathered before they are submitted. Reading, writing and waiting submit what is there."""
@@ -34,6 +44,9 @@ class Device:
         stats: counts since it was opened.
     """
 
+    _recorder: ClassVar[Device | None] = None
+    """The device that records, if one does."""
+
     def __init__(self, backend: Backend, why: str = "asked for by name") -> None:
         """Take over an opened backend."""
         self._backend = backend
@@ -44,11 +57,11 @@ class Device:
         self.stats: Stats = backend.stats
         self._pool = Pool()
         self._pending: list[Command] = []
-        self._pending_limit: float = _PENDING_LIMIT
         self._closed = False
+        self.returned: deque[tuple[Callable[[Any, int], None], Any, int]] = deque()
+        """Memory whose owners have gone, as (who takes it back, handle, bytes). Appending is all that is safe there."""
         self._recording: Program | None = None
-        limit = os.environ.get("OPTIRS_MEMORY_LIMIT")
-        self._limit = int(limit) if limit else None
+        self._limit = _limit_from_environment()
         self._live_buffers = 0
         self._live_bytes = 0
         self._peak_bytes = 0
@@ -71,11 +84,14 @@ class Device:
         Raises:
             OutOfDeviceMemoryError: neither the pool nor the device has it, or the limit forbids it.
         """
-        rounded = size_class(nbytes)
+        self._check_open()
+        self._take_back()
+        rounded = self._rounded(nbytes)
         if self._recording is not None:
             handle = self._recording.pool.take(rounded)
             if handle is None:
                 handle = self._new_handle(rounded, nbytes)
+                self._hold(rounded)
                 self._recording.own(handle, rounded)
             return Buffer(self, handle, nbytes, self._recording.give_back(rounded))
         handle = self._pool.take(rounded)
@@ -84,19 +100,29 @@ class Device:
         else:
             self._reused += 1
         self._hold(rounded)
-        return Buffer(self, handle, nbytes, lambda handle, _: self._reclaim(handle, rounded))
+        return Buffer(self, handle, nbytes, lambda handle, _: self.reclaim(handle, rounded))
+
+    def _rounded(self, nbytes: int) -> int:
+        """The size class; or, where the device or its limit has no room for that, the size itself."""
+        rounded = size_class(nbytes)
+        room = self.capabilities.max_buffer_bytes
+        if self._limit is not None:
+            room = min(room, self._limit - self._live_bytes)
+        return rounded if rounded <= room else -(-nbytes // 4) * 4
 
     def allocate_zeroed(self, nbytes: int) -> Buffer:
         """Exactly `nbytes` of zeroed memory of its own, outside the pool and outside any recording.
 
         For what lives as long as a model: arenas, optimizer state, constants of a program.
         """
+        self._take_back()
         handle = self._new_handle(nbytes, nbytes)
         self._hold(nbytes)
         return Buffer(self, handle, nbytes, self._free)
 
     def trim(self) -> None:
         """Give all pooled memory back to the device."""
+        self._take_back()
         self.flush()
         for handle, _ in self._pool.drain():
             self._backend.free(handle)
@@ -107,7 +133,7 @@ class Device:
         Raises:
             ValueError: the limit is negative.
         """
-        if nbytes is not None and nbytes < 0:
+        if nbytes is not None and operator.index(nbytes) < 0:
             raise ValueError(f"a memory limit is a number of bytes, not {nbytes}")
         self._limit = nbytes
         if nbytes is not None and self._live_bytes + self._pool.nbytes > nbytes:
@@ -115,6 +141,7 @@ class Device:
 
     def memory_stats(self) -> MemoryStats:
         """What is held now, and how it was served."""
+        self._take_back()
         return MemoryStats(
             live_buffers=self._live_buffers,
             live_bytes=self._live_bytes,
@@ -132,16 +159,20 @@ class Device:
             self.trim()
             if self._live_bytes + nbytes > self._limit:
                 raise OutOfDeviceMemoryError(asked, self._live_bytes, self._limit, self.name)
-        try:
-            handle = self._backend.allocate(nbytes)
-        except AllocationFailed:
-            self.trim()
-            try:
-                handle = self._backend.allocate(nbytes)
-            except AllocationFailed:
-                raise OutOfDeviceMemoryError(asked, self._live_bytes, self._limit, self.name) from None
+        handle = self._with_room(asked, lambda: self._backend.allocate(nbytes))
         self._allocated += 1
         return handle
+
+    def _with_room(self, asked: int, call: Callable[[], Any]) -> Any:
+        """Call the backend; when it has no memory, give it the pool's and call again."""
+        try:
+            return call()
+        except AllocationFailed:
+            self.trim()
+        try:
+            return call()
+        except AllocationFailed:
+            raise OutOfDeviceMemoryError(asked, self._live_bytes, self._limit, self.name) from None
 
     def _hold(self, nbytes: int) -> None:
         self._live_buffers += 1
@@ -152,14 +183,26 @@ class Device:
         self._live_buffers -= 1
         self._live_bytes -= nbytes
 
-    def _reclaim(self, handle: Any, nbytes: int) -> None:
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DeviceLostError(f"device '{self.name}' was closed")
+
+    def _take_back(self) -> None:
+        """Take back what was returned. Called where no command is half-way to the device."""
+        while self.returned:
+            give_back, handle, nbytes = self.returned.popleft()
+            give_back(handle, nbytes)
+            del give_back  # may be the last to hold a program, which then returns its memory here too
+
+    def reclaim(self, handle: Any, nbytes: int) -> None:
+        """Put memory that nobody holds any more into the pool."""
         self._drop(nbytes)
         if not self._closed:
             self._pool.put(handle, nbytes)
 
     def _free(self, handle: Any, nbytes: int) -> None:
         self._drop(nbytes)
-        if not self._closed:
+        if not self.lost:
             self.flush()
             self._backend.free(handle)
 
@@ -172,7 +215,7 @@ class Device:
         if data.nbytes == 0:
             return
         self.flush()
-        self._backend.write(view.buffer.handle, view.offset, data)
+        self._with_room(data.nbytes, lambda: self._backend.write(view.buffer.handle, view.offset, data))
         self.stats.bytes_up += data.nbytes
 
     def read(self, view: View) -> memoryview:
@@ -186,7 +229,9 @@ class Device:
         self.stats.bytes_down += view.nbytes
         if view.nbytes == 0:
             return memoryview(bytearray())
-        return self._backend.read(view.buffer.handle, view.offset, view.nbytes)
+        handle = view.buffer.handle
+        data: memoryview = self._with_room(view.nbytes, lambda: self._backend.read(handle, view.offset, view.nbytes))
+        return data
 
     async def read_async(self, view: View) -> memoryview:
         """The awaitable twin of `read`."""
@@ -234,6 +279,11 @@ class Device:
             raise UnsupportedError(
                 f"kernel '{kernel.name}' needs a grid of {grid} workgroups; '{self.name}' allows {limit}"
             )
+        if len(views) > self.capabilities.max_storage_buffers:
+            raise UnsupportedError(
+                f"kernel '{kernel.name}' needs {len(views)} buffers; '{self.name}' binds at most "
+                f"{self.capabilities.max_storage_buffers}"
+            )
         for view in views:
             if view.nbytes > self.capabilities.max_binding_bytes:
                 raise UnsupportedError(
@@ -241,7 +291,8 @@ class Device:
                     f"kernel at most {self.capabilities.max_binding_bytes:,}. Split the tensor"
                 )
         bound = [(view.buffer.handle, view.offset, view.nbytes) for view in views]
-        command = self._backend.bind(kernel, bound, kernel.pack(parameters), grid)
+        block = kernel.pack(parameters)
+        command = self._with_room(len(block), lambda: self._backend.bind(kernel, bound, block, grid))
         self._enqueue(command, views, is_dispatch=True)
 
     def copy(self, source: View, target: View) -> None:
@@ -261,24 +312,28 @@ class Device:
         self._enqueue(command, (source, target), is_dispatch=False)
 
     def _enqueue(self, command: Command, views: Sequence[View], *, is_dispatch: bool) -> None:
+        recorder = Device._recorder
+        if recorder is not None and recorder is not self:
+            raise UnsupportedError(
+                f"a step compiled for '{recorder.name}' does work on '{self.name}', which a replay would leave out; "
+                f"put everything on one device, and name it: compile(step, device='{self.name}')"
+            )
         if self._recording is not None:
             self._recording.add(command, views, is_dispatch=is_dispatch)
             return
         self.stats.dispatches += is_dispatch
         self.stats.copies += not is_dispatch
         self._pending.append(command)
-        if len(self._pending) >= self._pending_limit:
+        if len(self._pending) >= _PENDING_LIMIT:
             self.flush()
 
     def flush(self) -> None:
         """Submit what was enqueued; does not wait for it."""
+        self._check_open()
         if self._pending:
             pending, self._pending = self._pending, []
-            self._submit(pending)
-
-    def _submit(self, commands: Sequence[Command]) -> None:
-        self._backend.submit(commands)
-        self.stats.submits += 1
+            self._with_room(0, lambda: self._backend.submit(pending))
+            self.stats.submits += 1
 
     def synchronize(self) -> None:
         """Wait until everything enqueued so far has run."""
@@ -299,19 +354,21 @@ class Device:
         Raises:
             UnsupportedError: a program is being recorded already.
         """
-        if self._recording is not None:
+        if Device._recorder is not None:
             raise UnsupportedError("a compiled step cannot be recorded inside another one")
         program = Program(self)
         self._recording = program
+        Device._recorder = self
         try:
             yield program
         finally:
-            self._recording = None
+            self._take_back()  # memory of the program that is free now is free for its own commands only
+            self._recording = Device._recorder = None
         if program.commands:
             program.recorded = self._backend.record(program.commands)
 
-    def replay(self, program: Program, then: Callable[[], None] | None = None) -> None:
-        """Run a recorded program: one submit, together with the copies that `then` enqueues.
+    def replay(self, program: Program) -> None:
+        """Enqueue a recorded program. What is enqueued next, until the next `flush`, shares its submit.
 
         Raises:
             StaleProgramError: a buffer that it bound has moved.
@@ -322,13 +379,6 @@ class Device:
         self.stats.dispatches += program.dispatches
         self.stats.copies += program.copies
         self.stats.replays += 1
-        self._pending_limit = float("inf")
-        try:
-            if then is not None:
-                then()
-        finally:
-            self._pending_limit = _PENDING_LIMIT
-        self.flush()
 
     def close(self) -> None:
         """Release the device; nothing on it can be used afterwards."""

@@ -10,9 +10,9 @@ from ..errors import UnsupportedError
 __all__ = ["FLOAT32", "INT32", "UINT32", "DType", "dtype"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type. `format` is its code in the buffer protocol (and in `struct`)."""
+    """One element type; equal to its name. `format` is its code in the buffer protocol (and in `struct`)."""
 
     name: str
     wgsl: str
@@ -21,6 +21,12 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def cast(self, raw: memoryview, shape: tuple[int, ...]) -> Any:
         """Bytes as a memoryview of this type and shape; of one empty axis where there are no bytes."""

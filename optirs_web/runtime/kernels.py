@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..wgsl import check, link, lint, live_slots, package_loader, parse, print_wgsl, shell, syntax, types
 
@@ -30,8 +30,13 @@ __all__ = [
 
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 
-Binding = tuple[str, bool]
-"""Name of a storage binding, and whether the kernel writes it."""
+
+class Binding(NamedTuple):
+    """A storage buffer as a kernel sees it: its name, its WGSL type, and whether the kernel writes it."""
+
+    name: str
+    type: str
+    writes: bool
 
 
 class Kernel:
@@ -55,7 +60,11 @@ class Kernel:
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
         """The storage bindings, numbered from 0 in group 0; a uniform binding follows them."""
-        return tuple((one.name, one.access == "read_write") for one in self._globals if one.space == "storage")
+        return tuple(
+            Binding(one.name, str(one.type), one.access == "read_write")
+            for one in self._globals
+            if one.space == "storage"
+        )
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
@@ -146,6 +155,12 @@ class ElementwiseKernel(Kernel):
         return load_map_module("elementwise", self.file, (self.name,))
 
     @cached_property
+    def operand_types(self) -> tuple[str, ...]:
+        """The WGSL type of each operand."""
+        declared = shell.function_of(self.map_module, self.name).parameters
+        return tuple(str(one.type) for one in declared if one.name != "index")
+
+    @cached_property
     def uses_index(self) -> bool:
         """The function depends on the element's index, so the elements cannot be split among dispatches."""
         return any(one.name == "index" for one in shell.function_of(self.map_module, self.name).parameters)
@@ -183,14 +198,23 @@ class _RuleKernel(Kernel):
         return load_map_module("optimizers", self.name, ("advance", "update"), self.flags)
 
 
+def _bindings(declared: Sequence[tuple[str, str, str]]) -> tuple[Binding, ...]:
+    return tuple(Binding(name, type_, access == "read_write") for name, access, type_ in declared)
+
+
 class UpdateKernel(_RuleKernel):
-    """An optimizer's ``update`` over an arena. Bindings: params, grads, the live slots, blocks, hyper, slots."""
+    """An optimizer's ``update`` over an arena; its bindings are `wgsl.shell.update_bindings`."""
 
     @staticmethod
     @cache
     def of(name: str, flags: tuple[tuple[str, bool], ...]) -> UpdateKernel:
         """The kernel of ``shaders/optimizers/NAME.wgsl`` with these flags, made once."""
         return UpdateKernel(name, flags)
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """As the shell has them, known without making it."""
+        return _bindings(shell.update_bindings(self.slots))
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
@@ -206,7 +230,7 @@ class UpdateKernel(_RuleKernel):
 
 
 class AdvanceKernel(_RuleKernel):
-    """An optimizer's ``advance`` over its tensors. Bindings: tensors, hyper, slots, and found_inf if it is checked."""
+    """An optimizer's ``advance`` over its tensors; its bindings are `wgsl.shell.advance_bindings`."""
 
     def __init__(self, name: str, flags: tuple[tuple[str, bool], ...], checked: bool) -> None:
         super().__init__(name, flags)
@@ -217,6 +241,11 @@ class AdvanceKernel(_RuleKernel):
     def of(name: str, flags: tuple[tuple[str, bool], ...], checked: bool) -> AdvanceKernel:
         """The kernel of ``shaders/optimizers/NAME.wgsl`` with these flags, made once."""
         return AdvanceKernel(name, flags, checked)
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """As the shell has them, known without making it."""
+        return _bindings(shell.advance_bindings(self.checked))
 
     @cached_property
     def module(self) -> syntax.Module:

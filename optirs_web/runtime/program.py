@@ -33,8 +33,6 @@ class Program:
         recorded: the backend's one command for all of them, once the recording has ended.
         before_replay: called before each replay; optimizers bring their hyper-parameters up to date here.
         pool: free memory of the program, while it is being recorded.
-        grads_before: for each tensor whose gradient the recording touched, by id: the tensor, and the
-            gradient that it had. A replay is right only where the same tensors have one.
     """
 
     def __init__(self, device: Device) -> None:
@@ -45,7 +43,6 @@ class Program:
         self.recorded: Command | None = None
         self.before_replay: list[Callable[[], None]] = []
         self.pool = Pool()
-        self.grads_before: dict[int, tuple[Any, Any]] = {}
         self._owned: list[tuple[Any, int]] = []
         self._own_handles: set[Any] = set()
         self._bound: dict[int, Buffer] = {}
@@ -56,7 +53,6 @@ class Program:
         """Take over fresh memory."""
         self._owned.append((handle, nbytes))
         self._own_handles.add(handle)
-        self.device._hold(nbytes)
 
     def give_back(self, rounded: int) -> Callable[[Any, int], None]:
         """What a buffer of the program does when it is released."""
@@ -100,7 +96,7 @@ class Program:
         self.recorded = None
         self._bound = {}
         for handle, nbytes in owned:
-            self.device._reclaim(handle, nbytes)
+            self.device.returned.append((self.device.reclaim, handle, nbytes))
 
     def __del__(self) -> None:
         self.release()

@@ -28,7 +28,8 @@ _AUTO_ORDER = ("metal", "vulkan", "dx12")
 """Hardware in this order, then the processor. OpenGL and software adapters are taken only by name."""
 
 _opened: dict[str, Device] = {}
-_memory_limit: int | None = None
+_closed_stats = Stats()
+_set_limit: list[int | None] = []  # what set_memory_limit was told last, if it was called
 
 
 def _list(name: str) -> list[AdapterInfo]:
@@ -76,6 +77,8 @@ def device(name: str | Device | None = None) -> Device:
     """
     if isinstance(name, Device):
         return name
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"a device is given by its name, not {name!r} (a shape is one argument: a tuple)")
     if name is None:
         name = os.environ.get("OPTIRS_DEVICE") or "auto"
     _forget_lost()
@@ -87,15 +90,18 @@ def device(name: str | Device | None = None) -> Device:
 
 
 def _forget_lost() -> None:
-    for name in [name for name, one in _opened.items() if one.lost]:
+    global _closed_stats
+    lost = {id(one): one for one in _opened.values() if one.lost}
+    for name in [name for name, one in _opened.items() if id(one) in lost]:
         del _opened[name]
+    _closed_stats = sum((one.stats for one in lost.values()), _closed_stats)
 
 
 def _open(info: AdapterInfo, why: str) -> Device:
     module: Any = importlib.import_module(_BACKENDS[info.name])
     opened_device = Device(module.open_backend(info), why)
-    if _memory_limit is not None:
-        opened_device.set_memory_limit(_memory_limit)
+    if _set_limit:
+        opened_device.set_memory_limit(_set_limit[-1])
     _LOG.info("took device %s: %s", info, why)
     return opened_device
 
@@ -145,19 +151,18 @@ def opened() -> list[Device]:
 def set_memory_limit(nbytes: int | None) -> None:
     """Allow each device, open now or later, at most `nbytes` bytes; None lifts the limit.
 
-    Also set by the environment variable OPTIRS_MEMORY_LIMIT.
+    Until it is called, the environment variable OPTIRS_MEMORY_LIMIT decides.
 
     Raises:
         ValueError: the limit is negative.
     """
-    global _memory_limit
     for one in opened():
         one.set_memory_limit(nbytes)
-    _memory_limit = nbytes
+    _set_limit[:] = [nbytes]
 
 
 def stats() -> Stats:
-    """Counts over all open devices since they were opened; subtract two for what happened in between.
+    """Counts over all devices since the process began; subtract two for what happened in between.
 
     Example:
         >>> import optirs_web as ow
@@ -166,7 +171,7 @@ def stats() -> Stats:
         >>> (ow.stats() - before).dispatches
         2
     """
-    return sum((one.stats for one in opened()), Stats())
+    return sum((one.stats for one in opened()), _closed_stats)
 
 
 def memory_stats(name: str | Device | None = None) -> MemoryStats:

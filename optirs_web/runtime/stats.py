@@ -9,7 +9,7 @@ __all__ = ["MemoryStats", "Stats"]
 
 @dataclass(slots=True)
 class Stats:
-    """What happened since the process began; subtract two of them for what happened in between.
+    """What happened since a device was opened; subtract two of them for what happened in between.
 
     Attributes:
         dispatches: kernels run.

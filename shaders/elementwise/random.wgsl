@@ -1,18 +1,14 @@
 // Random numbers by counter: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"),
 // the same bits on every device. Element `index` of draw `stream` under `seed` depends on nothing else.
-import package::lib::math::{precise_cos, precise_log};
+import package::lib::math::{multiply_high, precise_cos, precise_log};
 
 struct Words { a: u32, b: u32, c: u32, d: u32 }
 
 const TWO_PI: f32 = 6.2831855;
 
-// The upper 32 bits of a product, from 16-bit halves.
-fn multiply_high(x: u32, y: u32) -> u32 {
-    let low = (x & 0xffffu) * (y & 0xffffu);
-    let middle = (x >> 16u) * (y & 0xffffu) + (low >> 16u);
-    let other = (x & 0xffffu) * (y >> 16u) + (middle & 0xffffu);
-    return (x >> 16u) * (y >> 16u) + (middle >> 16u) + (other >> 16u);
-}
+// The third word of the counter: what is drawn, so that uniforms and normals of one seed are independent.
+const BITS: u32 = 0u;
+const NORMAL: u32 = 1u;
 
 fn philox(counter: Words, key_low: u32, key_high: u32) -> Words {
     var w = counter;
@@ -31,7 +27,7 @@ fn philox(counter: Words, key_low: u32, key_high: u32) -> Words {
 }
 
 fn random_bits(index: u32, seed_low: u32, seed_high: u32, stream: u32) -> u32 {
-    return philox(Words(index, stream, 0u, 0u), seed_low, seed_high).a;
+    return philox(Words(index, stream, BITS, 0u), seed_low, seed_high).a;
 }
 
 // Uniform in [0, 1), a multiple of 2^-24.
@@ -41,7 +37,7 @@ fn random_uniform(index: u32, seed_low: u32, seed_high: u32, stream: u32) -> f32
 
 // Standard normal by Box and Muller (1958).
 fn random_normal(index: u32, seed_low: u32, seed_high: u32, stream: u32) -> f32 {
-    let bits = philox(Words(index, stream, 0u, 0u), seed_low, seed_high);
+    let bits = philox(Words(index, stream, NORMAL, 0u), seed_low, seed_high);
     // In (0, 1], so that the logarithm is finite.
     let radius = f32((bits.a >> 8u) + 1u) * 5.9604645e-8;
     let turn = f32(bits.b >> 8u) * 5.9604645e-8;

@@ -36,23 +36,29 @@ fn main(
     var sum2 = vec4<f32>(0.0);
     var sum3 = vec4<f32>(0.0);
 
+    // Neighbouring invocations load neighbouring elements, along whichever axis that is.
+    let a_by_depth = parameters.a_inner_stride == 1u;
+    let b_by_depth = parameters.b_inner_stride == 1u && parameters.b_column_stride != 1u;
+
     for (var start = 0u; start < parameters.inner; start += DEPTH) {
         for (var turn = 0u; turn < 8u; turn++) {
             let at = lane + turn * 64u;
-            let across = at % TILE;
-            let depth = start + at / TILE;
-            let row = first_row + across;
-            let column = first_column + across;
+            let a_across = select(at % TILE, at / DEPTH, a_by_depth);
+            let a_depth = select(at / TILE, at % DEPTH, a_by_depth);
+            let row = first_row + a_across;
             var a_value = 0.0;
-            if row < parameters.rows && depth < parameters.inner {
-                a_value = a[row * parameters.a_row_stride + depth * parameters.a_inner_stride];
+            if row < parameters.rows && start + a_depth < parameters.inner {
+                a_value = a[row * parameters.a_row_stride + (start + a_depth) * parameters.a_inner_stride];
             }
-            a_tile[at] = a_value;
+            a_tile[a_depth * TILE + a_across] = a_value;
+            let b_across = select(at % TILE, at / DEPTH, b_by_depth);
+            let b_depth = select(at / TILE, at % DEPTH, b_by_depth);
+            let column = first_column + b_across;
             var b_value = 0.0;
-            if column < parameters.columns && depth < parameters.inner {
-                b_value = b[depth * parameters.b_inner_stride + column * parameters.b_column_stride];
+            if column < parameters.columns && start + b_depth < parameters.inner {
+                b_value = b[(start + b_depth) * parameters.b_inner_stride + column * parameters.b_column_stride];
             }
-            b_tile[at] = b_value;
+            b_tile[b_depth * TILE + b_across] = b_value;
         }
         workgroupBarrier();
         for (var depth = 0u; depth < DEPTH; depth++) {

@@ -1,8 +1,9 @@
 // Sets found_inf[0] if a gradient in an arena is NaN or infinite. Tensors without a gradient are not looked at.
+struct Block { tensor: u32, size: u32 }
 struct TensorEntry { group: u32, live: u32 }
 
 @group(0) @binding(0) var<storage, read> grads: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> blocks: array<u32>;
+@group(0) @binding(1) var<storage, read> blocks: array<Block>;
 @group(0) @binding(2) var<storage, read> tensors: array<TensorEntry>;
 @group(0) @binding(3) var<storage, read_write> found_inf: array<atomic<u32>>;
 
@@ -20,7 +21,7 @@ fn main(
     if block >= arrayLength(&blocks) {
         return;
     }
-    if tensors[blocks[block]].live == 0u {
+    if tensors[blocks[block].tensor].live == 0u {
         return;
     }
     let bits = grads[at];

@@ -1,36 +1,59 @@
-"""Map functions over tensors, with NumPy's broadcasting, and the operations that are one map function."""
+"""Map functions over tensors, with NumPy's broadcasting."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from ..autograd import record
-from ..errors import ShapeError, UnsupportedError
+from ..errors import DeviceLostError, ShapeError, UnsupportedError
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType
 from ..runtime.kernels import ElementwiseKernel, elementwise
-from ..tensors import Tensor, empty, tensor
+from ..tensors import Tensor, empty
 
 __all__ = [
-    "add",
-    "add_into",
+    "Operand",
+    "Shape",
     "apply",
+    "apply_in_place",
     "broadcast_shapes",
-    "clone",
-    "divide",
-    "exp",
-    "multiply",
-    "negate",
-    "relu",
+    "broadcast_strides",
+    "need_float32",
+    "need_one_device",
+    "row_major_strides",
     "strided_copy",
-    "subtract",
 ]
 
 Operand = Tensor | float
 Shape = tuple[int, ...]
+
+
+def need_float32(operation: str, *tensors: object) -> None:
+    """Refuse what is no float32 tensor.
+
+    Raises:
+        UnsupportedError: the message names the operation and the operand.
+    """
+    for one in tensors:
+        if not isinstance(one, Tensor) or one.dtype is not FLOAT32:
+            raise UnsupportedError(f"{operation} needs float32 tensors, not {one!r}")
+
+
+def need_one_device(operation: str, *tensors: Tensor) -> None:
+    """Refuse tensors that lie apart.
+
+    Raises:
+        ShapeError: they lie on different devices.
+        DeviceLostError: one of these has been lost or closed, and perhaps opened again.
+    """
+    devices = list(dict.fromkeys(one.device for one in tensors))
+    if len(devices) > 1:
+        lost = next((one for one in devices if one.lost), None)
+        if lost is not None:
+            raise DeviceLostError(f"{operation} got a tensor on a device '{lost.name}' that was lost or closed")
+        names = " and ".join(one.name for one in devices)
+        raise ShapeError(f"{operation} got tensors on {names}; move them to one device")
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
@@ -54,7 +77,8 @@ def row_major_strides(shape: Shape) -> Shape:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def _broadcast_strides(shape: Shape, result: Shape) -> Shape:
+def broadcast_strides(shape: Shape, result: Shape) -> Shape:
+    """The strides with which an array of `shape` is read as one of the shape `result`."""
     padded = (1,) * (len(result) - len(shape)) + shape
     strides = row_major_strides(padded)
     return tuple(0 if size == 1 else stride for size, stride in zip(padded, strides, strict=True))
@@ -96,6 +120,9 @@ def _launch(
     is_flat = all(_is_contiguous(walked, one) for one in steps) or size == 1
     kinds = tuple("tensor" if isinstance(one, Tensor) else "scalar" for one in operands)
     kernel = elementwise(file, function, kinds, 0 if is_flat else len(walked))
+    for one, type_ in zip(operands, kernel.operand_types, strict=True):
+        if isinstance(one, Tensor) and one.dtype.wgsl != type_:
+            raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {one!r}")
     layout = () if is_flat else (*walked, *(step for one in steps for step in one))
     scalars = [one for one in operands if not isinstance(one, Tensor)]
     _dispatch(kernel, [*(one.view for one in tensors), result.view], size, (*layout, *scalars))
@@ -135,16 +162,13 @@ def apply(
         ShapeError: shapes that do not broadcast, or operands on different devices.
     """
     tensors = [one for one in operands if isinstance(one, Tensor)]
-    homes = {id(one.device): one.device for one in tensors}
-    if len(homes) > 1:
-        names = " and ".join(one.name for one in homes.values())
-        raise ShapeError(f"'{function}' got tensors on {names}; move them to one device")
+    need_one_device(f"'{function}'", *tensors)
     if tensors:
         device = tensors[0].device
     if shape is None:
         shape = broadcast_shapes(*(one.shape for one in tensors))
     assert device is not None
-    strides = [_broadcast_strides(one.shape, shape) for one in tensors]
+    strides = [broadcast_strides(one.shape, shape) for one in tensors]
     return _launch(file, function, operands, strides, shape, empty(shape, dtype, device))
 
 
@@ -154,89 +178,10 @@ def strided_copy(source: Tensor, shape: Shape, strides: Shape) -> Tensor:
     return _launch("identity", f"identity_{source.dtype.wgsl}", [source], [strides], shape, result)
 
 
-def _operand(value: Any, other: Any) -> Operand:
-    """A tensor or a float; arrays go to the other operand's device."""
-    if isinstance(value, (bool, int, float)):
-        return float(value)
-    if not isinstance(value, Tensor):
-        device = other.device if isinstance(other, Tensor) else None
-        value = tensor(value, device=device, dtype="float32")
-    assert isinstance(value, Tensor)
-    if value.dtype is not FLOAT32:
-        raise UnsupportedError(f"arithmetic needs float32 tensors, not {value.dtype}")
-    return value
+def apply_in_place(file: str, function: str, target: Tensor, *operands: Tensor) -> None:
+    """A map function whose first parameter is the old value of `target`, and whose result the new one.
 
-
-def _shape(operand: Operand) -> Shape:
-    return operand.shape if isinstance(operand, Tensor) else ()
-
-
-def _binary(name: str, a: Any, b: Any) -> tuple[Operand, Operand, Tensor]:
-    a, b = _operand(a, b), _operand(b, a)
-    return a, b, apply(name, name, a, b)
-
-
-def add(a: Any, b: Any) -> Tensor:
-    """A + b, with broadcasting."""
-    from .reduce import sum_to
-
-    a, b, result = _binary("add", a, b)
-    return record(result, (a, b), lambda g: (sum_to(g, _shape(a)), sum_to(g, _shape(b))))
-
-
-def subtract(a: Any, b: Any) -> Tensor:
-    """A - b, with broadcasting."""
-    from .reduce import sum_to
-
-    a, b, result = _binary("subtract", a, b)
-    return record(result, (a, b), lambda g: (sum_to(g, _shape(a)), sum_to(negate(g), _shape(b))))
-
-
-def multiply(a: Any, b: Any) -> Tensor:
-    """A * b, with broadcasting."""
-    from .reduce import sum_to
-
-    a, b, result = _binary("multiply", a, b)
-    return record(result, (a, b), lambda g: (sum_to(multiply(g, b), _shape(a)), sum_to(multiply(g, a), _shape(b))))
-
-
-def divide(a: Any, b: Any) -> Tensor:
-    """A / b, with broadcasting. Gradients: g / b and -g a / b²."""
-    from .reduce import sum_to
-
-    a, b, result = _binary("divide", a, b)
-
-    def gradient(g: Tensor) -> tuple[Tensor, Tensor]:
-        of_a = divide(g, b)
-        return sum_to(of_a, _shape(a)), sum_to(negate(divide(multiply(of_a, a), b)), _shape(b))
-
-    return record(result, (a, b), gradient)
-
-
-def negate(x: Tensor) -> Tensor:
-    """-x."""
-    return record(apply("negate", "negate", x), (x,), lambda g: (negate(g),))
-
-
-def exp(x: Tensor) -> Tensor:
-    """E to the power of x."""
-    result = apply("exp", "exp_", x)
-    value = result.detach()
-    return record(result, (x,), lambda g: (multiply(g, value),))
-
-
-def relu(x: Tensor) -> Tensor:
-    """max(x, 0); the gradient at 0 is 0, as in torch."""
-    return record(apply("relu", "relu", x), (x,), lambda g: (apply("relu", "relu_grad", g, x),))
-
-
-def add_into(target: Tensor, addend: Tensor) -> None:
-    """Target += addend, in place; leaves no history."""
-    _dispatch(elementwise("add", "add", ("result", "tensor"), 0), [addend.view, target.view], target.size, ())
-
-
-def clone(x: Tensor) -> Tensor:
-    """A copy in memory of its own; leaves no history."""
-    result = empty(x.shape, x.dtype, x.device)
-    x.device.copy(x.view, result.view)
-    return result
+    The other operands have the shape of `target` and lie in other buffers. Leaves no history.
+    """
+    kernel = elementwise(file, function, ("result", *("tensor" for _ in operands)), 0)
+    _dispatch(kernel, [*(one.view for one in operands), target.view], target.size, ())
