@@ -1,6 +1,8 @@
 """The tape: accumulation, shared inputs, no_grad, GradientTape, memory."""
 
+import copy
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -142,3 +144,76 @@ def test_gradients_move_between_parameters_of_one_arena(device):
     (a * b).sum().backward()
     (a + a).sum().backward()
     assert a.grad.tolist() == [10.0, 12.0]
+
+
+def test_backward_frees_the_history_unless_it_is_retained(device):
+    x = ow.Parameter([1.0, 2.0], device=device)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.tolist() == [4.0, 8.0]
+    with pytest.raises(UnsupportedError, match="retain_graph=True"):
+        y.backward()
+    assert x.grad.tolist() == [4.0, 8.0]
+
+
+def test_losses_that_are_kept_do_not_keep_their_history(device):
+    x = ow.Parameter(np.ones(10_000, np.float32), device=device)
+    losses = []
+    for _ in range(5):
+        loss = (x * 2.0 * 3.0 * 4.0).sum()
+        loss.backward()
+        losses.append(loss)
+        if len(losses) == 1:
+            before = device.memory_stats().live_bytes
+    assert device.memory_stats().live_bytes - before < 10_000
+
+
+def test_a_parameter_changed_between_forward_and_backward_is_noticed(device):
+    w = ow.Parameter([3.0], device=device)
+    optimizer = ow.optim.SGD([w], lr=1.0)
+    loss = (w * w).sum()
+    optimizer.step(grads=[[1.0]])
+    with pytest.raises(UnsupportedError, match="changed by a step"):
+        loss.backward()
+
+
+def test_gradients_are_float32(device):
+    w = ow.Parameter([1.0, 2.0], device=device)
+    integers = ow.tensor([1, 2], device=device)
+    with pytest.raises(UnsupportedError, match="a gradient is float32"):
+        w.grad = integers
+    with pytest.raises(UnsupportedError, match="a gradient is float32"):
+        (w * 1.0).backward(integers)
+    assert w.grad is None
+
+
+def test_a_gradient_can_be_another_parameters_in_the_same_arena(device):
+    v, w = (ow.Parameter([[1.0, 2.0]], device=device) for _ in range(2))
+    ow.optim.SGD([v, w], lr=1.0)
+    v.grad = w.grad = [[5.0, 6.0]]
+    w.reshape(2).backward(v.grad.reshape(2))
+    assert w.grad.tolist() == [[10.0, 12.0]]
+
+
+def test_nested_tapes_watch_the_same_tensor(device):
+    x = ow.tensor([3.0], device=device)
+    with ow.GradientTape() as outer:
+        outer.watch(x)
+        with ow.GradientTape() as inner:
+            inner.watch(x)
+            y = (x * x).sum()
+            z = (x * 2.0).sum()
+    assert inner.gradient(y, [x])[0].tolist() == [6.0]
+    assert outer.gradient(z, [x])[0].tolist() == [2.0]
+    assert not x.requires_grad
+
+
+def test_copies_of_tensors_are_tensors(device):
+    w = ow.Parameter([1.0], device=device, name="w")
+    other = copy.deepcopy(w)
+    assert isinstance(other, ow.Parameter)
+    assert (other.name, other.tolist(), other.view == w.view) == ("w", [1.0], False)
+    assert copy.deepcopy(w * 2.0).tolist() == [2.0]
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(w)

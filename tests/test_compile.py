@@ -4,9 +4,10 @@ import gc
 
 import numpy as np
 import pytest
+from processes import run_python
 
 import optirs_web as ow
-from optirs_web.errors import UnsupportedError
+from optirs_web.errors import OutOfDeviceMemoryError, UnsupportedError
 
 
 def make_model(device, seed=0):
@@ -151,6 +152,7 @@ def test_a_dropped_compiled_step_gives_its_memory_back(device):
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 def test_1000_training_steps_leave_the_live_buffer_count_where_it_was(device, compiled):
+    gc.collect()  # what other tests left
     _, _, train_step = make_model(device)
     step = ow.compile(train_step, device=device) if compiled else train_step
     (x, y), *_ = batches(1)
@@ -164,3 +166,154 @@ def test_1000_training_steps_leave_the_live_buffer_count_where_it_was(device, co
     assert counts[1000].live_buffers == counts[10].live_buffers
     assert counts[1000].live_bytes == counts[10].live_bytes
     assert counts[1000].allocated == counts[10].allocated
+
+
+# What is easy to get wrong.
+
+
+def test_gradients_of_leaves_outside_an_arena_accumulate_too(device):
+    w = ow.Parameter([3.0], device=device)
+    step = ow.compile(lambda x: (w * x).sum().backward(), device=device)
+    for want in (1.0, 2.0, 3.0, 4.0):
+        step([1.0])
+        assert w.grad.item() == want
+    w.grad = [10.0]
+    step([1.0])
+    assert w.grad.item() == 11.0
+
+
+def test_a_training_step_is_recorded_once(device):
+    calls = []
+    _, _, train_step = make_model(device)
+
+    def counted(x, y):
+        calls.append(1)
+        return train_step(x, y)
+
+    step = ow.compile(counted, device=device)
+    for x, y in batches(4):
+        step(x, y)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("with_optimizer", [True, False])
+@pytest.mark.parametrize("ending", ["raises", "returns a number"])
+def test_a_recording_that_fails_leaves_gradients_as_they_were(device, with_optimizer, ending):
+    w = ow.Parameter([3.0], device=device)
+    if with_optimizer:
+        ow.optim.SGD([w], lr=1.0)
+    w.grad = [7.0]
+
+    def step(x):
+        (w * x).sum().backward()
+        if ending == "raises":
+            raise RuntimeError("stop")
+        return 1
+
+    with pytest.raises((RuntimeError, UnsupportedError)):
+        ow.compile(step, device=device)([1.0])
+    assert w.grad.tolist() == [7.0]
+    w.grad = None
+    with pytest.raises((RuntimeError, UnsupportedError)):
+        ow.compile(step, device=device)([1.0])
+    assert w.grad is None
+
+
+def test_an_optimizer_can_step_twice_in_a_recording(device):
+    def losses(compiled):
+        first, second = (ow.Parameter([1.0], device=device) for _ in range(2))
+        optimizer = ow.optim.SGD([first, second], lr=0.25)
+
+        def train_step():
+            for one, factor in ((first, 1.0), (second, 2.0)):
+                optimizer.zero_grad()
+                (one * factor).sum().backward()
+                optimizer.step()
+
+        step = ow.compile(train_step, device=device) if compiled else train_step
+        for _ in range(3):
+            step()
+        return first.item(), second.item()
+
+    assert losses(compiled=True) == losses(compiled=False) == (0.25, -0.5)
+
+
+def test_options_that_change_between_two_steps_of_a_recording_are_refused(device):
+    w = ow.Parameter([1.0], device=device)
+    optimizer = ow.optim.SGD([w], lr=0.25)
+    w.grad = [1.0]
+
+    def train_step():
+        optimizer.param_groups[0]["lr"] = 0.25
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = 0.5
+        optimizer.step()
+
+    with pytest.raises(UnsupportedError, match="not with changed options"):
+        ow.compile(train_step, device=device)()
+
+
+def test_work_on_another_device_than_the_recordings_is_refused(open_device):
+    vulkan = open_device("vulkan")
+    w = ow.Parameter([1.0], device=vulkan)
+    step = ow.compile(lambda: (w * w).sum(), device="cpu")
+    with pytest.raises(UnsupportedError, match="put everything on one device"):
+        step()
+    assert ow.compile(lambda: (w * w).sum(), device=vulkan)().item() == 1.0
+
+
+def test_a_parameter_is_no_argument(device):
+    w = ow.Parameter([1.0], device=device)
+    with pytest.raises(UnsupportedError, match="let the step refer to its parameters"):
+        ow.compile(lambda p: p * 2.0, device=device)(w)
+
+
+def test_zeros_of_either_sign_are_different_constants(device):
+    step = ow.compile(lambda x, zero: 1.0 / (x * zero), device=device)
+    assert [step([1.0], zero).item() for zero in (0.0, -0.0)] == [np.inf, -np.inf]
+
+
+def test_many_recordings_are_dropped_with_a_warning(device):
+    step = ow.compile(lambda x, factor: x * factor, device=device)
+    for number in range(16):
+        assert step([1.0], float(number)).item() == number
+    with pytest.warns(UserWarning, match="more than 16 combinations"):
+        step([1.0], 16.0)
+    assert len(step._recorded) == 16
+
+
+def test_no_memory_for_results_stops_the_step_before_it_runs(device):
+    w = ow.Parameter(np.zeros(300_000, np.float32), device=device)
+    optimizer = ow.optim.SGD([w], lr=1.0)
+    w.grad = ow.ones(w.shape, device=device)
+
+    def train_step():
+        optimizer.step()
+        return w * 2.0
+
+    step = ow.compile(train_step, device=device)
+    step()
+    gc.collect()
+    device.trim()
+    device.set_memory_limit(device.memory_stats().live_bytes + 1000)
+    try:
+        with pytest.raises(OutOfDeviceMemoryError):
+            step()
+    finally:
+        device.set_memory_limit(None)
+    assert w.numpy()[0] == -1.0
+    assert step().numpy()[0] == -4.0
+
+
+def test_a_compiled_step_records_again_on_a_device_that_was_opened_again(open_device):
+    open_device("vulkan")
+    lines = run_python(
+        """
+        import optirs_web as ow
+        step = ow.compile(lambda x: x * 2.0, device="vulkan")
+        print(step([1.0]).tolist())
+        ow.close_device(ow.device("vulkan"))
+        print(step([2.0]).tolist())
+        """
+    )
+    assert lines == ["[2.0]", "[4.0]"]

@@ -141,3 +141,72 @@ def test_tensors_on_two_devices_are_refused(open_device):
     vulkan = open_device("vulkan")
     with pytest.raises(ShapeError, match="move them to one device"):
         ow.zeros((2,), device="cpu") + ow.zeros((2,), device=vulkan)
+
+
+def test_nan_and_infinity_pass_through_relu_as_in_torch(device):
+    x = ow.tensor([np.nan, np.inf, -np.inf, -0.0], device=device, requires_grad=True)
+    y = x.relu()
+    np.testing.assert_array_equal(y.numpy(), [np.nan, np.inf, 0.0, 0.0])
+    y.backward(np.ones(4, np.float32))
+    assert x.grad.tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_nan_and_infinity_in_arithmetic_are_numpys(device):
+    values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 3e38], np.float32)
+    a, b = np.meshgrid(values, values)
+    ours_a, ours_b = ow.tensor(a, device=device), ow.tensor(b, device=device)
+    with np.errstate(all="ignore"):
+        wants = [a + b, a - b, a * b, a / b]
+    for got, want in zip((ours_a + ours_b, ours_a - ours_b, ours_a * ours_b, ours_a / ours_b), wants, strict=True):
+        np.testing.assert_array_equal(got.numpy(), want)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.sum(), lambda x: x.mean(), lambda x: x.exp(), lambda x: x.relu(), lambda x: -x,
+        lambda x: x.log_softmax(), lambda x: x + x, lambda x: x * 2.0, lambda x: 1.0 / x,
+        lambda x: x.reshape(1, 3) @ x.reshape(3, 1), lambda x: ow.cross_entropy(x.reshape(1, 3), [0]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+def test_integers_are_refused_where_their_bits_would_be_read_as_floats(device, call, dtype):
+    with pytest.raises(UnsupportedError, match=r"needs .*(float32|f32)"):
+        call(ow.tensor([1, 2, 3], device=device, dtype=dtype))
+
+
+def test_integers_can_be_moved_about(device):
+    x = ow.tensor([[1, 2, 3], [4, 5, 6]], device=device)
+    assert x.T.reshape(6).tolist() == [1, 4, 2, 5, 3, 6]
+
+
+def test_numpy_on_the_left_leaves_the_work_to_the_tensor(device):
+    x = ow.tensor([[1.0, 2.0]], device=device, requires_grad=True)
+    array = np.array([[3.0, 4.0]], np.float32)
+    for got, want in [
+        (array + x, [[4.0, 6.0]]),
+        (array - x, [[2.0, 2.0]]),
+        (array * x, [[3.0, 8.0]]),
+        (array / x, [[3.0, 2.0]]),
+        (np.float32(2.0) * x, [[2.0, 4.0]]),
+        (array.T @ x, [[3.0, 6.0], [4.0, 8.0]]),
+        (x @ array.T, [[11.0]]),
+    ]:
+        assert isinstance(got, ow.Tensor)
+        assert got.requires_grad
+        assert got.tolist() == want
+
+
+def test_numbers_beyond_float32_are_infinite_and_numpys_integers_are_integers(device):
+    x = ow.ones((2, 2), device=device)
+    assert (x * 1e39).tolist() == [[np.inf] * 2] * 2
+    assert ow.zeros((np.int64(1), 2), device=device).reshape(np.int64(2)).sum(axis=np.int64(0)).item() == 0.0
+    assert ow.tensor([np.float32(1.5), 2], device=device).tolist() == [1.5, 2.0]
+
+
+def test_gradients_that_nobody_asked_for_are_not_computed(device):
+    x = ow.ones((4,), device=device, requires_grad=True)
+    y = (x * 0.5).sum()
+    before = device.stats.copy()
+    y.backward()
+    assert (device.stats - before).dispatches == 3  # the gradient of y, its broadcast, the product

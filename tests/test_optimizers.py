@@ -1,12 +1,15 @@
 """Optimizers against float64 references, against torch, and against what their users expect."""
 
+import gc
+
 import numpy as np
 import pytest
 from optimizer_cases import CASES
 
 import optirs_web as ow
-from optirs_web.errors import NonFiniteError, ShapeError
+from optirs_web.errors import NonFiniteError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
 from optirs_web.interop.torch import to_torch
+from optirs_web.runtime.buffer import View
 
 STEPS = 100
 SIZES = [1, 3, 255, 256, 257, 65_537]
@@ -341,3 +344,98 @@ def test_every_case_names_an_optimizer_and_a_flag_of_each_is_covered():
     }
     assert covered["SGD"] == {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"}
     assert covered["Adam"] | covered["AdamW"] == {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize"}
+
+
+def test_the_rest_of_a_tensors_last_block_stays_zero(device):
+    params = [ow.Parameter(np.ones(size, np.float32), device=device) for size in (3, 257)]
+    optimizer = ow.optim.AdamW(params, lr=0.1, eps=0.0, amsgrad=True)  # 0 / 0 where nothing belongs to a tensor
+    for _ in range(3):
+        optimizer.step(grads=[np.ones(one.shape, np.float32) for one in params])
+    arena = params[0]._home.arena
+    shard = optimizer._layout._shards[0]
+    for buffer in (arena.params, *shard.state.values()):
+        values = np.frombuffer(device.read(View.whole(buffer)), np.float32)
+        outside = np.concatenate([values[3:256], values[256 + 257 :]])
+        assert (outside == 0).all()
+        assert np.isfinite(values).all()
+    optimizer.check_finite()
+
+
+def test_gradients_of_each_other_are_exchanged(device):
+    a, b = (ow.Parameter([0.0], device=device) for _ in range(2))
+    optimizer = ow.optim.SGD([a, b], lr=1.0)
+    a.grad, b.grad = [10.0], [20.0]
+    optimizer.step(grads=[b.grad, a.grad])
+    assert (a.item(), b.item()) == (-20.0, -10.0)
+
+
+def test_skipped_steps_are_still_counted_after_a_rebuild(device):
+    first, second = (ow.Parameter([1.0], device=device) for _ in range(2))
+    optimizer = ow.optim.SGD([first], skip_nonfinite=True)
+    optimizer.step(grads=[[float("nan")]])
+    with pytest.raises(NonFiniteError):
+        optimizer.check_finite()
+    optimizer.add_param_group({"params": [second]})
+    optimizer.check_finite()
+    assert optimizer.skipped_steps == 1
+
+
+def test_groups_may_be_empty_but_not_exchanged(device):
+    w, other = (ow.Parameter([1.0], device=device) for _ in range(2))
+    optimizer = ow.optim.Adam([{"params": [w]}, {"params": []}], lr=0.5)
+    optimizer.step(grads=[[1.0]])
+    assert w.item() == pytest.approx(0.5)
+    optimizer.param_groups[0]["params"][0] = other
+    with pytest.raises(UnsupportedError, match="add_param_group"):
+        optimizer.step(grads=[[1.0]])
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "option", "values"),
+    [("SGD", "momentum", [0.9, 0.9, 0.0, 0.0, 0.9, 0.9]), ("Adam", "amsgrad", [True, True, False, False, True, True])],
+)
+def test_an_option_that_comes_and_goes_keeps_its_state_as_in_torch(device, requires, optimizer, option, values):
+    torch = requires("torch")
+    ours, theirs = ow.Parameter([1.0], device=device), torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+    options = {"lr": 0.1, **({"betas": (0.9, 0.5)} if optimizer == "Adam" else {})}
+    mine = getattr(ow.optim, optimizer)([ours], **options, **{option: values[0]})
+    torchs = getattr(torch.optim, optimizer)([theirs], **options, **{option: values[0]})
+    for number, value in enumerate(values):
+        mine.param_groups[0][option] = torchs.param_groups[0][option] = value
+        grad = 3.0 - number
+        mine.step(grads=[[grad]])
+        theirs.grad = torch.tensor([grad], dtype=torch.float64)
+        torchs.step()
+    assert ours.item() == pytest.approx(theirs.item(), rel=2e-6)
+
+
+@pytest.mark.parametrize("lr", [np.float32(0.5), np.int64(1), 1])
+def test_numbers_of_any_kind_are_options(lr):
+    w = ow.Parameter([1.0], device="cpu")
+    ow.optim.SGD([w], lr=lr).step(grads=[[1.0]])
+    assert w.item() == 1.0 - float(lr)
+
+
+def test_options_that_float32_cannot_hold_are_refused():
+    for options in ({"lr": 1e300}, {"weight_decay": 1e39}, {"dampening": float("nan")}, {"momentum": "much"}):
+        with pytest.raises(ValueError, match="Invalid"):
+            ow.optim.SGD([ow.Parameter([1.0], device="cpu")], **options)
+
+
+def test_a_state_dict_for_which_there_is_no_memory_changes_nothing(device):
+    param = ow.Parameter(np.ones(300_000, np.float32), device=device)
+    optimizer = ow.optim.Adam([param], lr=0.1)
+    optimizer.step(grads=[np.ones(300_000, np.float32)])
+    state_dict = optimizer.state_dict()
+    state_dict["param_groups"][0].update(lr=0.7, amsgrad=True)
+    gc.collect()
+    device.trim()
+    device.set_memory_limit(device.memory_stats().live_bytes + 1000)
+    try:
+        with pytest.raises(OutOfDeviceMemoryError):
+            optimizer.load_state_dict(state_dict)
+    finally:
+        device.set_memory_limit(None)
+    assert (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["amsgrad"]) == (0.1, False)
+    optimizer.load_state_dict(state_dict)
+    assert "max_exp_avg_sq" in optimizer.state_dict()["state"][0]

@@ -2,13 +2,10 @@
 
 import asyncio
 import gc
-import os
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
+from processes import run_python
 
 import optirs_web as ow
 from optirs_web.errors import (
@@ -20,21 +17,6 @@ from optirs_web.errors import (
 from optirs_web.runtime.kernels import Binding, Kernel
 from optirs_web.runtime.pool import Pool, size_class
 from optirs_web.wgsl import parse
-
-
-def run_python(program, **environment):
-    """A program in a process of its own, with its standard output as lines."""
-    environment = {name: str(value) for name, value in {**os.environ, **environment}.items() if value is not None}
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout.splitlines()
-
 
 # What there is, and what is chosen.
 
@@ -251,7 +233,101 @@ def test_when_the_process_has_no_memory_left_the_error_is_ours_and_a_smaller_job
     assert float(lines[2]) == 1000.0
 
 
+def test_a_size_that_just_fits_is_not_refused_for_its_size_class(device, limited):
+    limited(1_100_000)
+    kept = ow.zeros((262_500,), device=device)
+    assert kept.size == 262_500
+
+
+def test_no_memory_while_reading_is_our_error_too(open_device):
+    open_device("vulkan")
+    lines = run_python(
+        """
+        import resource
+        import numpy
+        import optirs_web as ow
+        x = ow.ones((32 << 20,), device="vulkan")
+        x.device.synchronize()
+        in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + (64 << 20), resource.RLIM_INFINITY))
+        try:
+            x.numpy()
+        except MemoryError as error:
+            print(type(error).__name__)
+        print(ow.ones((10,), device="vulkan").sum().item())
+        """
+    )
+    assert lines[0] in ("OutOfDeviceMemoryError", "MemoryError")
+    assert lines[1] == "10.0"
+
+
+def test_the_environments_limit_is_a_number_of_bytes():
+    lines = run_python(
+        """
+        import optirs_web as ow
+        try:
+            ow.device("cpu")
+        except ValueError as error:
+            print(error)
+        """,
+        OPTIRS_MEMORY_LIMIT="1GB",
+    )
+    assert lines == ["OPTIRS_MEMORY_LIMIT is a number of bytes, not '1GB'"]
+
+
 # Errors of the device.
+
+
+def test_owners_may_go_in_the_middle_of_a_submit(device):
+    """Python collects cycles at any moment; what is freed then must not reach the device half-way."""
+    submit, seen = device._backend.submit, []
+
+    def collecting_submit(commands):
+        gc.collect()
+        seen.append(len(commands))
+        submit(commands)
+
+    class Cycle:
+        pass
+
+    param = ow.Parameter(np.ones(100, np.float32), device=device)
+    cycle = Cycle()
+    cycle.itself, cycle.optimizer = cycle, ow.optim.Adam([param], lr=0.1)
+    cycle.optimizer.step(grads=[np.ones(100, np.float32)])
+    device._backend.submit = collecting_submit
+    try:
+        gc.disable()
+        cycle.optimizer.step()
+        del cycle
+        device.flush()
+        assert param.numpy()[0] == pytest.approx(0.8)
+    finally:
+        gc.enable()
+        del device._backend.submit
+    assert seen
+
+
+def test_a_forked_process_is_told_to_spawn(open_device):
+    open_device("vulkan")
+    lines = run_python(
+        """
+        import os, signal
+        import optirs_web as ow
+        x = ow.ones((4,), device="vulkan")
+        x.tolist()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            for attempt in (lambda: (x + 1.0).tolist(), lambda: ow.ones((1,), device="vulkan")):
+                try:
+                    attempt()
+                except ow.errors.OptirsError as error:
+                    print(type(error).__name__, "spawn" in str(error), flush=True)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), x.tolist())
+        """
+    )
+    assert lines == ["DeviceLostError True", "DeviceNotAvailableError True", "0 [1.0, 1.0, 1.0, 1.0]"]
 
 
 def test_a_lost_device_is_reported_and_opened_again(open_device):

@@ -63,7 +63,7 @@ class Adam(Optimizer):
     ) -> None:
         defaults = {
             "lr": lr,
-            "betas": tuple(betas) if isinstance(betas, list) else betas,
+            "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
@@ -74,7 +74,7 @@ class Adam(Optimizer):
     def validate(self, group: Mapping[str, Any]) -> None:
         at_least_zero(group, "lr", "eps", "weight_decay")
         betas: Any = group["betas"]
-        if not (isinstance(betas, tuple) and len(betas) == 2):
+        if not (isinstance(betas, (tuple, list)) and len(betas) == 2):
             raise ValueError(f"betas are two numbers, not {betas}")
         for index, beta in enumerate(betas):
             if not (isinstance(beta, Real) and 0 <= float(beta) < 1):

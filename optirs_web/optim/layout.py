@@ -8,6 +8,7 @@ that belong to another optimizer. The tables are those that `wgsl.shell` declare
 from __future__ import annotations
 
 import struct
+import weakref
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ class Layout:
             number: (shard, index) for shard in self._shards for index, number in shard.numbers.items()
         }
         self._written: dict[Buffer, bytes] = {}
-        self._recorded: tuple[Program, bytes] | None = None
+        self._recorded: tuple[weakref.ref[Program], bytes] | None = None
 
     def _table(self, words: int) -> Buffer:
         return self.device.allocate_zeroed(4 * words)
@@ -205,9 +206,9 @@ class Layout:
 
     def _refuse_other_hyper(self, recording: Program) -> None:
         current = self._written[self._hyper]
-        if self._recorded is not None and self._recorded[0] is recording and self._recorded[1] != current:
+        if self._recorded is not None and self._recorded[0]() is recording and self._recorded[1] != current:
             raise UnsupportedError("a compiled step can step an optimizer several times, but not with changed options")
-        self._recorded = (recording, current)
+        self._recorded = (weakref.ref(recording), current)
 
     # Values read and written on request.
 
