@@ -39,9 +39,7 @@ def find_source() -> Path:
     """The file inside an installed scikit-learn, found without importing it."""
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
-        sys.exit(
-            "scikit-learn is not installed: install it, or give the path of its datasets/data/digits.csv.gz"
-        )
+        sys.exit("scikit-learn is not installed: install it, or give the path of its datasets/data/digits.csv.gz")
     return Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 

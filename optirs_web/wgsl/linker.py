@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from pathlib import PurePosixPath
 
 from ..errors import ShaderError
@@ -49,8 +49,10 @@ def package_loader() -> Loader:
 @cache
 def _load_from_package(path: Path) -> Module:
     name = f"{'/'.join(path)}.wgsl"
-    text = resources.files("optirs_web.shaders").joinpath(*name.split("/")).read_text(encoding="utf-8")
-    return parse(text, f"shaders/{name}")
+    raw = pkgutil.get_data("optirs_web.shaders", name)
+    if raw is None:
+        raise FileNotFoundError(name)
+    return parse(raw.decode(), f"shaders/{name}")
 
 
 def link(

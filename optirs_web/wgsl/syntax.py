@@ -64,10 +64,12 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}"
 
 
+# Nodes have no repr of their own: making thirty of those would be a quarter of the time that this module takes to load.
+
 # Expressions. `type` is None until the checker has run.
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Literal:
     """``1``, ``1u``, ``2.5f``, ``true``. `suffix` is "", "i", "u", "f" or "h".
 
@@ -80,7 +82,7 @@ class Literal:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Name:
     """A variable, parameter, constant or override."""
 
@@ -89,7 +91,7 @@ class Name:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Unary:
     """``-x``, ``!x``, ``~x``, ``&x``."""
 
@@ -99,7 +101,7 @@ class Unary:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Binary:
     """``x + y``; it begins at its operator."""
 
@@ -110,7 +112,7 @@ class Binary:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Call:
     """``f(x)``, ``max(a, b)``, ``vec4<f32>(...)``, ``f32(i)``, ``bitcast<u32>(x)``, ``State(a, b)``.
 
@@ -126,7 +128,7 @@ class Call:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Index:
     """``base[index]``."""
 
@@ -136,7 +138,7 @@ class Index:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Member:
     """``base.name``: a struct member, or the swizzle of a vector."""
 
@@ -149,7 +151,7 @@ class Member:
 Expression = Literal | Name | Unary | Binary | Call | Index | Member
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class TypeName:
     """A type or a callee as written: ``array<vec4<f32>, 4>``. Arguments are types or expressions."""
 
@@ -161,7 +163,7 @@ class TypeName:
 # Statements.
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class LocalDeclaration:
     """``let``, ``var`` or ``const`` in a function. `type` is the type of the variable, set by the checker."""
 
@@ -173,7 +175,7 @@ class LocalDeclaration:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Assign:
     """``target = value`` (operator ""), ``target += value`` ("+"), ``i++`` (as ``i += 1``), ``_ = value`` (None)."""
 
@@ -183,7 +185,7 @@ class Assign:
     value: Expression
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Block:
     """``{ … }``."""
 
@@ -191,7 +193,7 @@ class Block:
     statements: list[Statement]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class If:
     """``if condition { … } else { … }``."""
 
@@ -201,7 +203,7 @@ class If:
     otherwise: Block | None  # an `else if` is a Block that holds one If
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class For:
     """``for (initial; condition; update) { … }``."""
 
@@ -212,7 +214,7 @@ class For:
     body: Block
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class While:
     """``while condition { … }``."""
 
@@ -221,7 +223,7 @@ class While:
     body: Block
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Loop:
     """``loop { … continuing { … break if condition; } }``."""
 
@@ -231,7 +233,7 @@ class Loop:
     break_if: Expression | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Case:
     """``case 1, 2: { … }`` or ``default: { … }``."""
 
@@ -241,7 +243,7 @@ class Case:
     body: Block
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Switch:
     """``switch selector { … }``."""
 
@@ -250,7 +252,7 @@ class Switch:
     cases: list[Case]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Return:
     """``return value;``."""
 
@@ -258,21 +260,21 @@ class Return:
     value: Expression | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Break:
     """``break;``, of a loop or a switch."""
 
     position: Position
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Continue:
     """``continue;``."""
 
     position: Position
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class CallStatement:
     """``f(x);``."""
 
@@ -280,7 +282,7 @@ class CallStatement:
     call: Call
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ConstAssert:
     """Both a statement and a declaration."""
 
@@ -308,7 +310,7 @@ Statement = (
 # Declarations at module scope.
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Attribute:
     """``@group(0)``, ``@builtin(global_invocation_id)``, ``@workgroup_size(64, 1)``."""
 
@@ -317,7 +319,7 @@ class Attribute:
     arguments: list[Expression]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class StructField:
     """``name: type``."""
 
@@ -326,7 +328,7 @@ class StructField:
     type_name: TypeName
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class StructDeclaration:
     """`type` is the Struct that it declares, set by the checker."""
 
@@ -336,7 +338,7 @@ class StructDeclaration:
     type: Struct | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Parameter:
     """``name: type`` of a function; an entry point's has ``@builtin(...)``."""
 
@@ -347,7 +349,7 @@ class Parameter:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Function:
     """`return_type` None: returns nothing. An entry point has the attribute ``compute``."""
 
@@ -360,7 +362,7 @@ class Function:
     return_type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class GlobalVariable:
     """``@group(0) @binding(0) var<storage, read_write> name: type;``, or a workgroup or private variable.
 
@@ -377,7 +379,7 @@ class GlobalVariable:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Constant:
     """``const name: type = value;``."""
 
@@ -388,7 +390,7 @@ class Constant:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Override:
     """``override amsgrad: bool = false;``: a flag or size that the linker replaces with a `Constant`."""
 
@@ -399,7 +401,7 @@ class Override:
     type: Type | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Alias:
     """``alias name = type;``."""
 
@@ -408,7 +410,7 @@ class Alias:
     type_name: TypeName
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Import:
     """``import package::lib::math::{precise_exp, log1p};`` as in WESL. `path` is ("lib", "math").
 
@@ -423,7 +425,7 @@ class Import:
 Declaration = StructDeclaration | Function | GlobalVariable | Constant | Override | Alias | Import | ConstAssert
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Module:
     """One file, or after linking one complete shader. `enables` are the names of ``enable`` directives."""
 
