@@ -229,11 +229,11 @@ class Tensor:
         return _apply("exp", self)
 
     def relu(self) -> Tensor:
-        """max(x, 0) of each element."""
+        """The larger of each element and 0."""
         return _apply("relu", self)
 
     def log_softmax(self, axis: int = -1) -> Tensor:
-        """X - log(sum(exp(x))) along an axis."""
+        """The logarithm of the softmax along an axis."""
         return _apply("log_softmax", self, axis)
 
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 from typing import Any
 
@@ -13,8 +12,6 @@ from .device import Device
 from .stats import MemoryStats, Stats
 
 __all__ = ["close_device", "device", "devices", "memory_stats", "opened", "set_memory_limit", "stats"]
-
-_LOG = logging.getLogger("optirs_web")
 
 _BACKENDS = {
     "vulkan": "optirs_web.native_backends.wgpu",
@@ -102,7 +99,6 @@ def _open(info: AdapterInfo, why: str) -> Device:
     opened_device = Device(module.open_backend(info), why)
     if _set_limit:
         opened_device.set_memory_limit(_set_limit[-1])
-    _LOG.info("took device %s: %s", info, why)
     return opened_device
 
 

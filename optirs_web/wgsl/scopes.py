@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -21,6 +20,8 @@ def fail(position: Position, message: str) -> ShaderError:
 
 def similar(name: str, known: Iterable[str]) -> str:
     """A hint at a name that was perhaps meant, or nothing."""
+    import difflib  # only when there is something to say
+
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
