@@ -108,7 +108,7 @@ def _in_order(root: Tensor) -> list[Tensor]:
 
 def _version(source: Tensor) -> int:
     """Grows with every step that changes a parameter's values."""
-    return source._home.arena.version if isinstance(source, Parameter) and source._home is not None else 0
+    return source._version if isinstance(source, Parameter) else 0
 
 
 def _propagate(

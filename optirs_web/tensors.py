@@ -287,6 +287,7 @@ class Parameter(Tensor):
         super().__init__(source.view, source.shape, source.dtype, requires_grad=True)
         self.name = name
         self._home: Home | None = None
+        self._version = 0  # grows with every step that changes the values
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         return Parameter(self, name=self.name)

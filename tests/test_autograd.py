@@ -217,3 +217,14 @@ def test_copies_of_tensors_are_tensors(device):
     assert copy.deepcopy(w * 2.0).tolist() == [2.0]
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(w)
+
+
+def test_a_step_on_other_parameters_does_not_disturb_a_graph(device):
+    """As when a discriminator steps between the forward and the backward of its generator."""
+    v, w = (ow.Parameter([3.0], device=device) for _ in range(2))
+    ow.optim.SGD([v, w], lr=1.0)  # both in one arena
+    other = ow.optim.SGD([v], lr=1.0)
+    loss = (w * w).sum()
+    other.step(grads=[[1.0]])
+    loss.backward()
+    assert w.grad.tolist() == [6.0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -198,21 +199,24 @@ class Optimizer(ABC):
         for one in params:
             note_grad(one, reads=True)
         recording = self._built.device.recording
-        if recording is not None:
-            recording.before_replay.append(partial(self._before_replay, self._built))
         live = [one._grad is not None for one in params]
+        if recording is not None:
+            recording.before_replay.append(partial(self._before_replay, self._built, live))
         if any(live):
             self._built.dispatch(live)
-            for one in params:
-                if one._grad is not None and one._home is not None:
-                    one._home.arena.version += 1
+            self._note_change(live)
         return result
 
-    def _before_replay(self, recorded: Layout) -> None:
+    def _before_replay(self, recorded: Layout, live: Sequence[bool]) -> None:
         if recorded is self._layout:
             self._refresh()
         if recorded is not self._layout:
             raise StaleProgramError("the optimizer was rebuilt; record the step again")
+        self._note_change(live)
+
+    def _note_change(self, live: Sequence[bool]) -> None:
+        for param in compress(self._params(), live):
+            param._version += 1
 
     @staticmethod
     def _take(params: Sequence[Parameter], grads: Sequence[Any]) -> None:

@@ -63,8 +63,6 @@ class Arena:
             self.blocks += blocks_of(size)
         self.blocks = max(1, self.blocks)  # a buffer of no bytes does not exist
         self.params = self.new_buffer()
-        self.version = 0
-        """Grows with every step that changes the values."""
         self._grads: Buffer | None = None
 
     @property
