@@ -1,14 +1,11 @@
-"""Which devices the tests run on, and when a missing one is a failure.
-
-A test that takes `device` runs once for each name in `DEVICES`. What is missing here is a named skip, unless
-the environment variable OPTIRS_REQUIRE (`vulkan,cpu,torch`) lists it: then it is a failure.
-"""
+"""Which devices the tests run on. A test that takes `device` runs once for each name in `DEVICES`."""
 
 import importlib
 import os
 
 import pytest
 from hypothesis import settings
+from requirements import missing, required
 
 DEVICES = ["cpu", "vulkan"]
 LIBRARIES = ["torch"]
@@ -16,18 +13,6 @@ LIBRARIES = ["torch"]
 # A software GPU on a busy machine is slow in ways that say nothing about the code.
 settings.register_profile("optirs", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("optirs")
-
-
-def required():
-    """The names in OPTIRS_REQUIRE."""
-    return {name.strip() for name in os.environ.get("OPTIRS_REQUIRE", "").split(",")} - {""}
-
-
-def missing(name, reason):
-    """Skip the test, or fail it where `name` is required."""
-    if name in required():
-        pytest.fail(f"{name} is in OPTIRS_REQUIRE and is missing: {reason}", pytrace=False)
-    pytest.skip(f"{name}: {reason}")
 
 
 def pytest_configure(config):

@@ -5,11 +5,9 @@ takes part but the types of the functions: the text goes to wgpu as it stands, w
 every leaf of the parameters from one buffer of u32 and writes those of the result to another.
 """
 
-import os
 import warnings
 
 import numpy as np
-import pytest
 
 from optirs_web.wgsl.checker import check
 from optirs_web.wgsl.parser import parse
@@ -22,22 +20,6 @@ DTYPES = {"f32": np.float32, "i32": np.int32, "u32": np.uint32, "bool": np.bool_
 LOADS = {"f32": "bitcast<f32>({})", "i32": "bitcast<i32>({})", "u32": "{}", "bool": "({} != 0u)"}
 STORES = {"f32": "bitcast<u32>({})", "i32": "bitcast<u32>({})", "u32": "{}", "bool": "u32({})"}
 WORKGROUP = 64
-
-
-def vulkan_device():
-    """A device of the first Vulkan adapter; a skip where there is none, a failure where OPTIRS_REQUIRE asks for it."""
-    try:
-        import wgpu
-
-        adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] == "Vulkan"]
-        reason = "no Vulkan adapter"
-    except Exception as error:
-        adapters, reason = [], repr(error)
-    if not adapters:
-        if "vulkan" in os.environ.get("OPTIRS_REQUIRE", "").split(","):
-            pytest.fail(f"vulkan is in OPTIRS_REQUIRE: {reason}")
-        pytest.skip(f"vulkan: {reason}")
-    return adapters[0].request_device_sync()
 
 
 def checked(text, file="test.wgsl"):

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from map_functions import compiled, evaluate, run_on_gpu, vulkan_device
+from map_functions import compiled, evaluate, run_on_gpu
 from math_cases import POW_CASE, PREDICATES, UNARY_CASES, f32_samples, pow_samples
+from requirements import vulkan_device
 
 SAMPLES = int(os.environ.get("OPTIRS_MATH_SAMPLES", "1000000"))
 CHUNK = 1 << 14

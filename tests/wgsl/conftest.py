@@ -1,9 +1,9 @@
 """What the tests of the WGSL front end share: the kernels beside this file, and naga's opinion."""
 
-import os
 from pathlib import Path
 
 import pytest
+from requirements import vulkan_device
 
 from optirs_web.wgsl import parse
 
@@ -32,19 +32,7 @@ def module():
 @pytest.fixture(scope="session")
 def gpu():
     """A wgpu device on Vulkan; a skip, or a failure where OPTIRS_REQUIRE lists vulkan."""
-    reason, adapters = "no Vulkan adapter for wgpu", []
-    try:
-        import wgpu
-
-        adapters = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] == "Vulkan"]
-    except (ImportError, RuntimeError, OSError) as error:
-        reason = f"{reason}: {error}"
-    if adapters:
-        wanted = [name for name in ("shader-f16", "subgroup") if name in adapters[0].features]
-        return adapters[0].request_device_sync(required_features=wanted)
-    if "vulkan" in os.environ.get("OPTIRS_REQUIRE", "").split(","):
-        pytest.fail(f"vulkan is in OPTIRS_REQUIRE, and there is {reason}", pytrace=False)
-    return pytest.skip(reason)
+    return vulkan_device()
 
 
 @pytest.fixture(scope="session")

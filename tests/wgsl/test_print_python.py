@@ -14,8 +14,8 @@ from map_functions import (
     parameter_types,
     result_types,
     run_on_gpu,
-    vulkan_device,
 )
+from requirements import vulkan_device
 
 from optirs_web.errors import UnsupportedError
 from optirs_web.wgsl import link, package_loader, parse, print_wgsl

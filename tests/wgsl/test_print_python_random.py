@@ -9,7 +9,8 @@ import os
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
-from map_functions import DTYPES, compiled, evaluate, parameter_types, run_on_gpu, vulkan_device
+from map_functions import DTYPES, compiled, evaluate, parameter_types, run_on_gpu
+from requirements import vulkan_device
 
 EXAMPLES = int(os.environ.get("OPTIRS_FUZZ_EXAMPLES", "25"))
 FUNCTIONS = 4
