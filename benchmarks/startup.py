@@ -39,8 +39,10 @@ def main():
     print(f"{'stage':24}{'min ms':>10}{'median ms':>12}   ({RUNS} processes)")
     for name, times in zip(STAGES, runs, strict=True):
         print(f"{name:24}{min(times):10.1f}{statistics.median(times):12.1f}")
-    added = [sum(one) - one[1] for one in zip(*runs, strict=True)]
-    print(f"{'all but numpy':24}{min(added):10.1f}{statistics.median(added):12.1f}")
+    tensor = [one[0] + one[2] for one in zip(*runs, strict=True)]
+    result = [one[0] + one[2] + one[3] for one in zip(*runs, strict=True)]
+    for name, times in (("up to a first tensor", tensor), ("up to a first result", result)):
+        print(f"{name:24}{min(times):10.1f}{statistics.median(times):12.1f}   (without NumPy's own import)")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,13 @@ def save_checkpoint(
         parameters: by name; stored as ``param.NAME``.
         optimizer: its state is stored as ``optimizer.INDEX.SLOT``, its groups in the metadata.
         extra: anything that JSON can hold, given back by `load_checkpoint`.
+
+    Raises:
+        TypeError: a value is no `Parameter`, or JSON cannot hold `extra`.
+        ValueError: the optimizer has a parameter that is not among `parameters`.
+        FileNotFoundError: there is no such folder.
     """
+    _check_what_to_save(parameters, optimizer)
     tensors = {_PARAM + name: _entry(one.numpy()) for name, one in parameters.items()}
     notes: dict[str, Any] = {"extra": dict(extra or {})}
     if optimizer is not None:
@@ -45,7 +51,25 @@ def save_checkpoint(
         for number, entry in state_dict["state"].items():
             for slot, value in entry.items():
                 tensors[f"{_STATE}{number}.{slot}"] = _entry(value)
-    save_file(path, tensors, {"format": _FORMAT, "optirs_web": json.dumps(notes)})
+    try:
+        text = json.dumps(notes)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"`extra` and the options of groups must be what JSON can hold: {error}") from error
+    save_file(path, tensors, {"format": _FORMAT, "optirs_web": text})
+
+
+def _check_what_to_save(parameters: Any, optimizer: Any) -> None:
+    if not isinstance(parameters, Mapping) or not all(isinstance(one, Parameter) for one in parameters.values()):
+        raise TypeError("a checkpoint is made of parameters by name: {'weight': weight, ...}")
+    if optimizer is None:
+        return
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"the third argument is an optimizer, not {type(optimizer).__name__}; give `extra` by name")
+    saved = {id(one) for one in parameters.values()}
+    if any(id(one) not in saved for group in optimizer.param_groups for one in group["params"]):
+        raise ValueError(
+            "the optimizer has a parameter that is not among those to save: the run could not be continued"
+        )
 
 
 def load_checkpoint(

@@ -134,7 +134,7 @@ def _replay(device: Device, recorded: _Recorded) -> Any:
 def compile(step: Callable[..., Any], device: str | Device | None = None) -> Compiled:
     """Record `step` at its first call and replay it afterwards: one submit, no Python per operation.
 
-    The arguments of the step are tensors or arrays (uploaded at each call into fixed buffers) and other
+    The arguments of the step, by position, are tensors or arrays (uploaded at each call into fixed buffers) and other
     hashable values, which are constants of the recording. Each combination of shapes, types and constants
     is recorded once, and the 16 used last are kept. The step may differentiate and use optimizers made
     outside; it cannot read values, and Python in it runs only while it is recorded. Results come back in
@@ -161,6 +161,8 @@ def compile(step: Callable[..., Any], device: str | Device | None = None) -> Com
         >>> step([1.0]).item(), step([1.0]).item(), w.tolist()
         (4.0, 0.0, [1.0])
     """
+    if not callable(step):
+        raise TypeError(f"compile takes a function, not {type(step).__name__}")
     return Compiled(step, device)
 
 

@@ -7,6 +7,7 @@ lists and numbers need no NumPy.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from array import array
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
             raise UnsupportedError(f"dtype '{name}' is not supported; convert the data to float32 or int32")
         if name in _LOSSY and name not in _warned:
             _warned.add(name)
-            warnings.warn(f"{name} data becomes {dtype}; convert it yourself to silence this", stacklevel=4)
+            warnings.warn(f"{name} data becomes {dtype}; convert it yourself to silence this", stacklevel=_outside())
     if values.dtype.kind in "OSUcMmV":
         raise UnsupportedError(f"dtype '{values.dtype}' is not supported; convert the data to float32 or int32")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -82,6 +83,14 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
     elif values.dtype != converted.dtype and (converted.astype(np.float64) != values.astype(np.float64)).any():
         raise OverflowError(f"a value does not fit {dtype}")
     return HostData(converted.data.cast("B") if converted.size else memoryview(b""), values.shape, dtype)
+
+
+def _outside() -> int:
+    """The stack level of the first caller that is not of this package: where a warning is of use."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("optirs_web."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _from_lists(data: Any, dtype: DType | None) -> HostData:

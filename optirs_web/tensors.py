@@ -35,7 +35,8 @@ class Tensor:
     """A C-contiguous array of float32, int32 or uint32 on one device.
 
     Make it with `optirs_web.tensor`, `zeros`, `ones`, `full` or `randn`. Arithmetic follows NumPy's
-    broadcasting; work is enqueued, and waits only when a value is read.
+    broadcasting; work is enqueued, and waits only when a value is read: by `numpy`, `tolist`, `item` or
+    `read`, and not by `print`, which shows shape, type and device.
 
     Attributes:
         view: where it lies.
@@ -189,6 +190,13 @@ class Tensor:
         """The same memory, without its history."""
         return Tensor(self.view, self.shape, self.dtype)
 
+    def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
+        raise UnsupportedError("tensors are not compared on the device yet; compare their numpy()")
+
+    __hash__ = object.__hash__
+
     # Arithmetic.
 
     __array_ufunc__ = None  # so that NumPy leaves `array + tensor` to the tensor
@@ -279,6 +287,7 @@ class Parameter(Tensor):
     """
 
     def __init__(self, data: Any, device: str | Device | None = None, name: str | None = None) -> None:
+        """Copy `data` to a device."""
         source = data if isinstance(data, Tensor) and device in (None, data.device) else None
         if source is None:
             source = tensor(data, device=device, dtype="float32")
@@ -288,6 +297,33 @@ class Parameter(Tensor):
         self.name = name
         self._home: Home | None = None
         self._version = 0  # grows with every step that changes the values
+
+    def assign(self, values: Any) -> None:
+        """Write new values of the same shape, in place: programs and optimizers go on with them.
+
+        Raises:
+            ShapeError: the shape differs.
+
+        Example:
+            >>> import optirs_web as ow
+            >>> w = ow.Parameter([1.0, 2.0], device="cpu")
+            >>> w.assign([3.0, 4.0])
+            >>> w.tolist()
+            [3.0, 4.0]
+        """
+        source = values if isinstance(values, Tensor) else tensor(values, device=self.device, dtype=FLOAT32)
+        if source.shape != self.shape or source.dtype is not FLOAT32:
+            raise ShapeError(f"a float32 parameter of shape {self.shape} cannot take {source!r}")
+        if source.device is self.device:
+            self.device.copy(source.view, self.view)
+        else:
+            self.device.write(self.view, source.device.read(source.view))
+        self._version += 1
+
+    def _refuse_in_place(self, other: Any) -> NoReturn:
+        raise UnsupportedError("a parameter is changed by an optimizer, or by w.assign(values)")
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = _refuse_in_place
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         return Parameter(self, name=self.name)

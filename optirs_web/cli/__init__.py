@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -15,6 +16,8 @@ def main() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         sys.exit(f"optirs-web lacks {', '.join(missing)}: pip install 'optirs-web[train]'")
+    # Set before NumPy is loaded: on products as small as these, BLAS threads mostly wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from .commands import cli
 
     cli(prog_name="optirs-web")

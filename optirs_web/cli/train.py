@@ -58,6 +58,9 @@ def digits(folds: bool, out: Path, resume: bool, **options: Any) -> None:
     """Train an MLP on the UCI handwritten digits: 1,797 real images, in five published folds."""
     if folds and resume:
         raise _BadOption("--resume continues one run; leave out --folds, and name the fold with --fold")
+    source = click.get_current_context().get_parameter_source("fold")
+    if folds and source is not click.core.ParameterSource.DEFAULT:
+        raise _BadOption("--folds trains on all of them; leave out --fold")
     chosen = range(FOLDS) if folds else [options["fold"]]
     configs = [_checked({**options, "fold": fold}) for fold in chosen]
     try:
@@ -102,6 +105,9 @@ def _train_one(config: Config, out: Path, resume: bool) -> Result:
     if resume:
         training.load(checkpoint)
     _announce(training)
+    if len(training.history) == config.epochs:
+        click.echo(f"nothing is left to train; ask for more than {config.epochs} epochs to go on")
+        return training.result()
     try:
         with _reporter(training) as report:
             for epoch in training.run():
@@ -129,8 +135,6 @@ def _announce(training: DigitsTraining) -> None:
     click.echo(f"model: MLP {config.widths}, {config.optimizer} with lr {config.lr:g}, seed {config.seed}")
     if training.history:
         click.echo(f"continued after epoch {len(training.history)}")
-    if len(training.history) == config.epochs:
-        click.echo(f"nothing is left to train; ask for more than {config.epochs} epochs to go on")
 
 
 def _interrupted(training: DigitsTraining, checkpoint: Path) -> None:

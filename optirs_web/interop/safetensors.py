@@ -42,6 +42,8 @@ def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metada
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent}")
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with open(partial, "xb") as file:

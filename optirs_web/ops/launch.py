@@ -53,7 +53,10 @@ def need_one_device(operation: str, *tensors: Tensor) -> None:
         if lost is not None:
             raise DeviceLostError(f"{operation} got a tensor on a device '{lost.name}' that was lost or closed")
         names = " and ".join(one.name for one in devices)
-        raise ShapeError(f"{operation} got tensors on {names}; move them to one device")
+        raise ShapeError(
+            f"{operation} got tensors on {names}; move them to one device: tensor(x, device=...) copies, "
+            "and compile(step, device=...) says where a step's arrays go"
+        )
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

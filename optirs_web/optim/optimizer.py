@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from ..autograd import note_grad, set_grad
 from ..errors import CheckpointError, NonFiniteError, ShapeError, UnsupportedError
@@ -66,6 +66,9 @@ class Optimizer(ABC):
         given: list[Any] = [params] if isinstance(params, Mapping) else list(params)
         self._append_groups(given if given and isinstance(given[0], Mapping) else [{"params": given}])
         self._build()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an optimizer lies on a device and is not copied; make another one and load its state_dict()")
 
     # What a rule says of itself.
 

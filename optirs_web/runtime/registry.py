@@ -122,15 +122,13 @@ def _choose() -> tuple[AdapterInfo, str]:
     for name in _AUTO_ORDER:
         for adapter in _list(name):
             if adapter.available and not adapter.software:
-                return (
-                    adapter,
-                    f"it is the first hardware adapter found, in the order {', '.join(_AUTO_ORDER)}",
-                )
-            probed.append(f"{adapter} (software)" if adapter.available else adapter.reason)
+                return adapter, f"it is the first hardware adapter found, in the order {', '.join(_AUTO_ORDER)}"
+            probed.append(f"{adapter.label} is software" if adapter.available else f"no {name}")
+    why = f"no hardware adapter was found ({', '.join(probed)})"
     cpu = _list("cpu")[0]
     if cpu.available:
-        return cpu, f"no hardware adapter was found ({'; '.join(probed)})"
-    raise DeviceNotAvailableError(f"no device was found: {'; '.join([*probed, cpu.reason])}")
+        return cpu, why
+    raise DeviceNotAvailableError(f"no device is available: {why}; {cpu.reason}")
 
 
 def close_device(target: Device) -> None:

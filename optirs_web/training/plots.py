@@ -84,7 +84,7 @@ def _draw_accuracy(axes: Any, result: Result) -> None:
     best, final = result.best, result.history[-1]
     axes.plot(epochs, percent, color=_ACCURACY, marker="o" if len(epochs) == 1 else None)
     axes.set_title("Test accuracy", loc="left", fontsize=11)
-    axes.set_ylabel(f"right, % of {result.test_images} images")
+    axes.set_ylabel(f"test accuracy, % of {result.test_images} images")
     # The legend stands below the flat end of the curve.
     low = min(percent)
     axes.set_ylim(low - 0.35 * (100 - low) - 0.5, 100 + 0.06 * (100 - low) + 0.05)
