@@ -38,6 +38,8 @@ _WORDS = {"subgroup": "subgroups"}  # where wgpu's word is not WebGPU's
 
 _USAGE = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
 
+_NO_FORK = "wgpu was in use when this process was forked; start it with 'spawn'"
+
 _BIND_GROUPS_KEPT = 4096
 _UNIFORMS_KEPT = 4096
 
@@ -92,6 +94,8 @@ def _adapters_named(name: str) -> list[Any]:
 
 def list_adapters(name: str) -> list[AdapterInfo]:
     """The adapters of one API; if there is none, one entry that says what to install."""
+    if _forked:
+        return [AdapterInfo(name, 0, "", available=False, reason=_NO_FORK)]
     found = [
         AdapterInfo(
             name=name,
@@ -127,7 +131,7 @@ def open_backend(info: AdapterInfo) -> WgpuBackend:
         DeviceNotAvailableError: the adapter refuses, or this process was forked from one that used wgpu.
     """
     if _forked:
-        raise DeviceNotAvailableError("wgpu was in use when this process was forked; start it with 'spawn'")
+        raise DeviceNotAvailableError(_NO_FORK)
     return WgpuBackend(_adapters_named(info.name)[info.index], info)
 
 
@@ -203,6 +207,9 @@ class WgpuBackend(Backend):
     def free(self, handle: Any) -> None:
         for key in self._keys_of.pop(handle, ()):
             self._bind_groups.pop(key, None)
+            for other, _, _ in key[1:-1]:
+                if other in self._keys_of:
+                    self._keys_of[other].discard(key)
         if not self.lost:
             handle.destroy()
 

@@ -71,10 +71,10 @@ def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor], Tensor]]) -> T
             the input needs one. Inputs that are no tensors have none. A rule must not hold the result
             itself, only `result.detach()`: a cycle would keep memory alive.
     """
-    if _enabled:
-        edges = tuple(
-            Edge(one, rule, _version(one)) for one, rule in inputs if isinstance(one, Tensor) and one.requires_grad
-        )
+    if _enabled and any(isinstance(one, Tensor) and one.requires_grad for one, _ in inputs):
+        tracked = [one._tracked for one, _ in inputs if isinstance(one, Tensor)]
+        used = tuple((one, one._version) for one in tracked if one is not None)
+        edges = tuple(Edge(one, rule, used) for one, rule in inputs if isinstance(one, Tensor) and one.requires_grad)
         if edges:
             result.requires_grad = True
             result._edges = edges
@@ -97,18 +97,22 @@ def _in_order(root: Tensor) -> list[Tensor]:
         if one._edges is _FREED:
             raise UnsupportedError("the history of this tensor is used up; call backward(retain_graph=True) before")
         stack.append((one, True))
-        for edge in one._edges or ():
-            if _version(edge.source) != edge.version:
-                raise UnsupportedError(
-                    "a parameter was changed by a step after it was used; call backward() before step()"
-                )
-            stack.append((edge.source, False))
+        stack.extend((edge.source, False) for edge in one._edges or ())
     return order
 
 
-def _version(source: Tensor) -> int:
-    """Grows with every step that changes a parameter's values."""
-    return source._version if isinstance(source, Parameter) else 0
+def _check_unchanged(edge: Edge) -> None:
+    if any(parameter._version != version for parameter, version in edge.used):
+        raise UnsupportedError("a parameter was changed by a step after it was used; call backward() before step()")
+
+
+def _needed(order: list[Tensor], wanted: Callable[[Tensor], bool]) -> set[int]:
+    """The ids of those that a wanted tensor can be reached from; `order` has each after its inputs."""
+    needed: set[int] = set()
+    for one in order:
+        if wanted(one) or any(id(edge.source) in needed for edge in one._edges or ()):
+            needed.add(id(one))
+    return needed
 
 
 def _propagate(
@@ -118,6 +122,11 @@ def _propagate(
     from . import ops
 
     order = _in_order(root)
+    needed = _needed(order, wanted)
+    for one in order:
+        for edge in one._edges or ():
+            if id(edge.source) in needed:
+                _check_unchanged(edge)
     known: dict[int, Tensor] = {id(root): _first_gradient(root, gradient)}
     while order:
         one = order.pop()
@@ -126,8 +135,8 @@ def _propagate(
             continue
         if wanted(one):
             yield one, g
-        edges = one._edges or ()
-        if one._edges is not None and not keep:
+        edges = [edge for edge in one._edges or () if id(edge.source) in needed]
+        if edges and not keep:
             one._edges = _FREED
         for source, rule, _ in edges:
             part = rule(g)

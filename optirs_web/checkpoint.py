@@ -100,7 +100,8 @@ def load_checkpoint(
             raise CheckpointError(f"{path} holds {kind}, not of {type(optimizer).__name__}")
         optimizer.load_state_dict({"state": _state(path, tensors), "param_groups": notes.param_groups})
     for name, one in parameters.items():
-        one.device.write(one.view, tensors[_PARAM + name].content)
+        entry = tensors[_PARAM + name]
+        one.assign(HostData(entry.content, entry.shape, FLOAT32))
     return notes.extra
 
 
@@ -159,7 +160,7 @@ def _state(path: Any, tensors: Mapping[str, Entry]) -> dict[int, dict[str, Any]]
         if not name.startswith(_STATE):
             continue
         number, _, slot = name.removeprefix(_STATE).partition(".")
-        if not number.isdecimal() or entry.dtype != "F32":
+        if not (number.isdecimal() and len(number) < 10) or entry.dtype != "F32":
             raise CheckpointError(f"{path} is damaged: it has a tensor '{name}' of {entry.dtype}")
         values = HostData(entry.content, entry.shape, FLOAT32) if entry.shape else entry.content.cast("f")[0]
         state.setdefault(int(number), {})[slot] = values

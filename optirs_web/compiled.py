@@ -12,7 +12,7 @@ from .errors import UnsupportedError
 from .hostdata import HostData, host_data
 from .runtime.buffer import View
 from .runtime.device import Device
-from .runtime.program import Program, StaleProgramError
+from .runtime.program import NotReadyError, Program, StaleProgramError
 from .runtime.registry import device as device_of
 from .tensors import Parameter, Tensor, empty
 
@@ -52,11 +52,13 @@ class Compiled:
 
     def __call__(self, *arguments: Any) -> Any:
         """Upload the arguments, replay, and return the step's results in memory of their own."""
+        if Device.recorder() is not None:
+            raise UnsupportedError("a compiled step cannot be called inside another one; call the function itself")
         device = self._device(arguments)
         prepared = [_prepare(one) for one in arguments]
         key = (device, *(_signature(one) for one in prepared))
         for _ in range(2):
-            recorded = self._find(key) or self._record(key, device, prepared)
+            recorded = self._find(key) or self._record_when_ready(key, device, prepared)
             _upload(recorded.inputs, prepared)
             try:
                 return _replay(device, recorded)
@@ -76,6 +78,13 @@ class Compiled:
                 self._recorded.append(self._recorded.pop(number))
                 return one
         return None
+
+    def _record_when_ready(self, key: Hashable, device: Device, prepared: list[Any]) -> _Recorded:
+        while True:
+            try:
+                return self._record(key, device, prepared)
+            except NotReadyError as error:
+                error.prepare()
 
     def _record(self, key: Hashable, device: Device, prepared: list[Any]) -> _Recorded:
         inputs = [_input(device, one) for one in prepared]

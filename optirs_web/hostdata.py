@@ -103,7 +103,7 @@ def _from_lists(data: Any, dtype: DType | None) -> HostData:
     convert = float if dtype is FLOAT32 else int
     try:
         values = array(dtype.format, (convert(one) for one in flat))
-    except OverflowError:
+    except (OverflowError, ValueError):
         raise OverflowError(f"a value does not fit {dtype}") from None
     if dtype is FLOAT32 and any(
         math.isinf(got) and not math.isinf(asked) for got, asked in zip(values, flat, strict=True)

@@ -23,12 +23,12 @@ __all__ = ["Edge", "Parameter", "Tensor", "as_shape", "empty", "tensor"]
 class Edge(NamedTuple):
     """An input of an operation, and the rule that carries a gradient of the result to it.
 
-    `version` is that of the input's values when they were used.
+    `used` has the parameters whose values the operation used, with their versions.
     """
 
     source: Tensor
     rule: Callable[[Tensor], Tensor]
-    version: int
+    used: tuple[tuple[Parameter, int], ...]
 
 
 class Tensor:
@@ -56,6 +56,12 @@ class Tensor:
         self._grad: Tensor | None = None
         self._grad_place: View | None = None
         self._edges: tuple[Edge, ...] | None = None
+        self._shares: Parameter | None = None
+
+    @property
+    def _tracked(self) -> Parameter | None:
+        """The parameter whose memory this is, if it is one's: itself, or what it was detached or reshaped from."""
+        return self if isinstance(self, Parameter) else self._shares
 
     @property
     def device(self) -> Device:
@@ -78,6 +84,9 @@ class Tensor:
 
         A parameter of an optimizer keeps its gradient in one place: the next `backward` writes there too.
         """
+        from .autograd import note_grad
+
+        note_grad(self, reads=True)
         return self._grad
 
     @grad.setter
@@ -188,7 +197,9 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same memory, without its history."""
-        return Tensor(self.view, self.shape, self.dtype)
+        result = Tensor(self.view, self.shape, self.dtype)
+        result._shares = self._tracked
+        return result
 
     def __eq__(self, other: object) -> bool:
         if other is self:

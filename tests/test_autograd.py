@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import optirs_web as ow
-from optirs_web.errors import ShapeError, UnsupportedError
+from optirs_web.errors import OutOfDeviceMemoryError, ShapeError, UnsupportedError
 
 
 def test_gradients_of_a_shared_input_add_up(device):
@@ -228,3 +228,65 @@ def test_a_step_on_other_parameters_does_not_disturb_a_graph(device):
     other.step(grads=[[1.0]])
     loss.backward()
     assert w.grad.tolist() == [6.0]
+
+
+def test_values_changed_under_a_graph_are_noticed_wherever_the_change_came_from(device, tmp_path):
+    w, x = ow.Parameter([2.0], device=device), ow.Parameter([3.0], device=device)
+    optimizer = ow.optim.SGD([w], lr=1.0)
+
+    def train_step():
+        optimizer.zero_grad()
+        w.sum().backward()
+        optimizer.step()
+
+    step = ow.compile(train_step, device=device)
+    step()
+    ow.save_checkpoint(tmp_path / "w", {"w": w})
+    changes = {
+        "a replayed step": step,
+        "a checkpoint": lambda: ow.load_checkpoint(tmp_path / "w", {"w": w}),
+        "an assignment": lambda: w.assign([5.0]),
+    }
+    for change in changes.values():
+        for loss in ((w * w).sum(), (x * w.detach()).sum(), (x * w.reshape(1).detach()).sum()):
+            change()
+            with pytest.raises(UnsupportedError, match="changed by a step"):
+                loss.backward()
+
+
+def test_a_tapes_gradient_leaves_the_history_behind_its_sources(device):
+    w = ow.Parameter([2.0], device=device)
+    with ow.GradientTape() as tape:
+        h = w * w
+        y = (h * 3.0).sum()
+    assert tape.gradient(y, [h])[0].tolist() == [3.0]
+    h.sum().backward()
+    assert w.grad.tolist() == [4.0]
+
+
+def test_an_optimizer_tried_again_after_it_found_no_memory_keeps_the_gradients(device):
+    gc.collect()
+    device.trim()
+    params = [ow.Parameter(np.ones(100_000, np.float32), device=device) for _ in range(3)]
+    for one in params:
+        one.grad = np.full(100_000, 2.0, np.float32)
+    device.set_memory_limit(device.memory_stats().live_bytes + 3 * 400_000 + 20_000)
+    try:
+        with pytest.raises(OutOfDeviceMemoryError):
+            ow.optim.SGD(params, lr=1.0)
+    finally:
+        device.set_memory_limit(None)
+    ow.optim.SGD(params, lr=1.0).step()
+    assert [one.numpy()[0] for one in params] == [-1.0] * 3
+
+
+def test_parameters_are_not_changed_in_place_by_operators_and_not_compared(device):
+    w = ow.Parameter([1.0], device=device)
+    with pytest.raises(UnsupportedError, match="assign"):
+        w -= 1.0
+    with pytest.raises(UnsupportedError, match=r"compare their numpy\(\)"):
+        w == ow.ones((1,), device=device)  # noqa: B015
+    with pytest.raises(ShapeError, match="cannot take"):
+        w.assign([1.0, 2.0])
+    w.assign(ow.full((1,), 4.0, device=device))
+    assert w.tolist() == [4.0]

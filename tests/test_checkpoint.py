@@ -171,6 +171,33 @@ def test_an_option_out_of_range_in_a_file_changes_nothing(tmp_path):
     np.testing.assert_equal(snapshot(params, opt), before)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (lambda params, opt: ([*params.values()],), TypeError, "parameters by name"),
+        (lambda params, opt: ({"w": ow.ones((1,), device="cpu")},), TypeError, "parameters by name"),
+        (lambda params, opt: ({"w": params["w"]}, opt), ValueError, "not among those to save"),
+        (lambda params, opt: (params, {"epoch": 1}), TypeError, "give `extra` by name"),
+        (lambda params, opt: (params, opt, {"loss": np.float32(1)}), TypeError, "JSON can hold"),
+    ],
+)
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, arguments, error, message):
+    with pytest.raises(error, match=message):
+        ow.save_checkpoint(tmp_path / "x", *arguments(*make_run("cpu")))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        ow.save_checkpoint(tmp_path / "no" / "x", make_run("cpu")[0])
+
+
+def test_tensors_without_elements_are_saved_and_loaded(tmp_path):
+    params = {"empty": ow.Parameter(np.zeros((0, 3), np.float32), device="cpu"), "w": ow.Parameter([1.0], device="cpu")}
+    opt = ow.optim.Adam(list(params.values()))
+    opt.step(grads=[np.zeros((0, 3), np.float32), [1.0]])
+    ow.save_checkpoint(tmp_path / "x", params, opt)
+    ow.load_checkpoint(tmp_path / "x", params, opt)
+    assert opt.state_dict()["state"][0]["exp_avg"].shape == (0, 3)
+
+
 def test_every_truncation_of_a_small_file_is_noticed(tmp_path):
     path = tmp_path / "small"
     save_file(path, {"x": Entry("F32", (2,), memoryview(bytes(8)))}, {"a": "b"})

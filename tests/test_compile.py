@@ -7,7 +7,8 @@ import pytest
 from processes import run_python
 
 import optirs_web as ow
-from optirs_web.errors import OutOfDeviceMemoryError, UnsupportedError
+from optirs_web.errors import NonFiniteError, OutOfDeviceMemoryError, UnsupportedError
+from optirs_web.runtime.backend import AllocationFailed
 
 
 def make_model(device, seed=0):
@@ -317,3 +318,104 @@ def test_a_compiled_step_records_again_on_a_device_that_was_opened_again(open_de
         """
     )
     assert lines == ["[2.0]", "[4.0]"]
+
+
+def test_a_compiled_step_is_not_called_inside_another(device):
+    inner = ow.compile(lambda x: x * 2.0, device=device)
+    inner([1.0])
+    with pytest.raises(UnsupportedError, match="inside another one"):
+        ow.compile(lambda x: inner(x) + 1.0, device=device)([1.0])
+
+
+def test_a_gradient_that_is_read_in_a_step_is_part_of_its_recording(device):
+    w = ow.Parameter([1.0, 2.0], device=device)
+    norm = ow.compile(lambda: (w.grad * w.grad).sum(), device=device)
+    for factor in (1.0, 2.0, 3.0):
+        w.grad = None
+        (w * factor).sum().backward()
+        assert norm().item() == 2 * factor**2
+    scaled = ow.compile(lambda x: x if w.grad is None else w.grad * x, device=device)
+    w.grad = None
+    assert scaled([5.0, 5.0]).tolist() == [5.0, 5.0]
+    w.grad = [3.0, 3.0]
+    assert scaled([5.0, 5.0]).tolist() == [15.0, 15.0]
+
+
+def test_zeroing_gradients_in_a_step_leaves_those_that_do_not_exist_alone(device):
+    def run(compiled):
+        w, u = (ow.Parameter([1.0], device=device) for _ in range(2))
+        optimizer = ow.optim.SGD([w, u], lr=1.0, weight_decay=0.5)
+
+        def train_step(x):
+            optimizer.zero_grad(set_to_none=False)
+            (w * x).sum().backward()
+            optimizer.step()
+
+        step = ow.compile(train_step, device=device) if compiled else lambda x: train_step(ow.tensor(x, device=device))
+        step([1.0])
+        u.grad = [9.0]
+        step([1.0])
+        return w.item(), u.item(), u.grad.tolist()
+
+    assert run(compiled=True) == run(compiled=False) == (-1.25, 0.5, [0.0])
+
+
+def test_a_recording_that_wrote_a_gradient_notices_the_move_into_an_arena(device):
+    w = ow.Parameter([1.0], device=device)
+    set_gradient = ow.compile(lambda x: setattr(w, "grad", x), device=device)
+    set_gradient([5.0])
+    optimizer = ow.optim.SGD([w], lr=1.0)
+    set_gradient([7.0])
+    optimizer.step()
+    assert w.item() == -6.0
+
+
+def test_an_option_that_changes_the_shader_may_change_before_a_recording(device):
+    w = ow.Parameter([1.0], device=device)
+    optimizer = ow.optim.SGD([w], lr=0.25)
+
+    def train_step(x):
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+
+    step = ow.compile(train_step, device=device)
+    for momentum, x in ((0.0, [1.0]), (0.5, [1.0, 1.0]), (0.5, [1.0, 1.0])):
+        optimizer.param_groups[0]["momentum"] = momentum
+        step(x)
+    assert w.item() == 1.0 - 0.25 * (1.0 + 2.0 + 3.0)
+
+
+def test_nan_in_a_compiled_run_shows_in_check_finite(device):
+    w = ow.Parameter([3.0], device=device)
+    optimizer = ow.optim.SGD([w], lr=1.0)
+
+    def train_step(x):
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+
+    ow.compile(train_step, device=device)([float("nan")])
+    with pytest.raises(NonFiniteError):
+        optimizer.check_finite()
+
+
+def test_work_is_kept_when_a_submit_finds_no_memory(device):
+    submit, tries = device._backend.submit, []
+
+    def refuse_once(commands):
+        tries.append(1)
+        if len(tries) == 1:
+            raise AllocationFailed("none left")
+        submit(commands)
+
+    x = ow.ones((4,), device=device)
+    device.flush()
+    device._backend.submit = refuse_once
+    try:
+        y = x * 2.0 * 3.0
+        with pytest.raises(OutOfDeviceMemoryError):
+            y.tolist()
+        assert y.tolist() == [6.0] * 4
+    finally:
+        del device._backend.submit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from typing import Any
 
 from ..autograd import record
@@ -13,14 +14,14 @@ from .reduce import sum_to
 
 __all__ = ["add", "add_into", "clone", "divide", "exp", "multiply", "negate", "relu", "subtract"]
 
-_LARGEST = 3.4028234663852886e38
-
 
 def _operand(value: Any, other: Any) -> Operand:
     """A float32 tensor, or a number that float32 can hold; arrays go to the other operand's device."""
     if isinstance(value, (bool, int, float)):
-        number = float(value)
-        return math.copysign(math.inf, number) if abs(number) > _LARGEST else number
+        try:
+            return float(struct.unpack("f", struct.pack("f", float(value)))[0])
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
     if not isinstance(value, Tensor):
         value = tensor(value, device=other.device if isinstance(other, Tensor) else None, dtype=FLOAT32)
     need_float32("arithmetic", value)

@@ -45,7 +45,7 @@ def cross_entropy(logits: Tensor, target: Any) -> Tensor:
     Args:
         logits: (rows, classes), float32.
         target: (rows,), int32 class numbers; a tensor or anything `tensor` takes. A number that is no
-            class makes the loss NaN (it cannot be refused without reading it back).
+            class makes loss and gradients NaN (it cannot be refused without reading it back).
 
     Raises:
         ShapeError: the shapes do not fit.
@@ -69,6 +69,6 @@ def cross_entropy(logits: Tensor, target: Any) -> Tensor:
     log_probs = log_softmax(logits)
     terms = record(
         apply("cross_entropy", "nll_term", log_probs, per_row, columns, classes),
-        (log_probs, lambda g: apply("cross_entropy", "nll_term_grad", g, per_row, columns)),
+        (log_probs, lambda g: apply("cross_entropy", "nll_term_grad", g, per_row, columns, classes)),
     )
     return multiply(sum(terms), 1.0 / rows)

@@ -28,7 +28,9 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
         new = tuple((x.size // known if known else 0) if one == -1 else one for one in asked)
     if any(one < 0 for one in new) or math.prod(new) != x.size:
         raise ShapeError(f"a tensor of shape {x.shape} cannot be reshaped to {asked}")
-    return record(Tensor(x.view, new, x.dtype), (x, lambda g: reshape(g, x.shape)))
+    result = Tensor(x.view, new, x.dtype)
+    result._shares = x._tracked
+    return record(result, (x, lambda g: reshape(g, x.shape)))
 
 
 def permute(x: Tensor, axes: Sequence[int]) -> Tensor:

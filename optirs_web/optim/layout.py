@@ -37,6 +37,8 @@ def move_into_arenas(params: Sequence[Parameter], flags: Sequence[Flags]) -> Non
             continue
         for members in split_sizes(device, [one.size for one in homeless]):
             arena = Arena(device, [homeless[index].size for index in members])
+            if any(homeless[index]._grad is not None for index in members):
+                _ = arena.grads  # all memory that is needed, before anything moves
             for place, index in enumerate(members):
                 _move(homeless[index], Home(arena, place))
 
@@ -47,6 +49,9 @@ def _move(param: Parameter, home: Home) -> None:
     param.view.buffer.retired = True
     param.view = target
     param._home = home
+    if param._grad_place is not None:
+        param._grad_place.buffer.retired = True
+        param._grad_place = None
     if param._grad is not None:
         place = home.grad_view()
         param.device.copy(param._grad.view, place)
@@ -109,9 +114,6 @@ class Layout:
             home = _home(param)
             members.setdefault((id(home.arena), its_flags), {})[number] = home
         self._shards = [self._shard(rule, key[1], homes, len(params)) for key, homes in members.items()]
-        self._place: dict[int, tuple[_Shard, int]] = {
-            number: (shard, index) for shard in self._shards for index, number in shard.numbers.items()
-        }
         self._written: dict[Buffer, bytes] = {}
         self._recorded: tuple[weakref.ref[Program], bytes] | None = None
 
@@ -190,10 +192,7 @@ class Layout:
 
     def _live_table(self, live: Sequence[bool]) -> Buffer:
         """The table of groups and gradients; in a recording one of its own, since that set is part of it."""
-        words = array("I")
-        for group, is_live in zip(self.groups, live, strict=True):
-            words.extend((group, is_live))
-        words.extend((0, 0))
+        words = self._live_words(live)
         recording = self.device.recording
         if recording is None:
             self._write_if_changed(self._tensors, words.tobytes())
@@ -203,6 +202,13 @@ class Layout:
         recording.keep(table)
         self.device.write(View.whole(table), memoryview(words).cast("B"))
         return table
+
+    def _live_words(self, live: Sequence[bool]) -> array[int]:
+        words = array("I")
+        for group, is_live in zip(self.groups, live, strict=True):
+            words.extend((group, is_live))
+        words.extend((0, 0))
+        return words
 
     def _refuse_other_hyper(self, recording: Program) -> None:
         current = self._written[self._hyper]
@@ -221,10 +227,12 @@ class Layout:
         self.device.write(View(self._found_inf, 4, 4), memoryview(struct.pack("<I", count)))
 
     def params_are_finite(self) -> bool:
-        """Whether all parameters that have a gradient are finite. Reads back 4 bytes."""
+        """Whether all parameters are finite. Reads back 4 bytes."""
         result = self._table(2)
+        everything = self._table(2 * len(self.groups) + 2)
+        self.device.write(View.whole(everything), memoryview(self._live_words([True] * len(self.groups))).cast("B"))
         for shard in self._shards:
-            self._look_for_nonfinite(shard, shard.arena.params, View.whole(self._tensors), View.whole(result))
+            self._look_for_nonfinite(shard, shard.arena.params, View.whole(everything), View.whole(result))
         return self.device.read(View(result, 0, 4)).cast("I")[0] == 0
 
     def read_scalars(self) -> list[dict[str, float]]:
@@ -241,14 +249,28 @@ class Layout:
         content = struct.pack(f"<{len(words)}f", *words)
         self.device.write(View(self._tensor_scalars, 0, len(content)), memoryview(content))
 
-    def state_names(self, number: int) -> tuple[str, ...]:
-        """The slots of state that a tensor has."""
-        return tuple(self._place[number][0].state)
+    def read_state(self) -> dict[int, dict[str, memoryview]]:
+        """The slots of each tensor's state, as bytes. One read for each slot of an arena."""
+        found: dict[int, dict[str, memoryview]] = {number: {} for number in range(len(self.groups))}
+        for shard in self._shards:
+            for name, buffer in shard.state.items():
+                raw = self.device.read(View.whole(buffer))
+                for index, number in shard.numbers.items():
+                    place = shard.arena.place(buffer, index)
+                    found[number][name] = raw[place.offset : place.offset + place.nbytes]
+        return found
 
-    def state_view(self, number: int, name: str) -> View:
-        """Where one slot of a tensor's state lies."""
-        shard, index = self._place[number]
-        return shard.arena.place(shard.state[name], index)
+    def write_state(self, given: Mapping[int, Mapping[str, memoryview]]) -> None:
+        """Set the slots of each tensor's state; those not given become zero. One write for each slot of an arena."""
+        for shard in self._shards:
+            for name, buffer in shard.state.items():
+                content = memoryview(bytearray(buffer.nbytes))
+                for index, number in shard.numbers.items():
+                    value = given.get(number, {}).get(name)
+                    if value is not None:
+                        place = shard.arena.place(buffer, index)
+                        content[place.offset : place.offset + place.nbytes] = value
+                self.device.write(View.whole(buffer), content)
 
 
 def _home(param: Parameter) -> Home:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn
 from ..autograd import note_grad, set_grad
 from ..errors import CheckpointError, NonFiniteError, ShapeError, UnsupportedError
 from ..ops import clone, zeros
-from ..runtime.program import StaleProgramError
+from ..runtime.program import NotReadyError, StaleProgramError
 from ..tensors import Parameter, Tensor
 from . import state
 from .layout import Flags, Layout, move_into_arenas
@@ -34,7 +34,7 @@ def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
     """
     for name in names:
         value = group[name]
-        if not (isinstance(value, Real) and 0 <= float(value) <= LARGEST_FLOAT32):
+        if not (isinstance(value, Real) and 0 <= value <= LARGEST_FLOAT32):  # type: ignore[operator]
             raise ValueError(f"Invalid {_WORDS.get(name, f'{name} value')}: {value}")
 
 
@@ -179,6 +179,8 @@ class Optimizer(ABC):
                 "parameters are not exchanged in param_groups; use add_param_group, or a new optimizer"
             )
         if self._flags() != self._built_flags:
+            if self._built.device.recording is not None:  # a rebuild reads the state back
+                raise NotReadyError(self._refresh)
             self._rebuild(self._state())
         self._built.set_hyper([self.hyper(group) for group in self.param_groups])
 
@@ -231,7 +233,7 @@ class Optimizer(ABC):
             if shape != param.shape:
                 raise ShapeError(f"a gradient has the shape {shape}, its parameter {param.shape}")
         # A gradient that lies in an arena may be overwritten by one before it.
-        in_arenas = {one._grad.view.buffer for one in params if one._grad is not None}
+        in_arenas = {one._home.arena.grads for one in params if one._home is not None}
         given = [clone(one) if isinstance(one, Tensor) and one.view.buffer in in_arenas else one for one in grads]
         for param, grad in zip(params, given, strict=True):
             set_grad(param, grad)

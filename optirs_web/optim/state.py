@@ -7,7 +7,6 @@ from typing import Any
 
 from ..errors import CheckpointError, OptirsError
 from ..hostdata import host_data
-from ..runtime.buffer import View
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter
 from .layout import Layout
@@ -23,12 +22,12 @@ State = dict[int, dict[str, Any]]
 def read(layout: Layout, params: Sequence[Parameter], scalar_names: Sequence[str]) -> State:
     """The state of every parameter that has taken a step and has any."""
     state: State = {}
+    slots = layout.read_state()
     for number, (param, scalars) in enumerate(zip(params, layout.read_scalars(), strict=True)):
         if scalars["step"] == 0:
             continue
         entry = {name: _host_scalar(scalars[name]) for name in scalar_names}
-        for name in layout.state_names(number):
-            entry[name] = _host_array(layout.state_view(number, name), param.shape)
+        entry.update({name: _host_array(raw, param.shape) for name, raw in slots[number].items()})
         if entry:
             state[number] = entry
     return state
@@ -37,16 +36,15 @@ def read(layout: Layout, params: Sequence[Parameter], scalar_names: Sequence[str
 def write(layout: Layout, scalar_names: Sequence[str], state: Mapping[int, Mapping[str, Any]]) -> None:
     """Make this the state; a parameter without an entry begins anew."""
     rows = []
+    slots = {}
     for number in range(len(layout.groups)):
         entry = state.get(number, {})
         # A rule that shows no step only asks whether there was one.
         has_begun = float(any(value is not None for value in entry.values()))
         rows.append({"step": has_begun, **{name: float(entry.get(name, 0.0)) for name in scalar_names}})
-        for name in layout.state_names(number):
-            view = layout.state_view(number, name)
-            value = entry.get(name)
-            content = memoryview(bytes(view.nbytes)) if value is None else host_data(value, FLOAT32).content
-            layout.device.write(view, content)
+        values = {name: value for name, value in entry.items() if name not in scalar_names and value is not None}
+        slots[number] = {name: host_data(value, FLOAT32).content for name, value in values.items()}
+    layout.write_state(slots)
     layout.write_scalars(rows)
 
 
@@ -123,14 +121,13 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return tuple(shape) if shape is not None else host_data(value, FLOAT32).shape
 
 
-def _host_array(view: View, shape: tuple[int, ...]) -> Any:
+def _host_array(raw: memoryview, shape: tuple[int, ...]) -> Any:
     """NumPy's array, or where NumPy is absent a memoryview of that shape."""
-    raw = view.buffer.device.read(view)
     try:
         import numpy as np
     except ImportError:
-        return raw.cast("B").cast("f", list(shape))
-    return np.frombuffer(raw, np.float32).reshape(shape)
+        return FLOAT32.cast(raw, shape)
+    return np.frombuffer(raw, np.float32).reshape(shape).copy()
 
 
 def _host_scalar(value: float) -> Any:

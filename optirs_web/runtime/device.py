@@ -332,7 +332,12 @@ class Device:
         self._check_open()
         if self._pending:
             pending, self._pending = self._pending, []
-            self._with_room(0, lambda: self._backend.submit(pending))
+            try:
+                self._backend.submit(pending)
+            except AllocationFailed:
+                # The pool cannot be given back here: the commands name its buffers. They stay, to be tried again.
+                self._pending = pending + self._pending
+                raise OutOfDeviceMemoryError(0, self._live_bytes, self._limit, self.name) from None
             self.stats.submits += 1
 
     def synchronize(self) -> None:
@@ -341,6 +346,11 @@ class Device:
         self._backend.synchronize()
 
     # Programs.
+
+    @classmethod
+    def recorder(cls) -> Device | None:
+        """The device that records a program now, if one does."""
+        return cls._recorder
 
     @property
     def recording(self) -> Program | None:

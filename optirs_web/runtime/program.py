@@ -13,11 +13,20 @@ from .pool import Pool
 if TYPE_CHECKING:
     from .device import Device
 
-__all__ = ["Program", "StaleProgramError"]
+__all__ = ["NotReadyError", "Program", "StaleProgramError"]
 
 
 class StaleProgramError(OptirsError, RuntimeError):
     """A buffer that the program bound has moved (its arena was rebuilt): record the program again."""
+
+
+class NotReadyError(Exception):
+    """Something has to be done outside the recording first: call `prepare`, and record again. Not shown to users."""
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        """`prepare` does it."""
+        super().__init__("record again after prepare()")
+        self.prepare = prepare
 
 
 class Program:
