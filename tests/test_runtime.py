@@ -93,15 +93,12 @@ def test_the_environment_variable_overrides_auto(device):
 def test_import_loads_neither_numpy_nor_a_backend():
     lines = run_python(
         """
-        import sys, time
-        start = time.perf_counter()
+        import sys
         import optirs_web
-        print(time.perf_counter() - start)
         print([name for name in ("numpy", "wgpu", "optirs_web.native_backends") if name in sys.modules])
         """
     )
-    assert float(lines[0]) < 0.5  # a bound for a busy machine; `make bench` measures it
-    assert lines[1] == "[]"
+    assert lines == ["[]"]
 
 
 def test_every_public_name_exists():

@@ -7,7 +7,6 @@ import contextlib
 import os
 import random
 import re
-import time
 from types import MappingProxyType
 
 import pytest
@@ -17,7 +16,6 @@ from optirs_web.errors import ShaderError
 from optirs_web.wgsl import check, link, lint, parse, print_wgsl
 
 EXAMPLES = int(os.environ.get("OPTIRS_FUZZ_EXAMPLES", "200"))
-SECONDS = 5.0
 
 fuzz = settings(
     max_examples=EXAMPLES,
@@ -30,15 +28,12 @@ fuzz = settings(
 
 def take(text, host="naga"):
     """The shader as it is printed after linking; None where it is refused. Anything else is a bug."""
-    start = time.perf_counter()
     try:
         linked = link(parse(text, "f.wgsl"))
     except ShaderError as error:
         if min(error.line, error.column) < 1:
             raise AssertionError("an error without a place") from error
         return None
-    finally:
-        assert time.perf_counter() - start < SECONDS
     printed = print_wgsl(linked, host)
     again = parse(printed, "g.wgsl")
     check(again)
