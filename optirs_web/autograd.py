@@ -75,9 +75,8 @@ def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor], Tensor]]) -> T
         tracked = [one._tracked for one, _ in inputs if isinstance(one, Tensor)]
         used = tuple((one, one._version) for one in tracked if one is not None)
         edges = tuple(Edge(one, rule, used) for one, rule in inputs if isinstance(one, Tensor) and one.requires_grad)
-        if edges:
-            result.requires_grad = True
-            result._edges = edges
+        result.requires_grad = True
+        result._edges = edges
     return result
 
 
@@ -225,11 +224,11 @@ def set_grad(leaf: Tensor, value: Any) -> None:
 
     given = None if value is None else _as_gradient(leaf, value)
     note_grad(leaf, reads=False)
-    place = _place(leaf)
     if given is None:
         leaf._grad = None
-    else:
-        _put(leaf, ops.clone(given) if place is None else given, place)
+        return
+    place = _place(leaf)
+    _put(leaf, ops.clone(given) if place is None else given, place)
 
 
 @contextmanager

@@ -81,6 +81,16 @@ def test_equals_the_reference_above_16_million_elements(case, device, large):
         assert_close(got if name == "step" else got[compared], value, STATE_TOLERANCE)
 
 
+@pytest.mark.parametrize(
+    "case", [one for one in CASES if one.name in ("sgd nesterov", "adamw")], ids=lambda one: one.name
+)
+def test_equals_the_reference_at_every_one_of_16_million_elements(case, device, large):
+    param, grads, _ = large
+    ours, _ = run_ours(case, device, [param], [[one] for one in grads])
+    want, _ = case.reference(param, grads, **case.options, **case.more)
+    assert_close(ours[0].numpy(), want, PARAM_TOLERANCE)
+
+
 @by_name
 def test_the_reference_above_16_million_elements_equals_torch(case, large, requires):
     torch = requires("torch")

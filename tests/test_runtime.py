@@ -371,6 +371,7 @@ def test_a_closed_device_says_so(open_device):
 
 class _BrokenKernel(Kernel):
     name = "broken"
+    module = None  # the text below is not of our making
     parameters = ()
     bindings = (Binding("x", "array<f32>", True),)
 

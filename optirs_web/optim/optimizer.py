@@ -127,9 +127,9 @@ class Optimizer(ABC):
         everything = [one for group in [*self.param_groups, *added] for one in group["params"]]
         if not everything:
             raise ValueError("optimizer got an empty parameter list")
-        devices = {one.device.name for one in everything}
+        devices = dict.fromkeys(one.device for one in everything)
         if len(devices) > 1:
-            raise ValueError(f"the parameters lie on different devices: {', '.join(sorted(devices))}")
+            raise ValueError(f"the parameters lie on different devices: {', '.join(map(str, devices))}")
         self.param_groups.extend(added)
 
     def _params(self) -> list[Parameter]:

@@ -10,6 +10,7 @@ replaced by a library call.
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
@@ -39,15 +40,15 @@ class Binding(NamedTuple):
     writes: bool
 
 
-class Kernel:
+class Kernel(ABC):
     """What a dispatch runs. Kernels are made once and compared by identity."""
 
     name: str
 
-    @cached_property
+    @property
+    @abstractmethod
     def module(self) -> syntax.Module:
         """The complete, checked WGSL module."""
-        raise NotImplementedError
 
     def wgsl(self, host: Literal["naga", "tint"] = "naga") -> str:
         """The shader's text for a host's compiler: "naga" (wgpu) or "tint" (Chromium)."""
