@@ -7,7 +7,7 @@ Nodes are plain data and know where they stand in their source; nothing here has
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal as OneOf
+from typing import ClassVar, Literal as OneOf
 
 from .types import Struct, Type
 
@@ -64,13 +64,26 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-# Nodes have no repr of their own: making thirty of those would be a quarter of the time that this module takes to load.
+class _Node:
+    """Equality and repr for all nodes at once: made for each of thirty classes, they would take half of the loading."""
+
+    __slots__: ClassVar[tuple[str, ...]] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({fields})"
+
 
 # Expressions. `type` is None until the checker has run.
 
 
-@dataclass(slots=True, repr=False)
-class Literal:
+@dataclass(slots=True, repr=False, eq=False)
+class Literal(_Node):
     """``1``, ``1u``, ``2.5f``, ``true``. `suffix` is "", "i", "u", "f" or "h".
 
     After the check `value` is one of its `type`: a float, already rounded, for f32. It may be negative.
@@ -82,8 +95,8 @@ class Literal:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Name:
+@dataclass(slots=True, repr=False, eq=False)
+class Name(_Node):
     """A variable, parameter, constant or override."""
 
     position: Position
@@ -91,8 +104,8 @@ class Name:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Unary:
+@dataclass(slots=True, repr=False, eq=False)
+class Unary(_Node):
     """``-x``, ``!x``, ``~x``, ``&x``."""
 
     position: Position
@@ -101,8 +114,8 @@ class Unary:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Binary:
+@dataclass(slots=True, repr=False, eq=False)
+class Binary(_Node):
     """``x + y``; it begins at its operator."""
 
     position: Position
@@ -112,8 +125,8 @@ class Binary:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Call:
+@dataclass(slots=True, repr=False, eq=False)
+class Call(_Node):
     """``f(x)``, ``max(a, b)``, ``vec4<f32>(...)``, ``f32(i)``, ``bitcast<u32>(x)``, ``State(a, b)``.
 
     `callee` carries the template arguments (``bitcast<u32>`` is a `TypeName` with one argument).
@@ -128,8 +141,8 @@ class Call:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Index:
+@dataclass(slots=True, repr=False, eq=False)
+class Index(_Node):
     """``base[index]``."""
 
     position: Position
@@ -138,8 +151,8 @@ class Index:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Member:
+@dataclass(slots=True, repr=False, eq=False)
+class Member(_Node):
     """``base.name``: a struct member, or the swizzle of a vector."""
 
     position: Position
@@ -151,8 +164,8 @@ class Member:
 Expression = Literal | Name | Unary | Binary | Call | Index | Member
 
 
-@dataclass(slots=True, repr=False)
-class TypeName:
+@dataclass(slots=True, repr=False, eq=False)
+class TypeName(_Node):
     """A type or a callee as written: ``array<vec4<f32>, 4>``. Arguments are types or expressions."""
 
     position: Position
@@ -163,8 +176,8 @@ class TypeName:
 # Statements.
 
 
-@dataclass(slots=True, repr=False)
-class LocalDeclaration:
+@dataclass(slots=True, repr=False, eq=False)
+class LocalDeclaration(_Node):
     """``let``, ``var`` or ``const`` in a function. `type` is the type of the variable, set by the checker."""
 
     position: Position
@@ -175,8 +188,8 @@ class LocalDeclaration:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Assign:
+@dataclass(slots=True, repr=False, eq=False)
+class Assign(_Node):
     """``target = value`` (operator ""), ``target += value`` ("+"), ``i++`` (as ``i += 1``), ``_ = value`` (None)."""
 
     position: Position
@@ -185,16 +198,16 @@ class Assign:
     value: Expression
 
 
-@dataclass(slots=True, repr=False)
-class Block:
+@dataclass(slots=True, repr=False, eq=False)
+class Block(_Node):
     """``{ … }``."""
 
     position: Position
     statements: list[Statement]
 
 
-@dataclass(slots=True, repr=False)
-class If:
+@dataclass(slots=True, repr=False, eq=False)
+class If(_Node):
     """``if condition { … } else { … }``."""
 
     position: Position
@@ -203,8 +216,8 @@ class If:
     otherwise: Block | None  # an `else if` is a Block that holds one If
 
 
-@dataclass(slots=True, repr=False)
-class For:
+@dataclass(slots=True, repr=False, eq=False)
+class For(_Node):
     """``for (initial; condition; update) { … }``."""
 
     position: Position
@@ -214,8 +227,8 @@ class For:
     body: Block
 
 
-@dataclass(slots=True, repr=False)
-class While:
+@dataclass(slots=True, repr=False, eq=False)
+class While(_Node):
     """``while condition { … }``."""
 
     position: Position
@@ -223,8 +236,8 @@ class While:
     body: Block
 
 
-@dataclass(slots=True, repr=False)
-class Loop:
+@dataclass(slots=True, repr=False, eq=False)
+class Loop(_Node):
     """``loop { … continuing { … break if condition; } }``."""
 
     position: Position
@@ -233,8 +246,8 @@ class Loop:
     break_if: Expression | None
 
 
-@dataclass(slots=True, repr=False)
-class Case:
+@dataclass(slots=True, repr=False, eq=False)
+class Case(_Node):
     """``case 1, 2: { … }`` or ``default: { … }``."""
 
     position: Position
@@ -243,8 +256,8 @@ class Case:
     body: Block
 
 
-@dataclass(slots=True, repr=False)
-class Switch:
+@dataclass(slots=True, repr=False, eq=False)
+class Switch(_Node):
     """``switch selector { … }``."""
 
     position: Position
@@ -252,38 +265,38 @@ class Switch:
     cases: list[Case]
 
 
-@dataclass(slots=True, repr=False)
-class Return:
+@dataclass(slots=True, repr=False, eq=False)
+class Return(_Node):
     """``return value;``."""
 
     position: Position
     value: Expression | None
 
 
-@dataclass(slots=True, repr=False)
-class Break:
+@dataclass(slots=True, repr=False, eq=False)
+class Break(_Node):
     """``break;``, of a loop or a switch."""
 
     position: Position
 
 
-@dataclass(slots=True, repr=False)
-class Continue:
+@dataclass(slots=True, repr=False, eq=False)
+class Continue(_Node):
     """``continue;``."""
 
     position: Position
 
 
-@dataclass(slots=True, repr=False)
-class CallStatement:
+@dataclass(slots=True, repr=False, eq=False)
+class CallStatement(_Node):
     """``f(x);``."""
 
     position: Position
     call: Call
 
 
-@dataclass(slots=True, repr=False)
-class ConstAssert:
+@dataclass(slots=True, repr=False, eq=False)
+class ConstAssert(_Node):
     """Both a statement and a declaration."""
 
     position: Position
@@ -310,8 +323,8 @@ Statement = (
 # Declarations at module scope.
 
 
-@dataclass(slots=True, repr=False)
-class Attribute:
+@dataclass(slots=True, repr=False, eq=False)
+class Attribute(_Node):
     """``@group(0)``, ``@builtin(global_invocation_id)``, ``@workgroup_size(64, 1)``."""
 
     position: Position
@@ -319,8 +332,8 @@ class Attribute:
     arguments: list[Expression]
 
 
-@dataclass(slots=True, repr=False)
-class StructField:
+@dataclass(slots=True, repr=False, eq=False)
+class StructField(_Node):
     """``name: type``."""
 
     position: Position
@@ -328,8 +341,8 @@ class StructField:
     type_name: TypeName
 
 
-@dataclass(slots=True, repr=False)
-class StructDeclaration:
+@dataclass(slots=True, repr=False, eq=False)
+class StructDeclaration(_Node):
     """`type` is the Struct that it declares, set by the checker."""
 
     position: Position
@@ -338,8 +351,8 @@ class StructDeclaration:
     type: Struct | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Parameter:
+@dataclass(slots=True, repr=False, eq=False)
+class Parameter(_Node):
     """``name: type`` of a function; an entry point's has ``@builtin(...)``."""
 
     position: Position
@@ -349,8 +362,8 @@ class Parameter:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Function:
+@dataclass(slots=True, repr=False, eq=False)
+class Function(_Node):
     """`return_type` None: returns nothing. An entry point has the attribute ``compute``."""
 
     position: Position
@@ -362,8 +375,8 @@ class Function:
     return_type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class GlobalVariable:
+@dataclass(slots=True, repr=False, eq=False)
+class GlobalVariable(_Node):
     """``@group(0) @binding(0) var<storage, read_write> name: type;``, or a workgroup or private variable.
 
     `space` is "storage", "uniform", "workgroup" or "private"; `access` is "read" or "read_write".
@@ -379,8 +392,8 @@ class GlobalVariable:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Constant:
+@dataclass(slots=True, repr=False, eq=False)
+class Constant(_Node):
     """``const name: type = value;``."""
 
     position: Position
@@ -390,8 +403,8 @@ class Constant:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Override:
+@dataclass(slots=True, repr=False, eq=False)
+class Override(_Node):
     """``override amsgrad: bool = false;``: a flag or size that the linker replaces with a `Constant`."""
 
     position: Position
@@ -401,8 +414,8 @@ class Override:
     type: Type | None = None
 
 
-@dataclass(slots=True, repr=False)
-class Alias:
+@dataclass(slots=True, repr=False, eq=False)
+class Alias(_Node):
     """``alias name = type;``."""
 
     position: Position
@@ -410,8 +423,8 @@ class Alias:
     type_name: TypeName
 
 
-@dataclass(slots=True, repr=False)
-class Import:
+@dataclass(slots=True, repr=False, eq=False)
+class Import(_Node):
     """``import package::lib::math::{precise_exp, log1p};`` as in WESL. `path` is ("lib", "math").
 
     Not WGSL: the linker replaces it with the functions and all that they stand on.
@@ -425,8 +438,8 @@ class Import:
 Declaration = StructDeclaration | Function | GlobalVariable | Constant | Override | Alias | Import | ConstAssert
 
 
-@dataclass(slots=True, repr=False)
-class Module:
+@dataclass(slots=True, repr=False, eq=False)
+class Module(_Node):
     """One file, or after linking one complete shader. `enables` are the names of ``enable`` directives."""
 
     file: str
