@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,8 +61,16 @@ class CpuBackend(Backend):
     def read(self, handle: Memory, offset: int, nbytes: int) -> memoryview:
         return handle.bytes[offset : offset + nbytes].copy().data
 
-    async def read_async(self, handle: Memory, offset: int, nbytes: int) -> memoryview:
-        return self.read(handle, offset, nbytes)
+    def read_async(self, handle: Memory, offset: int, nbytes: int) -> Awaitable[memoryview]:
+        content = self.read(handle, offset, nbytes)
+
+        async def done() -> memoryview:
+            return content
+
+        return done()
+
+    def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
+        return lambda: self.write(handle, offset, memoryview(data))
 
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]

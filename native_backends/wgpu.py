@@ -7,7 +7,7 @@ import re
 import tempfile
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,6 +61,12 @@ class _Copy(NamedTuple):
     target: Any
     target_offset: int
     nbytes: int
+
+
+class _Upload(NamedTuple):
+    target: Any
+    offset: int
+    data: bytes
 
 
 class _Recorded(NamedTuple):
@@ -221,17 +227,24 @@ class WgpuBackend(Backend):
         with self._errors():
             return memoryview(self._device.queue.read_buffer(handle, offset, nbytes)).cast("B")
 
-    async def read_async(self, handle: Any, offset: int, nbytes: int) -> memoryview:
+    def read_async(self, handle: Any, offset: int, nbytes: int) -> Awaitable[memoryview]:
         with self._errors():
             staging = self._device.create_buffer(size=nbytes, usage=BufferUsage.MAP_READ | BufferUsage.COPY_DST)
             encoder = self._device.create_command_encoder()
             encoder.copy_buffer_to_buffer(handle, offset, staging, 0, nbytes)
             self._device.queue.submit([encoder.finish()])
+        return self._map(staging)
+
+    async def _map(self, staging: Any) -> memoryview:
+        with self._errors():
             await staging.map_async("READ")
             data = memoryview(bytearray(staging.read_mapped()))
             staging.unmap()
             staging.destroy()
             return data
+
+    def upload(self, handle: Any, offset: int, data: bytes) -> Command:
+        return _Upload(handle, offset, data)
 
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
@@ -317,9 +330,12 @@ class WgpuBackend(Backend):
 
     def submit(self, commands: Sequence[Command]) -> None:
         with self._errors():
-            encoder = self._device.create_command_encoder()
-            compute_pass = pipeline = None
+            encoder = compute_pass = pipeline = None
             for command in _each(commands):
+                if isinstance(command, _Upload):
+                    self._device.queue.write_buffer(*command)
+                    continue
+                encoder = encoder or self._device.create_command_encoder()
                 if isinstance(command, _Copy):
                     if compute_pass is not None:
                         compute_pass.end()
@@ -335,7 +351,8 @@ class WgpuBackend(Backend):
                 compute_pass.dispatch_workgroups(*command.grid)
             if compute_pass is not None:
                 compute_pass.end()
-            self._device.queue.submit([encoder.finish()])
+            if encoder is not None:
+                self._device.queue.submit([encoder.finish()])
 
     def synchronize(self) -> None:
         # A read waits for all that was submitted; wgpu-py 0.32's own call for this does not match its library.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -145,15 +146,30 @@ class Tensor:
 
         return np.frombuffer(await self.device.read_async(self.view), dtype=self.dtype.name).reshape(self.shape)
 
+    async def tolist_async(self) -> Any:
+        """The awaitable twin of `tolist`."""
+        return self._as_list(await self.device.read_async(self.view))
+
+    async def item_async(self) -> float | int:
+        """The awaitable twin of `item`."""
+        self._need_one_element("item_async")
+        return self._only(await self.device.read_async(self.view))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         values = self.numpy()
         return values if dtype is None else values.astype(dtype)
 
     def tolist(self) -> Any:
         """The values as nested lists, or as a number where there are no axes. Waits."""
-        if self.size == 0:
-            return self.numpy().tolist() if self.ndim > 1 else []
-        return self.read().tolist()
+        return self._as_list(self.device.read(self.view))
+
+    def _as_list(self, raw: memoryview) -> Any:
+        if self.size:
+            return self._shaped(raw).tolist()
+        nested: Any = []
+        for size in reversed(self.shape[: self.shape.index(0)]):
+            nested = [copy.deepcopy(nested) for _ in range(size)]
+        return nested
 
     def item(self) -> float | int:
         """The only value. Waits.
@@ -161,9 +177,15 @@ class Tensor:
         Raises:
             ShapeError: there is more than one, or none.
         """
+        self._need_one_element("item")
+        return self._only(self.device.read(self.view))
+
+    def _need_one_element(self, call: str) -> None:
         if self.size != 1:
-            raise ShapeError(f"item() needs a tensor of one element; this one has the shape {self.shape}")
-        value: float | int = self.dtype.cast(self.device.read(self.view), (1,))[0]
+            raise ShapeError(f"{call}() needs a tensor of one element; this one has the shape {self.shape}")
+
+    def _only(self, raw: memoryview) -> float | int:
+        value: float | int = self.dtype.cast(raw, (1,))[0]
         return value
 
     def __float__(self) -> float:

@@ -8,7 +8,7 @@ lists of commands in order. It knows nothing of tensors, gradients or optimizers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ Handle = Any
 """A backend's own name for memory. Hashable, compared by identity."""
 
 Command = Any
-"""Dispatches or copies with their buffers bound, ready to be submitted any number of times."""
+"""Dispatches, copies or uploads with their buffers bound, ready to be submitted."""
 
 BoundBuffer = tuple[Handle, int, int]
 """Memory as a kernel sees it: handle, offset in bytes, size in bytes."""
@@ -92,7 +92,7 @@ class Backend(ABC):
     info: AdapterInfo
     capabilities: Capabilities
     lost: bool = False
-    """The device has gone. Set by the backend before it raises DeviceLostError."""
+    """The device has gone. True before a method raises DeviceLostError for the first time."""
     stats: Stats
     """The backend counts pipelines, bind groups and what it uploads by itself; `Device` counts the rest."""
 
@@ -113,8 +113,12 @@ class Backend(ABC):
         """Wait for everything submitted so far, then copy bytes out. The caller owns the result."""
 
     @abstractmethod
-    async def read_async(self, handle: Handle, offset: int, nbytes: int) -> memoryview:
-        """The awaitable twin of `read`."""
+    def read_async(self, handle: Handle, offset: int, nbytes: int) -> Awaitable[memoryview]:
+        """The awaitable twin of `read`. The copy is enqueued at the call: later commands do not change it."""
+
+    @abstractmethod
+    def upload(self, handle: Handle, offset: int, data: bytes) -> Command:
+        """A command that writes a few bytes. Submitted once, before any command that runs or copies."""
 
     @abstractmethod
     def bind(
@@ -145,6 +149,10 @@ class Backend(ABC):
     @abstractmethod
     def synchronize(self) -> None:
         """Wait until everything submitted has run."""
+
+    async def synchronize_async(self) -> None:
+        """The awaitable twin of `synchronize`."""
+        self.synchronize()
 
     @abstractmethod
     def close(self) -> None:

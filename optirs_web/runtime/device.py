@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,7 +30,14 @@ def _limit_from_environment() -> int | None:
 
 
 _PENDING_LIMIT = 128
-"""Commands gathered before they are submitted. Reading, writing and waiting submit what is there."""
+"""Commands gathered before they are submitted. Reading and waiting submit what is there."""
+
+_SMALL_UPLOAD = 1 << 16
+"""Bytes that are cheaper to copy, and to send along with the next commands, than to send by themselves."""
+
+
+async def _no_bytes() -> memoryview:
+    return memoryview(bytearray())
 
 
 class Device:
@@ -56,6 +63,7 @@ class Device:
         self.why = why
         self.stats: Stats = backend.stats
         self._pool = Pool()
+        self._uploads: list[Command] = []  # sent before what is pending
         self._pending: list[Command] = []
         self._closed = False
         self.returned: deque[tuple[Callable[[Any, int], None], Any, int]] = deque()
@@ -214,9 +222,18 @@ class Device:
             raise ShapeError(f"{data.nbytes} bytes do not fit a view of {view.nbytes}")
         if data.nbytes == 0:
             return
-        self.flush()
-        self._with_room(data.nbytes, lambda: self._backend.write(view.buffer.handle, view.offset, data))
+        handle, offset = view.buffer.handle, view.offset
         self.stats.bytes_up += data.nbytes
+        if data.nbytes > _SMALL_UPLOAD:
+            self.flush()
+            self._with_room(data.nbytes, lambda: self._backend.write(handle, offset, data))
+            return
+        self._check_open()
+        if self._pending:
+            self.flush()
+        self._uploads.append(self._backend.upload(handle, offset, bytes(data)))
+        if len(self._uploads) >= _PENDING_LIMIT:
+            self.flush()
 
     def read(self, view: View) -> memoryview:
         """Wait for the work enqueued so far and copy bytes to the host.
@@ -235,12 +252,16 @@ class Device:
 
     async def read_async(self, view: View) -> memoryview:
         """The awaitable twin of `read`."""
+        return await self.start_read(view)
+
+    def start_read(self, view: View) -> Awaitable[memoryview]:
+        """What to await for the bytes as they are now, whatever is enqueued afterwards."""
         self._refuse_while_recording()
         self.flush()
         self.stats.bytes_down += view.nbytes
         if view.nbytes == 0:
-            return memoryview(bytearray())
-        return await self._backend.read_async(view.buffer.handle, view.offset, view.nbytes)
+            return _no_bytes()
+        return self._backend.read_async(view.buffer.handle, view.offset, view.nbytes)
 
     def _refuse_while_recording(self) -> None:
         if self._recording is not None:
@@ -330,20 +351,27 @@ class Device:
     def flush(self) -> None:
         """Submit what was enqueued; does not wait for it."""
         self._check_open()
-        if self._pending:
-            pending, self._pending = self._pending, []
-            try:
-                self._backend.submit(pending)
-            except AllocationFailed:
-                # The pool cannot be given back here: the commands name its buffers. They stay, to be tried again.
-                self._pending = pending + self._pending
-                raise OutOfDeviceMemoryError(0, self._live_bytes, self._limit, self.name) from None
-            self.stats.submits += 1
+        uploads, pending = self._uploads, self._pending
+        if not uploads and not pending:
+            return
+        self._uploads, self._pending = [], []
+        try:
+            self._backend.submit(uploads + pending)
+        except AllocationFailed:
+            # The pool cannot be given back here: the commands name its buffers. They stay, to be tried again.
+            self._uploads, self._pending = uploads + self._uploads, pending + self._pending
+            raise OutOfDeviceMemoryError(0, self._live_bytes, self._limit, self.name) from None
+        self.stats.submits += bool(pending)
 
     def synchronize(self) -> None:
         """Wait until everything enqueued so far has run."""
         self.flush()
         self._backend.synchronize()
+
+    async def synchronize_async(self) -> None:
+        """The awaitable twin of `synchronize`."""
+        self.flush()
+        await self._backend.synchronize_async()
 
     # Programs.
 
@@ -393,6 +421,7 @@ class Device:
     def close(self) -> None:
         """Release the device; nothing on it can be used afterwards."""
         self._closed = True
+        self._uploads.clear()
         self._pending.clear()
         self._pool.drain()
         self._backend.close()

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
-from ..wgsl import check, link, lint, live_slots, package_loader, parse, print_wgsl, shell, syntax, types
+from ..wgsl import check, link, live_slots, package_loader, parse, print_wgsl, shell, syntax, types
 
 __all__ = [
     "AdvanceKernel",
@@ -100,9 +100,7 @@ class CooperativeKernel(Kernel):
     def module(self) -> syntax.Module:
         """The file with its imports and overrides resolved."""
         load = package_loader()
-        module = link(load(("kernels", self.name)), load, self.constants)
-        lint(module)
-        return module
+        return link(load(("kernels", self.name)), load, self.constants)
 
 
 @cache
@@ -119,20 +117,38 @@ def cooperative(name: str, **constants: bool | float) -> CooperativeKernel:
 def load_map_module(
     folder: str, name: str, roots: tuple[str, ...], constants: tuple[tuple[str, Any], ...] = ()
 ) -> syntax.Module:
-    """A map module of ``shaders/FOLDER/NAME.wgsl``, linked and linted, with what `roots` reach."""
+    """A map module of ``shaders/FOLDER/NAME.wgsl``, linked, with what `roots` reach. The tests lint all of them."""
     load = package_loader()
-    module = link(load((folder, name)), load, dict(constants), roots=list(roots))
-    lint(module)
-    return module
+    return link(load((folder, name)), load, dict(constants), roots=list(roots))
 
 
-def _with_shell(functions: syntax.Module, text: str, name: str) -> syntax.Module:
-    module = parse(print_wgsl(functions, "naga") + "\n" + text, f"<generated {name}>")
-    check(module)
-    return module
+class _GeneratedKernel(Kernel):
+    """A map module in a shell. A device is given both as text; the whole module is made for those who ask."""
+
+    map_module: syntax.Module
+
+    @property
+    @abstractmethod
+    def around(self) -> str:
+        """The generated text around the functions."""
+
+    def wgsl(self, host: Literal["naga", "tint"] = "naga") -> str:
+        """The shader's text for a host's compiler: "naga" (wgpu) or "tint" (Chromium)."""
+        return f"{print_wgsl(self.map_module, host)}\n{self.around}"
+
+    @cached_property
+    def module(self) -> syntax.Module:
+        """The functions in their shell."""
+        module = parse(self.wgsl(), f"<generated {self.name}>")
+        check(module)
+        return module
 
 
-class ElementwiseKernel(Kernel):
+def _bindings(declared: Sequence[tuple[str, str, str]]) -> tuple[Binding, ...]:
+    return tuple(Binding(name, type_, access == "read_write") for name, access, type_ in declared)
+
+
+class ElementwiseKernel(_GeneratedKernel):
     """A map function over arrays, with NumPy's broadcasting.
 
     Attributes:
@@ -172,10 +188,14 @@ class ElementwiseKernel(Kernel):
         return shell.elementwise_parameters(self.map_module, self.name, self.operands, self.rank)
 
     @cached_property
-    def module(self) -> syntax.Module:
-        """The function in its generated shell."""
-        text = shell.elementwise(self.map_module, self.name, self.operands, self.rank)
-        return _with_shell(self.map_module, text, self.name)
+    def bindings(self) -> tuple[Binding, ...]:
+        """As the shell has them, known without making it."""
+        return _bindings(shell.elementwise_bindings(self.map_module, self.name, self.operands))
+
+    @cached_property
+    def around(self) -> str:
+        """See `wgsl.shell`."""
+        return shell.elementwise(self.map_module, self.name, self.operands, self.rank)
 
     elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
 
@@ -186,7 +206,7 @@ def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) 
     return ElementwiseKernel(file, function, operands, rank)
 
 
-class _RuleKernel(Kernel):
+class _RuleKernel(_GeneratedKernel):
     def __init__(self, name: str, flags: tuple[tuple[str, bool], ...]) -> None:
         self.name = name
         self.flags = flags
@@ -197,10 +217,6 @@ class _RuleKernel(Kernel):
     def map_module(self) -> syntax.Module:
         """The rule's functions, with its flags set."""
         return load_map_module("optimizers", self.name, ("advance", "update"), self.flags)
-
-
-def _bindings(declared: Sequence[tuple[str, str, str]]) -> tuple[Binding, ...]:
-    return tuple(Binding(name, type_, access == "read_write") for name, access, type_ in declared)
 
 
 class UpdateKernel(_RuleKernel):
@@ -223,9 +239,9 @@ class UpdateKernel(_RuleKernel):
         return tuple(live_slots(self.map_module))
 
     @cached_property
-    def module(self) -> syntax.Module:
-        """The rule in its generated shell."""
-        return _with_shell(self.map_module, shell.update(self.map_module, self.slots), self.name)
+    def around(self) -> str:
+        """See `wgsl.shell`."""
+        return shell.update(self.map_module, self.slots)
 
     elements_per_workgroup = shell.UPDATE_PER_WORKGROUP
 
@@ -249,6 +265,6 @@ class AdvanceKernel(_RuleKernel):
         return _bindings(shell.advance_bindings(self.checked))
 
     @cached_property
-    def module(self) -> syntax.Module:
-        """The rule in its generated shell."""
-        return _with_shell(self.map_module, shell.advance(self.map_module, self.checked), f"{self.name} advance")
+    def around(self) -> str:
+        """See `wgsl.shell`."""
+        return shell.advance(self.map_module, self.checked)

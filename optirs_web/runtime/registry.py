@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import Any
 
 from ..errors import DeviceNotAvailableError
-from .backend import AdapterInfo
+from .backend import AdapterInfo, Backend
 from .device import Device
 from .stats import MemoryStats, Stats
 
-__all__ = ["close_device", "device", "devices", "memory_stats", "opened", "set_memory_limit", "stats"]
+__all__ = [
+    "close_device",
+    "device",
+    "device_async",
+    "devices",
+    "devices_async",
+    "memory_stats",
+    "opened",
+    "set_memory_limit",
+    "stats",
+]
 
 _BACKENDS = {
+    "webgpu": "optirs_web.browser",
     "vulkan": "optirs_web.native_backends.wgpu",
     "metal": "optirs_web.native_backends.wgpu",
     "dx12": "optirs_web.native_backends.wgpu",
@@ -21,8 +33,12 @@ _BACKENDS = {
     "cpu": "optirs_web.native_backends.cpu",
 }
 
-_AUTO_ORDER = ("metal", "vulkan", "dx12")
-"""Hardware in this order, then the processor. OpenGL and software adapters are taken only by name."""
+_AWAITED = ("webgpu",)
+"""Backends that are opened by awaiting. They have `probe_async` and `open_backend_async`."""
+
+_AUTO_ORDER = ("webgpu", "metal", "vulkan", "dx12")
+"""Hardware in this order, then the processor. OpenGL is taken only by name; so are software adapters, but in a browser
+without NumPy."""
 
 _opened: dict[str, Device] = {}
 _closed_stats = Stats()
@@ -30,6 +46,8 @@ _set_limit: list[int | None] = []  # what set_memory_limit was told last, if it 
 
 
 def _list(name: str) -> list[AdapterInfo]:
+    if sys.platform == "emscripten" and _BACKENDS[name].endswith(".wgpu"):
+        return [AdapterInfo(name, 0, "", available=False, reason="it runs natively; in a browser use webgpu")]
     try:
         backend: Any = importlib.import_module(_BACKENDS[name])
     except ModuleNotFoundError as error:
@@ -56,6 +74,18 @@ def devices() -> list[AdapterInfo]:
     return [adapter for name in _BACKENDS for adapter in _list(name)]
 
 
+async def devices_async() -> list[AdapterInfo]:
+    """The awaitable twin of `devices`: for a browser without JavaScript Promise Integration."""
+    await _probe_async()
+    return devices()
+
+
+async def _probe_async() -> None:
+    for name in _AWAITED:
+        backend: Any = importlib.import_module(_BACKENDS[name])
+        await backend.probe_async()
+
+
 def device(name: str | Device | None = None) -> Device:
     """The device of that name; the same object each time.
 
@@ -66,6 +96,7 @@ def device(name: str | Device | None = None) -> Device:
 
     Raises:
         DeviceNotAvailableError: there is no such device; the message says what was probed.
+        UnsupportedError: in a browser that cannot wait; await `device_async` there, once.
 
     Example:
         >>> import optirs_web as ow
@@ -74,16 +105,47 @@ def device(name: str | Device | None = None) -> Device:
     """
     if isinstance(name, Device):
         return name
+    name = _asked(name)
+    if name not in _opened:
+        info, why = _select(name)
+        _opened[name] = _opened.get(info.label) or _keep(_module(info).open_backend(info), why)
+    return _opened[name]
+
+
+async def device_async(name: str | Device | None = None) -> Device:
+    """The awaitable twin of `device`. Afterwards `device` gives the same one at once.
+
+    Example:
+        >>> import asyncio, optirs_web as ow
+        >>> asyncio.run(ow.device_async("cpu")).name
+        'cpu'
+    """
+    if isinstance(name, Device):
+        return name
+    name = _asked(name)
+    if name not in _opened:
+        await _probe_async()
+        info, why = _select(name)
+        if info.name not in _AWAITED:
+            return device(name)
+        found = _opened.get(info.label) or _keep(await _module(info).open_backend_async(info), why)
+        _opened[name] = found
+    return _opened[name]
+
+
+def _asked(name: str | None) -> str:
     if name is not None and not isinstance(name, str):
         raise TypeError(f"a device is given by its name, not {name!r} (a shape is one argument: a tuple)")
-    if name is None:
-        name = os.environ.get("OPTIRS_DEVICE") or "auto"
     _forget_lost()
-    if name not in _opened:
-        info, why = _choose() if name == "auto" else (_find(name), "asked for by name")
-        found = _opened.get(info.label) or _open(info, why)
-        _opened[name] = _opened[info.label] = found
-    return _opened[name]
+    return name or os.environ.get("OPTIRS_DEVICE") or "auto"
+
+
+def _select(name: str) -> tuple[AdapterInfo, str]:
+    return _choose() if name == "auto" else (_find(name), "asked for by name")
+
+
+def _module(info: AdapterInfo) -> Any:
+    return importlib.import_module(_BACKENDS[info.name])
 
 
 def _forget_lost() -> None:
@@ -94,9 +156,8 @@ def _forget_lost() -> None:
     _closed_stats = sum((one.stats for one in lost.values()), _closed_stats)
 
 
-def _open(info: AdapterInfo, why: str) -> Device:
-    module: Any = importlib.import_module(_BACKENDS[info.name])
-    opened_device = Device(module.open_backend(info), why)
+def _keep(backend: Backend, why: str) -> Device:
+    opened_device = _opened[backend.info.label] = Device(backend, why)
     if _set_limit:
         opened_device.set_memory_limit(_set_limit[-1])
     return opened_device
@@ -119,16 +180,22 @@ def _find(name: str) -> AdapterInfo:
 
 def _choose() -> tuple[AdapterInfo, str]:
     probed = []
+    software = None
     for name in _AUTO_ORDER:
         for adapter in _list(name):
             if adapter.available and not adapter.software:
                 return adapter, f"it is the first hardware adapter found, in the order {', '.join(_AUTO_ORDER)}"
+            if name == "webgpu" and adapter.available:
+                software = adapter
             probed.append(f"{adapter.label} is software" if adapter.available else f"no {name}")
     why = f"no hardware adapter was found ({', '.join(probed)})"
     cpu = _list("cpu")[0]
     if cpu.available:
         return cpu, why
-    raise DeviceNotAvailableError(f"no device is available: {why}; {cpu.reason}")
+    if software is not None:
+        return software, f"{why}, and for the processor {cpu.reason}"
+    reasons = "; ".join(f"{one.name}: {one.reason}" for one in devices() if not one.available)
+    raise DeviceNotAvailableError(f"no device is available: {reasons}")
 
 
 def close_device(target: Device) -> None:

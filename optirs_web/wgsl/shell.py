@@ -17,6 +17,7 @@ __all__ = [
     "advance",
     "advance_bindings",
     "elementwise",
+    "elementwise_bindings",
     "elementwise_parameters",
     "function_of",
     "struct_of",
@@ -79,15 +80,23 @@ def elementwise_parameters(
     return (*((name, "u32") for name in names), *((one.name, str(one.type)) for one in scalars))
 
 
+def elementwise_bindings(
+    module: syntax.Module, function: str, operands: Sequence[str]
+) -> list[tuple[str, str, str]]:
+    """Name, access and type of each storage binding of that shell, in order."""
+    declared = function_of(module, function)
+    tensors, _ = _split_operands(declared, operands)
+    result_type = "u32" if declared.return_type == types.BOOL else str(declared.return_type)
+    bindings = [(f"{one.name}_values", "read", f"array<{one.type}>") for one in tensors]
+    return [*bindings, ("result_values", "read_write", f"array<{result_type}>")]
+
+
 def elementwise(module: syntax.Module, function: str, operands: Sequence[str], rank: int) -> str:
     """The shell that applies `function` to every element of a result; see `ElementwiseKernel`."""
     declared = function_of(module, function)
     tensors, _ = _split_operands(declared, operands)
     is_bool = declared.return_type == types.BOOL
-    result_type = "u32" if is_bool else str(declared.return_type)
-
-    bindings = [(f"{one.name}_values", "read", f"array<{one.type}>") for one in tensors]
-    bindings.append(("result_values", "read_write", f"array<{result_type}>"))
+    bindings = elementwise_bindings(module, function, operands)
 
     members = [f"{name}: {type_}" for name, type_ in elementwise_parameters(module, function, operands, rank)]
 

@@ -19,6 +19,12 @@ _NODES: dict[type, tuple[str, ...]] = {
     if isinstance(node, type) and node is not Position and hasattr(node, "__dataclass_fields__")
 }
 
+_CHILDREN = {
+    node: tuple(name for name in reversed(names) if name not in ("position", "name", "type"))
+    for node, names in _NODES.items()
+}
+"""Fields that may hold nodes, the last first."""
+
 
 def clone(node: _T) -> _T:
     """A copy of a node that shares nothing but positions and types."""
@@ -35,13 +41,14 @@ def clone(node: _T) -> _T:
 
 def walk(node: object) -> Iterator[Any]:
     """Every node of a tree in the order of the source, the root first."""
-    work: list[object] = [node]
+    work: list[Any] = [[node]]
     while work:
         one = work.pop()
-        if isinstance(one, list):
-            work.extend(reversed(one))
+        if type(one) is list:
+            work.extend(item for item in reversed(one) if type(item) is list or type(item) in _NODES)
             continue
-        names = _NODES.get(type(one))
-        if names is not None:
-            yield one
-            work.extend(getattr(one, name) for name in reversed(names))
+        yield one
+        for name in _CHILDREN[type(one)]:
+            value = getattr(one, name)
+            if type(value) is list or type(value) in _NODES:
+                work.append(value)

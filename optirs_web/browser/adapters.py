@@ -1,0 +1,107 @@
+"""The adapter of this browser: asked for once, and opened."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import js
+from pyodide.code import run_js
+from pyodide.ffi import JsException
+
+from ..errors import DeviceNotAvailableError
+from ..runtime.backend import AdapterInfo, Capabilities
+from .backend import BrowserBackend
+from .waiting import can_wait, wait
+
+__all__ = ["found", "open_adapter", "open_adapter_async", "probe_async"]
+
+_HELP = (
+    "WebGPU is in Chrome and Edge from 113 (Linux: 144, before that enable chrome://flags/#enable-unsafe-webgpu; "
+    "chrome://gpu tells what was found), in Safari from 26, and in Firefox from 141 on Windows and 145 on macOS "
+    "(about:config, dom.webgpu.enabled)"
+)
+
+_adapter: Any = None
+"""What `transport.js` answered."""
+_answered = False
+
+
+def _request() -> Any:
+    """The promise of an adapter.
+
+    A page whose content security policy forbids eval registers the script itself, as the JavaScript module
+    ``optirs_web_transport`` with a member `request`.
+    """
+    try:
+        from optirs_web_transport import request
+    except ImportError:
+        request = run_js(files(__package__).joinpath("transport.js").read_text(encoding="utf-8"))
+    return request()
+
+
+async def probe_async() -> None:
+    """Ask for the adapter, if that has not been done yet."""
+    if not _answered:
+        _keep(await _request())
+
+
+def _keep(adapter: Any) -> None:
+    global _adapter, _answered
+    _adapter, _answered = adapter, True
+
+
+def _missing() -> str:
+    if not js.isSecureContext:
+        return f"the page is not secure: WebGPU needs https, or localhost. {_HELP}"
+    if not getattr(js.navigator, "gpu", None):
+        return f"this browser has no WebGPU, or has it switched off. {_HELP}"
+    return f"this browser has WebGPU, but found no graphics adapter for it. {_HELP}"
+
+
+def found() -> AdapterInfo:
+    """The adapter. Waits for the browser if it was not asked yet."""
+    if not _answered:
+        if not can_wait() and getattr(js.navigator, "gpu", None):
+            reason = "the browser has to be asked first: await optirs_web.device_async('webgpu')"
+            return AdapterInfo("webgpu", 0, "", available=False, reason=reason)
+        _keep(wait(_request(), "devices()", "devices_async()") if can_wait() else None)
+    if _adapter is None:
+        return AdapterInfo("webgpu", 0, "", available=False, reason=_missing())
+    about = json.loads(_adapter.about)
+    return AdapterInfo("webgpu", 0, about["description"], software=about["software"])
+
+
+def open_adapter(info: AdapterInfo) -> BrowserBackend:
+    """Open it. Waits."""
+    try:
+        return _opened(info, wait(_adapter.open(), "device()", "device_async()"))
+    except JsException as error:
+        raise _refused(info, error) from error
+
+
+async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
+    """The awaitable twin of `open_adapter`."""
+    try:
+        return _opened(info, await _adapter.open())
+    except JsException as error:
+        raise _refused(info, error) from error
+
+
+def _refused(info: AdapterInfo, error: JsException) -> DeviceNotAvailableError:
+    return DeviceNotAvailableError(f"{info} refused to open: {error}")
+
+
+def _opened(info: AdapterInfo, transport: Any) -> BrowserBackend:
+    about = json.loads(_adapter.about)
+    limits = about["limits"]
+    capabilities = Capabilities(
+        max_buffer_bytes=limits["maxBufferSize"],
+        max_binding_bytes=limits["maxStorageBufferBindingSize"],
+        max_storage_buffers=limits["maxStorageBuffersPerShaderStage"],
+        offset_alignment=limits["minStorageBufferOffsetAlignment"],
+        max_workgroups=limits["maxComputeWorkgroupsPerDimension"],
+        features=frozenset(about["features"]),
+    )
+    return BrowserBackend(info, capabilities, transport)

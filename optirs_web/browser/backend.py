@@ -1,0 +1,232 @@
+"""A device over ``navigator.gpu``. A command is a tuple of what `transport.js` is to do; one call submits any number."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Awaitable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pyodide.ffi import create_proxy
+
+from ..errors import DeviceLostError, OptirsError, ShaderError
+from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.stats import Stats
+from .waiting import can_wait, wait
+
+if TYPE_CHECKING:
+    from ..runtime.kernels import Kernel
+
+__all__ = ["BrowserBackend"]
+
+_WRITE, _COPY, _RUN, _REPLAY = range(4)  # as in transport.js
+
+_BIND_GROUPS_KEPT = 4096
+_UNIFORMS_KEPT = 4096
+_CHECKED_ALLOCATION = 1 << 24
+"""Bytes from which an allocation waits for the browser's word, where it can wait."""
+
+
+class _Made:
+    """Something that lives in JavaScript under a number, for as long as this object."""
+
+    __slots__ = ("_dropped", "number")
+
+    def __init__(self, number: int, dropped: deque[int]) -> None:
+        self.number = number
+        self._dropped = dropped
+
+    def __del__(self) -> None:
+        self._dropped.append(self.number)  # JavaScript hears of it with the next submit
+
+
+class _Command(tuple[Any, ...]):
+    """The words of a command. It holds what they name."""
+
+    holds: Any
+
+
+def _command(words: tuple[Any, ...], holds: Any = None) -> _Command:
+    command = _Command(words)
+    command.holds = holds
+    return command
+
+
+class BrowserBackend(Backend):
+    """One GPUDevice. Bind groups, pipelines and parameter blocks are made once and cached."""
+
+    def __init__(self, info: AdapterInfo, capabilities: Capabilities, transport: Any) -> None:
+        """Take over an opened device."""
+        self.info = info
+        self.capabilities = capabilities
+        self.stats = Stats()
+        self._transport = transport
+        self._submit = transport.submit
+        self._loss = ""
+        self._on_loss = create_proxy(self._note_loss)
+        transport.lost(self._on_loss)
+        self._dropped: deque[int] = deque()
+        self._pipelines: dict[Kernel, int] = {}
+        self._groups: OrderedDict[Any, _Made] = OrderedDict()
+        self._keys_of: defaultdict[int, set[Any]] = defaultdict(set)
+        self._uniforms: OrderedDict[bytes, _Made] = OrderedDict()
+
+    # What went wrong.
+
+    def _note_loss(self, why: str) -> None:
+        """Called by the browser."""
+        self.lost = True
+        self._loss = why
+
+    def _check(self, status: int) -> None:
+        """Raise what the browser has reported since the last call, if it has reported anything."""
+        if status == 0:
+            return
+        if self.lost:
+            raise DeviceLostError(
+                f"device '{self.info.name}' was lost, and all that lay on it ({self._loss}). "
+                "optirs_web.recover() opens it again and goes on from the last snapshot"
+            )
+        failure = json.loads(self._transport.failure())
+        if failure is None:
+            return
+        message = failure["message"]
+        if failure["kind"] == "memory":
+            raise AllocationFailed(message)
+        if failure["kind"] == "shader":
+            raise ShaderError(f"refused by the browser's compiler: {message}", file=failure["name"], line=1, column=1)
+        raise OptirsError(f"device '{self.info.name}' refused the work: {message}")
+
+    # Memory.
+
+    def allocate(self, nbytes: int) -> int:
+        self._check(self._transport.status())
+        handle: int = self._transport.allocate(nbytes)
+        if nbytes >= _CHECKED_ALLOCATION and can_wait():
+            wait(self._transport.settle(), "an allocation", "")
+            try:
+                self._check(self._transport.status())
+            except AllocationFailed:
+                self._transport.destroy(handle)
+                raise
+        return handle
+
+    def free(self, handle: int) -> None:
+        for key in self._keys_of.pop(handle, ()):
+            self._groups.pop(key, None)
+            for other, _, _ in key[1:-1]:
+                if other in self._keys_of:
+                    self._keys_of[other].discard(key)
+        self._transport.destroy(handle)
+
+    def write(self, handle: int, offset: int, data: memoryview) -> None:
+        self._check(self._transport.write(handle, offset, data))
+
+    def upload(self, handle: int, offset: int, data: bytes) -> Command:
+        return _command((_WRITE, handle, offset, data))
+
+    def read(self, handle: int, offset: int, nbytes: int) -> memoryview:
+        self._check(self._transport.status())
+        what, twin = "reading a value", "its awaitable twin: numpy_async, tolist_async, item_async, read_async, ..."
+        if not can_wait():
+            wait(None, what, twin)
+        return self._take(wait(self._transport.read(handle, offset, nbytes), what, twin), nbytes)
+
+    def read_async(self, handle: int, offset: int, nbytes: int) -> Awaitable[memoryview]:
+        self._check(self._transport.status())
+        return self._taken(self._transport.read(handle, offset, nbytes), nbytes)
+
+    async def _taken(self, copied: Any, nbytes: int) -> memoryview:
+        return self._take(await copied, nbytes)
+
+    def _take(self, staging: int, nbytes: int) -> memoryview:
+        if not staging:
+            self._check(1)
+            raise OptirsError(f"device '{self.info.name}' did not give {nbytes:,} bytes back")
+        content = bytearray(nbytes)
+        self._check(self._transport.take(staging, content))
+        return memoryview(content)
+
+    # Commands.
+
+    def bind(
+        self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
+    ) -> Command:
+        pipeline = self._pipelines.get(kernel) or self._compile(kernel)
+        key = (kernel, *buffers, parameters)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._make_group(key, pipeline, buffers, parameters)
+        else:
+            self._groups.move_to_end(key)
+        return _command((_RUN, pipeline, group.number, *grid), group)
+
+    def _compile(self, kernel: Kernel) -> int:
+        types = ["storage" if binding.writes else "read-only-storage" for binding in kernel.bindings]
+        if kernel.parameters:
+            types.append("uniform")
+        pipeline: int = self._transport.compile(kernel.name, kernel.wgsl("tint"), *types)
+        self.stats.pipelines += 1
+        self._pipelines[kernel] = pipeline
+        return pipeline
+
+    def _make_group(self, key: Any, pipeline: int, buffers: Sequence[BoundBuffer], parameters: bytes) -> _Made:
+        words = list(chain.from_iterable(buffers))
+        if parameters:
+            words += (self._uniform(parameters), 0, len(parameters))
+        group = _Made(self._transport.group(pipeline, *words), self._dropped)
+        self.stats.bind_groups += 1
+        self._groups[key] = group
+        for handle, _, _ in buffers:
+            self._keys_of[handle].add(key)
+        if len(self._groups) > _BIND_GROUPS_KEPT:
+            oldest, _ = self._groups.popitem(last=False)
+            for handle, _, _ in oldest[1:-1]:
+                self._keys_of[handle].discard(oldest)
+        return group
+
+    def _uniform(self, parameters: bytes) -> int:
+        """A buffer that holds these parameters; equal ones are shared. Bind groups keep it alive."""
+        made = self._uniforms.get(parameters)
+        if made is None:
+            made = self._uniforms[parameters] = _Made(self._transport.uniform(parameters), self._dropped)
+            self.stats.bytes_up += len(parameters)
+            if len(self._uniforms) > _UNIFORMS_KEPT:
+                self._uniforms.popitem(last=False)
+        return made.number
+
+    def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
+        return _command((_COPY, source[0], source[1], target[0], target[1], source[2]))
+
+    def record(self, commands: Sequence[Command]) -> Command:
+        program = _Made(self._transport.record(*chain.from_iterable(commands)), self._dropped)
+        return _command((_REPLAY, program.number), program)
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        self._check(self._submit(*chain.from_iterable(commands)))
+        if self._dropped:
+            dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]
+            self._transport.forget(*dropped)
+
+    def synchronize(self) -> None:
+        if not can_wait():
+            wait(None, "synchronize()", "device.synchronize_async()")
+        wait(self._transport.done(), "synchronize()", "device.synchronize_async()")
+        wait(self._transport.settle(), "synchronize()", "device.synchronize_async()")
+        self._check(self._transport.status())
+
+    async def synchronize_async(self) -> None:
+        await self._transport.done()
+        await self._transport.settle()
+        self._check(self._transport.status())
+
+    def close(self) -> None:
+        self._groups.clear()
+        self._keys_of.clear()
+        self._uniforms.clear()
+        self._pipelines.clear()
+        if not self.lost:
+            self._note_loss("it was closed")
+            self._transport.close()
+        self._on_loss.destroy()

@@ -1,0 +1,185 @@
+// The browser's half of the `webgpu` device. A script whose value is one function: `request(adapterOptions)` answers
+// with the adapter, which opens transports. Objects of WebGPU stay here, under numbers; only numbers, text and
+// buffers pass between Python and JavaScript, so there is no proxy to lose. One `submit` runs any list of commands.
+async (powerPreference) => {
+  if (!navigator.gpu) return null;
+  const adapter = await navigator.gpu.requestAdapter(powerPreference ? { powerPreference } : undefined);
+  if (!adapter) return null;
+
+  const LIMITS = ["maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage",
+    "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX", "maxComputeWorkgroupStorageSize",
+    "maxComputeWorkgroupsPerDimension", "minStorageBufferOffsetAlignment"];
+  const FEATURES = ["shader-f16", "subgroups", "timestamp-query"];
+  const features = FEATURES.filter((name) => adapter.features.has(name));
+  const limits = Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]]));
+  const { vendor = "", architecture = "", device: model = "", description = "" } = adapter.info ?? {};
+  const about = JSON.stringify({
+    description: description || model || [vendor, architecture].filter(Boolean).join(" ") || "a WebGPU adapter",
+    software: Boolean(adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter) || architecture === "swiftshader",
+    features, limits,
+  });
+
+  let unused = adapter; // an adapter gives one device; the next one is asked of a fresh adapter
+  const open = async () => {
+    const chosen = unused ?? await navigator.gpu.requestAdapter(powerPreference ? { powerPreference } : undefined);
+    unused = null;
+    if (!chosen) throw new Error("the browser has no adapter any more");
+    return transport(await chosen.requestDevice({ requiredFeatures: features, requiredLimits: limits }));
+  };
+  return { about, open };
+
+  function transport(device) {
+    const USAGE = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+    const [WRITE, COPY, RUN, REPLAY] = [0, 1, 2, 3];
+    const objects = new Map(); // buffers, pipelines, bind groups and programs by number
+    const failures = [];
+    const scopes = new Set();
+    let last = 0;
+    let lost = false;
+    let tell = () => {};
+
+    const keep = (object) => (objects.set(++last, object), last);
+    const fail = (kind, message, name = "") => failures.push({ kind, message, name });
+    const isLost = device.lost.then((info) => {
+      if (!lost) tell(info.message || info.reason || "no reason was given");
+      lost = true;
+    });
+    device.addEventListener("uncapturederror", (event) => {
+      fail(event.error instanceof GPUOutOfMemoryError ? "memory" : "validation", event.error.message);
+    });
+
+    // What goes wrong in `call` is noted as a failure of this kind once the browser knows it.
+    const scoped = (filter, kind, name, call, explain = async () => "") => {
+      device.pushErrorScope(filter);
+      const made = call();
+      const settled = device.popErrorScope().then(async (error) => {
+        if (error) fail(kind, `${error.message}\n${await explain()}`.trim(), name);
+      }).catch(() => {}) // the device was lost: `lost` tells
+        .finally(() => scopes.delete(settled));
+      scopes.add(settled);
+      return made;
+    };
+    const status = () => (lost || failures.length ? 1 : 0);
+
+    const encodeCopy = (at, [source, from, target, to, size]) => at.encoder().copyBufferToBuffer(source, from, target, to, size);
+    const encodeRun = (at, [pipeline, group, x, y, z]) => {
+      const pass = at.pass();
+      if (at.pipeline !== pipeline) pass.setPipeline(at.pipeline = pipeline);
+      pass.setBindGroup(0, group);
+      pass.dispatchWorkgroups(x, y, z);
+    };
+    const resolve = (op, words, at) => op === COPY
+      ? [objects.get(words[at]), words[at + 1], objects.get(words[at + 2]), words[at + 3], words[at + 4]]
+      : [objects.get(words[at]), objects.get(words[at + 1]), words[at + 2], words[at + 3], words[at + 4]];
+
+    // One encoder, and a compute pass as long as no copy comes between.
+    class Encoding {
+      #encoder = null;
+      #pass = null;
+      pipeline = null;
+      encoder() { this.#end(); return this.#encoder ??= device.createCommandEncoder(); }
+      pass() { return this.#pass ??= (this.#encoder ??= device.createCommandEncoder()).beginComputePass(); }
+      #end() { this.#pass?.end(); this.#pass = this.pipeline = null; }
+      submit() { if (this.#encoder) { this.#end(); device.queue.submit([this.#encoder.finish()]); } }
+    }
+
+    const bytesOf = (data, call) => {
+      const view = data.getBuffer("u8"); // a view of Python's memory: gone when that grows, so it is used at once
+      try { return call(view.data); } finally { view.release(); }
+    };
+
+    return {
+      status,
+      lost: (call) => { tell = call; },
+      failure: () => JSON.stringify(failures.shift() ?? null),
+      settle: () => Promise.all(scopes),
+      done: () => device.queue.onSubmittedWorkDone(),
+
+      allocate: (size) => keep(scoped("out-of-memory", "memory", `${size}`, () => device.createBuffer({ size, usage: USAGE }))),
+      uniform: (data) => bytesOf(data, (bytes) => {
+        const buffer = device.createBuffer({ size: bytes.length, usage: GPUBufferUsage.UNIFORM, mappedAtCreation: true });
+        new Uint8Array(buffer.getMappedRange()).set(bytes);
+        buffer.unmap();
+        return keep(buffer);
+      }),
+      destroy: (number) => { objects.get(number).destroy(); objects.delete(number); },
+      forget: (...numbers) => { for (const number of numbers) objects.delete(number); },
+      count: () => objects.size,
+      write: (number, offset, data) => {
+        bytesOf(data, (bytes) => device.queue.writeBuffer(objects.get(number), offset, bytes));
+        return status();
+      },
+
+      // `types` has the type of each binding, in order.
+      compile: (name, code, ...types) => {
+        let shader;
+        const pipeline = keep(scoped("validation", "shader", name, () => {
+          const entries = types.map((type, binding) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type } }));
+          const layout = device.createPipelineLayout({ bindGroupLayouts: [device.createBindGroupLayout({ entries })] });
+          shader = device.createShaderModule({ label: name, code });
+          return device.createComputePipeline({ label: name, layout, compute: { module: shader, entryPoint: "main" } });
+        }, async () => {
+          const { messages } = await shader.getCompilationInfo();
+          return messages.map((one) => `${one.lineNum}:${one.linePos}: ${one.message}`).join("\n");
+        }));
+        device.queue.submit([]); // sends it off: the browser compiles while Python goes on
+        return pipeline;
+      },
+      group: (pipeline, ...words) => {
+        const entries = [];
+        for (let at = 0; at < words.length; at += 3) {
+          const [buffer, offset, size] = [objects.get(words[at]), words[at + 1], words[at + 2]];
+          entries.push({ binding: at / 3, resource: { buffer, offset, size } });
+        }
+        return keep(device.createBindGroup({ layout: objects.get(pipeline).getBindGroupLayout(0), entries }));
+      },
+
+      record: (...words) => {
+        const steps = [];
+        for (let at = 0; at < words.length; at += 6) {
+          const encode = words[at] === COPY ? encodeCopy : encodeRun;
+          steps.push([encode, resolve(words[at], words, at + 1)]);
+        }
+        return keep(steps);
+      },
+      submit: (...words) => {
+        const at = new Encoding();
+        for (let next = 0; next < words.length;) {
+          const op = words[next++];
+          if (op === WRITE) {
+            const [buffer, offset, data] = [objects.get(words[next++]), words[next++], words[next++]];
+            bytesOf(data, (bytes) => device.queue.writeBuffer(buffer, offset, bytes));
+          } else if (op === REPLAY) {
+            for (const [encode, step] of objects.get(words[next++])) encode(at, step);
+          } else {
+            (op === COPY ? encodeCopy : encodeRun)(at, resolve(op, words, next));
+            next += 5;
+          }
+        }
+        at.submit();
+        return status();
+      },
+
+      // Copies now; resolves, once the bytes are there, to a function that moves them into a Python buffer.
+      read: (number, offset, size) => {
+        const staging = device.createBuffer({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+        const encoder = device.createCommandEncoder();
+        encoder.copyBufferToBuffer(objects.get(number), offset, staging, 0, size);
+        device.queue.submit([encoder.finish()]);
+        return staging.mapAsync(GPUMapMode.READ).then(
+          () => keep(staging),
+          async () => { await Promise.race([isLost, new Promise((after) => setTimeout(after, 1000))]); return 0; },
+        );
+      },
+      take: (number, target) => {
+        const staging = objects.get(number);
+        objects.delete(number);
+        const view = target.getBuffer("u8");
+        try { view.data.set(new Uint8Array(staging.getMappedRange())); } finally { view.release(); }
+        staging.destroy();
+        return status();
+      },
+      close: () => { lost = true; objects.clear(); device.destroy(); },
+    };
+  }
+}

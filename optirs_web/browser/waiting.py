@@ -1,0 +1,35 @@
+"""Waiting for a promise of the browser, where that is possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyodide.ffi import can_run_sync, run_sync
+
+from ..errors import UnsupportedError
+
+__all__ = ["can_wait", "wait"]
+
+
+def can_wait() -> bool:
+    """Whether Python can be suspended here: the browser has JSPI, and JavaScript came in by an awaited call."""
+    return bool(can_run_sync())
+
+
+def wait(promise: Any, what: str, twin: str) -> Any:
+    """The value of a promise.
+
+    Args:
+        promise: of JavaScript.
+        what: who waits, for the message.
+        twin: what to await instead.
+
+    Raises:
+        UnsupportedError: Python cannot be suspended here.
+    """
+    if not can_wait():
+        raise UnsupportedError(
+            f"{what} waits for the browser, which needs JavaScript Promise Integration (Chrome and Edge 137, "
+            f"Firefox 153) and Python that was started by runPythonAsync. Here use: await {twin}"
+        )
+    return run_sync(promise)
