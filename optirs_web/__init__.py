@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from .autograd import GradientTape as GradientTape, no_grad as no_grad
     from .checkpoint import (
         checkpoint_extra as checkpoint_extra,
+        dump_checkpoint as dump_checkpoint,
+        dump_checkpoint_async as dump_checkpoint_async,
         load_checkpoint as load_checkpoint,
         save_checkpoint as save_checkpoint,
+        save_checkpoint_async as save_checkpoint_async,
     )
     from .compiled import compile as compile
     from .ops import cross_entropy as cross_entropy, manual_seed as manual_seed
@@ -65,6 +68,8 @@ _NAMES = {
     "device_async": "runtime.registry",
     "devices": "runtime.registry",
     "devices_async": "runtime.registry",
+    "dump_checkpoint": "checkpoint",
+    "dump_checkpoint_async": "checkpoint",
     "full": "ops.creation",
     "load_checkpoint": "checkpoint",
     "manual_seed": "ops",
@@ -74,6 +79,7 @@ _NAMES = {
     "rand": "ops.creation",
     "randn": "ops.creation",
     "save_checkpoint": "checkpoint",
+    "save_checkpoint_async": "checkpoint",
     "set_memory_limit": "runtime.registry",
     "stats": "runtime.registry",
     "tensor": "tensors",

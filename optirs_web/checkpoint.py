@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Mapping
@@ -9,12 +10,20 @@ from typing import Any, NamedTuple
 
 from .errors import CheckpointError
 from .hostdata import HostData, host_data
-from .interop.safetensors import Entry, load_file, save_file
+from .interop.safetensors import Entry, Source, load, name_of, parts, save_file
 from .optim import Optimizer
+from .runtime.buffer import View
 from .runtime.dtypes import FLOAT32
 from .tensors import Parameter
 
-__all__ = ["checkpoint_extra", "load_checkpoint", "save_checkpoint"]
+__all__ = [
+    "checkpoint_extra",
+    "dump_checkpoint",
+    "dump_checkpoint_async",
+    "load_checkpoint",
+    "save_checkpoint",
+    "save_checkpoint_async",
+]
 
 _FORMAT = "optirs-web 1"
 _PARAM = "param."
@@ -27,7 +36,7 @@ def save_checkpoint(
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a safetensors file that `load_checkpoint` continues from, bit for bit on the same device.
+    """Write a safetensors file that `load_checkpoint` continues from, bit for bit on the same device. Waits.
 
     The file is replaced as a whole: a write that is killed leaves the old one.
 
@@ -42,11 +51,82 @@ def save_checkpoint(
         ValueError: the optimizer has a parameter that is not among `parameters`.
         FileNotFoundError: there is no such folder.
     """
+    save_file(path, *_contents(parameters, optimizer, extra))
+
+
+def dump_checkpoint(
+    parameters: Mapping[str, Parameter],
+    optimizer: Optimizer | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> bytes:
+    """What `save_checkpoint` writes, as bytes: to send somewhere, or to keep. Waits.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> content = ow.dump_checkpoint({"w": w}, extra={"epoch": 3})
+        >>> ow.load_checkpoint(content, {"w": w})
+        {'epoch': 3}
+    """
+    return b"".join(parts(*_contents(parameters, optimizer, extra)))
+
+
+async def dump_checkpoint_async(
+    parameters: Mapping[str, Parameter],
+    optimizer: Optimizer | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The awaitable twin of `dump_checkpoint`: everything as it is at the call, whatever is trained meanwhile."""
+    return b"".join(parts(*await _contents_async(parameters, optimizer, extra)))
+
+
+async def save_checkpoint_async(
+    path: str | os.PathLike[str],
+    parameters: Mapping[str, Parameter],
+    optimizer: Optimizer | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """The awaitable twin of `save_checkpoint`."""
+    save_file(path, *await _contents_async(parameters, optimizer, extra))
+
+
+_Contents = tuple[dict[str, Entry], dict[str, str]]
+"""The tensors and the metadata of a file."""
+
+
+def _contents(parameters: Any, optimizer: Any, extra: Any) -> _Contents:
+    views = _views(parameters, optimizer)
+    return _packed(
+        parameters, optimizer, extra, {key: view.buffer.device.read(view) for key, view in views.items()}
+    )
+
+
+async def _contents_async(parameters: Any, optimizer: Any, extra: Any) -> _Contents:
+    views = _views(parameters, optimizer)
+    read = await asyncio.gather(*(view.buffer.device.start_read(view) for view in views.values()))
+    return _packed(parameters, optimizer, extra, dict(zip(views, read, strict=True)))
+
+
+def _views(parameters: Any, optimizer: Any) -> dict[str, View]:
+    """Everything that a checkpoint holds of a device."""
     _check_what_to_save(parameters, optimizer)
-    tensors = {_PARAM + name: _entry(one.numpy()) for name, one in parameters.items()}
+    views = {_PARAM + name: one.view for name, one in parameters.items()}
+    if optimizer is not None:
+        views.update({_STATE + name: view for name, view in optimizer.state_views().items()})
+    return views
+
+
+def _packed(
+    parameters: Mapping[str, Parameter],
+    optimizer: Optimizer | None,
+    extra: Mapping[str, Any] | None,
+    contents: Mapping[str, memoryview],
+) -> _Contents:
+    tensors = {_PARAM + name: Entry("F32", one.shape, contents[_PARAM + name]) for name, one in parameters.items()}
     notes: dict[str, Any] = {"extra": dict(extra or {})}
     if optimizer is not None:
-        state_dict = optimizer.state_dict()
+        its = {name.removeprefix(_STATE): raw for name, raw in contents.items() if name.startswith(_STATE)}
+        state_dict = optimizer.state_dict_of(its)
         notes["optimizer"] = {"type": type(optimizer).__name__, "param_groups": state_dict["param_groups"]}
         for number, entry in state_dict["state"].items():
             for slot, value in entry.items():
@@ -55,7 +135,7 @@ def save_checkpoint(
         text = json.dumps(notes)
     except (TypeError, ValueError) as error:
         raise TypeError(f"`extra` and the options of groups must be what JSON can hold: {error}") from error
-    save_file(path, tensors, {"format": _FORMAT, "optirs_web": text})
+    return tensors, {"format": _FORMAT, "optirs_web": text}
 
 
 def _check_what_to_save(parameters: Any, optimizer: Any) -> None:
@@ -73,14 +153,14 @@ def _check_what_to_save(parameters: Any, optimizer: Any) -> None:
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str],
+    source: Source,
     parameters: Mapping[str, Parameter],
     optimizer: Optimizer | None = None,
 ) -> dict[str, Any]:
-    """Read a file of `save_checkpoint` into parameters and optimizer: all of it, or nothing.
+    """Read what `save_checkpoint` wrote into parameters and optimizer: all of it, or nothing. Does not wait.
 
     Args:
-        path: the file.
+        source: the file, or its content as bytes.
         parameters: the same names and shapes as were saved.
         optimizer: of the same type as was saved; None leaves the saved state aside.
 
@@ -92,7 +172,8 @@ def load_checkpoint(
             Nothing was changed.
         FileNotFoundError: there is no such file.
     """
-    tensors, notes = _read(path)
+    tensors, notes = _read(source)
+    path = name_of(source)
     _check_parameters(path, tensors, parameters)
     if optimizer is not None:
         if notes.optimizer != type(optimizer).__name__:
@@ -105,14 +186,14 @@ def load_checkpoint(
     return notes.extra
 
 
-def checkpoint_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
+def checkpoint_extra(source: Source) -> dict[str, Any]:
     """The `extra` of a checkpoint, without loading it: what to look at before a model is built.
 
     Raises:
         CheckpointError: the file is no checkpoint, or is damaged.
         FileNotFoundError: there is no such file.
     """
-    return _read(path)[1].extra
+    return _read(source)[1].extra
 
 
 class _Notes(NamedTuple):
@@ -123,8 +204,9 @@ class _Notes(NamedTuple):
     param_groups: list[dict[str, Any]]
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Entry], _Notes]:
-    tensors, metadata = load_file(path)
+def _read(source: Source) -> tuple[dict[str, Entry], _Notes]:
+    tensors, metadata = load(source)
+    path = name_of(source)
     if metadata.get("format") != _FORMAT:
         raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of optirs-web")
     try:

@@ -13,7 +13,7 @@ import safetensors.numpy
 
 import optirs_web as ow
 from optirs_web.errors import CheckpointError
-from optirs_web.interop.safetensors import Entry, load_file, save_file
+from optirs_web.interop.safetensors import Entry, load, save_file
 
 
 def make_run(device, optimizer="AdamW", **options):
@@ -64,7 +64,7 @@ def test_a_checkpoint_is_a_file_that_the_reference_library_reads(tmp_path):
     assert theirs["optimizer.2.exp_avg"].shape == ()
 
     safetensors.numpy.save_file({"x": np.arange(6.0, dtype=np.float32).reshape(2, 3)}, tmp_path / "b", {"k": "v"})
-    tensors, metadata = load_file(tmp_path / "b")
+    tensors, metadata = load(tmp_path / "b")
     assert (tensors["x"].dtype, tensors["x"].shape, metadata) == ("F32", (2, 3), {"k": "v"})
 
 
@@ -205,7 +205,7 @@ def test_every_truncation_of_a_small_file_is_noticed(tmp_path):
     for length in range(len(raw)):
         path.write_bytes(raw[:length])
         with pytest.raises(CheckpointError):
-            load_file(path)
+            load(path)
 
 
 def test_a_write_that_is_killed_leaves_the_old_file_whole(tmp_path):

@@ -97,7 +97,7 @@ def test_train_writes_its_files_and_says_what_it_did(tmp_path):
     assert f"test accuracy {metrics['test_accuracy']:.2%}" in result.stdout
     assert metrics["config"]["optimizer"] == "sgd"
     assert metrics["device_description"] == ow.device("cpu").info.description
-    for line in ("asked for by name", "1,437 images to train on, 360 (fold 0)", "epoch 2/2", str(out / "curves.png")):
+    for line in ("device: cpu", "1,437 images to train on, 360 (fold 0)", "epoch 2/2", str(out / "curves.png")):
         assert line in result.stdout
 
 

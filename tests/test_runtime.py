@@ -23,7 +23,7 @@ from optirs_web.wgsl import parse
 
 def test_devices_lists_each_name_with_what_it_is_or_why_it_is_not():
     found = {one.name: one for one in ow.devices()}
-    assert set(found) == {"vulkan", "metal", "dx12", "gl", "cpu"}
+    assert set(found) == {"webgpu", "vulkan", "metal", "dx12", "gl", "cpu"}
     assert found["cpu"].available
     assert "NumPy" in found["cpu"].description
     for one in found.values():
@@ -38,7 +38,8 @@ def test_the_same_name_gives_the_same_device(device):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cuda", "there is no device 'cuda'; known are auto, vulkan"),
+        ("cuda", "there is no device 'cuda'; known are auto, webgpu, vulkan"),
+        ("webgpu", "it runs in a browser, inside Pyodide; natively use vulkan, metal or dx12"),
         ("cpu:1", "there are 1 of that kind"),
         ("vulkan:x", "write vulkan:0, vulkan:1"),
         ("", "there is no device ''"),

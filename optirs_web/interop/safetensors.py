@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 
 from ..errors import CheckpointError
 
-__all__ = ["Entry", "load_file", "save_file"]
+__all__ = ["Entry", "Source", "load", "name_of", "parts", "save_file"]
+
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview
+"""A file, or its content."""
 
 _ITEMSIZE = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
              "I8": 1, "U8": 1, "BOOL": 1}  # fmt: skip
@@ -31,8 +34,8 @@ class Entry(NamedTuple):
     content: memoryview
 
 
-def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> None:
-    """Write a file. Whoever reads `path` sees the old file or the new one, never a part, whatever is killed when."""
+def parts(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
+    """The content of a file: these, one after the other. Tensors are not copied."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     offset = 0
     for name, entry in tensors.items():
@@ -41,16 +44,19 @@ def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metada
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little"), text, *(entry.content for entry in tensors.values())]
+
+
+def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> None:
+    """Write a file. Whoever reads `path` sees the old file or the new one, never a part, whatever is killed when."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent}")
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with open(partial, "xb") as file:
-            file.write(len(text).to_bytes(8, "little"))
-            file.write(text)
-            for entry in tensors.values():
-                file.write(entry.content)
+            for part in parts(tensors, metadata):
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(target)
@@ -58,14 +64,21 @@ def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metada
         partial.unlink(missing_ok=True)
 
 
-def load_file(path: str | os.PathLike[str]) -> tuple[dict[str, Entry], dict[str, str]]:
-    """The tensors and metadata of a file.
+def name_of(source: Source) -> str:
+    """What messages call it: the path, or "the checkpoint" for bytes."""
+    return "the checkpoint" if isinstance(source, (bytes, bytearray, memoryview)) else str(source)
+
+
+def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The tensors and metadata of a file, or of its content.
 
     Raises:
         CheckpointError: it is no safetensors file, or damaged.
         FileNotFoundError: there is no such file.
     """
-    raw = memoryview(Path(path).read_bytes())
+    path = name_of(source)
+    is_content = isinstance(source, (bytes, bytearray, memoryview))
+    raw = memoryview(source if is_content else Path(source).read_bytes())  # type: ignore[arg-type]
     length = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or length > min(_MAX_HEADER, len(raw) - 8):
         raise CheckpointError(f"{path} is no safetensors file, or is cut off: its header does not fit")

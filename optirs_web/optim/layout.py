@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import weakref
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
@@ -22,10 +22,13 @@ from ..runtime.program import Program
 from ..tensors import Parameter, Tensor
 from ..wgsl.shell import BLOCK, struct_of
 
-__all__ = ["Flags", "Layout", "move_into_arenas"]
+__all__ = ["Flags", "Layout", "Slots", "move_into_arenas"]
 
 Flags = tuple[tuple[str, bool], ...]
 """A rule's flags, sorted by name."""
+
+Slots = dict[tuple[int, str], View]
+"""By number of the tensor and name of the slot."""
 
 
 def move_into_arenas(params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
@@ -218,26 +221,37 @@ class Layout:
 
     # Values read and written on request.
 
-    def skipped_steps(self) -> int:
-        """Steps that were skipped because a gradient was not finite. Reads back 4 bytes."""
-        return int(self.device.read(View(self._found_inf, 4, 4)).cast("I")[0])
+    @property
+    def skipped_view(self) -> View:
+        """Where the steps are counted that were skipped because a gradient was not finite: one u32."""
+        return View(self._found_inf, 4, 4)
 
-    def set_skipped_steps(self, count: int) -> None:
-        """Continue another layout's count."""
-        self.device.write(View(self._found_inf, 4, 4), memoryview(struct.pack("<I", count)))
+    def forget_skipped(self) -> None:
+        """Begin to count anew."""
+        self.device.write(self.skipped_view, memoryview(bytes(4)))
 
-    def params_are_finite(self) -> bool:
-        """Whether all parameters are finite. Reads back 4 bytes."""
+    def look_at_params(self) -> View:
+        """Enqueue a look at all parameters. The u32 in this view is then 0 if all are finite."""
         result = self._table(2)
         everything = self._table(2 * len(self.groups) + 2)
         self.device.write(View.whole(everything), memoryview(self._live_words([True] * len(self.groups))).cast("B"))
         for shard in self._shards:
             self._look_for_nonfinite(shard, shard.arena.params, View.whole(everything), View.whole(result))
-        return self.device.read(View(result, 0, 4)).cast("I")[0] == 0
+        return View(result, 0, 4)
 
-    def read_scalars(self) -> list[dict[str, float]]:
+    def state_views(self) -> dict[str, View]:
+        """What `scalars_in` and `state_in` are given the contents of: one view for each slot of an arena."""
+        views = {f"{shard_number}.{name}": View.whole(buffer) for shard_number, name, buffer in self._state_buffers()}
+        return {"scalars": View.whole(self._tensor_scalars), **views}
+
+    def _state_buffers(self) -> Iterator[tuple[int, str, Buffer]]:
+        for shard_number, shard in enumerate(self._shards):
+            for name, buffer in shard.state.items():
+                yield shard_number, name, buffer
+
+    def scalars_in(self, contents: Mapping[str, memoryview]) -> list[dict[str, float]]:
         """The scalars of each tensor."""
-        raw = self.device.read(View.whole(self._tensor_scalars)).cast("f")
+        raw = contents["scalars"].cast("f")
         starts = (2 + self._words * number for number in range(len(self.groups)))
         return [dict(zip(self.scalars, raw[start : start + len(self.scalars)], strict=True)) for start in starts]
 
@@ -249,16 +263,38 @@ class Layout:
         content = struct.pack(f"<{len(words)}f", *words)
         self.device.write(View(self._tensor_scalars, 0, len(content)), memoryview(content))
 
-    def read_state(self) -> dict[int, dict[str, memoryview]]:
-        """The slots of each tensor's state, as bytes. One read for each slot of an arena."""
+    def state_in(self, contents: Mapping[str, memoryview]) -> dict[int, dict[str, memoryview]]:
+        """The slots of each tensor's state, as bytes."""
         found: dict[int, dict[str, memoryview]] = {number: {} for number in range(len(self.groups))}
-        for shard in self._shards:
-            for name, buffer in shard.state.items():
-                raw = self.device.read(View.whole(buffer))
-                for index, number in shard.numbers.items():
-                    place = shard.arena.place(buffer, index)
-                    found[number][name] = raw[place.offset : place.offset + place.nbytes]
+        for shard_number, name, buffer in self._state_buffers():
+            raw, shard = contents[f"{shard_number}.{name}"], self._shards[shard_number]
+            for index, number in shard.numbers.items():
+                place = shard.arena.place(buffer, index)
+                found[number][name] = raw[place.offset : place.offset + place.nbytes]
         return found
+
+    def slots(self) -> Slots:
+        """Where each slot of each tensor's state lies."""
+        return {
+            (number, name): self._shards[shard_number].arena.place(buffer, index)
+            for shard_number, name, buffer in self._state_buffers()
+            for index, number in self._shards[shard_number].numbers.items()
+        }
+
+    def take_over(self, old: Layout, resting: Slots) -> None:
+        """Go on with the state of another layout of the same tensors, to which some may have been appended.
+
+        Args:
+            old: the layout so far.
+            resting: slots that it did not use, but a layout before it did.
+        """
+        nbytes = 4 * self._words * len(old.groups)
+        self.device.copy(View(old._tensor_scalars, 0, nbytes), View(self._tensor_scalars, 0, nbytes))
+        self.device.copy(View.whole(old._found_inf), View.whole(self._found_inf))
+        known = {**resting, **old.slots()}
+        for key, place in self.slots().items():
+            if key in known:
+                self.device.copy(known[key], place)
 
     def write_state(self, given: Mapping[int, Mapping[str, memoryview]]) -> None:
         """Set the slots of each tensor's state; those not given become zero. One write for each slot of an arena."""

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, NoReturn
 from ..autograd import note_grad, set_grad
 from ..errors import CheckpointError, NonFiniteError, ShapeError, UnsupportedError
 from ..ops import clone, zeros
+from ..runtime.buffer import View
 from ..runtime.program import NotReadyError, StaleProgramError
 from ..tensors import Parameter, Tensor
 from . import state
-from .layout import Flags, Layout, move_into_arenas
+from .layout import Flags, Layout, Slots, move_into_arenas
 
 __all__ = ["LARGEST_FLOAT32", "Optimizer", "Params", "at_least_zero"]
 
@@ -36,6 +37,10 @@ def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
         value = group[name]
         if not (isinstance(value, Real) and 0 <= value <= LARGEST_FLOAT32):  # type: ignore[operator]
             raise ValueError(f"Invalid {_WORDS.get(name, f'{name} value')}: {value}")
+
+
+def _count(raw: memoryview) -> int:
+    return int(raw.cast("I")[0])
 
 
 class Optimizer(ABC):
@@ -60,7 +65,7 @@ class Optimizer(ABC):
         self._skip_nonfinite = skip_nonfinite
         self._seen_skipped = 0
         self._layout: Layout | None = None
-        self._resting: state.State = {}
+        self._resting: Slots = {}  # state that a change of flags has put out of use
         if isinstance(params, Tensor):
             raise TypeError("params is a list of parameters, or of dicts; wrap a single parameter in a list")
         given: list[Any] = [params] if isinstance(params, Mapping) else list(params)
@@ -93,11 +98,10 @@ class Optimizer(ABC):
             ValueError: an option is out of range, or a parameter is in another group already.
             TypeError: "params" holds something that is no `Parameter`, or an option is unknown.
         """
-        before = self._state()
         count = len(self.param_groups)
         self._append_groups([group])
         try:
-            self._rebuild(before)
+            self._rebuild()
         except BaseException:
             del self.param_groups[count:]
             raise
@@ -150,8 +154,6 @@ class Optimizer(ABC):
         move_into_arenas(params, flags)
         layout = Layout(self.rule, params, groups, len(self.param_groups), flags, self._skip_nonfinite)
         if self._layout is not None:
-            if self._skip_nonfinite:
-                layout.set_skipped_steps(self._layout.skipped_steps())
             self._layout.retire()
         self._layout = layout
         self._built_flags = group_flags
@@ -160,10 +162,12 @@ class Optimizer(ABC):
     def _param_ids(self) -> list[list[int]]:
         return [[id(one) for one in group["params"]] for group in self.param_groups]
 
-    def _rebuild(self, its_state: state.State) -> None:
-        """Another layout with this state."""
+    def _rebuild(self) -> None:
+        """Another layout with the same state."""
+        before = self._built
         self._build()
-        state.write(self._built, self.scalars_in_state, its_state)
+        self._built.take_over(before, self._resting)
+        self._resting = {**self._resting, **before.slots()}
 
     @property
     def _built(self) -> Layout:
@@ -179,9 +183,9 @@ class Optimizer(ABC):
                 "parameters are not exchanged in param_groups; use add_param_group, or a new optimizer"
             )
         if self._flags() != self._built_flags:
-            if self._built.device.recording is not None:  # a rebuild reads the state back
+            if self._built.device.recording is not None:  # a rebuild moves the state
                 raise NotReadyError(self._refresh)
-            self._rebuild(self._state())
+            self._rebuild()
         self._built.set_hyper([self.hyper(group) for group in self.param_groups])
 
     def step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
@@ -250,8 +254,8 @@ class Optimizer(ABC):
 
     @property
     def skipped_steps(self) -> int:
-        """Steps left out so far because a gradient was NaN or infinite. Waits, and reads back 4 bytes."""
-        return self._built.skipped_steps()
+        """Steps left out because a gradient was NaN or infinite, since it was made or loaded. Waits, for 4 bytes."""
+        return _count(self._built.device.read(self._built.skipped_view))
 
     def check_finite(self) -> None:
         """Wait, and make sure that training is well. Reads back a few bytes; call it now and then.
@@ -260,26 +264,25 @@ class Optimizer(ABC):
             NonFiniteError: with `skip_nonfinite`, steps have been left out since the last call; without
                 it, a parameter is NaN or infinite.
         """
-        if self._skip_nonfinite:
-            skipped = self.skipped_steps
-            new, self._seen_skipped = skipped - self._seen_skipped, skipped
-            if new:
-                raise NonFiniteError(
-                    f"{new} step(s) were skipped because a gradient was NaN or infinite ({skipped} in all)"
-                )
-        elif not self._built.params_are_finite():
-            raise NonFiniteError("a parameter is NaN or infinite; lower the learning rate, or use skip_nonfinite=True")
+        self._check_count(_count(self._built.device.read(self._view_to_check())))
+
+    async def check_finite_async(self) -> None:
+        """The awaitable twin of `check_finite`."""
+        self._check_count(_count(await self._built.device.read_async(self._view_to_check())))
+
+    def _view_to_check(self) -> View:
+        return self._built.skipped_view if self._skip_nonfinite else self._built.look_at_params()
+
+    def _check_count(self, count: int) -> None:
+        if not self._skip_nonfinite:
+            if count:
+                raise NonFiniteError("a parameter is NaN or infinite; lower the learning rate, or use skip_nonfinite=True")
+            return
+        new, self._seen_skipped = count - self._seen_skipped, count
+        if new:
+            raise NonFiniteError(f"{new} step(s) were skipped because a gradient was NaN or infinite ({count} in all)")
 
     # State.
-
-    def _state(self) -> state.State:
-        """The state, with slots that a change of flags has put out of use."""
-        current = state.read(self._built, self._params(), self.scalars_in_state)
-        self._resting = {
-            number: {**self._resting.get(number, {}), **current.get(number, {})}
-            for number in {*self._resting, *current}
-        }
-        return self._resting
 
     def state_dict(self) -> dict[str, Any]:
         """The state in torch's names and layout, on the host. Waits.
@@ -289,13 +292,25 @@ class Optimizer(ABC):
             [index, ...]}]}, where a parameter has no entry before its first step. The arrays are NumPy's;
             `optirs_web.interop.torch.to_torch` makes torch tensors of them.
         """
+        return self.state_dict_of(self._built.device.read_all(self.state_views()))
+
+    async def state_dict_async(self) -> dict[str, Any]:
+        """The awaitable twin of `state_dict`: the state as it is at the call."""
+        return self.state_dict_of(await self._built.device.read_all_async(self.state_views()))
+
+    def state_views(self) -> dict[str, View]:
+        """What a state dict is made of, for those who read it along with other things."""
+        return self._built.state_views()
+
+    def state_dict_of(self, contents: Mapping[str, memoryview]) -> dict[str, Any]:
+        """The state dict that `contents` of `state_views` make."""
         groups = []
         first = 0
         for group in self.param_groups:
             count = len(group["params"])
             groups.append({**group, "params": list(range(first, first + count))})
             first += count
-        current = state.read(self._built, self._params(), self.scalars_in_state)
+        current = state.read(self._built, self._params(), self.scalars_in_state, contents)
         return {"state": current, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -326,5 +341,6 @@ class Optimizer(ABC):
                 group.update(old)
             raise
         state.write(self._built, self.scalars_in_state, its_state)
+        self._built.forget_skipped()
         self._resting = {}
-        self._seen_skipped = self.skipped_steps
+        self._seen_skipped = 0

@@ -19,11 +19,13 @@ State = dict[int, dict[str, Any]]
 """By number of the parameter, then by name: arrays, and scalars such as "step"."""
 
 
-def read(layout: Layout, params: Sequence[Parameter], scalar_names: Sequence[str]) -> State:
-    """The state of every parameter that has taken a step and has any."""
+def read(
+    layout: Layout, params: Sequence[Parameter], scalar_names: Sequence[str], contents: Mapping[str, memoryview]
+) -> State:
+    """The state of every parameter that has taken a step and has any, from the contents of `layout.state_views`."""
     state: State = {}
-    slots = layout.read_state()
-    for number, (param, scalars) in enumerate(zip(params, layout.read_scalars(), strict=True)):
+    slots = layout.state_in(contents)
+    for number, (param, scalars) in enumerate(zip(params, layout.scalars_in(contents), strict=True)):
         if scalars["step"] == 0:
             continue
         entry = {name: _host_scalar(scalars[name]) for name in scalar_names}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import DeviceLostError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
 from .backend import AdapterInfo, AllocationFailed, Backend, Capabilities, Command
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from .kernels import Kernel
 
 __all__ = ["Device"]
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 def _limit_from_environment() -> int | None:
@@ -262,6 +265,15 @@ class Device:
         if view.nbytes == 0:
             return _no_bytes()
         return self._backend.read_async(view.buffer.handle, view.offset, view.nbytes)
+
+    def read_all(self, views: Mapping[_Key, View]) -> dict[_Key, memoryview]:
+        """The bytes of several views."""
+        return {key: self.read(view) for key, view in views.items()}
+
+    async def read_all_async(self, views: Mapping[_Key, View]) -> dict[_Key, memoryview]:
+        """The awaitable twin of `read_all`: the bytes as they are at the call."""
+        contents = await asyncio.gather(*(self.start_read(view) for view in views.values()))
+        return dict(zip(views, contents, strict=True))
 
     def _refuse_while_recording(self) -> None:
         if self._recording is not None:

@@ -33,12 +33,12 @@ _BACKENDS = {
     "cpu": "optirs_web.native_backends.cpu",
 }
 
-_AWAITED = ("webgpu",)
-"""Backends that are opened by awaiting. They have `probe_async` and `open_backend_async`."""
+_IN_BROWSER = ("webgpu",)
+"""Backends of a browser. They are opened by awaiting, and have `probe_async` and `open_backend_async`."""
 
 _AUTO_ORDER = ("webgpu", "metal", "vulkan", "dx12")
-"""Hardware in this order, then the processor. OpenGL is taken only by name; so are software adapters, but in a browser
-without NumPy."""
+"""Hardware in this order, then the processor. OpenGL is taken only by name, and so are software adapters, except in a
+browser without NumPy."""
 
 _opened: dict[str, Device] = {}
 _closed_stats = Stats()
@@ -81,7 +81,7 @@ async def devices_async() -> list[AdapterInfo]:
 
 
 async def _probe_async() -> None:
-    for name in _AWAITED:
+    for name in _IN_BROWSER:
         backend: Any = importlib.import_module(_BACKENDS[name])
         await backend.probe_async()
 
@@ -126,7 +126,7 @@ async def device_async(name: str | Device | None = None) -> Device:
     if name not in _opened:
         await _probe_async()
         info, why = _select(name)
-        if info.name not in _AWAITED:
+        if info.name not in _IN_BROWSER:
             return device(name)
         found = _opened.get(info.label) or _keep(await _module(info).open_backend_async(info), why)
         _opened[name] = found
@@ -137,7 +137,7 @@ def _asked(name: str | None) -> str:
     if name is not None and not isinstance(name, str):
         raise TypeError(f"a device is given by its name, not {name!r} (a shape is one argument: a tuple)")
     _forget_lost()
-    return name or os.environ.get("OPTIRS_DEVICE") or "auto"
+    return (os.environ.get("OPTIRS_DEVICE") or "auto") if name is None else name
 
 
 def _select(name: str) -> tuple[AdapterInfo, str]:
@@ -181,11 +181,12 @@ def _find(name: str) -> AdapterInfo:
 def _choose() -> tuple[AdapterInfo, str]:
     probed = []
     software = None
-    for name in _AUTO_ORDER:
+    in_browser = sys.platform == "emscripten"
+    for name in (one for one in _AUTO_ORDER if in_browser == (one in _IN_BROWSER)):
         for adapter in _list(name):
             if adapter.available and not adapter.software:
                 return adapter, f"it is the first hardware adapter found, in the order {', '.join(_AUTO_ORDER)}"
-            if name == "webgpu" and adapter.available:
+            if in_browser and adapter.available:
                 software = adapter
             probed.append(f"{adapter.label} is software" if adapter.available else f"no {name}")
     why = f"no hardware adapter was found ({', '.join(probed)})"
