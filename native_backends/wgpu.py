@@ -201,7 +201,8 @@ class WgpuBackend(Backend):
             if re.search(r"device is lost|device lost", message, re.IGNORECASE):
                 self.lose(
                     f"device '{self.info.name}' was lost, and all that lay on it: {self.info.description}. "
-                    "Open it again with optirs_web.device() and load a checkpoint"
+                    "optirs_web.recover() opens it again and goes on from the last snapshot; without one, open it with "
+                    "optirs_web.device() and load a checkpoint"
                 )
                 raise DeviceLostError(self._loss) from error
             raise OptirsError(f"device '{self.info.name}' refused the work: {message}") from error

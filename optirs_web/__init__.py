@@ -33,6 +33,12 @@ if TYPE_CHECKING:
         randn as randn,
         zeros as zeros,
     )
+    from .recovery import (
+        recover as recover,
+        recover_async as recover_async,
+        snapshot as snapshot,
+        snapshot_async as snapshot_async,
+    )
     from .runtime.backend import AdapterInfo as AdapterInfo
     from .runtime.device import Device as Device
     from .runtime.registry import (
@@ -78,9 +84,13 @@ _NAMES = {
     "ones": "ops.creation",
     "rand": "ops.creation",
     "randn": "ops.creation",
+    "recover": "recovery",
+    "recover_async": "recovery",
     "save_checkpoint": "checkpoint",
     "save_checkpoint_async": "checkpoint",
     "set_memory_limit": "runtime.registry",
+    "snapshot": "recovery",
+    "snapshot_async": "recovery",
     "stats": "runtime.registry",
     "tensor": "tensors",
     "zeros": "ops.creation",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .autograd import ObservedGrad, observe_grads
-from .errors import UnsupportedError
+from .errors import DeviceLostError, UnsupportedError
 from .hostdata import HostData, host_data
+from .recovery import recover, recover_async, snapshot, snapshot_async
 from .runtime.buffer import View
 from .runtime.device import Device
 from .runtime.program import NotReadyError, Program, StaleProgramError
@@ -19,6 +22,38 @@ from .tensors import Parameter, Tensor, empty
 __all__ = ["Compiled", "compile"]
 
 _RECORDINGS_KEPT = 16
+
+
+class _Guard:
+    """Takes the snapshots of a step that is to survive the loss of its device."""
+
+    def __init__(self, every: int) -> None:
+        if every < 1:
+            raise ValueError(f"snapshot_every is a number of calls from 1, not {every}")
+        self._every = every
+        self._calls = 0
+        self._task: asyncio.Future[None] | None = None
+
+    def before_call(self, device: Device) -> None:
+        if self._calls % self._every == 0:
+            self._take(device)
+        self._calls += 1
+
+    def _take(self, device: Device) -> None:
+        """At once; in an event loop only the copy is made now, and read while training goes on."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is None or (self._calls == 0 and device.can_wait):
+            snapshot(device)
+        else:
+            self._task = asyncio.ensure_future(_unless_lost(snapshot_async(device)))
+
+
+async def _unless_lost(taken: Awaitable[None]) -> None:
+    with suppress(DeviceLostError):  # the snapshot before stays
+        await taken
 
 
 class _Recorded(NamedTuple):
@@ -44,17 +79,45 @@ def _lie_alike(one: Tensor | None, other: Tensor | None) -> bool:
 class Compiled:
     """What `compile` returns: call it like the step itself."""
 
-    def __init__(self, step: Callable[..., Any], device: str | Device | None = None) -> None:
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        device: str | Device | None = None,
+        recover: bool = False,
+        snapshot_every: int = 100,
+    ) -> None:
         functools.update_wrapper(self, step)
         self._step = step
         self._asked_device = device
+        self._guard = _Guard(snapshot_every) if recover else None
         self._recorded: list[_Recorded] = []  # the one used last comes last
 
     def __call__(self, *arguments: Any) -> Any:
         """Upload the arguments, replay, and return the step's results in memory of their own."""
+        try:
+            return self._run(arguments)
+        except DeviceLostError:
+            if self._guard is None:
+                raise
+        recover()
+        return self._run(arguments)
+
+    async def call_async(self, *arguments: Any) -> Any:
+        """The awaitable twin of a call. Only a recovery makes it wait: for a browser that cannot wait by itself."""
+        try:
+            return self._run(arguments)
+        except DeviceLostError:
+            if self._guard is None:
+                raise
+        await recover_async()
+        return self._run(arguments)
+
+    def _run(self, arguments: tuple[Any, ...]) -> Any:
         if Device.recorder() is not None:
             raise UnsupportedError("a compiled step cannot be called inside another one; call the function itself")
         device = self._device(arguments)
+        if self._guard is not None:
+            self._guard.before_call(device)
         prepared = [_prepare(one) for one in arguments]
         key = (device, *(_signature(one) for one in prepared))
         for _ in range(2):
@@ -67,8 +130,9 @@ class Compiled:
         raise UnsupportedError("the step moves the buffers that it has bound itself; build optimizers outside")
 
     def _device(self, arguments: tuple[Any, ...]) -> Device:
-        if self._asked_device is not None:
-            return device_of(self._asked_device)
+        asked = self._asked_device
+        if asked is not None:
+            return device_of(asked.name if self._guard and isinstance(asked, Device) and asked.lost else asked)
         return next((one.device for one in arguments if isinstance(one, Tensor)), None) or device_of(None)
 
     def _find(self, key: Hashable) -> _Recorded | None:
@@ -140,7 +204,13 @@ def _replay(device: Device, recorded: _Recorded) -> Any:
     return results
 
 
-def compile(step: Callable[..., Any], device: str | Device | None = None) -> Compiled:
+def compile(
+    step: Callable[..., Any],
+    device: str | Device | None = None,
+    *,
+    recover: bool = False,
+    snapshot_every: int = 100,
+) -> Compiled:
     """Record `step` at its first call and replay it afterwards: one submit, no Python per operation.
 
     The arguments of the step, by position, are tensors or arrays (uploaded at each call into fixed buffers) and other
@@ -152,6 +222,10 @@ def compile(step: Callable[..., Any], device: str | Device | None = None) -> Com
     Args:
         step: a function of tensors that returns tensors in any nesting of tuples, lists and dicts, or None.
         device: where to put arrays; by default that of the first tensor argument, then `optirs_web.device()`.
+        recover: when the device was lost, open it again, go on from the last snapshot and run the call that noticed.
+            Its arguments are arrays then, since tensors are lost with the device. Results that were not read before
+            the loss raise DeviceLostError.
+        snapshot_every: calls from one snapshot of all parameters and optimizers to the next.
 
     Raises:
         UnsupportedError: at a call, if the step does what cannot be recorded; the message says what.
@@ -172,7 +246,7 @@ def compile(step: Callable[..., Any], device: str | Device | None = None) -> Com
     """
     if not callable(step):
         raise TypeError(f"compile takes a function, not {type(step).__name__}")
-    return Compiled(step, device)
+    return Compiled(step, device, recover, snapshot_every)
 
 
 def _prepare(argument: Any) -> Any:

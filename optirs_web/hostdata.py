@@ -23,6 +23,9 @@ _AS_THEY_ARE = {"f": FLOAT32, "i": INT32, "I": UINT32}
 _NARROWED = {"float64": FLOAT32, "int64": INT32, "float16": FLOAT32, "int16": INT32, "int8": INT32, "uint8": INT32,
              "bool": INT32}  # fmt: skip
 _LOSSY = {"float64", "int64"}
+_BUFFER_FORMATS = {"f": "float32", "i": "int32", "I": "uint32", "d": "float64", "e": "float16", "q": "int64",
+                   "l": f"int{8 * array('l').itemsize}", "h": "int16", "b": "int8", "B": "uint8",
+                   "?": "bool"}  # fmt: skip
 _warned: set[str] = set()
 _DEEPEST = 64  # as many axes as a memoryview can have
 
@@ -50,15 +53,38 @@ def host_data(data: Any, dtype: DType | None = None) -> HostData:
         return data
     if isinstance(data, (Real, list, tuple)):
         return _from_lists(data, dtype)
-    if not hasattr(data, "__array__"):
-        try:
-            view = memoryview(data)
-        except TypeError:
-            raise UnsupportedError(f"a tensor cannot be made of {type(data).__name__}") from None
-        its_dtype = _AS_THEY_ARE.get(view.format)
-        if its_dtype is not None and view.c_contiguous and dtype in (None, its_dtype):
-            return HostData(view.cast("B") if view.nbytes else memoryview(b""), tuple(view.shape or ()), its_dtype)
-    return _from_array(data, dtype)
+    if hasattr(data, "__array__"):
+        return _from_array(data, dtype)
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise UnsupportedError(f"a tensor cannot be made of {type(data).__name__}") from None
+    its_dtype = _AS_THEY_ARE.get(view.format)
+    if its_dtype is not None and view.c_contiguous and dtype in (None, its_dtype):
+        return HostData(view.cast("B") if view.nbytes else memoryview(b""), tuple(view.shape or ()), its_dtype)
+    return _from_buffer(view, dtype)
+
+
+def _from_buffer(view: memoryview, dtype: DType | None) -> HostData:
+    """A buffer that has to be converted: by NumPy, or element by element."""
+    try:
+        return _from_array(view, dtype)
+    except ModuleNotFoundError:
+        name = _BUFFER_FORMATS.get(view.format)
+        if name is None:
+            raise UnsupportedError(f"buffer format '{view.format}' is not supported; convert the data first") from None
+    if dtype is None:
+        dtype = _AS_THEY_ARE.get(view.format) or _NARROWED[name]
+        _warn_of_loss(name, dtype)
+    flat = view.tobytes()
+    values = memoryview(flat).cast(view.format).tolist() if flat else []  # type: ignore[call-overload]
+    return _from_flat(values, tuple(view.shape or ()), dtype)
+
+
+def _warn_of_loss(name: str, dtype: DType) -> None:
+    if name in _LOSSY and name not in _warned:
+        _warned.add(name)
+        warnings.warn(f"{name} data becomes {dtype}; convert it yourself to silence this", stacklevel=_outside())
 
 
 def _from_array(data: Any, dtype: DType | None) -> HostData:
@@ -70,9 +96,7 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
         dtype = next((one for one in _AS_THEY_ARE.values() if one.name == name), None) or _NARROWED.get(name)
         if dtype is None:
             raise UnsupportedError(f"dtype '{name}' is not supported; convert the data to float32 or int32")
-        if name in _LOSSY and name not in _warned:
-            _warned.add(name)
-            warnings.warn(f"{name} data becomes {dtype}; convert it yourself to silence this", stacklevel=_outside())
+        _warn_of_loss(name, dtype)
     if values.dtype.kind in "OSUcMmV":
         raise UnsupportedError(f"dtype '{values.dtype}' is not supported; convert the data to float32 or int32")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -98,6 +122,10 @@ def _from_lists(data: Any, dtype: DType | None) -> HostData:
     flat = list(_flatten(data, shape))
     if dtype is None:
         dtype = INT32 if flat and all(isinstance(one, Integral) for one in flat) else FLOAT32
+    return _from_flat(flat, shape, dtype)
+
+
+def _from_flat(flat: list[Any], shape: tuple[int, ...], dtype: DType) -> HostData:
     if dtype is not FLOAT32 and any(one != int(one) for one in flat if math.isfinite(one)):
         raise OverflowError(f"a value does not fit {dtype}")
     convert = float if dtype is FLOAT32 else int

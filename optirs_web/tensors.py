@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .errors import ShapeError, UnsupportedError
-from .hostdata import host_data
+from .hostdata import HostData, host_data
+from .recovery import keep_track
 from .runtime.buffer import View
 from .runtime.device import Device
 from .runtime.dtypes import FLOAT32, DType, dtype as dtype_of
@@ -330,6 +331,8 @@ class Parameter(Tensor):
         self.name = name
         self._home: Home | None = None
         self._version = 0  # grows with every step that changes the values
+        self._snapshot: memoryview | None = None
+        keep_track(self)
 
     def assign(self, values: Any) -> None:
         """Write new values of the same shape, in place: programs and optimizers go on with them.
@@ -351,6 +354,28 @@ class Parameter(Tensor):
             self.device.copy(source.view, self.view)
         else:
             self.device.write(self.view, source.device.read(source.view))
+        self._version += 1
+
+    # What `recovery.Recoverable` asks for.
+
+    def recovery_views(self) -> dict[str, View]:
+        """Its values."""
+        return {"values": self.view}
+
+    def keep(self, contents: Mapping[str, memoryview]) -> None:
+        """Take these values as the snapshot."""
+        self._snapshot = contents["values"]
+
+    @property
+    def has_snapshot(self) -> bool:
+        """There is one."""
+        return self._snapshot is not None
+
+    def revive(self, device: Device) -> None:
+        """Go on with the snapshot's values on this device, outside any arena and without a gradient."""
+        assert self._snapshot is not None
+        self.view = tensor(HostData(self._snapshot, self.shape, self.dtype), device=device).view
+        self._home = self._grad = self._grad_place = None
         self._version += 1
 
     def _refuse_in_place(self, other: Any) -> NoReturn:

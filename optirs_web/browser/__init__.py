@@ -12,12 +12,13 @@ from ..runtime.backend import AdapterInfo, Backend
 
 __all__ = ["list_adapters", "open_backend", "open_backend_async", "probe_async"]
 
+_IN_BROWSER: bool = sys.platform == "emscripten"
 _NATIVE = "it runs in a browser, inside Pyodide; natively use vulkan, metal or dx12"
 
 
 def list_adapters(name: str) -> list[AdapterInfo]:
     """The browser's adapter, or why there is none."""
-    if sys.platform != "emscripten":
+    if not _IN_BROWSER:
         return [AdapterInfo(name, 0, "", available=False, reason=_NATIVE)]
     from . import adapters
 
@@ -26,7 +27,7 @@ def list_adapters(name: str) -> list[AdapterInfo]:
 
 async def probe_async() -> None:
     """Ask the browser for its adapter, so that `list_adapters` need not wait for it."""
-    if sys.platform == "emscripten":
+    if _IN_BROWSER:
         from . import adapters
 
         await adapters.probe_async()

@@ -1,4 +1,4 @@
-"""A device over ``navigator.gpu``. A command is a tuple of what `transport.js` is to do; one call submits any number."""
+"""A device over ``navigator.gpu``: a command is a tuple of what `transport.js` is to do, and one call submits any."""
 
 from __future__ import annotations
 
@@ -71,6 +71,10 @@ class BrowserBackend(Backend):
         self._groups: OrderedDict[Any, _Made] = OrderedDict()
         self._keys_of: defaultdict[int, set[Any]] = defaultdict(set)
         self._uniforms: OrderedDict[bytes, _Made] = OrderedDict()
+
+    @property
+    def can_wait(self) -> bool:  # type: ignore[override]
+        return can_wait()
 
     # What went wrong.
 

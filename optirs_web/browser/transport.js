@@ -2,9 +2,9 @@
 // with the adapter, which opens transports. Objects of WebGPU stay here, under numbers; only numbers, text and
 // buffers pass between Python and JavaScript, so there is no proxy to lose. One `submit` runs any list of commands.
 async (powerPreference) => {
-  if (!navigator.gpu) return null;
+  if (!navigator.gpu) return undefined;
   const adapter = await navigator.gpu.requestAdapter(powerPreference ? { powerPreference } : undefined);
-  if (!adapter) return null;
+  if (!adapter) return undefined;
 
   const LIMITS = ["maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage",
     "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX", "maxComputeWorkgroupStorageSize",
@@ -49,12 +49,11 @@ async (powerPreference) => {
     });
 
     // What goes wrong in `call` is noted as a failure of this kind once the browser knows it.
-    const scoped = (filter, kind, name, call, explain = async () => "") => {
+    const scoped = (filter, kind, name, call) => {
       device.pushErrorScope(filter);
       const made = call();
-      const settled = device.popErrorScope().then(async (error) => {
-        if (error) fail(kind, `${error.message}\n${await explain()}`.trim(), name);
-      }).catch(() => {}) // the device was lost: `lost` tells
+      const settled = device.popErrorScope()
+        .then((error) => { if (error) fail(kind, error.message, name); }, () => {}) // rejected: the device is lost
         .finally(() => scopes.delete(settled));
       scopes.add(settled);
       return made;
@@ -91,7 +90,8 @@ async (powerPreference) => {
     return {
       status,
       lost: (call) => { tell = call; },
-      failure: () => JSON.stringify(failures.shift() ?? null),
+      // The first failure; those behind it follow from it.
+      failure: () => JSON.stringify(failures.splice(0)[0] ?? null),
       settle: () => Promise.all(scopes),
       done: () => device.queue.onSubmittedWorkDone(),
 
@@ -112,15 +112,11 @@ async (powerPreference) => {
 
       // `types` has the type of each binding, in order.
       compile: (name, code, ...types) => {
-        let shader;
         const pipeline = keep(scoped("validation", "shader", name, () => {
           const entries = types.map((type, binding) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type } }));
           const layout = device.createPipelineLayout({ bindGroupLayouts: [device.createBindGroupLayout({ entries })] });
-          shader = device.createShaderModule({ label: name, code });
-          return device.createComputePipeline({ label: name, layout, compute: { module: shader, entryPoint: "main" } });
-        }, async () => {
-          const { messages } = await shader.getCompilationInfo();
-          return messages.map((one) => `${one.lineNum}:${one.linePos}: ${one.message}`).join("\n");
+          const module = device.createShaderModule({ label: name, code });
+          return device.createComputePipeline({ label: name, layout, compute: { module, entryPoint: "main" } });
         }));
         device.queue.submit([]); // sends it off: the browser compiles while Python goes on
         return pipeline;

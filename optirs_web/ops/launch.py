@@ -51,7 +51,10 @@ def need_one_device(operation: str, *tensors: Tensor) -> None:
     if len(devices) > 1:
         lost = next((one for one in devices if one.lost), None)
         if lost is not None:
-            raise DeviceLostError(f"{operation} got a tensor on a device '{lost.name}' that was lost or closed")
+            raise DeviceLostError(
+                f"{operation} got a tensor on a device '{lost.name}' that was lost or closed; optirs_web.recover() "
+                "brings parameters back to their last snapshot"
+            )
         names = " and ".join(one.name for one in devices)
         raise ShapeError(
             f"{operation} got tensors on {names}; move them to one device: tensor(x, device=...) copies, "

@@ -12,7 +12,9 @@ from typing import Any, ClassVar, NoReturn
 from ..autograd import note_grad, set_grad
 from ..errors import CheckpointError, NonFiniteError, ShapeError, UnsupportedError
 from ..ops import clone, zeros
+from ..recovery import keep_track
 from ..runtime.buffer import View
+from ..runtime.device import Device
 from ..runtime.program import NotReadyError, StaleProgramError
 from ..tensors import Parameter, Tensor
 from . import state
@@ -70,7 +72,9 @@ class Optimizer(ABC):
             raise TypeError("params is a list of parameters, or of dicts; wrap a single parameter in a list")
         given: list[Any] = [params] if isinstance(params, Mapping) else list(params)
         self._append_groups(given if given and isinstance(given[0], Mapping) else [{"params": given}])
+        self._snapshot: state.State | None = None
         self._build()
+        keep_track(self)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an optimizer lies on a device and is not copied; make another one and load its state_dict()")
@@ -276,7 +280,9 @@ class Optimizer(ABC):
     def _check_count(self, count: int) -> None:
         if not self._skip_nonfinite:
             if count:
-                raise NonFiniteError("a parameter is NaN or infinite; lower the learning rate, or use skip_nonfinite=True")
+                raise NonFiniteError(
+                    "a parameter is NaN or infinite; lower the learning rate, or use skip_nonfinite=True"
+                )
             return
         new, self._seen_skipped = count - self._seen_skipped, count
         if new:
@@ -312,6 +318,30 @@ class Optimizer(ABC):
             first += count
         current = state.read(self._built, self._params(), self.scalars_in_state, contents)
         return {"state": current, "param_groups": groups}
+
+    # What `recovery.Recoverable` asks for.
+
+    def recovery_views(self) -> Mapping[str, View]:
+        """The state on the device; the options are on the host."""
+        return self.state_views()
+
+    def keep(self, contents: Mapping[str, memoryview]) -> None:
+        """Take this state as the snapshot."""
+        self._snapshot = self.state_dict_of(contents)["state"]
+
+    @property
+    def has_snapshot(self) -> bool:
+        """There is one."""
+        return self._snapshot is not None
+
+    def revive(self, device: Device) -> None:
+        """Go on with the snapshot's state where the parameters lie now: they were revived before."""
+        assert self._snapshot is not None
+        self._layout = None
+        self._resting = {}
+        self._seen_skipped = 0
+        self._build()
+        state.write(self._built, self.scalars_in_state, self._snapshot)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over a state dict of ours or of the torch optimizer of that name. All of it, or nothing.

@@ -93,6 +93,8 @@ class Backend(ABC):
     capabilities: Capabilities
     lost: bool = False
     """The device has gone. True before a method raises DeviceLostError for the first time."""
+    can_wait: bool = True
+    """Calls that wait can do so here and now."""
     stats: Stats
     """The backend counts pipelines, bind groups and what it uploads by itself; `Device` counts the rest."""
 

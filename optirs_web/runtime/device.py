@@ -84,6 +84,11 @@ class Device:
         """The device has gone or was closed; `optirs_web.device` opens a new one."""
         return self._closed or self._backend.lost
 
+    @property
+    def can_wait(self) -> bool:
+        """Calls that wait can do so here and now. A browser without JSPI cannot: there they are awaited."""
+        return self._backend.can_wait
+
     def __repr__(self) -> str:
         return f"<Device {self.name}: {self.info.description}>"
 

@@ -125,7 +125,10 @@ def load_map_module(
 class _GeneratedKernel(Kernel):
     """A map module in a shell. A device is given both as text; the whole module is made for those who ask."""
 
-    map_module: syntax.Module
+    @property
+    @abstractmethod
+    def map_module(self) -> syntax.Module:
+        """The functions alone."""
 
     @property
     @abstractmethod
