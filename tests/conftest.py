@@ -2,12 +2,19 @@
 
 import importlib
 import os
+from collections import Counter
 
+import numerics as numerical_cases
+import numpy as np
 import pytest
+from chromium import browser, browser_python, page, screenshot
 from hypothesis import settings
 from requirements import missing, required
 
+__all__ = ["browser", "browser_python", "page", "screenshot"]
+
 DEVICES = ["cpu", "vulkan"]
+BROWSER = ["webgpu"]
 LIBRARIES = ["torch"]
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.
@@ -17,9 +24,10 @@ settings.load_profile("optirs")
 
 def pytest_configure(config):
     # A requirement that no test looks at would pass in silence.
-    unknown = required() - {*DEVICES, *LIBRARIES}
+    known = [*DEVICES, *BROWSER, *LIBRARIES]
+    unknown = required() - set(known)
     if unknown:
-        names = ", ".join([*DEVICES, *LIBRARIES])
+        names = ", ".join(known)
         raise pytest.UsageError(f"OPTIRS_REQUIRE names {', '.join(sorted(unknown))}; the tests know {names}")
 
 
@@ -48,6 +56,50 @@ def open_device():
 def device(request, open_device):
     """Each device that the tests run on."""
     return open_device(request.param)
+
+
+@pytest.fixture(params=[*DEVICES, *BROWSER])
+def numerics(request):
+    """`numerics(function, *arguments)`: a function of `tests/numerics.py` on each device, the browser's among them.
+
+    Arrays go in and come out as NumPy's.
+    """
+    if request.param in BROWSER:
+        python = request.getfixturevalue("browser_python")
+        return lambda function, *arguments: python.call(function, arguments, as_array)
+    device = request.getfixturevalue("open_device")(request.param)
+    return lambda function, *arguments: _with_arrays(getattr(numerical_cases, function)(*arguments, device=device))
+
+
+def as_array(view, shape):
+    """NumPy's array of a typed memoryview."""
+    return np.frombuffer(view, {"f": np.float32, "i": np.int32, "I": np.uint32}[view.format]).reshape(shape)
+
+
+def _with_arrays(value):
+    if isinstance(value, dict):
+        return {key: _with_arrays(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_arrays(one) for one in value]
+    return value if isinstance(value, float | int) else np.asarray(value)
+
+
+_numerical = Counter()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    where = params.get("numerics", params.get("compute"))
+    if where and call.when == "call" and report.passed:
+        _numerical[where] += 1
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _numerical:
+        counts = ", ".join(f"{count} on {device}" for device, count in sorted(_numerical.items()))
+        terminalreporter.write_line(f"numerical cases passed: {counts}")
 
 
 @pytest.fixture(scope="session")

@@ -109,10 +109,9 @@ def run_on_gpu(device, text, functions, leaves):
         functions: their nodes in the checked tree.
         leaves: an array for each leaf of each parameter of each function, in order.
     """
-    words = np.concatenate([np.asarray(leaf).astype(np.uint32) if leaf.dtype == bool else leaf.view(np.uint32)
-                            for leaf in leaves])  # fmt: skip
+    words = _words(leaves)
     count = len(leaves[0])
-    types = [leaf for function in functions for _, leaf in leaf_names(function.return_type)]
+    types = _result_leaves(functions)
     shader = device.create_shader_module(code=text + _entry_point(functions))
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": shader, "entry_point": "main"})
     inputs = device.create_buffer_with_data(data=words, usage="STORAGE")
@@ -129,10 +128,70 @@ def run_on_gpu(device, text, functions, leaves):
     compute.dispatch_workgroups(-(-count // WORKGROUP))
     compute.end()
     device.queue.submit([encoder.finish()])
-    results = np.frombuffer(device.queue.read_buffer(outputs), np.uint32).reshape(len(types), count)
+    results = np.frombuffer(device.queue.read_buffer(outputs), np.uint32)
     inputs.destroy()
     outputs.destroy()
+    return _typed(results, types, count)
+
+
+IN_PAGE = """
+async (number) => {
+  const request = await (await fetch(`/in/${number}`)).arrayBuffer();
+  const length = Number(new DataView(request).getBigUint64(0, true));
+  const { code, results, workgroups } = JSON.parse(new TextDecoder().decode(new Uint8Array(request, 8, length)));
+  const words = new Uint32Array(request, 8 + length);
+  const device = globalThis.mapDevice ??= await (await navigator.gpu.requestAdapter()).requestDevice();
+  const module = device.createShaderModule({ code });
+  const compute = { module, entryPoint: "main" };
+  const pipeline = await device.createComputePipelineAsync({ layout: "auto", compute });
+  const { STORAGE, COPY_SRC, COPY_DST, MAP_READ } = GPUBufferUsage;
+  const inputs = device.createBuffer({ size: words.byteLength, usage: STORAGE | COPY_DST });
+  const outputs = device.createBuffer({ size: 4 * results, usage: STORAGE | COPY_SRC });
+  const staging = device.createBuffer({ size: 4 * results, usage: MAP_READ | COPY_DST });
+  device.queue.writeBuffer(inputs, 0, words);
+  const entries = [inputs, outputs].map((buffer, binding) => ({ binding, resource: { buffer } }));
+  const encoder = device.createCommandEncoder();
+  const pass = encoder.beginComputePass();
+  pass.setPipeline(pipeline);
+  pass.setBindGroup(0, device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }));
+  pass.dispatchWorkgroups(workgroups);
+  pass.end();
+  encoder.copyBufferToBuffer(outputs, 0, staging, 0, 4 * results);
+  device.queue.submit([encoder.finish()]);
+  await staging.mapAsync(GPUMapMode.READ);
+  const text = JSON.stringify({ "": ["I", results] });
+  const head = new TextEncoder().encode(text + " ".repeat((8 - text.length % 8) % 8));
+  const size = new BigUint64Array([BigInt(head.length)]);
+  await fetch(`/out/${number}`, { method: "POST", body: new Blob([size, head, staging.getMappedRange()]) });
+  for (const buffer of [inputs, outputs, staging]) buffer.destroy();
+}
+"""
+
+
+def run_in_browser(python, text, functions, leaves):
+    """As `run_on_gpu`, on `navigator.gpu`; `python` is the fixture `browser_python`, whose page it happens in."""
+    types, count = _result_leaves(functions), len(leaves[0])
+    request = {
+        "code": text + _entry_point(functions),
+        "results": count * len(types),
+        "workgroups": -(-count // WORKGROUP),
+        "words": _words(leaves),
+    }
+    return _typed(python.transfer(IN_PAGE, request, lambda view, _: np.frombuffer(view, np.uint32)), types, count)
+
+
+def _words(leaves):
+    return np.concatenate(
+        [leaf.astype(np.uint32) if leaf.dtype == bool else np.asarray(leaf).view(np.uint32) for leaf in leaves]
+    )
+
+
+def _result_leaves(functions):
+    return [leaf for function in functions for _, leaf in leaf_names(function.return_type)]
+
+
+def _typed(results, types, count):
     return [
         row != 0 if leaf.name == "bool" else row.view(DTYPES[leaf.name])
-        for row, leaf in zip(results, types, strict=True)
+        for row, leaf in zip(results.reshape(len(types), count), types, strict=True)
     ]

@@ -1,11 +1,11 @@
-"""shaders/lib/math.wgsl is as accurate as it says, as printed NumPy and on a WebGPU adapter."""
+"""shaders/lib/math.wgsl is as accurate as it says, as printed NumPy, on a WebGPU adapter and in the browser."""
 
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from map_functions import compiled, evaluate, run_on_gpu
+from map_functions import compiled, evaluate, run_in_browser, run_on_gpu
 from math_cases import POW_CASE, PREDICATES, UNARY_CASES, f32_samples, pow_samples
 from requirements import vulkan_device
 
@@ -25,7 +25,7 @@ def unary_samples():
     return f32_samples(SAMPLES)
 
 
-@pytest.fixture(params=["cpu", "vulkan"])
+@pytest.fixture(params=["cpu", "vulkan", "webgpu"])
 def compute(request, library):
     """`compute(name, *arguments)`: the function of math.wgsl over arrays, on each device."""
     functions, namespace = library
@@ -40,8 +40,14 @@ def compute(request, library):
     def on_vulkan(name, *arguments):
         return run_on_gpu(adapter, TEXT, [functions[name]], list(arguments))[0]
 
+    def in_browser(name, *arguments):
+        return run_in_browser(python, TEXT, [functions[name]], list(arguments))[0]
+
     if request.param == "cpu":
         return on_cpu
+    if request.param == "webgpu":
+        python = request.getfixturevalue("browser_python")
+        return in_browser
     adapter = vulkan_device()
     return on_vulkan
 
