@@ -1,68 +1,129 @@
 # Every target that needs the environment sets it up first, so `make train` and `make test` are enough in a fresh clone.
 
-VENV         := .venv
-BIN          := $(VENV)/bin
-STAMP        := $(VENV)/.set-up
-TORCH        := 2.13.0
-TORCH_STAMP  := $(VENV)/.torch-$(TORCH)
-SITE         := build/site
-MAPPED       := shaders native_backends
-TRAIN_ARGS   ?=
-PYTEST_ARGS  ?=
+VENV          := .venv
+BIN           := $(VENV)/bin
+APPLICATIONS  := $(VENV)/.applications
+DRIVER        := $(VENV)/.driver
+STAMP         := $(VENV)/.set-up
+TORCH         := 2.13.0
+TORCH_STAMP   := $(VENV)/.torch-$(TORCH)
+FRONTEND      := demo_site/frontend
+PACKAGES      := $(FRONTEND)/node_modules/.installed
+TEST_PACKAGES := tests/browser/node_modules/.installed
+BUNDLES       := demo_site/static/.built
+SITE          := build/site
+MAPPED        := shaders native_backends demo_site
+PYODIDE       := build/pyodide
+PYODIDE_TOOLS := build/pyodide-tools
+PYODIDE_BUILD := pyodide-build==0.39.2 pyodide-lock[wheel]==0.2.1
+DEMO_ARGS     ?=
+TRAIN_ARGS    ?=
+PYTEST_ARGS   ?=
 
-# OPTIRS_REQUIRE lists what has to be there for the tests (vulkan,cpu,torch): a skip for one of these is a failure.
-comma        := ,
-REQUIRED     := $(subst $(comma), ,$(OPTIRS_REQUIRE))
+# OPTIRS_REQUIRE lists what has to be there for the tests (vulkan,webgpu,cpu,torch): a skip for one is a failure.
+comma         := ,
+REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test check bench wheel format clean
+.PHONY: help setup demo train test check bench bench-browser wheel pyodide bundles format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## create .venv with everything pinned, and look for a GPU driver
+setup: $(STAMP) bundles ## create .venv with everything pinned, build the pages, look for a GPU driver and a browser
 
-$(STAMP): pyproject.toml requirements.lock
+# What the demo and the training run need; with the developers' tools it would take several times as long. Modules are
+# compiled when they are first imported: most never are.
+INSTALL       := $(BIN)/python -m pip install -qq --no-compile --constraint requirements.lock --editable
+
+$(APPLICATIONS): pyproject.toml requirements.lock
 	@test -x $(BIN)/pip || sh scripts/create_venv.sh $(VENV)
-	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[dev]'
+	$(INSTALL) '.[applications]'
+	@touch $@
+
+$(DRIVER): $(APPLICATIONS)
 	@sh scripts/setup_gpu.sh $(BIN)/python
+	@touch $@
+
+$(STAMP): $(DRIVER)
+	$(INSTALL) '.[dev]'
+	@sh scripts/setup_browser.sh
 	@touch $@
 
 $(TORCH_STAMP): $(STAMP)
 	$(BIN)/python -m pip install -qq torch==$(TORCH)
 	@touch $@
 
-train: setup ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')
+# Pyodide, and what the pages are made of. Without npm only the pages, and the tests that open them, are missing.
+ifneq ($(shell command -v npm),)
+setup: $(TEST_PACKAGES)
+bundles: $(BUNDLES) ## build the pages' scripts and styles (npm)
+else
+bundles:
+	@echo "npm was not found, so the pages of the demo are not built. Install Node.js 20 or newer: https://nodejs.org"
+endif
+
+%/node_modules/.installed: %/package.json %/package-lock.json
+	npm ci --silent --prefer-offline --prefix $*
+	@touch $@
+
+$(BUNDLES): $(PACKAGES) $(FRONTEND)/build.mjs $(shell find $(FRONTEND)/src -type f)
+	npm run --silent build --prefix $(FRONTEND)
+	@touch $@
+
+demo: $(APPLICATIONS) bundles ## serve the site and print its address (DEMO_ARGS='--port 8080')
+	@test -e $(BUNDLES)
+	$(BIN)/optirs-web demo $(DEMO_ARGS)
+
+train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')
 	$(BIN)/optirs-web train digits $(TRAIN_ARGS)
 
-test: setup $(if $(filter torch,$(REQUIRED)),$(TORCH_STAMP)) ## run the tests (OPTIRS_REQUIRE=vulkan,cpu,torch; PYTEST_ARGS='-k adamw')
+test: setup $(if $(filter torch,$(REQUIRED)),$(TORCH_STAMP)) $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,cpu,torch; PYTEST_ARGS='-k adamw')
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 bench: setup ## measure the start-up, and the optimizer step beside a copy
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/optimizer_step.py
 
-# Types and layers are checked on the installed wheel: there the mapped folders lie inside optirs_web, as users get them.
-check: setup wheel ## formatting, lint, layers, and types on the built wheel
+bench-browser: setup ## measure the optimizer step in Chromium, beside jax-js and TensorFlow.js
+	$(BIN)/python benchmarks/browser/run.py
+
+# Types and layers are checked on the installed wheels: there the mapped folders lie inside optirs_web, as users get them.
+check: setup wheel ## formatting, lint, layers, and types on the built wheels
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	cd $(SITE) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache --no-logo
 	cd $(SITE) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/mypy -p optirs_web
 
 # build/lib is setuptools' own; it keeps files that are gone from the sources. The comparison finds what package-data
-# or the list of packages in pyproject.toml leaves out.
-wheel: setup
+# or the lists of packages in the two pyproject.toml leave out; tests/test_packaging.py compares what the files hold.
+UNPACKAGED    := '.*' __pycache__ README.md frontend '*.egg-info' '*.map' '*.toml'
+MISSING       := LC_ALL=C diff -rq $(addprefix -x ,$(UNPACKAGED))
+
+wheel: setup ## build the two wheels, the library's and the demo's, in build/wheel
 	@rm -rf build/lib build/bdist.* build/wheel $(SITE) && mkdir -p build/wheel
-	$(BIN)/python -m build --wheel --outdir build/wheel . > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel demo_site > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
+	@rm -rf demo_site/build
 	$(BIN)/python -m pip install -qq --no-deps --target $(SITE) build/wheel/*.whl
-	@diff -rq $(addprefix -x ,__pycache__ $(MAPPED)) optirs_web $(SITE)/optirs_web
-	@for folder in $(MAPPED); do diff -rq -x __pycache__ $$folder $(SITE)/optirs_web/$$folder || exit 1; done
+	@! $(MISSING) $(addprefix -x ,$(MAPPED)) optirs_web $(SITE)/optirs_web | grep '^Only'
+	@for folder in $(MAPPED); do ! $(MISSING) $$folder $(SITE)/optirs_web/$$folder | grep '^Only' || exit 1; done
+
+# pyodide-build needs a newer Python than the library: it is installed for Pyodide's own, and runs there (under Node).
+$(PYODIDE_TOOLS)/.installed: $(STAMP)
+	$(BIN)/python -m pip install -qq --upgrade --target $(@D) --python-version 3.14 --ignore-requires-python --implementation py \
+		--abi none --platform any --only-binary :all: $(PYODIDE_BUILD)
+	@touch $@
+
+pyodide: wheel $(PYODIDE_TOOLS)/.installed $(PACKAGES) ## compile the wheel for Pyodide, and add it to Pyodide's lock file, in build/pyodide
+	@rm -rf $(PYODIDE) && mkdir -p $(PYODIDE) && cp build/wheel/optirs_web-*.whl $(PYODIDE)
+	node scripts/build_for_pyodide.mjs $(PYODIDE_TOOLS) $(PYODIDE)
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what was built, and the environment
-	rm -rf build dist $(VENV) *.egg-info .pytest_cache .ruff_cache .hypothesis
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf build dist demo_site/build demo_site/static */*/node_modules $(VENV) .pytest_cache .hypothesis
+	find . \( -name __pycache__ -o -name .ruff_cache -o -name '*.egg-info' \) -type d -prune -exec rm -rf {} +

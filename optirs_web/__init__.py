@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .tensors import Parameter as Parameter, Tensor as Tensor, tensor as tensor
 
 _SUBMODULES = ("datasets", "errors", "interop", "optim")
+_IN_DEMO = ("datasets",)  # in the wheel optirs-web-demo
 
 # Names are imported when first used: `import optirs_web` alone loads neither NumPy nor a backend.
 _NAMES = {
@@ -105,7 +106,12 @@ def __getattr__(name: str) -> Any:
 
         return version("optirs-web")
     if name in _SUBMODULES:
-        return importlib.import_module(f".{name}", __name__)
+        try:
+            return importlib.import_module(f".{name}", __name__)
+        except ModuleNotFoundError as error:
+            if name not in _IN_DEMO or error.name != f"{__name__}.{name}":
+                raise
+            raise ModuleNotFoundError(f"{error.name} comes with the demo: pip install 'optirs-web[demo]'") from None
     if name in _NAMES:
         value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
         globals()[name] = value

@@ -16,6 +16,8 @@ MODULES = [
     "optirs_web",
     *(one.name for one in pkgutil.walk_packages(optirs_web.__path__, "optirs_web.") if "shaders" not in one.name),
 ]
+IN_A_PAGE = ("optirs_web.browser.",)  # these import Pyodide's modules
+MODULES = [one for one in MODULES if not one.startswith(IN_A_PAGE)]
 PUBLIC_FUNCTIONS_WITH_EXAMPLES = 20
 
 

@@ -54,7 +54,8 @@ def _list(name: str) -> list[AdapterInfo]:
         package = (error.name or "").partition(".")[0]
         if package in ("", "optirs_web"):
             raise
-        reason = f"{package} is not installed: pip install {package}"
+        how = f"pyodide.loadPackage('{package}')" if sys.platform == "emscripten" else f"pip install {package}"
+        reason = f"{package} is not installed: {how}"
         return [AdapterInfo(name, 0, "", available=False, reason=reason)]
     try:
         adapters: list[AdapterInfo] = backend.list_adapters(name)

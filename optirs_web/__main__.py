@@ -1,0 +1,21 @@
+"""The command `optirs-web`. What it does is in optirs_web.cli, which comes with the wheel optirs-web-demo."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line, or say what to install; ends the process."""
+    if find_spec("optirs_web.cli") is None:
+        sys.exit("The command line comes with the demo: pip install 'optirs-web[demo]'")
+    from .cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()
