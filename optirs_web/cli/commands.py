@@ -11,6 +11,8 @@ from rich.table import Table
 
 import optirs_web as ow
 
+from .demo import demo
+from .runs import runs
 from .shader import shader
 from .train import train
 
@@ -33,6 +35,8 @@ def cli() -> None:
     """Train models on any GPU, from one set of WGSL kernels."""
 
 
+cli.add_command(demo)
+cli.add_command(runs)
 cli.add_command(shader)
 cli.add_command(train)
 

@@ -1,0 +1,1 @@
+"""The demo: a FastAPI application with its pages, and the Python programs that run in them."""

@@ -1,0 +1,99 @@
+"""Errors of the server: one JSON form for programs, one page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from .rendering import Renderer
+
+__all__ = ["ApiError", "ErrorBody", "documented", "error_response", "install_handlers"]
+
+
+_LONGEST = 500
+
+
+class ErrorDetail(BaseModel):
+    """A word for programs and a sentence for people."""
+
+    code: str
+    message: str
+
+
+class ErrorBody(BaseModel):
+    """The body of every error."""
+
+    error: ErrorDetail
+
+
+class ApiError(HTTPException):
+    """A refusal: its status, a word for programs, and a sentence that says what to do."""
+
+    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(status, message, headers)
+        self.code = code
+
+
+def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """The JSON form of an error. A message may quote the client, so it is cut off, and made fit for UTF-8."""
+    message = message[:_LONGEST].encode("utf-8", "backslashreplace").decode()
+    return JSONResponse({"error": {"code": code, "message": message}}, status, headers)
+
+
+_MEANINGS = {
+    400: "The request cannot be read",
+    401: "No token, or a wrong one",
+    403: "Not for pages of other sites",
+    404: "There is no such thing",
+    408: "The client stopped sending",
+    409: "A quota is used up",
+    413: "The body is too large",
+    415: "The body is of another type",
+    421: "The Host header names another site",
+    422: "The content is not what it has to be",
+    429: "Too many requests; Retry-After says when to come back",
+    507: "The server's disk is full",
+}
+_EVERYWHERE = (403, 421, 429)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The errors of an operation for the OpenAPI description, with those that every operation has."""
+    return {one: {"model": ErrorBody, "description": _MEANINGS[one]} for one in sorted({*statuses, *_EVERYWHERE})}
+
+
+def install_handlers(app: FastAPI, renderer: Renderer, operations: Sequence[APIRoute]) -> None:
+    """Give every error of an application its form."""
+
+    def methods_of(path: str) -> str:
+        """For the header Allow; the framework names the methods of the first operation with that path only."""
+        methods = {method for one in operations if one.path_regex.match(path) for method in one.methods or ()}
+        return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
+
+    async def on_http_exception(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path, status = request.url.path, error.status_code
+        message = error.detail if isinstance(error, ApiError) or status != 404 else f"There is nothing at {path}."
+        headers = dict(error.headers or {})
+        if status == 405 and path.startswith("/api/"):
+            headers["Allow"] = methods_of(path)
+        if not path.startswith("/api/") and "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(renderer.error(status, message), status, headers)
+        code = error.code if isinstance(error, ApiError) else HTTPStatus(status).name.lower()
+        return error_response(status, code, message, headers)
+
+    async def on_invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        problems = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()]
+        return error_response(422, "invalid_request", "; ".join(problems[:5]))
+
+    app.add_exception_handler(HTTPException, on_http_exception)
+    app.add_exception_handler(RequestValidationError, on_invalid)

@@ -1,0 +1,198 @@
+"""What every request passes before the application sees it, and what every answer carries."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .errors import ApiError, error_response
+from .settings import PYODIDE_CDN, Rate, Settings, is_loopback
+
+__all__ = ["Buckets", "Guard", "content_security_policy"]
+
+_LOG = logging.getLogger(__name__)
+_SAFE = {"GET", "HEAD", "OPTIONS"}
+
+
+def content_security_policy(uses_cdn: bool) -> str:
+    """Scripts, styles and data come from this server alone (Pyodide from its CDN where it is not installed)."""
+    cdn = f" {PYODIDE_CDN}" if uses_cdn else ""
+    directives = {
+        "default-src": "'none'",
+        "script-src": f"'self' 'wasm-unsafe-eval'{cdn}",
+        "style-src": "'self'",
+        "img-src": "'self' data: blob:",
+        "connect-src": f"'self'{cdn}",
+        "worker-src": "'self'",
+        "font-src": "'self'",
+        "manifest-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'self'",
+        "frame-ancestors": "'none'",
+    }
+    return "; ".join(f"{name} {sources}" for name, sources in directives.items())
+
+
+def _headers(settings: Settings) -> dict[str, str]:
+    return {
+        "Content-Security-Policy": content_security_policy(settings.pyodide is None),
+        # Both together give the page SharedArrayBuffer, with which a running program is interrupted.
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Embedder-Policy": "require-corp",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+    }
+
+
+class Buckets:
+    """A token bucket for each client; those not seen for longest are forgotten."""
+
+    _MOST = 4096
+
+    def __init__(self, rate: Rate, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, client: str) -> float:
+        """Take a token: 0.0, or the seconds until there is one."""
+        now = self._clock()
+        level, since = self._levels.pop(client, (float(self._rate.burst), now))
+        level = min(self._rate.burst, level + (now - since) * self._rate.per_second)
+        has_one = level >= 1
+        self._levels[client] = (level - has_one, now)
+        if len(self._levels) > self._MOST:
+            self._levels.popitem(last=False)
+        return 0.0 if has_one else (1 - level) / self._rate.per_second
+
+
+class Guard:
+    """The outermost layer: Host, origin, rates and sizes of requests; headers of answers; HEAD; unforeseen errors."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        clock = settings.clock or time.monotonic
+        self._app = app
+        self._settings = settings
+        self._headers = _headers(settings)
+        self._names = {settings.host.lower(), *settings.allowed_hosts}
+        self._requests = Buckets(settings.rate, clock)
+        self._writes = Buckets(settings.write_rate, clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_head = scope["method"] == "HEAD"
+        has_started = False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal has_started
+            if message["type"] == "http.response.start":
+                has_started = True
+                headers = MutableHeaders(scope=message)
+                headers.update(self._headers)
+                if scope["path"].startswith("/api/"):
+                    headers.setdefault("Cache-Control", "no-store")
+            elif is_head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        # A handler for GET answers HEAD too, with the same headers.
+        inner = {**scope, "method": "GET"} if is_head else scope
+        try:
+            answer = self._refusal(scope)
+            if answer is None:
+                await self._app(inner, _limited(receive, self._limit(scope)), send_guarded)
+            else:
+                await answer(inner, receive, send_guarded)
+        except ClientDisconnect:
+            return  # nobody is left to answer
+        except Exception:
+            if has_started:
+                raise
+            _LOG.exception("%s %r failed", scope["method"], scope["path"])
+            await error_response(500, "internal_error", "The server failed; its log says why.")(
+                inner, receive, send_guarded
+            )
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if not self._is_ours(headers.get("host", "")):
+            return error_response(421, "unknown_host", "This server does not answer for that host name.")
+        # A page of another site, or of another port, has no business with the API.
+        if scope["path"].startswith("/api/") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return error_response(403, "cross_site", "The API does not answer pages of other sites.")
+        client = _client(scope)
+        wait = self._requests.wait(client)
+        if not wait and scope["method"] not in _SAFE:
+            wait = self._writes.wait(client)
+        if wait:
+            seconds = math.ceil(wait)
+            message = f"Too many requests; try again in {seconds} s."
+            return error_response(429, "too_many_requests", message, {"Retry-After": str(seconds)})
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether the Host header is one that a page of ours has.
+
+        A page of another site can have its own name lead to this machine (DNS rebinding); it then asks for that name.
+        """
+        name = _without_port(host).lower()
+        if is_loopback(name) or name in self._names:
+            return True
+        return not self._settings.is_local and _is_address(name)
+
+    def _limit(self, scope: Scope) -> int:
+        is_checkpoint = scope["method"] == "PUT" and scope["path"].endswith("/checkpoint")
+        return self._settings.max_checkpoint if is_checkpoint else self._settings.max_json
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _client(scope: Scope) -> str:
+    """Whom to count a request for: an IPv4 address, or the 64 bits of an IPv6 address that one customer has."""
+    host = scope["client"][0] if scope.get("client") else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return str(host)
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
+    """`receive` that stops a body at so many bytes, whatever its Content-Length says."""
+    received = 0
+
+    async def receive_limited() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise ApiError(413, "too_large", f"The body is larger than the {limit:,} bytes that are taken.")
+        return message
+
+    return receive_limited

@@ -1,0 +1,109 @@
+"""The pages, and what they load from this server: bundles, Pyodide, the library's wheel, programs and data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+
+from jinja2 import TemplateNotFound
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+import optirs_web as ow
+
+from .assets import Content, respond, send_file
+from .digits import digits_file
+from .errors import ApiError
+from .rendering import Renderer
+from .settings import PYODIDE_CDN, Settings
+from .wheel import library_wheel, wheel_name
+
+__all__ = ["PAGES", "page_routes", "site_facts"]
+
+PAGES = {
+    "/": "home",
+    "/digits": "digits",
+    "/race": "race",
+    "/playground": "playground",
+    "/shaders": "shaders",
+    "/bench": "bench",
+    "/checkpoints": "checkpoints",
+}
+
+_BUILD = "Build it with `make demo`, or with `npm ci && npm run build` in demo_site/frontend, and reload."
+_NO_CACHE = {"Cache-Control": "no-cache"}
+
+
+def site_facts(settings: Settings) -> dict[str, str]:
+    """What every page is told: where the library and Python come from."""
+    return {
+        "version": ow.__version__,
+        "wheel": f"/wheel/{wheel_name()}",
+        "pyodide": "/pyodide/" if settings.pyodide else PYODIDE_CDN,
+        "transport": "/transport.mjs",
+    }
+
+
+class _Site:
+    """The handlers. They are no coroutines: files are read in threads."""
+
+    def __init__(self, settings: Settings, renderer: Renderer, facts: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._renderer = renderer
+        self._facts = dict(facts)
+
+    def page(self, request: Request) -> Response:
+        name = PAGES[request.url.path]
+        if not (self._settings.static / "style.css").is_file():
+            raise ApiError(503, "not_built", f"The pages' bundle is missing. {_BUILD}")
+        try:
+            return HTMLResponse(self._renderer.page(name), headers=_NO_CACHE)
+        except TemplateNotFound as error:
+            raise ApiError(503, "not_built", f"The template '{error.name}' is missing.") from error
+
+    def facts(self, request: Request) -> Response:
+        return JSONResponse(self._facts, headers=_NO_CACHE)
+
+    def static(self, request: Request) -> Response:
+        return send_file(request, self._settings.static, request.path_params["path"])
+
+    def program(self, request: Request) -> Response:
+        path = request.path_params["path"]
+        if not path.endswith(".py"):
+            raise ApiError(404, "not_found", "There are only Python programs here.")
+        return send_file(request, self._settings.programs, path)
+
+    def pyodide(self, request: Request) -> Response:
+        if self._settings.pyodide is None:
+            raise ApiError(404, "not_found", "Pyodide is not installed here; `make setup` installs it.")
+        return send_file(request, self._settings.pyodide, request.path_params["path"])
+
+    def wheel(self, request: Request) -> Response:
+        return respond(request, Content(library_wheel(), "application/zip"))
+
+    def transport(self, request: Request) -> Response:
+        expression = files("optirs_web.browser").joinpath("transport.js").read_text("utf-8")
+        return respond(request, Content(f"export default {expression}".encode(), "text/javascript"))
+
+    def digits(self, request: Request) -> Response:
+        return respond(request, digits_file().content)
+
+    def digits_note(self, request: Request) -> Response:
+        return JSONResponse(digits_file().note, headers=_NO_CACHE)
+
+
+def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, str]) -> list[BaseRoute]:
+    """The routes of all that is not the API."""
+    site = _Site(settings, renderer, facts)
+    return [
+        *(Route(address, site.page) for address in PAGES),
+        Route("/site.json", site.facts),
+        Route("/static/{path:path}", site.static),
+        Route("/programs/{path:path}", site.program),
+        Route("/pyodide/{path:path}", site.pyodide),
+        Route(f"/wheel/{wheel_name()}", site.wheel),
+        Route("/transport.mjs", site.transport),
+        Route("/data/digits.bin", site.digits),
+        Route("/data/digits.json", site.digits_note),
+    ]

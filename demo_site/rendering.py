@@ -1,0 +1,47 @@
+"""HTML from the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from http import HTTPStatus
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, TemplateNotFound
+
+__all__ = ["Renderer"]
+
+_BARE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<h1>{title}</h1>
+<p>{message}</p>
+</html>
+"""
+
+
+class Renderer:
+    """Renders pages; `site` is what every page is told about the server."""
+
+    def __init__(self, folder: Path, site: Mapping[str, str]) -> None:
+        self._templates = Environment(loader=FileSystemLoader(folder), autoescape=True)
+        self._site = dict(site)
+
+    def page(self, name: str) -> str:
+        """The HTML of a page.
+
+        Raises:
+            TemplateNotFound: it has no template.
+        """
+        return self._templates.get_template(f"{name}.html").render(site=self._site, page=name)
+
+    def error(self, status: int, message: str) -> str:
+        """The HTML of an error; a bare one where the templates are what is missing."""
+        title = HTTPStatus(status).phrase
+        try:
+            template = self._templates.get_template("error.html")
+            return template.render(site=self._site, page="", title=title, message=message)
+        except TemplateNotFound:
+            return _BARE.format(title=escape(title), message=escape(message))

@@ -1,0 +1,253 @@
+"""The checkpoints of runs: one safetensors file for each name, that a page and a native program hand to each other."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Any, BinaryIO
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
+
+import optirs_web as ow
+
+from ..interop.safetensors import load
+from .access import SettingsOf, WithToken
+from .errors import ApiError, documented
+from .store import Run, Store, StoreFullError, Summary, Upload
+
+__all__ = ["run_routes"]
+
+_TYPE = "application/octet-stream"
+_BLOCK = 1 << 20
+_MAX_HEADER = 4 << 20
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+RunName = Annotated[str, Path(pattern=_NAME, description="Letters, digits, `.`, `_` and `-`; at most 64.")]
+
+
+class RunInfo(BaseModel):
+    """A run. `step`, `epoch` and `optimizer` are what its checkpoint says of itself; null where it does not."""
+
+    name: str
+    size: int
+    sha256: str
+    created: str
+    updated: str
+    step: int | None
+    epoch: int | None
+    optimizer: str | None
+
+
+def _store(request: Request) -> Store:
+    store: Store = request.app.state.store
+    return store
+
+
+StoreOf = Annotated[Store, Depends(_store)]
+"""The store of the server, for the arguments of an operation."""
+
+run_routes = APIRouter(prefix="/api/runs", tags=["runs"])
+
+
+def _info(run: Run) -> RunInfo:
+    return RunInfo(**run._asdict())
+
+
+def _no_such_run(name: str) -> ApiError:
+    return ApiError(404, "no_such_run", f"There is no run '{name}'.")
+
+
+@run_routes.get("", responses=documented())
+def list_runs(store: StoreOf) -> list[RunInfo]:
+    """All runs, the last written first."""
+    return [_info(run) for run in store.runs()]
+
+
+@run_routes.get("/{name}", responses=documented(404, 422))
+def get_run(name: RunName, store: StoreOf) -> RunInfo:
+    """One run."""
+    run = store.run(name)
+    if run is None:
+        raise _no_such_run(name)
+    return _info(run)
+
+
+@run_routes.delete("/{name}", status_code=204, responses=documented(401, 404, 422), dependencies=[WithToken])
+def delete_run(name: RunName, store: StoreOf) -> None:
+    """Delete a run and its checkpoint."""
+    if not store.delete(name):
+        raise _no_such_run(name)
+
+
+class _FileResponse(StreamingResponse):
+    """Sends an open file and closes it, however it ends."""
+
+    def __init__(self, file: BinaryIO, headers: dict[str, str]) -> None:
+        super().__init__(iter(partial(file.read, _BLOCK), b""), headers=headers, media_type=_TYPE)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and close the file."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._file.close()
+
+
+_BYTES = {"content": {_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
+
+
+@run_routes.get(
+    "/{name}/checkpoint",
+    response_class=Response,
+    responses={
+        200: {"description": "A safetensors file", **_BYTES},
+        304: {"description": "The client has this file"},
+        **documented(404, 422),
+    },
+)
+def get_checkpoint(name: RunName, request: Request, store: StoreOf) -> Response:
+    """The checkpoint of a run; its entity tag is the SHA-256 of the file."""
+    opened = store.open(name)
+    if opened is None:
+        raise _no_such_run(name)
+    run, file = opened
+    etag = f'"{run.sha256}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    known = request.headers.get("if-none-match", "")
+    if etag in (one.strip().removeprefix("W/") for one in known.split(",")):
+        file.close()
+        return Response(status_code=304, headers=headers)
+    return _FileResponse(file, {**headers, "Content-Length": str(run.size)})
+
+
+@run_routes.put(
+    "/{name}/checkpoint",
+    dependencies=[WithToken],
+    response_model=RunInfo,
+    responses={
+        201: {"model": RunInfo, "description": "A new run"},
+        **documented(400, 401, 408, 409, 413, 415, 422, 507),
+    },
+    openapi_extra={"requestBody": {"required": True, **_BYTES}},
+)
+async def put_checkpoint(
+    name: RunName, request: Request, response: Response, store: StoreOf, settings: SettingsOf
+) -> RunInfo:
+    """Replace the checkpoint of a run as a whole, or begin a run.
+
+    The body is a safetensors file of `ow.save_checkpoint` or `ow.dump_checkpoint`.
+    """
+    kind = request.headers.get("content-type", _TYPE).partition(";")[0].strip().lower()
+    if kind != _TYPE or "content-encoding" in request.headers:
+        raise ApiError(415, "not_binary", f"Send the file as it is, as {_TYPE}.")
+    _check_length(request, settings.max_checkpoint)
+    async with _place(request), _disk():
+        upload = await to_thread.run_sync(store.begin)
+        try:
+            await _receive(request, upload, settings.upload_patience)
+            summary = await to_thread.run_sync(_summary, upload)
+            run, is_new = await to_thread.run_sync(store.keep, name, upload, summary)
+        finally:
+            upload.discard()
+    response.status_code = 201 if is_new else 200
+    response.headers["ETag"] = f'"{run.sha256}"'
+    return _info(run)
+
+
+def _check_length(request: Request, limit: int) -> None:
+    """Refuse at once what says that it is too large; what says nothing, or lies, is stopped while it is received."""
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > limit:
+        raise ApiError(413, "too_large", f"The checkpoint is larger than the {limit:,} bytes that are taken.")
+
+
+@asynccontextmanager
+async def _place(request: Request) -> AsyncIterator[None]:
+    """One of the few places for uploads; they are not queued, since a slow client could hold them for long."""
+    places: asyncio.Semaphore = request.app.state.upload_places
+    if places.locked():
+        message = "Too many checkpoints are being received; try again in a moment."
+        raise ApiError(429, "too_many_uploads", message, {"Retry-After": "2"})
+    async with places:
+        yield
+
+
+@asynccontextmanager
+async def _disk() -> AsyncIterator[None]:
+    """Tell what the disk and the quotas have against an upload."""
+    try:
+        yield
+    except StoreFullError as error:
+        raise ApiError(409, "quota_exceeded", f"{error}.") from error
+    except (OSError, sqlite3.OperationalError) as error:
+        if getattr(error, "errno", None) in _FULL or getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+            raise ApiError(507, "disk_full", "The server's disk is full; the old checkpoint was kept.") from error
+        raise
+
+
+async def _receive(request: Request, upload: Upload, patience: float) -> None:
+    """Write the body to the upload, block by block.
+
+    Raises:
+        ClientDisconnect: the client went away.
+    """
+    chunks = request.stream()
+    block = bytearray()
+    try:
+        while True:
+            async with asyncio.timeout(patience):
+                chunk = await anext(chunks, b"")
+            block += chunk
+            if block and (not chunk or len(block) >= _BLOCK):
+                await to_thread.run_sync(upload.write, bytes(block))
+                block.clear()
+            if not chunk:
+                return
+    except TimeoutError:
+        raise ApiError(408, "too_slow", f"Nothing came for {patience:g} s.", {"Connection": "close"}) from None
+
+
+def _summary(upload: Upload) -> Summary:
+    """What a complete upload says about itself.
+
+    Raises:
+        ApiError: it is no checkpoint of optirs-web.
+    """
+    upload.finish()
+    content = upload.path.read_bytes()
+    invalid = partial(ApiError, 422, "not_a_checkpoint")
+    header = int.from_bytes(content[:8], "little")
+    if _MAX_HEADER < header < upload.size:
+        # JSON takes many times its length in memory.
+        raise invalid(f"The header of the file takes {header:,} bytes; at most {_MAX_HEADER:,} are taken.")
+    try:
+        extra = ow.checkpoint_extra(content)
+        _, metadata = load(content)
+        optimizer = (json.loads(metadata["optirs_web"]).get("optimizer") or {}).get("type")
+    except ow.errors.CheckpointError as error:
+        raise invalid(f"{error}.") from None
+    # Whoever made the file chose these; what is not what it should be is left out.
+    history = extra.get("history")  # of the digits run: one entry for each epoch
+    epoch = extra.get("epoch", len(history) if isinstance(history, list) else None)
+    return Summary(_count(extra.get("step")), _count(epoch), _class_name(optimizer))
+
+
+def _class_name(value: Any) -> str | None:
+    is_name = isinstance(value, str) and value.isascii() and value.isidentifier() and len(value) <= 64
+    return value if is_name else None
+
+
+def _count(value: Any) -> int | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
+    return value if is_count else None

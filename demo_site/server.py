@@ -1,0 +1,75 @@
+"""Running the application: an address that is free, and an end without a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+__all__ = ["bind", "serve", "url_of"]
+
+FIRST_PORT = 8000
+_PORTS_TO_TRY = 100
+
+
+def bind(host: str, port: int | None = None) -> socket.socket:
+    """A listening socket.
+
+    Args:
+        host: an address or a name of this machine.
+        port: 0 for any; None for the first free one from 8000.
+
+    Raises:
+        OSError: the port is taken, or the address is not of this machine.
+    """
+    ports = range(FIRST_PORT, FIRST_PORT + _PORTS_TO_TRY) if port is None else [port]
+    for candidate in ports:
+        try:
+            return _listen(host, candidate)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or candidate == ports[-1]:
+                raise
+    raise AssertionError("there is at least one port to try")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":  # elsewhere the option lets two servers share a port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """The address to open, on this machine."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(app: FastAPI, listener: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Raises:
+        KeyboardInterrupt: SIGINT came; everything is closed.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # a client could choose whom its requests are counted for
+        limit_concurrency=256,
+        timeout_graceful_shutdown=3,
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[listener])

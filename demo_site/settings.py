@@ -1,0 +1,91 @@
+"""What a server is run with: where its files are, who may reach it, and how much it takes."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["PYODIDE_CDN", "Rate", "Settings"]
+
+HERE = Path(__file__).resolve().parent
+PYODIDE_CDN = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
+
+_MIB = 1 << 20
+
+
+class Rate(NamedTuple):
+    """A token bucket: `burst` requests at once, and `per_second` more each second."""
+
+    per_second: float
+    burst: int
+
+
+def _local_pyodide() -> Path | None:
+    """The distribution that OPTIRS_PYODIDE_DIST names, or the npm package."""
+    folder = Path(os.environ.get("OPTIRS_PYODIDE_DIST") or HERE / "frontend" / "node_modules" / "pyodide")
+    return folder if (folder / "pyodide.mjs").is_file() else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of one server.
+
+    Attributes:
+        data: the folder of the checkpoints and the index; made when missing.
+        token: what has to be shown to write.
+        host: the address that is bound. One that is not loopback is reached by any IP address of the machine.
+        allowed_hosts: names in lower case that requests may ask for, besides ``localhost``, `host` and addresses.
+        static: the folder of the bundles that `make demo` builds.
+        templates: the folder of the pages.
+        programs: the folder of the Python programs that run in the pages.
+        pyodide: the folder of the Pyodide distribution; None takes it from the public CDN.
+        max_checkpoint: bytes of one checkpoint.
+        max_json: bytes of any other body.
+        max_runs: how many runs are kept.
+        max_total: bytes of all checkpoints together.
+        max_results: how many benchmark results are kept; the oldest make room.
+        max_uploads: checkpoints that are received at the same time.
+        upload_patience: seconds that a client may send nothing in mid-upload.
+        rate: requests of one client.
+        write_rate: those of them that change something.
+        clock: seconds that only grow; the rates count by it.
+    """
+
+    data: Path
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    host: str = "127.0.0.1"
+    allowed_hosts: frozenset[str] = frozenset()
+    static: Path = HERE / "static"
+    templates: Path = HERE / "templates"
+    programs: Path = HERE / "programs"
+    pyodide: Path | None = field(default_factory=_local_pyodide)
+    max_checkpoint: int = 64 * _MIB
+    max_json: int = 64 << 10
+    max_runs: int = 200
+    max_total: int = 2048 * _MIB
+    max_results: int = 200
+    max_uploads: int = 4
+    upload_patience: float = 20.0
+    rate: Rate = field(default=Rate(per_second=50, burst=500))
+    write_rate: Rate = field(default=Rate(per_second=5, burst=60))
+    clock: Callable[[], float] | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Only this machine reaches the server."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own loopback."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

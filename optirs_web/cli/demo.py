@@ -1,0 +1,72 @@
+"""``optirs-web demo``: the site, served from this machine."""
+
+from __future__ import annotations
+
+import secrets
+import webbrowser
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+__all__ = ["demo"]
+
+_NEEDED = ("fastapi", "jinja2", "uvicorn")
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; without it the first free one from 8000.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("runs/demo"),
+    show_default=True,
+    help="Folder for checkpoints and results.",
+)
+@click.option("--token", envvar="OPTIRS_DEMO_TOKEN", show_envvar=True, help="What writers have to show.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that the server is reached by.")
+@click.option("--open/--no-open", "opens", default=False, help="Open the first page in a browser.")
+def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tuple[str, ...], opens: bool) -> None:
+    """Serve the demo site: models that train in the browser, with this library.
+
+    Ctrl-C ends it. Native programs reach its checkpoints with `optirs-web runs`.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise click.ClickException(f"the demo lacks {', '.join(missing)}: pip install 'optirs-web[demo]'")
+    from ..demo_site.app import create_app
+    from ..demo_site.server import bind, serve, url_of
+    from ..demo_site.settings import Settings
+
+    if token is not None and not (token and token.isascii() and token.isprintable() and " " not in token):
+        raise click.BadParameter("a token is made of ASCII letters, digits and signs", param_hint="--token")
+    settings = Settings(
+        data=data,
+        token=token or secrets.token_urlsafe(24),
+        host=host,
+        allowed_hosts=frozenset(name.lower() for name in hosts),
+    )
+    try:
+        listener = bind(host, port)
+    except OSError as error:
+        where = host if port is None else f"{host}:{port}"
+        raise click.ClickException(f"cannot listen at {where}: {error.strerror or error}") from error
+    with listener:
+        try:
+            app = create_app(settings)
+        except OSError as error:
+            raise click.ClickException(f"cannot keep data in {data}: {error.strerror or error}") from error
+        url = url_of(listener)
+        click.echo(f"The demo is at   {url}")
+        click.echo(f"Data is kept in  {data.resolve()}")
+        click.echo(f"Token            {settings.token}")
+        click.echo("Ctrl-C ends it.")
+        if opens:
+            webbrowser.open(url)  # the socket listens already: the page comes when the server has started
+        with closing(app.state.store):
+            try:
+                serve(app, listener)
+            except KeyboardInterrupt:
+                click.echo("\nThe demo has ended.")

@@ -1,0 +1,125 @@
+"""A demo server in a process of its own, checkpoints to send, and clients that speak HTTP as badly as they like."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+import numpy as np
+
+import optirs_web as ow
+
+__all__ = [
+    "BINARY",
+    "TOKEN",
+    "WRITES",
+    "checkpoint",
+    "connect",
+    "error_code",
+    "files_of",
+    "put_head",
+    "read_response",
+    "running_server",
+    "send_raw",
+    "upload",
+]
+
+TOKEN = "a-token-for-tests"
+BINARY = "application/octet-stream"
+WRITES = {"Authorization": f"Bearer {TOKEN}", "Content-Type": BINARY}
+
+_PROGRAM = """
+import json, sys
+from contextlib import closing
+from pathlib import Path
+from optirs_web.demo_site.app import create_app
+from optirs_web.demo_site.server import bind, serve, url_of
+from optirs_web.demo_site.settings import Rate, Settings
+
+data, options = Path(sys.argv[1]), json.loads(sys.argv[2])
+app = create_app(Settings(data=data, write_rate=Rate(1e6, 10**6), rate=Rate(1e6, 10**6), **options))
+listener = bind("127.0.0.1", 0)
+print(url_of(listener), flush=True)
+with closing(app.state.store):
+    serve(app, listener)
+"""
+
+
+def checkpoint(value=1.0, size=8, **extra):
+    """The bytes of a checkpoint with this value in it, of an AdamW that has made one step."""
+    weight = ow.Parameter(np.full(size, value, "float32"), device="cpu")
+    optimizer = ow.optim.AdamW([weight], lr=0.0)
+    optimizer.step(grads=[np.ones(size, "float32")])
+    return ow.dump_checkpoint({"weight": weight}, optimizer, extra)
+
+
+def upload(client, name="run", content=None, **headers):
+    """The answer to an upload through a test client."""
+    content = checkpoint() if content is None else content
+    return client.put(f"/api/runs/{name}/checkpoint", content=content, headers={**WRITES, **headers})
+
+
+def error_code(response):
+    """The code of an error, whose form is checked."""
+    (body,) = response.json().values()
+    assert set(body) == {"code", "message"}
+    assert body["message"].strip()
+    return body["code"]
+
+
+def files_of(folder):
+    """What a server keeps in its folder, the index apart."""
+    return sorted(one.name for one in folder.iterdir() if not one.name.startswith("index.sqlite3"))
+
+
+@contextlib.contextmanager
+def running_server(data, **options):
+    """The process and the address of a server; it is killed in the end, if it is still there."""
+    command = [sys.executable, "-c", _PROGRAM, str(data), json.dumps({"token": TOKEN, **options})]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            url = process.stdout.readline().strip()
+            assert url.startswith("http://"), "the server did not start"
+            yield process, url
+        finally:
+            process.kill()
+
+
+def put_head(name, **headers):
+    """The first lines of an upload; the body is up to the caller."""
+    fields = {
+        "Host": "localhost",
+        "Authorization": f"Bearer {TOKEN}",
+        "Content-Type": "application/octet-stream",
+        **{key.replace("_", "-"): value for key, value in headers.items()},
+    }
+    lines = [f"PUT /api/runs/{name}/checkpoint HTTP/1.1", *(f"{key}: {value}" for key, value in fields.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def connect(url):
+    """A connection to the server."""
+    parts = urlsplit(url)
+    return socket.create_connection((parts.hostname, parts.port), timeout=30)
+
+
+def send_raw(url, raw):
+    """What the server answers to these bytes: status, headers, body. The client then hangs up."""
+    with connect(url) as connection:
+        connection.sendall(raw)
+        return read_response(connection)
+
+
+def read_response(connection):
+    """Status, headers and body of the answer."""
+    with connection.makefile("rb") as stream:
+        status = int(stream.readline().split()[1])
+        headers = {}
+        while line := stream.readline().strip():
+            name, _, value = line.decode().partition(":")
+            headers[name.lower()] = value.strip()
+        return status, headers, stream.read(int(headers.get("content-length", 0)))

@@ -1,0 +1,137 @@
+"""`optirs-web demo` and `optirs-web runs`, as they are run in a terminal."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from demo_servers import TOKEN, checkpoint
+
+import optirs_web as ow
+from optirs_web.cli import demo as demo_command
+from optirs_web.cli.commands import cli
+from optirs_web.demo_site.server import bind, url_of
+
+PROGRAM = [sys.executable, "-c", "from optirs_web.cli import main; main()"]
+
+
+@contextlib.contextmanager
+def running_demo(*arguments):
+    """The process of a demo, and the lines that it printed."""
+    environment = {**os.environ, "OPTIRS_DEMO_TOKEN": TOKEN}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*PROGRAM, "demo", *map(str, arguments)], env=environment, **pipes) as process:
+        try:
+            yield process, [process.stdout.readline() for _ in range(4)]
+        finally:
+            process.kill()
+
+
+def run(*arguments, **environment):
+    return CliRunner().invoke(cli, [str(one) for one in arguments], env=environment)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with running_demo("--port", 0, "--data", tmp_path_factory.mktemp("demo")) as (_, lines):
+        yield lines[0].split()[-1]
+
+
+def test_the_demo_prints_where_it_is_and_ends_with_ctrl_c(tmp_path):
+    with running_demo("--port", 0, "--data", tmp_path / "new" / "data") as (process, lines):
+        assert lines[0].split()[-1].startswith("http://127.0.0.1:")
+        assert lines[1].split()[-1] == str(tmp_path / "new" / "data")
+        assert lines[2].split()[-1] == TOKEN
+        second = run("demo", "--port", 0, "--data", tmp_path / "new" / "data")
+        assert second.exit_code == 1
+        assert "another server keeps its data in" in second.stderr
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.endswith("The demo has ended.\n")
+
+
+def test_a_taken_port_is_passed_over_unless_it_was_asked_for(tmp_path):
+    with bind("127.0.0.1") as first, bind("127.0.0.1") as second:
+        taken = first.getsockname()[1]
+        assert second.getsockname()[1] > taken
+        assert url_of(second).startswith("http://127.0.0.1:")
+        result = run("demo", "--port", taken, "--data", tmp_path)
+    assert result.exit_code == 1
+    assert f"cannot listen at 127.0.0.1:{taken}" in result.stderr
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(demo_command, "_NEEDED", ("no_such_package",))
+    result = run("demo")
+    assert result.exit_code == 1
+    assert "pip install 'optirs-web[demo]'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--token", "two words"], "a token is made of"),
+        (["--host", "203.0.113.1"], "cannot listen at 203.0.113.1"),
+        (["--port", "70000"], "70000"),
+        (["--data", "/dev/null/data"], "cannot keep data in"),
+    ],
+)
+def test_what_cannot_be_served_is_an_error_of_one_line(tmp_path, arguments, message):
+    result = run("demo", "--port", 0, "--data", tmp_path, *arguments)
+    assert result.exit_code != 0
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_checkpoint_goes_to_the_demo_and_comes_back(url, tmp_path):
+    there, back = tmp_path / "there.safetensors", tmp_path / "back.safetensors"
+    there.write_bytes(checkpoint(3, epoch=2))
+    pushed = run("runs", "push", there, "trip", "--url", url, OPTIRS_DEMO_TOKEN=TOKEN)
+    assert (pushed.exit_code, pushed.stdout.startswith("'trip' is a new run")) == (0, True)
+    again = run("runs", "push", there, "trip", "--url", url, "--token", TOKEN)
+    assert "'trip' has a new checkpoint" in again.stdout
+    listed = run("runs", "list", "--url", url)
+    assert "trip " in listed.stdout
+    assert "AdamW, epoch 2" in listed.stdout
+    assert run("runs", "pull", "trip", back, "--url", url).exit_code == 0
+    assert back.read_bytes() == there.read_bytes()
+    weight = ow.Parameter([0.0] * 8, device="cpu")
+    assert ow.load_checkpoint(back, {"weight": weight}, ow.optim.AdamW([weight])) == {"epoch": 2}
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pull", "nothing", "FILE"], "the demo refuses: There is no run 'nothing'."),
+        (["pull", "../index", "FILE"], "the demo refuses: "),
+        (["pull", "a", "FILE", "--url", "http://127.0.0.1:9"], "there is no demo at http://127.0.0.1:9"),
+        (["pull", "a", "FILE", "--url", "file:///etc/passwd"], "is no address like"),
+        (["push", "GOOD", "a"], "give --token"),
+        (["push", "GOOD", "a", "--token", "wrong"], "the demo refuses: Send the token"),
+        (["push", "GOOD", "a b", "--token", TOKEN], "the demo refuses: path.name"),
+        (["push", "BAD", "a", "--token", TOKEN], "no safetensors file"),
+        (["push", "FILE", "a", "--token", TOKEN], "does not exist"),
+    ],
+)
+def test_what_goes_wrong_is_said_and_no_file_is_made(url, tmp_path, arguments, message):
+    files = {"FILE": tmp_path / "file", "GOOD": tmp_path / "good", "BAD": tmp_path / "bad"}
+    files["GOOD"].write_bytes(checkpoint())
+    files["BAD"].write_bytes(b"x" * 100)
+    arguments = [files.get(one, one) for one in arguments]
+    result = run("runs", *arguments, *([] if "--url" in arguments else ["--url", url]), OPTIRS_DEMO_TOKEN=None)
+    assert result.exit_code != 0
+    assert message in result.stderr
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["bad", "good"]
+
+
+def test_a_file_that_cannot_be_written_is_an_error_of_one_line(url, tmp_path):
+    (tmp_path / "good").write_bytes(checkpoint())
+    run("runs", "push", tmp_path / "good", "kept", "--url", url, "--token", TOKEN)
+    result = run("runs", "pull", "kept", tmp_path / "nowhere" / "file", "--url", url)
+    assert result.exit_code == 1
+    assert "cannot write" in result.stderr

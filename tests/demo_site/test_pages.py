@@ -1,0 +1,180 @@
+"""The demo's pages, and the files that they load."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from demo_servers import error_code, files_of, upload
+
+import optirs_web as ow
+from optirs_web.datasets import digits
+from optirs_web.demo_site.pages import PAGES
+from optirs_web.demo_site.settings import PYODIDE_CDN
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_a_page_is_html_that_knows_the_site(client, address):
+    response = client.get(address)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    _, _, rest = response.text.partition('<script type="application/json" id="site">')
+    assert json.loads(rest.partition("</script>")[0]) == client.get("/site.json").json()
+
+
+def test_pyodide_comes_from_the_cdn_only_where_it_is_not_installed(make_client, tmp_path):
+    with_cdn = make_client(pyodide=None).get("/site.json")
+    assert with_cdn.json()["pyodide"] == PYODIDE_CDN
+    assert PYODIDE_CDN in with_cdn.headers["content-security-policy"]
+
+
+def test_an_installed_pyodide_is_served(make_client, tmp_path):
+    (tmp_path / "pyodide").mkdir()
+    (tmp_path / "pyodide" / "pyodide.asm.wasm").write_bytes(b"\0asm")
+    client = make_client(pyodide=tmp_path / "pyodide")
+    site = client.get("/site.json")
+    assert site.json()["pyodide"] == "/pyodide/"
+    assert "https:" not in site.headers["content-security-policy"]
+    assert client.get("/pyodide/pyodide.asm.wasm").headers["content-type"] == "application/wasm"
+
+
+@pytest.mark.parametrize("missing", ["static", "templates"])
+def test_without_its_parts_a_page_says_what_is_missing(make_client, tmp_path, missing):
+    client = make_client(**{missing: tmp_path / "nowhere"})
+    response = client.get("/", headers={"Accept": "text/html"})
+    assert response.status_code == 503
+    assert response.headers["content-type"].startswith("text/html")
+    assert ("make demo" if missing == "static" else "home.html") in response.text
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/nothing", "/static/style.css", "/api/runs", "/api/nothing", "/api/session", "/site.json"]
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "TRACE"])
+def test_every_answer_is_guarded(client, address, method):
+    headers = client.request(method, address).headers
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self' 'wasm-unsafe-eval'")
+    assert "'unsafe-inline'" not in policy
+    assert "'unsafe-eval'" not in policy
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+    assert headers["cross-origin-embedder-policy"] == "require-corp"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_an_unforeseen_error_is_json_and_guarded_too(make_client, tmp_path):
+    client = make_client()
+    upload(client)
+    (tmp_path / "data" / files_of(tmp_path / "data")[0]).unlink()
+    response = client.get("/api/runs/run/checkpoint")
+    assert (response.status_code, error_code(response)) == (500, "internal_error")
+    assert "content-security-policy" in response.headers
+
+
+@pytest.mark.parametrize("address", ["/static/style.css", "/data/digits.bin", "/transport.mjs", "/static/module.wasm"])
+def test_what_has_not_changed_is_not_sent_again(client, address):
+    first = client.get(address)
+    assert first.status_code == 200
+    again = client.get(address, headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    assert client.get(address, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_what_has_changed_is_sent_anew(client, tmp_path):
+    old = client.get("/static/style.css").headers["etag"]
+    (tmp_path / "static" / "style.css").write_text("p { color: green }")
+    response = client.get("/static/style.css", headers={"If-None-Match": old})
+    assert (response.status_code, response.text) == (200, "p { color: green }")
+
+
+@pytest.mark.parametrize(
+    ("address", "accepts", "is_packed"),
+    [
+        ("/static/style.css", "gzip", True),
+        ("/static/style.css", "br, gzip;q=0.5", True),
+        ("/static/style.css", "gzip;q=0", False),
+        ("/static/style.css", "identity", False),
+        ("/static/small.js", "gzip", False),
+        ("/static/module.wasm", "gzip", False),
+        ("/data/digits.bin", "gzip", True),
+    ],
+)
+def test_text_is_packed_for_those_who_accept_it(client, address, accepts, is_packed):
+    plain = client.get(address).content
+    with client.stream("GET", address, headers={"Accept-Encoding": accepts}) as response:
+        raw = b"".join(response.iter_raw())
+    assert (response.headers.get("content-encoding") == "gzip") == is_packed
+    assert (gzip.decompress(raw) if is_packed else raw) == plain
+    assert int(response.headers["content-length"]) == len(raw)
+
+
+@pytest.mark.parametrize("address", ["/", "/static/module.wasm", "/api/runs", "/data/digits.bin", "/api/nothing"])
+def test_head_is_get_without_a_body(client, address):
+    head, get = client.head(address), client.get(address)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert dict(head.headers) == dict(get.headers)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../secret.js", "%2e%2e/secret.js", "..%2fsecret.js", "..%5csecret.js", "link.js", ".hidden.js", "%00", "a%00b.js",
+     "", ".", "C:/secret.js", "static:x", "x" * 5000, "/etc/passwd", "%2fetc%2fpasswd", "nothing.js"],
+)  # fmt: skip
+@pytest.mark.parametrize("root", ["/static/", "/programs/", "/pyodide/", "/programs/examples/"])
+def test_no_address_leads_out_of_its_folder(make_client, tmp_path, root, path):
+    client = make_client(pyodide=tmp_path / "static", programs=tmp_path / "static")
+    response = client.get(root + path)
+    assert (response.status_code, error_code(response)) == (404, "not_found")
+
+
+def test_only_programs_are_served_as_programs(make_client, tmp_path):
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "one.py").write_text("print()")
+    client = make_client(programs=tmp_path)
+    assert client.get("/programs/examples/one.py").text == "print()"
+    assert client.get("/programs/secret.js").status_code == 404
+
+
+def test_the_digits_are_those_of_the_library(client):
+    note = client.get("/data/digits.json").json()
+    content = client.get("/data/digits.bin").content
+    n, pixels = note["n"], note["pixels"]
+    assert len(content) == n * (pixels + 2) * 4
+    images = np.frombuffer(content, "<f4", n * pixels).reshape(n, pixels)
+    labels, folds = np.frombuffer(content, "<i4", offset=n * pixels * 4).reshape(2, n)
+    for fold in range(note["folds"]):
+        data = digits.load_digits(fold)
+        np.testing.assert_array_equal(images[folds == fold], data.test_images)
+        np.testing.assert_array_equal(labels[folds != fold], data.train_labels)
+
+
+def test_the_wheel_is_the_library_without_what_a_page_cannot_use(client, tmp_path):
+    address = client.get("/site.json").json()["wheel"]
+    content = client.get(address).content
+    assert client.get(address).headers["etag"] == client.get(address).headers["etag"]
+    names = zipfile.ZipFile(io.BytesIO(content)).namelist()
+    assert {"optirs_web/shaders/lib/math.wgsl", "optirs_web/browser/transport.js"} <= set(names)
+    assert not {name.split("/")[1] for name in names} & {"cli", "datasets", "demo_site", "training"}
+    wheel = tmp_path / address.rpartition("/")[2]
+    wheel.write_bytes(content)
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import optirs_web as ow
+from optirs_web.runtime.kernels import UpdateKernel
+print(ow.__file__, ow.__version__, "fn update" in UpdateKernel.of("adam", ()).wgsl())
+"""
+    command = [sys.executable, "-I", "-S", "-c", program, str(wheel)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert output.split() == [str(wheel / "optirs_web" / "__init__.py"), ow.__version__, "True"]
+
+
+def test_the_transport_is_a_module_of_the_library_s_script(client):
+    response = client.get("/transport.mjs")
+    assert response.text.startswith("export default ")
+    assert response.headers["content-type"].startswith("text/javascript")
