@@ -1,0 +1,134 @@
+// The benchmarks of programs/bench.py, one after the other, drawn as they come.
+import { getJson, request, site } from "./lib/api.js";
+import { barChart, short } from "./lib/chart.js";
+import { create, download, find, setStatus, toast } from "./lib/dom.js";
+import { PythonWorker } from "./lib/runtime.js";
+import { stopWithoutWebgpu } from "./lib/webgpu.js";
+
+const status = find("#status");
+const buttons = Object.fromEntries(["run", "stop", "download", "post"].map((id) => [id, find(`#${id}`)]));
+
+/** Where a group is drawn, and what of a result: its time, or its rate. */
+const CHARTS = [
+  { id: "adamw-time", label: "Time of a step of AdamW", groups: ["adamw"], of: "milliseconds" },
+  { id: "adamw-rate", label: "Bandwidth of a step of AdamW", groups: ["adamw", "memory"], of: "rate" },
+  { id: "matmul-rate", label: "Rate of matrix products", groups: ["matmul"], of: "rate" },
+  { id: "matmul-time", label: "Time of matrix products", groups: ["matmul"], of: "milliseconds" },
+  { id: "transfer-rate", label: "Rate of transfers", groups: ["transfer"], of: "rate" },
+  { id: "latency-time", label: "Time until one number is read", groups: ["latency"], of: "milliseconds" },
+];
+
+let worker;
+let device;
+let results = [];
+let stopped = false;
+
+const call = (expression, globals) =>
+  worker.run(`import bench\nimport optirs_web as ow\n${expression}`, { name: "bench page", globals });
+
+function drawBars() {
+  for (const { id, label, groups, of } of CHARTS) {
+    const rows = results.filter((one) => groups.includes(one.group) && one[of]);
+    const unit = of === "rate" ? rows[0]?.rate.unit : "ms";
+    const bars = barChart(find(`#${id}`), { label, unit });
+    if (rows.length === 0) find(`#${id}`).replaceChildren(create("p", { class: "soft small" }, "Not measured yet"));
+    else bars.set(rows.map((one) => ({
+      name: one.label, value: one[of].median, low: one[of].min, high: one[of].max, strong: one.group !== "memory",
+    })));
+  }
+  if (results.length === 0) return;
+  find("#host").replaceChildren(...results.filter(({ group }) => group === "adamw" || group === "matmul").map((one) =>
+    create("tr", {}, create("th", { scope: "row" }, one.label),
+      ...[short(one.host_milliseconds), one.counts.dispatches, one.counts.submits, one.counts.bind_groups].map((value) =>
+        create("td", { class: "number" }, String(value))))));
+}
+
+async function run() {
+  const benchmarks = await call("bench.described()");
+  results = [];
+  stopped = false;
+  buttons.run.disabled = buttons.download.disabled = buttons.post.disabled = true;
+  buttons.stop.disabled = false;
+  find("#progress").max = benchmarks.length;
+  for (const [done, { name, label }] of benchmarks.entries()) {
+    if (stopped) break;
+    find("#progress").value = done;
+    setStatus(status, "running", `${done + 1} of ${benchmarks.length}: ${label}`);
+    const rounds = Number(find("#rounds").value);
+    results.push(await call("await bench.measure(ow.device(), name, rounds)", { name, rounds }));
+    drawBars();
+  }
+  if (!stopped) find("#progress").value = benchmarks.length;
+  setStatus(status, stopped ? "idle" : "done", stopped ? "Stopped" : `Done on ${device}`);
+}
+
+/** Also after an error: what was measured can be downloaded. */
+function ready() {
+  buttons.run.disabled = false;
+  buttons.stop.disabled = true;
+  buttons.download.disabled = buttons.post.disabled = results.length === 0;
+}
+
+function report() {
+  return {
+    library: "optirs-web",
+    version: site.version,
+    device,
+    browser: navigator.userAgent,
+    measured: new Date().toISOString(),
+    results,
+  };
+}
+
+async function listKept() {
+  const kept = await getJson("/api/bench");
+  const figure = (result, name, of) => {
+    const found = Array.isArray(result.results) ? result.results.find((one) => one?.name === name)?.[of]?.median : null;
+    return create("td", { class: "number" }, typeof found === "number" ? short(found) : "–");
+  };
+  if (kept.length === 0) return;
+  find("#kept").replaceChildren(...kept.slice(0, 20).map(({ created, result }) =>
+    create("tr", {},
+      create("td", {}, new Date(created).toLocaleString()),
+      create("td", {}, String(result.device ?? "unknown")),
+      figure(result, "adamw-20x65536", "milliseconds"), figure(result, "copy", "rate"), figure(result, "matmul-512", "rate"))));
+}
+
+async function main() {
+  drawBars();
+  listKept().catch((error) => toast(error.message));
+  worker = new PythonWorker({ programs: ["bench"] });
+  buttons.run.addEventListener("click", async () => {
+    try {
+      await run();
+    } catch (error) {
+      setStatus(status, "failed", error.message);
+    }
+    ready();
+  });
+  buttons.stop.addEventListener("click", () => {
+    stopped = true; // the benchmark that runs is finished
+    buttons.stop.disabled = true;
+  });
+  buttons.download.addEventListener("click", () => {
+    download("optirs-web-bench.json", `${JSON.stringify(report(), null, 2)}\n`, "application/json");
+  });
+  buttons.post.addEventListener("click", async () => {
+    try {
+      await request("POST", "/api/bench", { json: report(), authorize: true });
+      toast("Kept");
+      await listKept();
+    } catch (error) {
+      toast(error.message);
+    }
+  });
+  try {
+    device = (await worker.ready).device.description;
+    setStatus(status, "idle", `Ready: ${device}`);
+    buttons.run.disabled = false;
+  } catch (error) {
+    setStatus(status, "failed", error.message);
+  }
+}
+
+if (!(await stopWithoutWebgpu(find("#stage")))) await main();

@@ -1,0 +1,45 @@
+// Whether this browser has WebGPU, and what to tell people if it has not.
+import { create } from "./dom.js";
+
+/** null if a GPU can be used, otherwise why not: "absent" (no WebGPU), "insecure" (not https), "adapter" (no GPU). */
+export async function webgpuProblem() {
+  if (!self.isSecureContext) return "insecure";
+  if (!navigator.gpu) return "absent";
+  const adapter = await navigator.gpu.requestAdapter().catch(() => null);
+  return adapter ? null : "adapter";
+}
+
+const REASONS = {
+  absent: "This browser does not offer WebGPU, the way in which a page uses the GPU.",
+  insecure: "Browsers offer WebGPU to pages from this computer or over https only, and this page came otherwise.",
+  adapter: "This browser knows WebGPU, but gives the page no GPU: it may be switched off, or its driver blocked.",
+};
+
+/** The explanation, as an element. */
+export function explainMissing(problem) {
+  return create(
+    "section",
+    { class: "notice notice-warn", "aria-labelledby": "no-webgpu", data: { problem } },
+    create("h2", { id: "no-webgpu" }, "No GPU for this page"),
+    create("p", {}, REASONS[problem]),
+    create(
+      "ul",
+      {},
+      create("li", {}, "Chrome and Edge 113 or newer on Windows, macOS and ChromeOS; 121 or newer on Android."),
+      create("li", {}, "Safari 26 or newer, on Mac, iPhone and iPad."),
+      create("li", {}, "Firefox 141 or newer on Windows, 145 or newer on Macs with Apple silicon."),
+      create("li", {}, "On Linux, Chrome and Edge 144 or newer; before that, switch it on at ",
+        create("code", {}, "chrome://flags/#enable-unsafe-webgpu"), "."),
+    ),
+    create("p", {}, "What the browser makes of the GPU stands in ", create("code", {}, "chrome://gpu"), " or ",
+      create("code", {}, "about:support"), "; hardware acceleration has to be on in its settings. The same Python runs ",
+      "without a browser too: ", create("code", {}, "pip install optirs-web"), "."),
+  );
+}
+
+/** Shows the explanation in place of `container`'s content and returns true, if there is no WebGPU. */
+export async function stopWithoutWebgpu(container) {
+  const problem = await webgpuProblem();
+  if (problem) container.replaceChildren(explainMissing(problem));
+  return problem !== null;
+}

@@ -1,0 +1,160 @@
+// A landscape as a contour map on a canvas, and the tracks of racers over it.
+import { color } from "../lib/dom.js";
+
+const BANDS = 16;
+
+function rgb(name) {
+  return color(name).match(/[\d.]+/g).slice(0, 3).map(Number);
+}
+
+function mixed(from, to, share) {
+  return from.map((value, channel) => value + (to[channel] - value) * share);
+}
+
+/** Heights on a logarithmic scale from 0 to BANDS: valleys are far deeper than the hills are high. */
+function levels(heights) {
+  const sorted = Float32Array.from(heights).sort();
+  const floor = Math.max(sorted[Math.floor(sorted.length * 0.01)], 1e-3);
+  const low = Math.log(floor);
+  const high = Math.log(sorted[sorted.length - 1] + floor);
+  return Float32Array.from(heights, (value) => (BANDS * (Math.log(value + floor) - low)) / (high - low));
+}
+
+/** The map of one surface, drawn again for each size and theme. `x` and `y` are the ends of the axes. */
+export class Terrain {
+  #levels;
+  #picture = null;
+
+  constructor({ heights, grid, x, y, minima }) {
+    this.grid = grid;
+    this.x = x;
+    this.y = y;
+    this.minima = minima;
+    this.#levels = levels(heights);
+  }
+
+  /** Forget the picture: the theme has changed. */
+  refresh() {
+    this.#picture = null;
+  }
+
+  /** A point of the landscape in pixels of a canvas. */
+  place([x, y], { width, height }) {
+    return [((x - this.x[0]) / (this.x[1] - this.x[0])) * width, ((this.y[1] - y) / (this.y[1] - this.y[0])) * height];
+  }
+
+  /** The point of the landscape under a place from 0 to 1 of the canvas. */
+  at(right, down) {
+    return [this.x[0] + right * (this.x[1] - this.x[0]), this.y[1] - down * (this.y[1] - this.y[0])];
+  }
+
+  draw(context) {
+    const { width, height } = context.canvas;
+    if (this.#picture?.width !== width || this.#picture?.height !== height) this.#picture = this.#paint(width, height);
+    context.putImageData(this.#picture, 0, 0);
+    this.#markMinima(context);
+    this.#labelAxes(context);
+  }
+
+  /** Every pixel in the tint of its band; where two bands meet, an anti-aliased contour line. */
+  #paint(width, height) {
+    const [sheet, water, earth, line] = ["sheet", "series-6", "series-4", "series-4"].map(rgb);
+    const tints = Array.from({ length: BANDS + 2 }, (_, band) => {
+      const share = band / BANDS;
+      return mixed(mixed(sheet, water, 0.42 * (1 - share) ** 2), earth, 0.16 * share);
+    });
+    const picture = new ImageData(width, height);
+    const { data } = picture;
+    const { grid } = this;
+    const cell = (grid - 1) / Math.max(width, height);
+    for (let row = 0; row < height; row++) {
+      const v = ((height - 1 - row) / (height - 1)) * (grid - 1);
+      const below = Math.min(Math.floor(v), grid - 2);
+      const up = v - below;
+      for (let column = 0; column < width; column++) {
+        const u = (column / (width - 1)) * (grid - 1);
+        const left = Math.min(Math.floor(u), grid - 2);
+        const right = u - left;
+        const corner = below * grid + left;
+        const [a, b] = [this.#levels[corner], this.#levels[corner + 1]];
+        const [c, d] = [this.#levels[corner + grid], this.#levels[corner + grid + 1]];
+        const level = (a + (b - a) * right) * (1 - up) + (c + (d - c) * right) * up;
+        const slope = Math.hypot((b - a) * (1 - up) + (d - c) * up, (c - a) * (1 - right) + (d - b) * right) * cell;
+        const distance = Math.abs(level - Math.round(level)) / Math.max(slope, 1e-6); // pixels to the contour
+        const ink = 0.5 * Math.max(0, Math.min(1, 1.1 - distance));
+        const tint = tints[Math.max(0, Math.floor(level))] ?? tints[BANDS];
+        const at = 4 * (row * width + column);
+        for (let channel = 0; channel < 3; channel++) {
+          data[at + channel] = tint[channel] + (line[channel] - tint[channel]) * ink;
+        }
+        data[at + 3] = 255;
+      }
+    }
+    return picture;
+  }
+
+  #markMinima(context) {
+    const arm = 6 * (context.canvas.width / context.canvas.clientWidth || 1);
+    context.strokeStyle = color("ink");
+    context.lineWidth = arm / 4;
+    context.beginPath();
+    for (const minimum of this.minima) {
+      const [x, y] = this.place(minimum, context.canvas);
+      context.moveTo(x - arm, y);
+      context.lineTo(x + arm, y);
+      context.moveTo(x, y - arm);
+      context.lineTo(x, y + arm);
+    }
+    context.stroke();
+  }
+
+  /** Coordinates along the lower and the left edge. */
+  #labelAxes(context) {
+    const { width, height, clientWidth } = context.canvas;
+    const scale = width / clientWidth || 1;
+    context.fillStyle = color("ink-soft");
+    context.font = `${11 * scale}px "JetBrains Mono", monospace`;
+    const text = (value) => String(Number(value.toPrecision(2)));
+    for (const share of [0.2, 0.4, 0.6, 0.8]) {
+      const [x, y] = this.at(share, 1 - share);
+      context.textAlign = "center";
+      context.textBaseline = "bottom";
+      context.fillText(text(x), share * width, height - 4 * scale);
+      context.textAlign = "left";
+      context.textBaseline = "middle";
+      context.fillText(text(y), 5 * scale, (1 - share) * height);
+    }
+  }
+}
+
+/** A track with a halo, and the racer's number at its head. `points` are [x, y] of the landscape. */
+export function drawTrack(context, terrain, points, { number, color: name, scale }) {
+  const places = points.map((point) => terrain.place(point, context.canvas));
+  context.lineJoin = context.lineCap = "round";
+  for (const [stroke, width] of [[color("sheet"), 4.5], [color(name), 2.25]]) {
+    context.strokeStyle = stroke;
+    context.lineWidth = width * scale;
+    context.beginPath();
+    places.forEach(([x, y], index) => (index ? context.lineTo(x, y) : context.moveTo(x, y)));
+    context.stroke();
+  }
+  const [startX, startY] = places[0];
+  context.beginPath();
+  context.arc(startX, startY, 4 * scale, 0, 2 * Math.PI);
+  context.lineWidth = 2 * scale;
+  context.strokeStyle = color("ink");
+  context.stroke();
+  const [x, y] = places.at(-1);
+  context.beginPath();
+  context.arc(x, y, 9 * scale, 0, 2 * Math.PI);
+  context.fillStyle = color(name);
+  context.fill();
+  context.lineWidth = 1.5 * scale;
+  context.strokeStyle = color("sheet");
+  context.stroke();
+  context.fillStyle = color("sheet");
+  context.font = `600 ${11 * scale}px "JetBrains Mono", monospace`;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(number, x, y + 0.5 * scale);
+}

@@ -1,0 +1,153 @@
+// Python in a module worker: Pyodide, the library's wheel, and the module `page` through which programs talk to the
+// page. The other side is lib/runtime.js, which also says what the messages are.
+
+const controls = []; // messages of the page that Python has not taken yet
+let wake = () => {}; // ends the wait for one
+let pyodide = null;
+
+const post = (message, transfer = []) => self.postMessage(message, transfer);
+
+/** The JavaScript module that Python imports as `page`. */
+const page = {
+  emit(kind, json) {
+    post({ type: "event", kind, payload: JSON.parse(json) });
+  },
+  emit_buffer(kind, json, buffer) {
+    const view = buffer.getBuffer();
+    const bytes = new Uint8Array(view.data.buffer, view.data.byteOffset, view.nbytes).slice().buffer;
+    view.release();
+    post({ type: "event", kind, payload: JSON.parse(json), buffer: bytes }, [bytes]);
+  },
+  /** The next control message as JSON, or None. */
+  take() {
+    return controls.length ? JSON.stringify(controls.shift()) : undefined;
+  },
+  /** Resolves when there is a message to take. */
+  wait() {
+    return new Promise((resolve) => {
+      wake = resolve;
+      if (controls.length) resolve();
+    });
+  },
+  /** Lets the messages of the page arrive. A message channel has no least delay, as setTimeout has. */
+  pause() {
+    return new Promise((resolve) => {
+      const channel = new MessageChannel();
+      channel.port1.onmessage = () => {
+        channel.port1.close();
+        resolve();
+      };
+      channel.port2.postMessage(null);
+    });
+  },
+};
+
+async function fetchOk(address) {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`${address}: ${response.status} ${response.statusText}`);
+  return response;
+}
+
+async function start({ site, programs, device, interruptBuffer }) {
+  const began = performance.now();
+  const progress = (step) => post({ type: "event", kind: "loading", payload: { step } });
+  progress("Python");
+  const base = new URL(site.pyodide, self.location.href).href;
+  const [loaded, wheel, transport, sources] = await Promise.all([
+    import(new URL("pyodide.mjs", base).href).then(({ loadPyodide }) => loadPyodide({ indexURL: base })),
+    fetchOk(site.wheel).then((response) => response.arrayBuffer()),
+    import(new URL(site.transport, self.location.href).href),
+    Promise.all(programs.map((name) => fetchOk(`/programs/${name}.py`).then((response) => response.text()))),
+  ]);
+  pyodide = loaded;
+  for (const stream of ["stdout", "stderr"]) {
+    const decoder = new TextDecoder();
+    const write = (bytes) => {
+      post({ type: "output", stream, text: decoder.decode(bytes, { stream: true }) });
+      return bytes.length;
+    };
+    pyodide[stream === "stdout" ? "setStdout" : "setStderr"]({ write });
+  }
+  if (interruptBuffer) pyodide.setInterruptBuffer(interruptBuffer);
+  pyodide.registerJsModule("page", page);
+  // The helper of the WebGPU device: the page's CSP allows no eval, so it comes as a module.
+  pyodide.registerJsModule("optirs_web_transport", { request: transport.default });
+  progress("the library");
+  pyodide.unpackArchive(wheel, "wheel");
+  sources.forEach((source, number) => pyodide.FS.writeFile(`/home/pyodide/${programs[number]}.py`, source));
+  const info = {
+    pyodide: pyodide.version,
+    python: pyodide.runPython("import sys; sys.path.insert(0, '/home/pyodide'); sys.version.split()[0]"),
+    jspi: "Suspending" in WebAssembly,
+    device: null,
+  };
+  if (device) {
+    progress("the GPU");
+    info.device = JSON.parse(await pyodide.runPythonAsync(OPEN_DEVICE, { filename: "<start>" }));
+  }
+  info.seconds = (performance.now() - began) / 1000;
+  return info;
+}
+
+const OPEN_DEVICE = `
+import json
+import optirs_web as ow
+_device = await ow.device_async("webgpu")
+json.dumps({"name": _device.name, "description": _device.info.description})
+`;
+
+/** What Python's value is in the page: proxies are converted, and those that cannot be become their repr. */
+function plain(value) {
+  if (!(value instanceof pyodide.ffi.PyProxy)) return value;
+  try {
+    const converted = value.toJs({ dict_converter: Object.fromEntries, create_pyproxies: false });
+    return converted instanceof pyodide.ffi.PyProxy ? String(value) : converted;
+  } catch {
+    return String(value);
+  } finally {
+    value.destroy();
+  }
+}
+
+async function run({ source, name, globals }) {
+  const namespace = pyodide.toPy({ __name__: "__main__", ...globals });
+  try {
+    return plain(await pyodide.runPythonAsync(source, { globals: namespace, filename: name }));
+  } finally {
+    namespace.destroy();
+  }
+}
+
+/** A traceback without Pyodide's own frames; the last line is the message, the last frame in `name` the line. */
+function described(error, name) {
+  if (error?.constructor?.name !== "PythonError") return { message: String(error?.message ?? error), traceback: "", line: null };
+  const kept = [];
+  let skipping = false;
+  let line = null;
+  for (const text of error.message.trimEnd().split("\n")) {
+    const frame = /^ {2}File "(.*?)", line (\d+)/.exec(text);
+    if (frame) {
+      skipping = frame[1].includes("/_pyodide/");
+      if (frame[1] === name) line = Number(frame[2]);
+    } else if (!/^ {3,}/.test(text)) {
+      skipping = false;
+    }
+    if (!skipping) kept.push(text);
+  }
+  return { message: kept.findLast((text) => text.trim()) ?? error.type, traceback: kept.join("\n"), line };
+}
+
+self.onmessage = async ({ data }) => {
+  if (data.type === "control") {
+    controls.push({ kind: data.kind, value: data.value ?? null });
+    wake();
+    return;
+  }
+  try {
+    if (data.type === "run") controls.length = 0; // what was meant for an earlier program
+    const value = data.type === "start" ? await start(data) : await run(data);
+    post({ type: "result", id: data.id, value });
+  } catch (error) {
+    post({ type: "error", id: data.id, ...described(error, data.name) });
+  }
+};

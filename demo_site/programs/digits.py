@@ -1,0 +1,334 @@
+"""Train on the handwritten digits while somebody turns the knobs, and recognise what they draw.
+
+The page runs `run_in_page`. Everything else knows the page only as an object that takes reports and gives messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from digit_images import CLASSES, PIXELS, Images, drawn_image, epoch_order, load_images, softmax
+
+import optirs_web as ow
+
+HIDDEN = 256
+BATCH = 64
+EPOCHS = 25
+WARM_UP = 2  # epochs
+DECAY = 0.92  # of the learning rate, each epoch
+STEPS_BETWEEN = 8
+"""After so many steps the host waits for the device, so that what is asked for meanwhile is answered soon."""
+
+WRONG_SHOWN = 60
+
+
+class Recipe(NamedTuple):
+    """The learning rate and the options with which an optimizer does well on these data."""
+
+    lr: float
+    options: dict[str, Any]
+
+
+RECIPES = {
+    "AdamW": Recipe(4e-3, {"weight_decay": 0.1}),
+    "Adam": Recipe(4e-3, {"weight_decay": 1e-4}),
+    "SGD": Recipe(0.1, {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
+}
+"""The others run with their own defaults."""
+
+Schedule = Callable[[float], float]
+
+SCHEDULES: dict[str, Schedule] = {
+    "exponential decay": lambda epochs: DECAY**epochs,
+    "cosine": lambda epochs: 0.5 + 0.5 * math.cos(math.pi * min(1.0, epochs / EPOCHS)),
+    "warm-up, then cosine": lambda epochs: min(1.0, epochs / WARM_UP) * SCHEDULES["cosine"](epochs),
+    "constant": lambda epochs: 1.0,
+}
+"""What the learning rate is multiplied by after so many epochs (a fraction within one)."""
+
+
+def optimizers() -> dict[str, type[ow.optim.Optimizer]]:
+    """Every optimizer of the library, those with a recipe first."""
+    names = {name: getattr(ow.optim, name) for name in ow.optim.__all__}
+    found = {
+        name: one
+        for name, one in names.items()
+        if inspect.isclass(one) and issubclass(one, ow.optim.Optimizer) and not inspect.isabstract(one)
+    }
+    return {name: found[name] for name in [*RECIPES, *sorted(found)] if name in found}
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of an optimizer, or its own defaults."""
+    if name in RECIPES:
+        return RECIPES[name]
+    lr = inspect.signature(optimizers()[name]).parameters["lr"].default
+    return Recipe(float(lr), {})
+
+
+class Page(Protocol):
+    """The other side: takes reports, gives messages."""
+
+    def emit(self, kind: str, report: str) -> None:
+        """Report something, as JSON."""
+
+    def take(self) -> str | None:
+        """The next message as JSON, {"kind", "value"}."""
+
+    async def pause(self) -> None:
+        """Let messages arrive."""
+
+    async def wait(self) -> None:
+        """Come back when there is a message."""
+
+
+class Training:
+    """The network and its optimizer, which may be changed at any time.
+
+    Args:
+        data: what `load_images` takes.
+        device: where it is trained; None means the default device.
+        seed: of the first weights and the order of the images.
+    """
+
+    def __init__(self, data: bytes | memoryview, device: ow.Device | str | None = None, seed: int = 0) -> None:
+        self.device = ow.device(device)
+        self.seed = seed
+        self.train, self.test, self.standard = load_images(data)
+        self.epoch = 0
+        self.steps = 0
+        self.schedule = next(iter(SCHEDULES))
+        self.rate = 0.0  # of the latest step
+        self.parameters = _first_parameters(self.device, seed)
+        self._logits = ow.compile(self._forward, device=self.device)
+        self.choose_optimizer(next(iter(optimizers())))
+
+    def choose_optimizer(self, name: str, lr: float | None = None) -> None:
+        """Go on from the same weights with another optimizer, whose state is new."""
+        options = recipe(name)
+        self.lr = options.lr if lr is None else lr
+        self.optimizer_name = name
+        self.optimizer: Any = optimizers()[name](self.parameters, lr=self.lr, **options.options)
+        self._step = ow.compile(self._train_step, device=self.device)
+
+    def _forward(self, images: ow.Tensor) -> ow.Tensor:
+        weight0, bias0, weight1, bias1 = self.parameters
+        with ow.no_grad():
+            return (images @ weight0 + bias0).relu() @ weight1 + bias1
+
+    def _train_step(self, images: ow.Tensor, labels: ow.Tensor) -> ow.Tensor:
+        weight0, bias0, weight1, bias1 = self.parameters
+        self.optimizer.zero_grad()
+        loss = ow.cross_entropy((images @ weight0 + bias0).relu() @ weight1 + bias1, labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def batches(self) -> list[list[int]]:
+        """The images of each step of this epoch."""
+        order = epoch_order(len(self.train.rows), self.seed, self.epoch)
+        return [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
+
+    def step(self, batch: Sequence[int], progress: float) -> ow.Tensor:
+        """One step; `progress` is the share of the epoch that is done."""
+        self.rate = self.lr * SCHEDULES[self.schedule](self.epoch + progress)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate
+        self.steps += 1
+        return self._step(*self.train.batch(batch))
+
+    async def evaluate(self) -> dict[str, Any]:
+        """The loss and the accuracy on the test images, and those that were told wrong, the surest first."""
+        images, _ = self.test.batch(range(len(self.test.rows)))
+        rows = await self._logits(images).tolist_async()
+        loss, wrong = 0.0, []
+        for logits, label, ink in zip(rows, self.test.labels, self.test.ink, strict=True):
+            probabilities = softmax(logits)
+            loss -= math.log(max(probabilities[label], 1e-38))
+            best = probabilities.index(max(probabilities))
+            if best != label:
+                wrong.append({"ink": ink, "label": label, "predicted": best, "sure": probabilities[best]})
+        wrong.sort(key=lambda one: -one["sure"])
+        count = len(rows)
+        return {"test_loss": loss / count, "accuracy": 1 - len(wrong) / count, "test_images": count, "wrong": wrong}
+
+    async def recognise(self, ink: Sequence[float]) -> list[float]:
+        """The probability of each digit for an image of 64 numbers from 0 to 16."""
+        image = memoryview(self.standard.apply([one / 16 for one in ink])).cast("B").cast("f", (1, PIXELS))
+        return softmax((await self._logits(image).tolist_async())[0])
+
+
+def _first_parameters(device: ow.Device, seed: int) -> list[ow.Parameter]:
+    """Normal weights, of He et al.'s variance (2015, arXiv:1502.01852) before the relu, LeCun's at the end."""
+    ow.manual_seed(seed)
+    parameters = []
+    for inputs, outputs, gain in ((PIXELS, HIDDEN, 2.0), (HIDDEN, CLASSES, 1.0)):
+        parameters.append(ow.Parameter(ow.randn((inputs, outputs), device=device) * math.sqrt(gain / inputs)))
+        parameters.append(ow.Parameter(ow.zeros((outputs,), device=device)))
+    return parameters
+
+
+def typical_images(images: Images) -> list[list[int]]:
+    """Of each digit the image nearest to the mean of its images."""
+    typical = []
+    for digit in range(CLASSES):
+        own = [ink for ink, label in zip(images.ink, images.labels, strict=True) if label == digit]
+        mean = [sum(column) / len(own) for column in zip(*own, strict=True)]
+        typical.append(min(own, key=lambda ink: math.dist(ink, mean)))
+    return typical
+
+
+class Session:
+    """A training with somebody at its knobs."""
+
+    def __init__(self, page: Page, data: bytes | memoryview, device: ow.Device | str | None = None) -> None:
+        self.page = page
+        self._data, self._device = data, device
+        self.is_paused = False
+        self.epochs = EPOCHS
+        self.training = Training(data, device)
+        self._was_reset = False  # in the present epoch
+        self._is_closed = False
+        self._drawn: list[int] | None = None
+
+    def report(self, kind: str, **values: Any) -> None:
+        """Tell the page."""
+        self.page.emit(kind, json.dumps(values))
+
+    def report_choices(self) -> None:
+        """What can be chosen, and what is."""
+        choices = [{"name": name, "lr": recipe(name).lr} for name in optimizers()]
+        training = self.training
+        self.report(
+            "choices",
+            optimizers=choices,
+            schedules=list(SCHEDULES),
+            optimizer=training.optimizer_name,
+            lr=training.lr,
+            schedule=training.schedule,
+            train_images=len(training.train.rows),
+            test_images=len(training.test.rows),
+            epochs=self.epochs,
+            samples=typical_images(training.test),
+        )
+
+    async def run(self) -> None:
+        """Train until all epochs are done, and then wait for messages; "close" ends it."""
+        self.report_choices()
+        await self._listen()
+        while not self._is_closed:
+            await self._train_epoch()
+            await self._listen()
+
+    async def _train_epoch(self) -> None:
+        training = self.training
+        self._was_reset = False
+        batches = training.batches()
+        for first in range(0, len(batches), STEPS_BETWEEN):
+            began = time.perf_counter()
+            chosen = batches[first : first + STEPS_BETWEEN]
+            losses = [training.step(one, (first + number) / len(batches)) for number, one in enumerate(chosen)]
+            values = await asyncio.gather(*(loss.item_async() for loss in losses))
+            seconds = time.perf_counter() - began
+            if not all(map(math.isfinite, values)):
+                self._stop_diverged()
+            else:
+                speed = len(values) / max(seconds, 1e-9)
+                self.report("steps", step=training.steps, losses=values, lr=training.rate, steps_per_second=speed)
+            await self.page.pause()
+            await self._listen()
+            if self._was_reset or self._is_closed:
+                return
+        await self._finish_epoch()
+
+    async def _finish_epoch(self) -> None:
+        training = self.training
+        figures = await training.evaluate()
+        if not math.isfinite(figures["test_loss"]):
+            self._stop_diverged()
+            return
+        training.epoch += 1
+        wrong = figures.pop("wrong")
+        self.report(
+            "epoch",
+            epoch=training.epoch,
+            epochs=self.epochs,
+            step=training.steps,
+            wrong=wrong[:WRONG_SHOWN],
+            wrong_count=len(wrong),
+            **figures,
+        )
+        if self._drawn is not None:  # the network thinks otherwise now
+            await self._recognise(self._drawn)
+
+    def _stop_diverged(self) -> None:
+        self.is_paused = True
+        training = self.training
+        self.report("diverged", epoch=training.epoch + 1, lr=training.lr, optimizer=training.optimizer_name)
+
+    async def _listen(self) -> None:
+        """Act on all messages; while paused or done, wait for more."""
+        while True:
+            while (message := self.page.take()) is not None:
+                given = json.loads(message)
+                await self._handle(given["kind"], given["value"])
+            is_resting = self.is_paused or self.training.epoch >= self.epochs
+            if self._is_closed or not is_resting:
+                return
+            await self.page.wait()
+
+    async def _handle(self, kind: str, value: Any) -> None:
+        training = self.training
+        if kind == "optimizer":
+            training.choose_optimizer(value)
+            self.report("chosen", optimizer=value, lr=training.lr)
+        elif kind == "lr":
+            training.lr = float(value)
+        elif kind == "schedule":
+            training.schedule = value
+        elif kind == "pause":
+            self.is_paused = True
+        elif kind == "resume":
+            self.is_paused = False
+        elif kind == "more":
+            self.epochs = training.epoch + int(value)
+        elif kind == "reset":
+            self._reset()
+        elif kind == "close":
+            self._is_closed = True
+        elif kind == "draw":
+            await self._recognise(drawn_image(value))
+        elif kind == "sample":
+            await self._recognise(value)
+        else:
+            raise ValueError(f"there is no message '{kind}'")
+
+    def _reset(self) -> None:
+        """New weights; what was chosen stays."""
+        before = self.training
+        self.training = Training(self._data, self._device, before.seed + 1)
+        self.training.schedule = before.schedule
+        self.training.choose_optimizer(before.optimizer_name, before.lr)
+        self.epochs = EPOCHS
+        self.is_paused = False
+        self._was_reset = True
+
+    async def _recognise(self, ink: list[int] | None) -> None:
+        self._drawn = ink
+        probabilities = None if ink is None else await self.training.recognise(ink)
+        if probabilities is not None and not all(map(math.isfinite, probabilities)):
+            probabilities = None  # the training has diverged
+        self.report("recognised", ink=ink, probabilities=probabilities)
+
+
+async def run_in_page(data: memoryview) -> None:
+    """Run a session with the page that this Python lives in."""
+    import page
+
+    await Session(page, data).run()

@@ -1,0 +1,98 @@
+"""The digits: trained to at least 97%, with knobs that work meanwhile, and a digit that is drawn is recognised."""
+
+import math
+import re
+
+import pytest
+from chromium import chromium_context
+from playwright.sync_api import expect
+
+SLOW = 240_000  # milliseconds for what runs on a software GPU
+AT_LEAST_97 = re.compile(r"^(9[7-9]\.\d|100\.0)%$")
+
+THREE = [
+    *((0.47 + 0.24 * math.cos(math.radians(a)), 0.29 + 0.21 * math.sin(math.radians(a))) for a in range(-150, 91, 10)),
+    *((0.47 + 0.27 * math.cos(math.radians(a)), 0.71 + 0.22 * math.sin(math.radians(a))) for a in range(-90, 151, 10)),
+]
+
+
+@pytest.fixture
+def digits(page, site):
+    """The page, with the network training."""
+    page.goto(f"{site}/digits")
+    expect(page.locator("#status")).to_have_text("Training on your GPU", timeout=SLOW)
+    return page
+
+
+def draw(page, stroke):
+    """Draw with the mouse; the points are from 0 to 1."""
+    pad = page.locator("#pad")
+    pad.scroll_into_view_if_needed()
+    box = pad.bounding_box()
+    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke]
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    for place in places[1:]:
+        page.mouse.move(*place)
+    page.mouse.up()
+
+
+def probability(page, digit):
+    return page.get_by_role("row", name=re.compile(f"^{digit} ")).locator(".bar-value")
+
+
+def test_the_digits_are_learned_and_a_drawn_one_is_recognised(digits, screenshot):
+    expect(digits.locator("#accuracy")).to_have_text(AT_LEAST_97, timeout=SLOW)
+    draw(digits, THREE)
+    expect(digits.locator("#verdict-text")).to_have_text("This is a 3", timeout=SLOW)
+    expect(probability(digits, 3)).to_have_text(re.compile(r"^(9\d|100)\.\d%$"))
+
+    digits.get_by_role("button", name="Pause").click()
+    expect(digits.locator("#status")).to_have_text("Paused")
+    expect(digits.locator("#accuracy")).to_have_text(AT_LEAST_97)
+    misread = int(digits.locator("#wrong-count").inner_text().removesuffix(" of 360"))
+    expect(digits.locator("#wrong li")).to_have_count(misread)
+    for theme, width in [("light", 1280), ("dark", 390)]:
+        digits.emulate_media(color_scheme=theme)
+        digits.set_viewport_size({"width": width, "height": 844})
+        assert digits.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        screenshot(digits, f"digits-{theme}-{width}")
+
+
+def test_knobs_act_while_it_runs(digits):
+    rate = digits.locator("#rate-now")
+    digits.get_by_label("Optimizer").select_option("SGD")
+    expect(digits.locator("#lr-value")).to_have_text("0.1", timeout=SLOW)
+    digits.get_by_label("Schedule").select_option("constant")
+    digits.get_by_label("Learning rate").fill("-2")
+    expect(digits.locator("#lr-value")).to_have_text("0.01")
+    expect(rate).to_have_text("0.01", timeout=SLOW)
+
+    digits.get_by_role("button", name="Pause").click()
+    digits.get_by_role("button", name="Go on").click()
+    expect(digits.locator("#epoch")).not_to_have_text("–", timeout=SLOW)
+    digits.get_by_role("button", name="Start over").click()
+    expect(digits.locator("#epoch")).to_have_text("–")
+    expect(digits.locator("#epoch")).to_have_text("1/25", timeout=SLOW)
+    expect(rate).to_have_text("0.01")
+
+
+def test_without_a_pointer_a_test_image_is_taken(digits):
+    expect(digits.locator("#accuracy")).not_to_have_text("–", timeout=SLOW)
+    digits.get_by_role("button", name="a 7", exact=True).press("Enter")
+    expect(digits.locator("#verdict-text")).to_have_text(re.compile(" a 7$"), timeout=SLOW)
+    digits.get_by_role("button", name="Clear").press("Enter")
+    expect(digits.locator("#verdict-text")).to_have_text(re.compile("^Write a digit"), timeout=SLOW)
+
+
+def test_a_finger_draws_and_undo_takes_a_stroke_back(browser, site):
+    with chromium_context(browser, has_touch=True) as page:
+        page.goto(f"{site}/digits")
+        pad, undo = page.locator("#pad"), page.get_by_role("button", name="Undo")
+        pad.tap()
+        expect(undo).to_be_enabled()
+        pad.tap(position={"x": 40, "y": 40})
+        undo.tap()
+        expect(undo).to_be_enabled()
+        undo.tap()
+        expect(undo).to_be_disabled()

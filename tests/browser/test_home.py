@@ -1,0 +1,114 @@
+"""The first page: a model trains at once, visitors may change the program, and without a GPU they are told why."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+SLOW = 120_000  # milliseconds for what runs on a software GPU
+
+
+@pytest.fixture
+def home(page, site):
+    """The page, with the model training."""
+    page.goto(site)
+    expect(page.locator("#loss")).not_to_have_text("–", timeout=SLOW)
+    return page
+
+
+def run_program(page, source):
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(source)
+    page.keyboard.press("Control+Enter")
+
+
+def is_painted(page, selector):
+    """Whether a canvas shows more than one colour."""
+    return page.locator(selector).evaluate(
+        "canvas => new Set(new Uint32Array("
+        "canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 1"
+    )
+
+
+def test_a_model_trains_and_what_it_costs_is_shown(home, screenshot):
+    expect(home.locator("#accuracy")).to_have_text(re.compile(r"^([89]\d\.\d|100\.0)%$"), timeout=SLOW)
+    expect(home.locator("#submits")).to_have_text("1")
+    expect(home.locator("#bytes")).to_have_text("0")
+    expect(home.locator("#device")).not_to_have_text("–")
+    assert is_painted(home, "#map")
+    assert is_painted(home, "#chart canvas")
+    for theme, width in [("light", 1280), ("dark", 390)]:
+        home.emulate_media(color_scheme=theme)
+        home.set_viewport_size({"width": width, "height": 844})
+        home.locator("#editor").scroll_into_view_if_needed()  # the editor lays out what is in view
+        assert home.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        screenshot(home, f"home-{theme}-{width}")
+
+
+def test_an_edited_program_runs_and_can_be_restored(home):
+    original = home.locator(".cm-content").inner_text()
+    run_program(home, "print('six times seven is', 6 * 7)")
+    expect(home.locator("#console")).to_have_text("six times seven is 42\n", timeout=SLOW)
+    home.get_by_role("button", name="Restore").click()
+    expect(home.locator("#status")).to_have_text("Training on your GPU")
+    assert home.locator(".cm-content").inner_text() == original
+
+
+def test_an_error_is_shown_at_its_line(home):
+    run_program(home, "import optirs_web as ow\now.zeros((2, 3)) @ ow.zeros((2, 3))\n")
+    expect(home.locator("#console")).to_contain_text("line 2, in <module>", timeout=SLOW)
+    expect(home.locator("#console")).not_to_contain_text("_pyodide")
+    expect(home.locator(".cm-lintRange-error")).to_have_text(re.compile(r"^ow\.zeros"))
+    expect(home.locator("#status")).to_have_attribute("data-state", "failed")
+
+
+def test_training_stops_and_starts_again(home):
+    home.get_by_role("button", name="Stop").click()
+    expect(home.locator("#status")).to_have_text("Stopped", timeout=SLOW)
+    home.locator("#toggle").click()
+    expect(home.locator("#status")).to_have_text("Training on your GPU")
+
+
+def test_a_program_that_never_ends_is_interrupted(home):
+    run_program(home, "print('begun')\nwhile True:\n    pass\n")
+    expect(home.locator("#console")).to_have_text("begun\n", timeout=SLOW)
+    home.get_by_role("button", name="Stop").click()
+    expect(home.locator("#console")).to_contain_text("KeyboardInterrupt", timeout=SLOW)
+    home.complaints.clear()  # Pyodide logs the interrupt
+
+
+def test_the_install_line_is_copied(page, site):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(site)
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "pip install optirs-web"
+
+
+def test_without_webgpu_the_page_explains_itself_and_loads_no_python(page, site, screenshot):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.add_init_script("delete Navigator.prototype.gpu")
+    page.goto(site)
+    notice = page.locator(".notice")
+    expect(notice).to_contain_text("This browser does not offer WebGPU")
+    expect(notice).to_contain_text("chrome://gpu")
+    expect(page.locator(".cm-content")).to_contain_text("optirs_web")
+    assert not [url for url in asked if "pyodide" in url]
+    screenshot(page, "home-without-webgpu")
+
+
+def test_a_chosen_theme_stays(page, site):
+    page.emulate_media(color_scheme="light")
+    page.goto(site)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    switch = page.get_by_role("button", name="Theme")
+    for name in ["Theme: Light", "Theme: Dark"]:
+        switch.click()
+        expect(switch).to_have_accessible_name(name)
+    assert page.evaluate(paper) != light
+    page.reload()
+    expect(switch).to_have_accessible_name("Theme: Dark")
+    assert page.evaluate(paper) != light
