@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 import weakref
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -178,7 +178,7 @@ class WgpuBackend(Backend):
         _opened.add(self)
         self._pipelines: dict[Kernel, _Pipeline] = {}
         self._bind_groups: OrderedDict[Any, Any] = OrderedDict()
-        self._keys_of: defaultdict[Any, set[Any]] = defaultdict(set)
+        self._keys_of: dict[Any, set[Any]] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._fence = self.allocate(4)
 
@@ -209,7 +209,10 @@ class WgpuBackend(Backend):
 
     def allocate(self, nbytes: int) -> Any:
         with self._errors():
-            return self._device.create_buffer(size=nbytes, usage=_USAGE)
+            handle = self._device.create_buffer(size=nbytes, usage=_USAGE)
+        # Held until it is freed: were it part of a garbage cycle, it would be finalized before it is given back.
+        self._keys_of[handle] = set()
+        return handle
 
     def free(self, handle: Any) -> None:
         for key in self._keys_of.pop(handle, ()):

@@ -96,9 +96,7 @@ _Contents = tuple[dict[str, Entry], dict[str, str]]
 
 def _contents(parameters: Any, optimizer: Any, extra: Any) -> _Contents:
     views = _views(parameters, optimizer)
-    return _packed(
-        parameters, optimizer, extra, {key: view.buffer.device.read(view) for key, view in views.items()}
-    )
+    return _packed(parameters, optimizer, extra, {key: view.buffer.device.read(view) for key, view in views.items()})
 
 
 async def _contents_async(parameters: Any, optimizer: Any, extra: Any) -> _Contents:

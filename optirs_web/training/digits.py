@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import optirs_web as ow
 
 from .config import CLASSES, MAY_DIFFER, OPTIMIZERS, PIXELS, Config
+from .order import epoch_order
 from .result import Epoch, Result
 
 __all__ = ["DigitsTraining", "train_digits"]
@@ -103,8 +104,7 @@ class DigitsTraining:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         images, labels = self.data.train_images, self.data.train_labels
-        # The order depends on seed and epoch alone, so a continued run shuffles as one in a single piece.
-        order = np.random.default_rng([self.config.seed, number]).permutation(len(images))
+        order = np.array(epoch_order(len(images), self.config.seed, number))
         size = self.config.batch_size
         batches = [order[first : first + size] for first in range(0, len(order), size)]
         losses = [self._step(images[batch], labels[batch]) for batch in batches]
@@ -146,7 +146,8 @@ class DigitsTraining:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write parameters, optimizer state, history and config to one file, as a whole or not at all."""
-        extra = {"config": asdict(self.config), "history": [list(one) for one in self.history]}
+        history = [list(one) for one in self.history]
+        extra = {"config": asdict(self.config), "epoch": len(history), "history": history}
         ow.save_checkpoint(path, self.parameters, self.optimizer, extra)
 
     def load(self, path: str | os.PathLike[str]) -> None:

@@ -80,9 +80,7 @@ def elementwise_parameters(
     return (*((name, "u32") for name in names), *((one.name, str(one.type)) for one in scalars))
 
 
-def elementwise_bindings(
-    module: syntax.Module, function: str, operands: Sequence[str]
-) -> list[tuple[str, str, str]]:
+def elementwise_bindings(module: syntax.Module, function: str, operands: Sequence[str]) -> list[tuple[str, str, str]]:
     """Name, access and type of each storage binding of that shell, in order."""
     declared = function_of(module, function)
     tensors, _ = _split_operands(declared, operands)

@@ -61,6 +61,7 @@ async function train() {
 }
 
 function setButtons() {
+  if (!config) return; // Python is still starting
   for (const [name, button] of Object.entries(buttons)) button.disabled = name === "pause" ? !training : training;
   for (const button of find("#runs").querySelectorAll("button")) button.disabled = training;
 }
@@ -129,7 +130,7 @@ async function remove(name) {
 async function listRuns() {
   const runs = await getJson("/api/runs");
   const button = (text, name, action) =>
-    create("button", { class: "button button-small", type: "button", "aria-label": `${text} ${name}`, onclick: guarded(() => action(name)) }, text);
+    create("button", { class: "button button-small", type: "button", "aria-label": `${text} ${name}`, disabled: !config, onclick: guarded(() => action(name)) }, text);
   const rows = runs.map(({ name, size, updated, epoch, optimizer }) =>
     create("tr", { data: { run: name } },
       create("th", { scope: "row" }, name),

@@ -16,6 +16,7 @@ const buttons = { run: find("#run"), stop: find("#stop"), share: find("#share") 
 let editor;
 let worker;
 let running = false;
+let unchanged = ""; // the example as it was loaded
 
 // Output.
 
@@ -151,7 +152,8 @@ async function stop() {
 async function loadExample(name) {
   const response = await fetch(`/programs/examples/${name}.py`);
   if (!response.ok) throw new Error(`the example could not be loaded: ${response.status}`);
-  editor.text = await response.text();
+  unchanged = await response.text();
+  editor.text = unchanged;
   find("#example").value = name;
   find("#shared").hidden = true;
 }
@@ -191,7 +193,10 @@ async function main() {
   editor = createEditor(find("#editor"), {
     label: "Python program",
     onRun: run,
-    onChange: () => editor.clearErrors(),
+    onChange: (text) => {
+      editor.clearErrors();
+      if (text !== unchanged) find("#example").value = "";
+    },
   });
   editor.view.contentDOM.tabIndex = 0; // what can be edited can be focused anyway; axe-core wants to see it
   find("#example").addEventListener("change", async ({ target }) => {

@@ -1,0 +1,148 @@
+"""Train on the digits in steps that a native run can take over, and the other way round.
+
+The run is that of ``optirs-web train digits``: the same network, recipe, order of the images and checkpoint.
+It is written here again for a page that has no NumPy; the tests hold the two together.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+from digit_images import CLASSES, PIXELS, epoch_order, load_images
+
+import optirs_web as ow
+
+LR_DECAY = 0.92
+
+OPTIMIZERS = {
+    "adamw": (ow.optim.AdamW, 4e-3, {"weight_decay": 0.1}),
+    "adam": (ow.optim.Adam, 4e-3, {"weight_decay": 1e-4}),
+    "sgd": (ow.optim.SGD, 0.1, {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
+}
+
+
+def first_config(**changed: Any) -> dict[str, Any]:
+    """What a checkpoint says of its run, as `optirs_web.training.Config` has it."""
+    optimizer = changed.get("optimizer", "adamw")
+    config = {
+        "device": None,
+        "optimizer": optimizer,
+        "epochs": 25,
+        "seed": 0,
+        "batch_size": 64,
+        "hidden": [256],
+        "fold": 0,
+        "lr": OPTIMIZERS[optimizer][1],
+        "lr_decay": LR_DECAY,
+    }
+    unknown = set(changed) - set(config)
+    if unknown:
+        raise ValueError(f"a run on the digits has no {', '.join(sorted(unknown))}")
+    return config | changed
+
+
+class Run:
+    """A run on the digits.
+
+    Args:
+        device: where it is trained.
+        data: what `load_images` takes.
+        config: what `first_config` gives.
+
+    Attributes:
+        history: for each epoch its number, learning rate, training loss, test loss and test accuracy.
+    """
+
+    def __init__(self, device: ow.Device, data: bytes, config: dict[str, Any]) -> None:
+        self.device, self.config = device, config
+        self.train_images, self.test_images, _ = load_images(data, config["fold"])
+        self.parameters = _first_parameters(device, config)
+        make, _, options = OPTIMIZERS[config["optimizer"]]
+        self.optimizer: ow.optim.Optimizer = make(self.parameters.values(), lr=config["lr"], **options)
+        self.history: list[list[float]] = []
+        self._step = ow.compile(self._train_step, device=device)
+        self._evaluate = ow.compile(self._evaluation, device=device)
+
+    def forward(self, images: ow.Tensor) -> ow.Tensor:
+        """The logits, (n, 10), of images, (n, 64)."""
+        values, last = images, len(self.config["hidden"])
+        for layer in range(last + 1):
+            values = values @ self.parameters[f"weight{layer}"] + self.parameters[f"bias{layer}"]
+            if layer < last:
+                values = values.relu()
+        return values
+
+    def _train_step(self, images: ow.Tensor, labels: ow.Tensor, total: ow.Tensor) -> ow.Tensor:
+        self.optimizer.zero_grad()
+        loss = ow.cross_entropy(self.forward(images), labels)
+        loss.backward()
+        self.optimizer.step()
+        return total + loss.detach() * labels.size
+
+    def _evaluation(self, images: ow.Tensor, labels: ow.Tensor) -> tuple[ow.Tensor, ow.Tensor]:
+        with ow.no_grad():
+            logits = self.forward(images)
+            return ow.cross_entropy(logits, labels), logits
+
+    async def train_epoch(self) -> list[float]:
+        """Train one epoch, and add its figures to the history. Waits for the device at its end only.
+
+        Raises:
+            NonFiniteError: a loss is NaN or infinite.
+        """
+        number = len(self.history)
+        lr = self.config["lr"] * self.config["lr_decay"] ** number
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        images, size = self.train_images, self.config["batch_size"]
+        order = epoch_order(len(images.rows), self.config["seed"], number)
+        total = ow.zeros((), device=self.device)
+        for first in range(0, len(order), size):
+            total = self._step(*images.batch(order[first : first + size]), total)
+        loss, logits = self._evaluate(*self.test_images.batch(range(len(self.test_images.rows))))
+        rows = await logits.tolist_async()
+        right = sum(row.index(max(row)) == label for row, label in zip(rows, self.test_images.labels, strict=True))
+        train_loss = await total.item_async() / len(order)
+        test_loss = await loss.item_async()
+        if not (math.isfinite(train_loss) and math.isfinite(test_loss)):
+            raise ow.errors.NonFiniteError(f"epoch {number + 1} has diverged; try a lower learning rate")
+        self.history.append([number + 1, lr, train_loss, test_loss, right / len(rows)])
+        return self.history[-1]
+
+    async def save(self) -> bytes:
+        """A checkpoint that `load`, and ``optirs-web train digits --resume``, go on from."""
+        extra = {"config": self.config, "epoch": len(self.history), "history": self.history}
+        return await ow.dump_checkpoint_async(self.parameters, self.optimizer, extra)
+
+    @classmethod
+    def load(cls, device: ow.Device, data: bytes, checkpoint: bytes) -> Run:
+        """The run of a checkpoint, where it stopped.
+
+        Raises:
+            CheckpointError: it is no checkpoint of a run on the digits.
+        """
+        extra = ow.checkpoint_extra(checkpoint)
+        try:
+            history = [[int(number), *map(float, figures)] for number, *figures in extra["history"]]
+            run = cls(device, data, first_config(**extra["config"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ow.errors.CheckpointError(f"this checkpoint holds no run on the digits: {error!r}") from error
+        ow.load_checkpoint(checkpoint, run.parameters, run.optimizer)
+        run.history = history
+        return run
+
+
+def _first_parameters(device: ow.Device, config: dict[str, Any]) -> dict[str, ow.Parameter]:
+    """Normal weights, of He et al.'s variance (2015, arXiv:1502.01852) before a relu, LeCun's at the end."""
+    ow.manual_seed(config["seed"])
+    widths = [PIXELS, *config["hidden"], CLASSES]
+    parameters = {}
+    for layer, (inputs, outputs) in enumerate(pairwise(widths)):
+        gain = 1.0 if layer == len(config["hidden"]) else 2.0
+        weight = ow.randn((inputs, outputs), device=device) * math.sqrt(gain / inputs)
+        bias = ow.zeros((outputs,), device=device)
+        parameters[f"weight{layer}"] = ow.Parameter(weight, name=f"weight{layer}")
+        parameters[f"bias{layer}"] = ow.Parameter(bias, name=f"bias{layer}")
+    return parameters

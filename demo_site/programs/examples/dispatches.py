@@ -1,0 +1,20 @@
+"""Count what the GPU is asked to do"""
+
+import optirs_web as ow
+
+# However many parameters there are, a step of AdamW is two dispatches: they lie in one arena.
+for tensors in (1, 10, 100):
+    parameters = [ow.Parameter(ow.ones((64,))) for _ in range(tensors)]
+    optimizer = ow.optim.AdamW(parameters)
+    for one in parameters:
+        one.grad = ow.ones((64,))
+    optimizer.step()  # the first step builds the pipelines
+
+    before = ow.stats()
+    optimizer.step()
+    counts = ow.stats() - before
+    print(f"{tensors:3} tensors: {counts.dispatches} dispatches, {counts.bytes_up} bytes up, {counts.bytes_down} down")
+
+print()
+print("Since this page opened the device:")
+print(ow.stats())

@@ -1,0 +1,28 @@
+"""Watch the GPU's memory"""
+
+import optirs_web as ow
+
+
+def show(what):
+    stats = ow.memory_stats()
+    print(f"{what:28} live {stats.live_bytes / 2**20:6.1f} MiB, pooled {stats.pooled_bytes / 2**20:6.1f} MiB")
+
+
+show("at first")
+a = ow.ones((1024, 1024))
+b = a + a
+show("two matrices of 4 MiB")
+del b
+show("one is let go")
+b = a * 3
+show("and its place is used again")
+del a, b
+
+# A limit turns a swamped tab into an error that says what to do.
+ow.set_memory_limit(ow.memory_stats().live_bytes + ow.memory_stats().pooled_bytes + (1 << 20))
+try:
+    ow.zeros((2048, 2048))
+except ow.errors.OutOfDeviceMemoryError as error:
+    print(error)
+finally:
+    ow.set_memory_limit(None)

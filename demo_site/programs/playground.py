@@ -1,0 +1,35 @@
+"""What programs in the playground can use besides the library: `plot`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+
+__all__ = ["plot"]
+
+
+def plot(*values: Iterable[float], label: str = "") -> None:
+    """Draw a line below the program: ``plot(ys)`` or ``plot(xs, ys)``.
+
+    Lines that follow each other share one chart. Values that are NaN or infinite leave a gap.
+
+    Args:
+        values: the heights, or positions and heights; any iterables of numbers.
+        label: the line's name in the legend.
+
+    Raises:
+        TypeError: one or two iterables are needed.
+        ValueError: there are not as many positions as heights.
+    """
+    import page
+
+    if len(values) not in (1, 2):
+        raise TypeError(f"plot takes ys, or xs and ys, not {len(values)} values")
+    columns = [[float(one) for one in column] for column in values]
+    ys = columns[-1]
+    xs = columns[0] if len(columns) == 2 else [float(one) for one in range(len(ys))]
+    if len(xs) != len(ys):
+        raise ValueError(f"there are {len(xs)} positions for {len(ys)} heights")
+    gaps = [one if math.isfinite(one) else None for one in ys]
+    page.emit("plot", json.dumps({"x": xs, "y": gaps, "label": label}, allow_nan=False))

@@ -1,0 +1,213 @@
+"""Optimizers race down a surface. Every racer has an optimizer of its own, and one compiled program steps them all.
+
+The page runs this file once, and then calls `described`, `heights` and the methods of `Race`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import optirs_web as ow
+
+FRAME = 16
+"""The most steps between two readings: their positions are gathered on the device and read at once."""
+
+GRID = 240
+"""The surface is drawn from its heights at GRID x GRID points."""
+
+Axis = tuple[float, float]
+Height = Callable[[Any, Any], Any]
+
+
+class Surface(NamedTuple):
+    """What the racers run down: its height, the part of the plane that is shown, and where to start."""
+
+    label: str
+    formula: str
+    height: Height
+    x: Axis
+    y: Axis
+    start: tuple[float, float]
+    minima: tuple[tuple[float, float], ...]
+    noise: float = 0.0
+    rates: dict[str, float] = {}  # noqa: RUF012  (never written)
+
+
+def _square(a: Any) -> Any:
+    return a * a
+
+
+def rosenbrock(x: Any, y: Any) -> Any:
+    """A curved valley whose floor is nearly flat (Rosenbrock 1960)."""
+    return _square(1 - x) + 100 * _square(y - x * x)
+
+
+def beale(x: Any, y: Any) -> Any:
+    """Steep walls around flat ground (Beale 1958)."""
+    return _square(1.5 - x + x * y) + _square(2.25 - x + x * y * y) + _square(2.625 - x + x * y * y * y)
+
+
+def himmelblau(x: Any, y: Any) -> Any:
+    """Four minima, all equally deep (Himmelblau 1972)."""
+    return _square(x * x + y - 11) + _square(x + y * y - 7)
+
+
+def valley(x: Any, y: Any) -> Any:
+    """A narrow valley, forty times as steep across as along."""
+    return 0.05 * _square(x + y) + 2 * _square(x - y)
+
+
+SURFACES = {
+    "rosenbrock": Surface(
+        "Rosenbrock", "(1 − x)² + 100 (y − x²)²", rosenbrock, (-2, 2), (-1, 3), (-1.5, 2.5), ((1, 1),),
+        rates={"sgd": 5e-4, "momentum": 3e-4, "nesterov": 3e-4, "adam": 0.05, "adamw": 0.05, "amsgrad": 0.05},
+    ),
+    "beale": Surface(
+        "Beale", "(1.5 − x + xy)² + (2.25 − x + xy²)² + (2.625 − x + xy³)²", beale, (-4.5, 4.5), (-4.5, 4.5),
+        (1.0, 1.8), ((3, 0.5),),
+        rates={"sgd": 0.01, "momentum": 3e-3, "nesterov": 3e-3, "adam": 0.05, "adamw": 0.05, "amsgrad": 0.05},
+    ),
+    "himmelblau": Surface(
+        "Himmelblau", "(x² + y − 11)² + (x + y² − 7)²", himmelblau, (-5.5, 5.5), (-5.5, 5.5), (-0.5, -1.0),
+        ((3, 2), (-2.805118, 3.131313), (-3.77931, -3.283186), (3.584428, -1.848127)),
+        rates={"sgd": 0.01, "momentum": 2e-3, "nesterov": 2e-3, "adam": 0.1, "adamw": 0.1, "amsgrad": 0.1},
+    ),
+    "valley": Surface(
+        "Noisy valley", "(x + y)² / 20 + 2 (x − y)², gradients with noise", valley, (-4, 4), (-4, 4), (-3.5, -1.5),
+        ((0, 0),), noise=2.0,
+        rates={"sgd": 0.1, "momentum": 0.03, "nesterov": 0.03, "adam": 0.05, "adamw": 0.05, "amsgrad": 0.05},
+    ),
+}  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """A kind of racer: an optimizer of the library with options."""
+
+    label: str
+    optimizer: str
+    options: dict[str, Any]
+
+
+KINDS = {
+    "sgd": Kind("SGD", "SGD", {}),
+    "momentum": Kind("Momentum SGD", "SGD", {"momentum": 0.9}),
+    "nesterov": Kind("Nesterov SGD", "SGD", {"momentum": 0.9, "nesterov": True}),
+    "adam": Kind("Adam", "Adam", {}),
+    "adamw": Kind("AdamW", "AdamW", {"weight_decay": 0.01}),
+    "amsgrad": Kind("AMSGrad", "Adam", {"amsgrad": True}),
+}
+# Optimizers that the library gained since.
+KINDS |= {
+    name.lower(): Kind(name, name, {}) for name in ow.optim.__all__ if name not in {"Optimizer", "SGD", "Adam", "AdamW"}
+}
+
+
+class Race:
+    """Racers on a surface.
+
+    Args:
+        device: where they run.
+        surface: a key of `SURFACES`.
+        racers: for each a dict with "kind" (a key of `KINDS`) and "lr".
+        start: where they all begin.
+        noise: the standard deviation of what is added to the gradients.
+        seed: of that noise.
+    """
+
+    def __init__(
+        self,
+        device: ow.Device,
+        surface: str,
+        racers: list[dict[str, Any]],
+        start: tuple[float, float],
+        noise: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.surface = SURFACES[surface]
+        self.steps = 0
+        axes = (self.surface.x, self.surface.y)
+        self._walls = [low - (high - low) for low, high in axes], [high + (high - low) for low, high in axes]
+        self._noise, self._random = noise, random.Random(seed)
+        self._positions = [ow.Parameter([list(map(float, start))], device=device) for _ in racers]
+        self._optimizers = [_optimizer(one, at) for one, at in zip(racers, self._positions, strict=True)]
+        rows = range(len(racers))
+        # One column for each racer: times its position, it is a matrix with that row and zeros elsewhere.
+        self._rows = [ow.tensor([[float(row == one)] for row in rows], device=device) for one in rows]
+        self._slots = [
+            ow.tensor([[[float(slot == one)]] for slot in range(FRAME)], device=device) for one in range(FRAME)
+        ]
+        self._track = ow.zeros((FRAME, len(racers), 3), device=device)
+        self._step = ow.compile(self._step_all, device=device)
+
+    def _step_all(self, noise: ow.Tensor, slot: ow.Tensor, track: ow.Tensor) -> ow.Tensor:
+        """One step of every racer. Where each of them was goes into a slot of the track."""
+        for one in self._optimizers:
+            one.zero_grad()
+        at = _sum(row * position for row, position in zip(self._rows, self._positions, strict=True))
+        at = _between(at, *self._walls)
+        heights = self.surface.height(_column(at, 0), _column(at, 1))
+        (heights.sum() + (noise * at).sum()).backward()  # the gradient of noise * at is the noise
+        for one in self._optimizers:
+            one.step()
+        record = at @ [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]] + heights * [0.0, 0.0, 1.0]
+        return track + slot * record.detach()
+
+    async def frame(self, steps: int) -> list[list[list[float]]]:
+        """Take up to `FRAME` steps; for each, x, y and height of every racer before it. Reads once."""
+        track = self._track
+        for slot in self._slots[:steps]:
+            track = self._step(self._draw_noise(), slot, track)
+        self.steps += steps
+        return (await track.tolist_async())[:steps]
+
+    def _draw_noise(self) -> list[list[float]]:
+        return [[self._random.gauss(0.0, self._noise) for _ in "xy"] for _ in self._positions]
+
+
+def _optimizer(racer: dict[str, Any], position: ow.Parameter) -> ow.optim.Optimizer:
+    kind = KINDS[racer["kind"]]
+    make: Any = getattr(ow.optim, kind.optimizer)
+    optimizer: ow.optim.Optimizer = make([position], lr=float(racer["lr"]), **kind.options)
+    return optimizer
+
+
+def _sum(tensors: Any) -> ow.Tensor:
+    total, *others = tensors
+    for one in others:
+        total = total + one
+    return total
+
+
+def _column(at: ow.Tensor, number: int) -> ow.Tensor:
+    return at @ [[float(number == 0)], [float(number == 1)]]
+
+
+def _between(at: ow.Tensor, low: list[float], high: list[float]) -> ow.Tensor:
+    """Positions held between walls.
+
+    Behind them the gradient is zero, so that a racer that flies off stays a finite number. NaN would spread
+    through the sums to the other racers.
+    """
+    return at + (low - at).relu() - (at - high).relu()
+
+
+async def heights(device: ow.Device, name: str) -> memoryview:
+    """The surface on a grid, row by row from the lowest y: computed by the function that the racers follow."""
+
+    def grid(limits: Axis) -> list[float]:
+        return [limits[0] + (limits[1] - limits[0]) * one / (GRID - 1) for one in range(GRID)]
+
+    surface = SURFACES[name]
+    x = ow.tensor([grid(surface.x)], device=device)
+    y = ow.tensor([[one] for one in grid(surface.y)], device=device)
+    return await surface.height(x, y).read_async()
+
+
+def described() -> dict[str, Any]:
+    """What the page offers."""
+    surfaces: dict[str, Any] = {name: {**one._asdict(), "about": one.height.__doc__} for name, one in SURFACES.items()}
+    for one in surfaces.values():
+        del one["height"]  # a function
+    return {"surfaces": surfaces, "kinds": {name: one._asdict() for name, one in KINDS.items()}, "grid": GRID}
