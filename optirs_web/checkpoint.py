@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from .errors import CheckpointError
@@ -71,23 +71,33 @@ def dump_checkpoint(
     return b"".join(parts(*_contents(parameters, optimizer, extra)))
 
 
-async def dump_checkpoint_async(
+def dump_checkpoint_async(
     parameters: Mapping[str, Parameter],
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
-) -> bytes:
+) -> Awaitable[bytes]:
     """The awaitable twin of `dump_checkpoint`: everything as it is at the call, whatever is trained meanwhile."""
-    return b"".join(parts(*await _contents_async(parameters, optimizer, extra)))
+    reading = _contents_async(parameters, optimizer, extra)
+
+    async def finish() -> bytes:
+        return b"".join(parts(*await reading))
+
+    return finish()
 
 
-async def save_checkpoint_async(
+def save_checkpoint_async(
     path: str | os.PathLike[str],
     parameters: Mapping[str, Parameter],
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
-) -> None:
-    """The awaitable twin of `save_checkpoint`."""
-    save_file(path, *await _contents_async(parameters, optimizer, extra))
+) -> Awaitable[None]:
+    """The awaitable twin of `save_checkpoint`: everything as it is at the call."""
+    reading = _contents_async(parameters, optimizer, extra)
+
+    async def finish() -> None:
+        save_file(path, *await reading)
+
+    return finish()
 
 
 _Contents = tuple[dict[str, Entry], dict[str, str]]
@@ -95,45 +105,52 @@ _Contents = tuple[dict[str, Entry], dict[str, str]]
 
 
 def _contents(parameters: Any, optimizer: Any, extra: Any) -> _Contents:
-    views = _views(parameters, optimizer)
-    return _packed(parameters, optimizer, extra, {key: view.buffer.device.read(view) for key, view in views.items()})
+    views, pack = _plan(parameters, optimizer, extra)
+    return pack({key: view.buffer.device.read(view) for key, view in views.items()})
 
 
-async def _contents_async(parameters: Any, optimizer: Any, extra: Any) -> _Contents:
-    views = _views(parameters, optimizer)
-    read = await asyncio.gather(*(view.buffer.device.start_read(view) for view in views.values()))
-    return _packed(parameters, optimizer, extra, dict(zip(views, read, strict=True)))
+def _contents_async(parameters: Any, optimizer: Any, extra: Any) -> Awaitable[_Contents]:
+    views, pack = _plan(parameters, optimizer, extra)
+    started = [view.buffer.device.start_read(view) for view in views.values()]
+
+    async def finish() -> _Contents:
+        return pack(dict(zip(views, await asyncio.gather(*started), strict=True)))
+
+    return finish()
 
 
-def _views(parameters: Any, optimizer: Any) -> dict[str, View]:
-    """Everything that a checkpoint holds of a device."""
+def _plan(
+    parameters: Mapping[str, Parameter], optimizer: Optimizer | None, extra: Mapping[str, Any] | None
+) -> tuple[dict[str, View], Callable[[Mapping[str, memoryview]], _Contents]]:
+    """Everything that a checkpoint holds of a device, and what makes a file of it: of the state of now."""
     _check_what_to_save(parameters, optimizer)
     views = {_PARAM + name: one.view for name, one in parameters.items()}
+    shapes = {_PARAM + name: one.shape for name, one in parameters.items()}
+    notes: dict[str, Any] = {"extra": dict(extra or {})}
+    make = None
     if optimizer is not None:
         views.update({_STATE + name: view for name, view in optimizer.state_views().items()})
-    return views
+        make = optimizer.state_reader()
+        notes["optimizer"] = {"type": type(optimizer).__name__, "param_groups": optimizer.numbered_groups()}
+    text = _as_json(notes)
+
+    def pack(contents: Mapping[str, memoryview]) -> _Contents:
+        tensors = {name: Entry("F32", shape, contents[name]) for name, shape in shapes.items()}
+        if make is not None:
+            its = {name.removeprefix(_STATE): raw for name, raw in contents.items() if name.startswith(_STATE)}
+            for number, entry in make(its)["state"].items():
+                for slot, value in entry.items():
+                    tensors[f"{_STATE}{number}.{slot}"] = _entry(value)
+        return tensors, {"format": _FORMAT, "optirs_web": text}
+
+    return views, pack
 
 
-def _packed(
-    parameters: Mapping[str, Parameter],
-    optimizer: Optimizer | None,
-    extra: Mapping[str, Any] | None,
-    contents: Mapping[str, memoryview],
-) -> _Contents:
-    tensors = {_PARAM + name: Entry("F32", one.shape, contents[_PARAM + name]) for name, one in parameters.items()}
-    notes: dict[str, Any] = {"extra": dict(extra or {})}
-    if optimizer is not None:
-        its = {name.removeprefix(_STATE): raw for name, raw in contents.items() if name.startswith(_STATE)}
-        state_dict = optimizer.state_dict_of(its)
-        notes["optimizer"] = {"type": type(optimizer).__name__, "param_groups": state_dict["param_groups"]}
-        for number, entry in state_dict["state"].items():
-            for slot, value in entry.items():
-                tensors[f"{_STATE}{number}.{slot}"] = _entry(value)
+def _as_json(notes: Mapping[str, Any]) -> str:
     try:
-        text = json.dumps(notes)
+        return json.dumps(notes)
     except (TypeError, ValueError) as error:
         raise TypeError(f"`extra` and the options of groups must be what JSON can hold: {error}") from error
-    return tensors, {"format": _FORMAT, "optirs_web": text}
 
 
 def _check_what_to_save(parameters: Any, optimizer: Any) -> None:

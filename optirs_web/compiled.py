@@ -32,23 +32,46 @@ class _Guard:
             raise ValueError(f"snapshot_every is a number of calls from 1, not {every}")
         self._every = every
         self._calls = 0
+        self._device: Device | None = None  # that of the last call
+        self._has_snapshot = False
         self._task: asyncio.Future[None] | None = None
 
+    def check(self) -> None:
+        """Raise DeviceLostError if the device of the last call has gone: before another one is opened."""
+        if self._device is not None and self._device.lost:
+            raise DeviceLostError(f"device '{self._device.name}' was lost")
+
+    def recovered(self) -> None:
+        """The next call may be on another device."""
+        self._device = None
+
     def before_call(self, device: Device) -> None:
+        """Take a snapshot when one is due."""
         if self._calls % self._every == 0:
             self._take(device)
         self._calls += 1
+        self._device = device
 
     def _take(self, device: Device) -> None:
         """At once; in an event loop only the copy is made now, and read while training goes on."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is None or (self._calls == 0 and device.can_wait):
+        is_under_way = self._task is not None and not self._task.done()
+        if self._task is not None and not is_under_way and not self._task.cancelled():
+            self._task.result()  # what went wrong is raised here
+        if not _has_event_loop() or (device.can_wait and (is_under_way or not self._has_snapshot)):
+            if self._task is not None:
+                self._task.cancel()  # the loop gives it no time; it would replace the newer one
             snapshot(device)
-        else:
+            self._has_snapshot = True
+        elif not is_under_way:
             self._task = asyncio.ensure_future(_unless_lost(snapshot_async(device)))
+
+
+def _has_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _unless_lost(taken: Awaitable[None]) -> None:
@@ -100,6 +123,7 @@ class Compiled:
             if self._guard is None:
                 raise
         recover()
+        self._guard.recovered()
         return self._run(arguments)
 
     async def call_async(self, *arguments: Any) -> Any:
@@ -110,11 +134,14 @@ class Compiled:
             if self._guard is None:
                 raise
         await recover_async()
+        self._guard.recovered()
         return self._run(arguments)
 
     def _run(self, arguments: tuple[Any, ...]) -> Any:
         if Device.recorder() is not None:
             raise UnsupportedError("a compiled step cannot be called inside another one; call the function itself")
+        if self._guard is not None:
+            self._guard.check()
         device = self._device(arguments)
         if self._guard is not None:
             self._guard.before_call(device)

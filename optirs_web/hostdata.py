@@ -7,6 +7,7 @@ lists and numbers need no NumPy.
 from __future__ import annotations
 
 import math
+import struct
 import sys
 import warnings
 from array import array
@@ -77,7 +78,7 @@ def _from_buffer(view: memoryview, dtype: DType | None) -> HostData:
         dtype = _AS_THEY_ARE.get(view.format) or _NARROWED[name]
         _warn_of_loss(name, dtype)
     flat = view.tobytes()
-    values = memoryview(flat).cast(view.format).tolist() if flat else []  # type: ignore[call-overload]
+    values = list(struct.unpack(f"{len(flat) // view.itemsize}{view.format}", flat))
     return _from_flat(values, tuple(view.shape or ()), dtype)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import ClassVar, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from .errors import DeviceLostError
@@ -23,15 +23,18 @@ __all__ = ["Recoverable", "keep_track", "recover", "recover_async", "snapshot", 
 class Recoverable(Protocol):
     """Something on a device that can be put on another one."""
 
+    recovery_order: ClassVar[int]
+    """0 for parameters, 1 for what is built over them."""
+
     def recovery_views(self) -> Mapping[str, View]:
         """What a snapshot reads; all on one device."""
 
-    def keep(self, contents: Mapping[str, memoryview]) -> None:
-        """Take the contents of these views as the snapshot."""
+    def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
+        """What takes the contents of these views as the snapshot, whatever has happened since it was asked for."""
 
     @property
     def has_snapshot(self) -> bool:
-        """`keep` was called."""
+        """There is one."""
 
     def revive(self, device: Device) -> None:
         """Make the last snapshot the state, on this device."""
@@ -39,7 +42,6 @@ class Recoverable(Protocol):
 
 _numbers = itertools.count()
 _known: WeakValueDictionary[int, Recoverable] = WeakValueDictionary()
-"""In the order in which they were made: parameters before the optimizers that step them."""
 
 
 def keep_track(one: Recoverable) -> None:
@@ -48,30 +50,30 @@ def keep_track(one: Recoverable) -> None:
 
 
 def _all() -> list[Recoverable]:
-    return [_known[number] for number in sorted(_known)]
+    """Parameters in the order in which they were made, then optimizers."""
+    return [one for _, one in sorted(_known.items(), key=lambda item: (item[1].recovery_order, item[0]))]
 
 
 def _device(one: Recoverable) -> Device:
     return next(iter(one.recovery_views().values())).buffer.device
 
 
-def _to_read(device: str | Device | None) -> dict[tuple[int, str], View]:
-    """The views to read, by place in `_all` and name."""
-    wanted = None if device is None else device_of(device)
-    return {
-        (place, name): view
-        for place, one in enumerate(_all())
-        if not (its := _device(one)).lost and wanted in (None, its)
-        for name, view in one.recovery_views().items()
-    }
+class _Reading(NamedTuple):
+    """What one of them is read from, and what keeps it."""
+
+    device: Device
+    views: Mapping[str, View]
+    keep: Callable[[Mapping[str, memoryview]], None]
 
 
-def _keep(tracked: list[Recoverable], contents: Mapping[tuple[int, str], memoryview]) -> None:
-    by_place: dict[int, dict[str, memoryview]] = {}
-    for (place, name), raw in contents.items():
-        by_place.setdefault(place, {})[name] = raw
-    for place, its in by_place.items():
-        tracked[place].keep(its)
+def _readings(device: str | Device | None) -> list[_Reading]:
+    tracked = [one for one in _all() if device is None or device in (_device(one), _device(one).name)]
+    for one in tracked:
+        if _device(one).lost:
+            raise DeviceLostError(
+                f"{one!r} was on a device that was lost; optirs_web.recover() brings back the last snapshot"
+            )
+    return [_Reading(_device(one), one.recovery_views(), one.keeper()) for one in tracked]
 
 
 def snapshot(device: str | Device | None = None) -> None:
@@ -81,24 +83,27 @@ def snapshot(device: str | Device | None = None) -> None:
         device: of one device only; None means all.
 
     Raises:
-        DeviceLostError: a device was lost already; the last snapshot stays.
+        DeviceLostError: a device of theirs was lost; the last snapshot stays.
 
     Example:
         >>> import optirs_web as ow
         >>> w = ow.Parameter([1.0], device="cpu")
         >>> ow.snapshot("cpu")
     """
-    tracked, views = _all(), _to_read(device)
-    _keep(tracked, {key: view.buffer.device.read(view) for key, view in views.items()})
+    readings = _readings(device)
+    contents = [one.device.read_all(one.views) for one in readings]
+    for one, its_contents in zip(readings, contents, strict=True):
+        one.keep(its_contents)
 
 
 def snapshot_async(device: str | Device | None = None) -> Awaitable[None]:
     """The awaitable twin of `snapshot`: of everything as it is at the call, whatever is trained meanwhile."""
-    tracked, views = _all(), _to_read(device)
-    started = [view.buffer.device.start_read(view) for view in views.values()]
+    readings = _readings(device)
+    started = [one.device.read_all_async(one.views) for one in readings]
 
     async def finish() -> None:
-        _keep(tracked, dict(zip(views, await asyncio.gather(*started), strict=True)))
+        for one, contents in zip(readings, await asyncio.gather(*started), strict=True):
+            one.keep(contents)
 
     return finish()
 

@@ -6,7 +6,7 @@ import copy
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from .errors import ShapeError, UnsupportedError
 from .hostdata import HostData, host_data
@@ -358,13 +358,15 @@ class Parameter(Tensor):
 
     # What `recovery.Recoverable` asks for.
 
+    recovery_order: ClassVar[int] = 0
+
     def recovery_views(self) -> dict[str, View]:
         """Its values."""
         return {"values": self.view}
 
-    def keep(self, contents: Mapping[str, memoryview]) -> None:
-        """Take these values as the snapshot."""
-        self._snapshot = contents["values"]
+    def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
+        """Takes the values as the snapshot."""
+        return lambda contents: setattr(self, "_snapshot", contents["values"])
 
     @property
     def has_snapshot(self) -> bool:

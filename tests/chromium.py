@@ -207,10 +207,13 @@ class BrowserPython:
         self.page = page
         self.exchange = Exchange()
         self._calls = 0
-        page.goto(self.exchange.url)
-        self.has_numpy = bool(os.environ.get("OPTIRS_PYODIDE_DIST"))
-        page.evaluate(SETUP, [{"numpy": self.has_numpy}])
-        self.run(CALL)
+        try:
+            page.goto(self.exchange.url)
+            page.evaluate(SETUP, [{"numpy": bool(os.environ.get("OPTIRS_PYODIDE_DIST"))}])
+            self.run(CALL)
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, source):
         """The value of the last expression; Python may wait (JSPI) and `await`."""

@@ -1,5 +1,7 @@
 """A device that is lost in mid-run: training goes on from the last snapshot."""
 
+import textwrap
+
 import pytest
 from processes import run_python
 
@@ -33,58 +35,149 @@ def of_steps(device, numbers):
 """
 
 
-def on_vulkan(program):
-    return run_python(TRAINING + program)
+LOSE = {
+    "cpu": "def lose():\n    ow.close_device(ow.device('cpu'))\n",
+    "vulkan": "def lose():\n    ow.device('vulkan')._backend._device.destroy()\n",
+}
 
 
-@pytest.fixture(autouse=True)
-def needs_vulkan(open_device):
-    open_device("vulkan")
+@pytest.fixture(params=LOSE)
+def run(request, open_device):
+    """`run(program)`: its lines, in a process whose device ON is lost when `lose()` is called."""
+    name = request.param
+    open_device(name)
+    return lambda program: run_python(f"{TRAINING}\n{LOSE[name]}\nON = {name!r}\n{textwrap.dedent(program)}")
 
 
-def test_a_step_compiled_with_recover_goes_on_from_the_last_snapshot():
-    lines = on_vulkan(
+def test_a_step_compiled_with_recover_goes_on_from_the_last_snapshot(run):
+    lines = run(
         """
-params, optimizer, step = make("vulkan", recover=True, snapshot_every=5)
-for number in range(10):
-    if number == 7:
-        device = ow.device("vulkan")
-        device._backend._device.destroy()
-    loss = step(batch(number))
-print(ow.device("vulkan") is not device, params[0].device is ow.device("vulkan"))
-print(values(params, optimizer) == of_steps("vulkan", [0, 1, 2, 3, 4, 7, 8, 9]))
-"""
+        params, optimizer, step = make(ON, recover=True, snapshot_every=5)
+        for number in range(10):
+            if number == 7:
+                device = ow.device(ON)
+                lose()
+            loss = step(batch(number))
+        print(ow.device(ON) is not device, params[0].device is ow.device(ON))
+        print(values(params, optimizer) == of_steps(ON, [0, 1, 2, 3, 4, 7, 8, 9]))
+        """
     )
     assert lines == ["True True", "True"]
 
 
-def test_recover_goes_on_from_a_snapshot_that_was_asked_for():
-    lines = on_vulkan(
+def test_a_step_without_arguments_recovers_too(run):
+    lines = run(
         """
-params, optimizer, step = make("vulkan")
-for number in range(3):
-    step(batch(number))
-ow.snapshot()
-step(batch(3))
-ow.device("vulkan")._backend._device.destroy()
-try:
-    step(batch(4))
-except ow.errors.DeviceLostError as error:
-    print("recover()" in str(error))
-print([one.name for one in ow.recover()], ow.recover())
-step(batch(4))
-print(values(params, optimizer) == of_steps("vulkan", [0, 1, 2, 4]))
-"""
+        w = ow.Parameter([4.0], device=ON)
+        optimizer = ow.optim.SGD([w], lr=0.25)
+        def train_step():
+            optimizer.zero_grad()
+            (w * w).sum().backward()
+            optimizer.step()
+        step = ow.compile(train_step, device=ON, recover=True, snapshot_every=1)
+        step()
+        lose()
+        step()
+        print(w.tolist())
+        """
     )
-    assert lines == ["True", "['vulkan'] []", "True"]
+    assert lines == ["[2.0]"]  # the snapshot before the first call, and one step
 
 
-def test_without_a_snapshot_recover_says_so_and_changes_nothing():
-    lines = on_vulkan(
+@pytest.mark.parametrize("yields", [True, False])
+def test_in_an_event_loop_snapshots_are_taken_whether_it_gets_time_or_not(run, yields):
+    lines = run(
+        f"""
+        import asyncio
+        async def main():
+            params, optimizer, step = make(ON, recover=True, snapshot_every=2)
+            for number in range(6):
+                step(batch(number))
+                await asyncio.sleep(0.01 if {yields} else 0) if {yields} else None
+            lose()
+            step(batch(6))
+            print(values(params, optimizer) == of_steps(ON, [0, 1, 2, 3, 6]))
+            print(len(asyncio.all_tasks()) <= 3)
+        asyncio.run(main())
         """
-params, optimizer, step = make("vulkan")
+    )
+    assert lines == ["True", "True"]
+
+
+def test_recover_goes_on_from_a_snapshot_that_was_asked_for(run):
+    lines = run(
+        """
+        params, optimizer, step = make(ON)
+        for number in range(3):
+            step(batch(number))
+        ow.snapshot()
+        step(batch(3))
+        lose()
+        for call in (lambda: step(batch(4)), ow.snapshot):
+            try:
+                call()
+            except ow.errors.DeviceLostError as error:
+                print("recover()" in str(error) or "was closed" in str(error))
+        print([one.name == ON for one in ow.recover()], ow.recover())
+        step(batch(4))
+        print(values(params, optimizer) == of_steps(ON, [0, 1, 2, 4]))
+        """
+    )
+    assert lines == ["True", "True", "[True] []", "True"]
+
+
+def test_a_parameter_that_is_younger_than_its_optimizer_goes_on_too(run):
+    lines = run(
+        """
+        w = ow.Parameter([1.0], device=ON)
+        optimizer = ow.optim.SGD([w], lr=1.0)
+        late = ow.Parameter([2.0], device=ON)
+        optimizer.add_param_group({"params": [late]})
+        ow.snapshot()
+        lose()
+        try:
+            w.tolist()
+        except ow.errors.DeviceLostError:
+            ow.recover()
+        optimizer.step(grads=[[0.5], [0.5]])
+        print(w.tolist(), late.tolist())
+        """
+    )
+    assert lines == ["[0.5] [1.5]"]
+
+
+def test_what_is_read_later_is_as_it_was_at_the_call(run):
+    lines = run(
+        """
+        import asyncio
+        async def main():
+            params, optimizer, step = make(ON)
+            step(batch(0))
+            want, names = values(params, optimizer), ("w", "b")
+            snapshot = ow.snapshot_async()
+            state = optimizer.state_dict_async()
+            content = ow.dump_checkpoint_async(dict(zip(names, params)), optimizer)
+            step(batch(1))
+            optimizer.param_groups[0].update(lr=0.5, amsgrad=True)
+            optimizer.add_param_group({"params": [ow.Parameter([0.0], device=ON)]})
+            optimizer.step()
+            await snapshot
+            print(float((await state)["state"][0]["step"]), (await optimizer.state_dict_async())["state"][0]["step"])
+            others, other, _ = make(ON)
+            ow.load_checkpoint(await content, dict(zip(names, others)), other)
+            print(values(others, other) == want, other.param_groups[0]["lr"])
+        asyncio.run(main())
+        """
+    )
+    assert lines == ["1.0 3.0", "True 0.1"]
+
+
+def test_without_a_snapshot_recover_says_so_and_changes_nothing(run):
+    lines = run(
+        """
+params, optimizer, step = make(ON)
 step(batch(0))
-ow.device("vulkan")._backend._device.destroy()
+lose()
 for call in (lambda: step(batch(1)), ow.recover):
     try:
         call()
@@ -95,15 +188,15 @@ for call in (lambda: step(batch(1)), ow.recover):
     assert "no snapshot of it: call optirs_web.snapshot()" in lines[1]
 
 
-def test_parameters_that_are_gone_need_no_snapshot():
-    lines = on_vulkan(
+def test_parameters_that_are_gone_need_no_snapshot(run):
+    lines = run(
         """
 import gc
-make("vulkan")
+make(ON)
 gc.collect()
-keep = ow.Parameter([1.0, 2.0], device="vulkan")
+keep = ow.Parameter([1.0, 2.0], device=ON)
 ow.snapshot()
-ow.device("vulkan")._backend._device.destroy()
+lose()
 try:
     keep.tolist()
 except ow.errors.DeviceLostError:

@@ -13,7 +13,7 @@ from pyodide.ffi import JsException
 from ..errors import DeviceNotAvailableError
 from ..runtime.backend import AdapterInfo, Capabilities
 from .backend import BrowserBackend
-from .waiting import can_wait, wait
+from .waiting import can_wait, need_waiting, wait
 
 __all__ = ["found", "open_adapter", "open_adapter_async", "probe_async"]
 
@@ -66,7 +66,7 @@ def found() -> AdapterInfo:
         if not can_wait() and getattr(js.navigator, "gpu", None):
             reason = "the browser has to be asked first: await optirs_web.device_async('webgpu')"
             return AdapterInfo("webgpu", 0, "", available=False, reason=reason)
-        _keep(wait(_request(), "devices()", "devices_async()") if can_wait() else None)
+        _keep(wait(_request()) if can_wait() else None)
     if _adapter is None:
         return AdapterInfo("webgpu", 0, "", available=False, reason=_missing())
     about = json.loads(_adapter.about)
@@ -75,8 +75,9 @@ def found() -> AdapterInfo:
 
 def open_adapter(info: AdapterInfo) -> BrowserBackend:
     """Open it. Waits."""
+    need_waiting("device()", "optirs_web.device_async()")
     try:
-        return _opened(info, wait(_adapter.open(), "device()", "device_async()"))
+        return _opened(info, wait(_adapter.open()))
     except JsException as error:
         raise _refused(info, error) from error
 

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pyodide.ffi import create_proxy
+from pyodide.ffi import create_once_callable
 
-from ..errors import DeviceLostError, OptirsError, ShaderError
+from ..errors import DeviceLostError, OptirsError, OutOfDeviceMemoryError, ShaderError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.device import Device
 from ..runtime.stats import Stats
-from .waiting import can_wait, wait
+from .waiting import can_wait, need_waiting, wait
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
@@ -64,9 +65,9 @@ class BrowserBackend(Backend):
         self._transport = transport
         self._submit = transport.submit
         self._loss = ""
-        self._on_loss = create_proxy(self._note_loss)
-        transport.lost(self._on_loss)
+        transport.lost(create_once_callable(self._note_loss))
         self._dropped: deque[int] = deque()
+        self._sizes: dict[int, int] = {}
         self._pipelines: dict[Kernel, int] = {}
         self._groups: OrderedDict[Any, _Made] = OrderedDict()
         self._keys_of: defaultdict[int, set[Any]] = defaultdict(set)
@@ -80,8 +81,9 @@ class BrowserBackend(Backend):
 
     def _note_loss(self, why: str) -> None:
         """Called by the browser."""
-        self.lost = True
-        self._loss = why
+        if not self.lost:
+            self.lost = True
+            self._loss = why
 
     def _check(self, status: int) -> None:
         """Raise what the browser has reported since the last call, if it has reported anything."""
@@ -96,8 +98,9 @@ class BrowserBackend(Backend):
         if failure is None:
             return
         message = failure["message"]
-        if failure["kind"] == "memory":
-            raise AllocationFailed(message)
+        if failure["kind"] == "memory":  # of an allocation that was not waited for: its buffer is of no use
+            asked, in_use = int(failure["name"] or 0), sum(self._sizes.values())
+            raise OutOfDeviceMemoryError(asked, in_use, self.capabilities.max_buffer_bytes, self.info.name)
         if failure["kind"] == "shader":
             raise ShaderError(f"refused by the browser's compiler: {message}", file=failure["name"], line=1, column=1)
         raise OptirsError(f"device '{self.info.name}' refused the work: {message}")
@@ -107,13 +110,13 @@ class BrowserBackend(Backend):
     def allocate(self, nbytes: int) -> int:
         self._check(self._transport.status())
         handle: int = self._transport.allocate(nbytes)
-        if nbytes >= _CHECKED_ALLOCATION and can_wait():
-            wait(self._transport.settle(), "an allocation", "")
-            try:
-                self._check(self._transport.status())
-            except AllocationFailed:
-                self._transport.destroy(handle)
-                raise
+        self._sizes[handle] = nbytes
+        # While Python waits, other tasks run: none of theirs is to get into a recording.
+        if nbytes >= _CHECKED_ALLOCATION and can_wait() and Device.recorder() is None:
+            why = wait(self._transport.refused(handle))
+            if why:
+                self.free(handle)
+                raise AllocationFailed(why)
         return handle
 
     def free(self, handle: int) -> None:
@@ -122,6 +125,7 @@ class BrowserBackend(Backend):
             for other, _, _ in key[1:-1]:
                 if other in self._keys_of:
                     self._keys_of[other].discard(key)
+        del self._sizes[handle]
         self._transport.destroy(handle)
 
     def write(self, handle: int, offset: int, data: memoryview) -> None:
@@ -133,9 +137,8 @@ class BrowserBackend(Backend):
     def read(self, handle: int, offset: int, nbytes: int) -> memoryview:
         self._check(self._transport.status())
         what, twin = "reading a value", "its awaitable twin: numpy_async, tolist_async, item_async, read_async, ..."
-        if not can_wait():
-            wait(None, what, twin)
-        return self._take(wait(self._transport.read(handle, offset, nbytes), what, twin), nbytes)
+        need_waiting(what, twin)
+        return self._take(wait(self._transport.read(handle, offset, nbytes)), nbytes)
 
     def read_async(self, handle: int, offset: int, nbytes: int) -> Awaitable[memoryview]:
         self._check(self._transport.status())
@@ -214,15 +217,12 @@ class BrowserBackend(Backend):
             self._transport.forget(*dropped)
 
     def synchronize(self) -> None:
-        if not can_wait():
-            wait(None, "synchronize()", "device.synchronize_async()")
-        wait(self._transport.done(), "synchronize()", "device.synchronize_async()")
-        wait(self._transport.settle(), "synchronize()", "device.synchronize_async()")
+        need_waiting("synchronize()", "device.synchronize_async()")
+        wait(self._transport.done())
         self._check(self._transport.status())
 
     async def synchronize_async(self) -> None:
         await self._transport.done()
-        await self._transport.settle()
         self._check(self._transport.status())
 
     def close(self) -> None:
@@ -233,4 +233,3 @@ class BrowserBackend(Backend):
         if not self.lost:
             self._note_loss("it was closed")
             self._transport.close()
-        self._on_loss.destroy()

@@ -1,9 +1,9 @@
-// The browser's half of the `webgpu` device. A script whose value is one function: `request(adapterOptions)` answers
-// with the adapter, which opens transports. Objects of WebGPU stay here, under numbers; only numbers, text and
+// The browser's half of the `webgpu` device. A script whose value is one function: it answers with the adapter, which
+// opens transports. Objects of WebGPU stay here, under numbers; only numbers, text and
 // buffers pass between Python and JavaScript, so there is no proxy to lose. One `submit` runs any list of commands.
-async (powerPreference) => {
+async () => {
   if (!navigator.gpu) return undefined;
-  const adapter = await navigator.gpu.requestAdapter(powerPreference ? { powerPreference } : undefined);
+  const adapter = await navigator.gpu.requestAdapter();
   if (!adapter) return undefined;
 
   const LIMITS = ["maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage",
@@ -21,7 +21,7 @@ async (powerPreference) => {
 
   let unused = adapter; // an adapter gives one device; the next one is asked of a fresh adapter
   const open = async () => {
-    const chosen = unused ?? await navigator.gpu.requestAdapter(powerPreference ? { powerPreference } : undefined);
+    const chosen = unused ?? await navigator.gpu.requestAdapter();
     unused = null;
     if (!chosen) throw new Error("the browser has no adapter any more");
     return transport(await chosen.requestDevice({ requiredFeatures: features, requiredLimits: limits }));
@@ -31,19 +31,18 @@ async (powerPreference) => {
   function transport(device) {
     const USAGE = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
     const [WRITE, COPY, RUN, REPLAY] = [0, 1, 2, 3];
+    const IDLE_BYTES = 1 << 26;
     const objects = new Map(); // buffers, pipelines, bind groups and programs by number
     const failures = [];
     const scopes = new Set();
+    const allocations = new Map();
     let last = 0;
-    let lost = false;
+    let lost = ""; // why, once it is
     let tell = () => {};
 
     const keep = (object) => (objects.set(++last, object), last);
-    const fail = (kind, message, name = "") => failures.push({ kind, message, name });
-    const isLost = device.lost.then((info) => {
-      if (!lost) tell(info.message || info.reason || "no reason was given");
-      lost = true;
-    });
+    const fail = (kind, message, name = "") => failures[failures.push({ kind, message, name }) - 1];
+    const isLost = device.lost.then((info) => tell(lost = info.message || info.reason || "no reason was given"));
     device.addEventListener("uncapturederror", (event) => {
       fail(event.error instanceof GPUOutOfMemoryError ? "memory" : "validation", event.error.message);
     });
@@ -53,10 +52,10 @@ async (powerPreference) => {
       device.pushErrorScope(filter);
       const made = call();
       const settled = device.popErrorScope()
-        .then((error) => { if (error) fail(kind, error.message, name); }, () => {}) // rejected: the device is lost
+        .then((error) => error && fail(kind, error.message, name), () => null) // rejected: the device is lost
         .finally(() => scopes.delete(settled));
       scopes.add(settled);
-      return made;
+      return [made, settled];
     };
     const status = () => (lost || failures.length ? 1 : 0);
 
@@ -82,6 +81,23 @@ async (powerPreference) => {
       submit() { if (this.#encoder) { this.#end(); device.queue.submit([this.#encoder.finish()]); } }
     }
 
+    // Buffers to read through are kept: to make one takes longer than to copy its bytes.
+    const idle = [];
+    const staging = (size) => {
+      const rounded = Math.min(Math.max(256, 2 ** Math.ceil(Math.log2(size))), device.limits.maxBufferSize);
+      const at = idle.findIndex((one) => one.size === rounded);
+      if (at >= 0) return idle.splice(at, 1)[0];
+      return device.createBuffer({ size: rounded, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+    };
+    const putBack = (one) => {
+      idle.push(one);
+      let held = idle.reduce((sum, { size }) => sum + size, 0);
+      while (held > IDLE_BYTES) {
+        held -= idle[0].size;
+        idle.shift().destroy();
+      }
+    };
+
     const bytesOf = (data, call) => {
       const view = data.getBuffer("u8"); // a view of Python's memory: gone when that grows, so it is used at once
       try { return call(view.data); } finally { view.release(); }
@@ -89,37 +105,50 @@ async (powerPreference) => {
 
     return {
       status,
-      lost: (call) => { tell = call; },
+      lost: (call) => { if (lost) call(lost); else tell = call; },
       // The first failure; those behind it follow from it.
       failure: () => JSON.stringify(failures.splice(0)[0] ?? null),
-      settle: () => Promise.all(scopes),
-      done: () => device.queue.onSubmittedWorkDone(),
+      done: () => Promise.all([device.queue.onSubmittedWorkDone(), ...scopes]),
 
-      allocate: (size) => keep(scoped("out-of-memory", "memory", `${size}`, () => device.createBuffer({ size, usage: USAGE }))),
+      allocate: (size) => {
+        const create = () => device.createBuffer({ size, usage: USAGE });
+        const [buffer, settled] = scoped("out-of-memory", "memory", `${size}`, create);
+        const number = keep(buffer);
+        allocations.set(number, settled);
+        settled.then(() => allocations.delete(number));
+        return number;
+      },
+      // Why there was no memory for it, or "".
+      refused: async (number) => {
+        const failure = await allocations.get(number);
+        if (failure) failures.splice(failures.indexOf(failure), 1);
+        return failure?.message ?? "";
+      },
       uniform: (data) => bytesOf(data, (bytes) => {
         const buffer = device.createBuffer({ size: bytes.length, usage: GPUBufferUsage.UNIFORM, mappedAtCreation: true });
         new Uint8Array(buffer.getMappedRange()).set(bytes);
         buffer.unmap();
         return keep(buffer);
       }),
-      destroy: (number) => { objects.get(number).destroy(); objects.delete(number); },
+      destroy: (number) => { objects.get(number)?.destroy(); objects.delete(number); },
       forget: (...numbers) => { for (const number of numbers) objects.delete(number); },
       count: () => objects.size,
       write: (number, offset, data) => {
+        if (status()) return 1; // nothing was done
         bytesOf(data, (bytes) => device.queue.writeBuffer(objects.get(number), offset, bytes));
-        return status();
+        return 0;
       },
 
       // `types` has the type of each binding, in order.
       compile: (name, code, ...types) => {
-        const pipeline = keep(scoped("validation", "shader", name, () => {
+        const [pipeline] = scoped("validation", "shader", name, () => {
           const entries = types.map((type, binding) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type } }));
           const layout = device.createPipelineLayout({ bindGroupLayouts: [device.createBindGroupLayout({ entries })] });
           const module = device.createShaderModule({ label: name, code });
           return device.createComputePipeline({ label: name, layout, compute: { module, entryPoint: "main" } });
-        }));
+        });
         device.queue.submit([]); // sends it off: the browser compiles while Python goes on
-        return pipeline;
+        return keep(pipeline);
       },
       group: (pipeline, ...words) => {
         const entries = [];
@@ -139,6 +168,7 @@ async (powerPreference) => {
         return keep(steps);
       },
       submit: (...words) => {
+        if (status()) return 1; // nothing was done
         const at = new Encoding();
         for (let next = 0; next < words.length;) {
           const op = words[next++];
@@ -153,29 +183,34 @@ async (powerPreference) => {
           }
         }
         at.submit();
-        return status();
+        return 0;
       },
 
-      // Copies now; resolves, once the bytes are there, to a function that moves them into a Python buffer.
+      // Copies now; resolves, once the bytes are there, to the number that `take` moves them to Python by, or to 0.
       read: (number, offset, size) => {
-        const staging = device.createBuffer({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+        const buffer = staging(size);
         const encoder = device.createCommandEncoder();
-        encoder.copyBufferToBuffer(objects.get(number), offset, staging, 0, size);
+        encoder.copyBufferToBuffer(objects.get(number), offset, buffer, 0, size);
         device.queue.submit([encoder.finish()]);
-        return staging.mapAsync(GPUMapMode.READ).then(
-          () => keep(staging),
-          async () => { await Promise.race([isLost, new Promise((after) => setTimeout(after, 1000))]); return 0; },
+        return buffer.mapAsync(GPUMapMode.READ, 0, size).then(
+          () => keep(buffer),
+          async () => {
+            buffer.destroy();
+            await Promise.race([isLost, new Promise((after) => setTimeout(after, 1000))]);
+            return 0;
+          },
         );
       },
       take: (number, target) => {
-        const staging = objects.get(number);
+        const buffer = objects.get(number);
         objects.delete(number);
         const view = target.getBuffer("u8");
-        try { view.data.set(new Uint8Array(staging.getMappedRange())); } finally { view.release(); }
-        staging.destroy();
+        try { view.data.set(new Uint8Array(buffer.getMappedRange(0, view.data.length))); } finally { view.release(); }
+        buffer.unmap();
+        putBack(buffer);
         return status();
       },
-      close: () => { lost = true; objects.clear(); device.destroy(); },
+      close: () => { objects.clear(); device.destroy(); },
     };
   }
 }

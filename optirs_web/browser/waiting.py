@@ -8,7 +8,7 @@ from pyodide.ffi import can_run_sync, run_sync
 
 from ..errors import UnsupportedError
 
-__all__ = ["can_wait", "wait"]
+__all__ = ["can_wait", "need_waiting", "wait"]
 
 
 def can_wait() -> bool:
@@ -16,20 +16,23 @@ def can_wait() -> bool:
     return bool(can_run_sync())
 
 
-def wait(promise: Any, what: str, twin: str) -> Any:
-    """The value of a promise.
+def need_waiting(what: str, twin: str) -> None:
+    """Refuse to go on where Python cannot be suspended.
 
     Args:
-        promise: of JavaScript.
-        what: who waits, for the message.
+        what: who would wait.
         twin: what to await instead.
 
     Raises:
-        UnsupportedError: Python cannot be suspended here.
+        UnsupportedError: the message has both.
     """
     if not can_wait():
         raise UnsupportedError(
             f"{what} waits for the browser, which needs JavaScript Promise Integration (Chrome and Edge 137, "
             f"Firefox 153) and Python that was started by runPythonAsync. Here use: await {twin}"
         )
+
+
+def wait(promise: Any) -> Any:
+    """The value of a promise, where `can_wait`."""
     return run_sync(promise)

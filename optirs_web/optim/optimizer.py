@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from numbers import Real
@@ -298,36 +298,53 @@ class Optimizer(ABC):
             [index, ...]}]}, where a parameter has no entry before its first step. The arrays are NumPy's;
             `optirs_web.interop.torch.to_torch` makes torch tensors of them.
         """
-        return self.state_dict_of(self._built.device.read_all(self.state_views()))
+        make = self.state_reader()
+        return make(self._built.device.read_all(self.state_views()))
 
-    async def state_dict_async(self) -> dict[str, Any]:
+    def state_dict_async(self) -> Awaitable[dict[str, Any]]:
         """The awaitable twin of `state_dict`: the state as it is at the call."""
-        return self.state_dict_of(await self._built.device.read_all_async(self.state_views()))
+        make, reading = self.state_reader(), self._built.device.read_all_async(self.state_views())
+
+        async def finish() -> dict[str, Any]:
+            return make(await reading)
+
+        return finish()
 
     def state_views(self) -> dict[str, View]:
         """What a state dict is made of, for those who read it along with other things."""
         return self._built.state_views()
 
-    def state_dict_of(self, contents: Mapping[str, memoryview]) -> dict[str, Any]:
-        """The state dict that `contents` of `state_views` make."""
+    def numbered_groups(self) -> list[dict[str, Any]]:
+        """The groups with numbers instead of parameters, as a state dict has them."""
         groups = []
         first = 0
         for group in self.param_groups:
             count = len(group["params"])
             groups.append({**group, "params": list(range(first, first + count))})
             first += count
-        current = state.read(self._built, self._params(), self.scalars_in_state, contents)
-        return {"state": current, "param_groups": groups}
+        return groups
+
+    def state_reader(self) -> Callable[[Mapping[str, memoryview]], dict[str, Any]]:
+        """What makes the state dict of now from the contents of `state_views`, whatever happens in between."""
+        layout, params, groups = self._built, self._params(), self.numbered_groups()
+
+        def make(contents: Mapping[str, memoryview]) -> dict[str, Any]:
+            return {"state": state.read(layout, params, self.scalars_in_state, contents), "param_groups": groups}
+
+        return make
 
     # What `recovery.Recoverable` asks for.
+
+    recovery_order: ClassVar[int] = 1
 
     def recovery_views(self) -> Mapping[str, View]:
         """The state on the device; the options are on the host."""
         return self.state_views()
 
-    def keep(self, contents: Mapping[str, memoryview]) -> None:
-        """Take this state as the snapshot."""
-        self._snapshot = self.state_dict_of(contents)["state"]
+    def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
+        """Takes the state as the snapshot."""
+        make = self.state_reader()
+        return lambda contents: setattr(self, "_snapshot", make(contents)["state"])
 
     @property
     def has_snapshot(self) -> bool:

@@ -275,10 +275,14 @@ class Device:
         """The bytes of several views."""
         return {key: self.read(view) for key, view in views.items()}
 
-    async def read_all_async(self, views: Mapping[_Key, View]) -> dict[_Key, memoryview]:
+    def read_all_async(self, views: Mapping[_Key, View]) -> Awaitable[dict[_Key, memoryview]]:
         """The awaitable twin of `read_all`: the bytes as they are at the call."""
-        contents = await asyncio.gather(*(self.start_read(view) for view in views.values()))
-        return dict(zip(views, contents, strict=True))
+        started = [self.start_read(view) for view in views.values()]
+
+        async def finish() -> dict[_Key, memoryview]:
+            return dict(zip(views, await asyncio.gather(*started), strict=True))
+
+        return finish()
 
     def _refuse_while_recording(self) -> None:
         if self._recording is not None:

@@ -93,7 +93,8 @@ def device(name: str | Device | None = None) -> Device:
     Args:
         name: "auto", a name from `devices()` such as "vulkan" or "cpu", or "vulkan:1" for the second of a
             kind. None means the environment variable OPTIRS_DEVICE, or "auto" where it is not set. "auto"
-            takes a hardware adapter if there is one, otherwise the processor; never a software adapter.
+            takes a hardware adapter if there is one, otherwise the processor; a software adapter only in a browser
+            without NumPy.
 
     Raises:
         DeviceNotAvailableError: there is no such device; the message says what was probed.
@@ -129,8 +130,13 @@ async def device_async(name: str | Device | None = None) -> Device:
         info, why = _select(name)
         if info.name not in _IN_BROWSER:
             return device(name)
-        found = _opened.get(info.label) or _keep(await _module(info).open_backend_async(info), why)
-        _opened[name] = found
+        if info.label not in _opened:
+            backend = await _module(info).open_backend_async(info)
+            if info.label in _opened:  # another task was faster
+                backend.close()
+            else:
+                _keep(backend, why)
+        _opened[name] = _opened[info.label]
     return _opened[name]
 
 

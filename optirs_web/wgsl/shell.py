@@ -33,7 +33,11 @@ _TURNS = 4
 _LANES = "xyzw"
 
 ELEMENTWISE_PER_WORKGROUP = _WORKGROUP * _TURNS
-UPDATE_PER_WORKGROUP = _WORKGROUP * len(_LANES)
+
+# Of an update: so many invocations share a block. Each looks its tensor up once, and then takes every eighth vector.
+_UPDATE_WORKGROUP = 64
+_TEAM = 8
+UPDATE_PER_WORKGROUP = _UPDATE_WORKGROUP // _TEAM * BLOCK
 
 _GRID_PARAMETERS = (
     "@builtin(workgroup_id) workgroup: vec3<u32>, "
@@ -178,35 +182,39 @@ def advance_bindings(checked: bool) -> list[tuple[str, str, str]]:
 
 
 def update(module: syntax.Module, slots: Sequence[str]) -> str:
-    """The shell of an optimizer's ``update``: one invocation for four elements, one block for one tensor."""
+    """The shell of an optimizer's ``update``: a team of invocations for a block, which belongs to one tensor."""
     state = struct_of(module, "State")
     lines = [f"let old_{name} = {name}[at];" for name in slots]
     for lane in _LANES:
         members = ", ".join(f"old_{one.name}.{lane}" if one.name in slots else "0.0" for one in state.members)
-        arguments = f"param.{lane}, grad.{lane}, State({members}), hyper[its.group], its.scalars"
-        lines.append(f"let {lane} = update({arguments});")
+        lines.append(f"let {lane} = update(param.{lane}, grad.{lane}, State({members}), h, its.scalars);")
     lines.append(f"params[at] = {_kept('param')};")
     lines += [f"{name}[at] = {_kept(f'state.{name}')};" for name in slots]
-    indented = "\n    ".join(lines)
+    indented = "\n        ".join(lines)
     vectors = BLOCK // len(_LANES)
     return f"""{_TABLES}
 {_storage(update_bindings(slots))}
 
-@compute @workgroup_size({_WORKGROUP})
+@compute @workgroup_size({_UPDATE_WORKGROUP})
 fn main({_GRID_PARAMETERS}) {{
-    let at = (workgroup.x + workgroup.y * grid.x) * {_WORKGROUP}u + lane;
-    if at / {vectors}u >= arrayLength(&blocks) {{
+    let member = (workgroup.x + workgroup.y * grid.x) * {_UPDATE_WORKGROUP}u + lane;
+    let number = member / {_TEAM}u;
+    if number >= arrayLength(&blocks) {{
         return;
     }}
-    let block = blocks[at / {vectors}u];
+    let block = blocks[number];
     let its = tensor_scalars[block.tensor];
     if its.is_active == 0u {{
         return;
     }}
-    let is_inside = vec4<u32>(at % {vectors}u * 4u) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(block.size);
-    let param = params[at];
-    let grad = grads[at];
-    {indented}
+    let h = hyper[its.group];
+    for (var vector = member % {_TEAM}u; vector < {vectors}u; vector += {_TEAM}u) {{
+        let at = number * {vectors}u + vector;
+        let is_inside = vec4<u32>(vector * 4u) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(block.size);
+        let param = params[at];
+        let grad = grads[at];
+        {indented}
+    }}
 }}
 """
 

@@ -2,6 +2,8 @@
 
 import json
 import textwrap
+from contextlib import closing, contextmanager
+from functools import partial
 
 import pytest
 from chromium import BrowserPython, chromium_context
@@ -36,30 +38,19 @@ def python(browser_python):
     return lambda program: browser_python.run(TRAINING + textwrap.dedent(program))
 
 
+@contextmanager
+def fresh_page(browser, init=""):
+    """A page of its own, after a script that changes what Python finds there."""
+    with chromium_context(browser) as page:
+        page.add_init_script(init)
+        with closing(BrowserPython(page)) as python:
+            yield python
+
+
 @pytest.fixture
 def fresh_python(browser):
-    """`with fresh_python(init="…") as python`: a page of its own, after a script that changes what it finds there."""
-
-    def open_page(init=""):
-        return _FreshPage(browser, init)
-
-    return open_page
-
-
-class _FreshPage:
-    def __init__(self, browser, init):
-        self._context = chromium_context(browser)
-        self._init = init
-
-    def __enter__(self):
-        page = self._context.__enter__()
-        page.add_init_script(self._init)
-        self.python = BrowserPython(page)
-        return self.python
-
-    def __exit__(self, *error):
-        self.python.close()
-        return self._context.__exit__(*error)
+    """`with fresh_python(init="…") as python`: see `fresh_page`."""
+    return partial(fresh_page, browser)
 
 
 # Counts the calls of Python into the transport, and what WebGPU is asked for.
@@ -108,7 +99,7 @@ def counts_of(browser_python, program):
 @pytest.fixture(scope="module")
 def counting(browser):
     """A page in which calls are counted, the transport registered by the page as under a strict policy."""
-    with _FreshPage(browser, COUNTING) as python:
+    with fresh_page(browser, COUNTING) as python:
         python.page.evaluate(
             """async () => {
               const text = pyodide.FS.readFile("/library/optirs_web/browser/transport.js", { encoding: "utf8" });
@@ -186,6 +177,15 @@ def test_what_is_dropped_is_dropped_in_javascript_too(counting):
 # Waiting.
 
 
+# Keeps the last device that was opened, for a test to destroy.
+CATCHING = """
+const request = GPUAdapter.prototype.requestDevice;
+GPUAdapter.prototype.requestDevice = async function (...given) {
+  return (globalThis.lastDevice = await request.apply(this, given));
+};
+"""
+
+
 WITHOUT_JSPI = "delete WebAssembly.Suspending; delete WebAssembly.promising;"
 
 
@@ -234,6 +234,27 @@ def test_without_jspi_everything_that_waits_is_awaited(fresh_python):
         "extra": {"at": 8},
         "same": True,
     }
+
+
+def test_without_jspi_a_step_recovers_when_its_call_is_awaited(fresh_python):
+    with fresh_python(WITHOUT_JSPI + CATCHING) as python:
+        program = """
+            import asyncio, js
+            await ow.device_async("webgpu")
+            params, optimizer, step = make(recover=True, snapshot_every=5)
+            for number in range(10):
+                if number == 7:
+                    await step._guard._task  # the snapshot before step 5 arrives
+                    js.lastDevice.destroy()
+                    await asyncio.sleep(0.1)
+                await step.call_async(*batch(number))
+            after = await params[0].tolist_async()
+            again, optimizer, step = make()
+            for number in [0, 1, 2, 3, 4, 7, 8, 9]:
+                step(*batch(number))
+            after == await again[0].tolist_async()
+            """
+        assert python.run(TRAINING + textwrap.dedent(program)) is True
 
 
 WORKER = """
@@ -343,15 +364,6 @@ def test_without_webgpu_the_error_names_the_settings_and_versions(fresh_python):
         assert words in by_name
         assert words in auto
     assert "numpy is not installed" in auto
-
-
-# Keeps the last device that was opened, for a test to destroy.
-CATCHING = """
-const request = GPUAdapter.prototype.requestDevice;
-GPUAdapter.prototype.requestDevice = async function (...given) {
-  return (globalThis.lastDevice = await request.apply(this, given));
-};
-"""
 
 
 def test_a_step_compiled_with_recover_survives_a_device_that_is_destroyed_in_mid_run(fresh_python):

@@ -1,0 +1,184 @@
+"""Adam in the browser: this library beside jax-js and TensorFlow.js, in turns in one page of one Chromium.
+
+Prints milliseconds per step of each with the ratio to ours, and what each asks of WebGPU per step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from typing import Any
+
+from chromium import add_options, blank_page, chromium, finish
+from playwright.sync_api import Browser, CDPSession, Page
+from rich.console import Console
+from rich.table import Table
+
+CASES = {"20 x 65,536": (20, 65536), "20 x 1,024": (20, 1024)}
+LIBRARIES = {"ours": "", "jax-js jit": "jax-js", "jax-js eager": "", "TF.js": "TF.js", "TF.js batched": "TF.js"}
+"""The sides, and the library whose target each counts for: the fastest one does."""
+TARGETS = {
+    "20 x 65,536": {"jax-js": 3.0, "TF.js": 5.0},
+    "20 x 1,024": {"jax-js": 6.0, "TF.js": 10.0},
+}
+CALLS = {
+    "dispatches": "dispatches",
+    "submits": "submits",
+    "bindGroups": "bind groups",
+    "buffers": "buffers",
+    "writes": "writes",
+    "pipelines": "pipelines",
+}
+SAME = 1e-5
+"""Relative difference of two sides' parameters, after the first turn: rounding drifts the longer, the further."""
+CORRECT = 1e-4
+"""Relative difference from float64 after the last turn. One step moves a parameter by about 1e-3."""
+
+
+class Race:
+    """The sides in one page."""
+
+    def __init__(self, page: Page, names: list[str], case: str) -> None:
+        self.page = page
+        tensors, size = CASES[case]
+        self._call("race.prepare(values)", {"names": names, "tensors": tensors, "size": size})
+
+    def _call(self, expression: str, values: Any = None) -> Any:
+        return self.page.evaluate(
+            f"async (values) => {{ const race = await import('/page/race.js'); return {expression}; }}", values
+        )
+
+    def turn(self, name: str, steps: int) -> dict[str, float]:
+        """Milliseconds per step."""
+        found: dict[str, float] = self._call("race.turn(...values)", [name, steps])
+        return found
+
+    def compare(self) -> dict[str, dict[str, float]]:
+        """Relative differences of each side's parameters."""
+        found: dict[str, dict[str, float]] = self._call("race.compare()")
+        return found
+
+
+def timed(browser: Browser, address: str, case: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Times and differences of each side. Nothing is counted in this page."""
+    names, steps = options.sides, options.steps
+    processes = browser.new_browser_cdp_session()
+    turns: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    with blank_page(browser, address) as page:
+        race = Race(page, names, case)
+        for name in names:
+            race.turn(name, steps)
+        early = race.compare()
+        for name in names:
+            race.turn(name, steps)
+        for number in range(options.rounds):
+            first = number % len(names)  # nobody always follows the same other
+            for name in names[first:] + names[:first]:
+                before = busy(processes)
+                turn = race.turn(name, steps)
+                turns[name].append({**turn, "cpu": (busy(processes) - before) / steps})
+        late = race.compare()
+    return {
+        name: {
+            **{figure: [one[figure] for one in turns[name]] for figure in ("total", "host", "cpu")},
+            "fromOurs": early[name]["fromFirst"],
+            "fromFloat64": late[name]["fromFloat64"],
+        }
+        for name in names
+    }
+
+
+def busy(processes: CDPSession) -> float:
+    """Milliseconds that processors have worked for the page and for its GPU: all there is to a software adapter."""
+    found = processes.send("SystemInfo.getProcessInfo")["processInfo"]
+    return 1e3 * sum(one["cpuTime"] for one in found if one["type"].lower() in ("gpu", "renderer"))
+
+
+def counted(browser: Browser, address: str, case: str, name: str, steps: int) -> dict[str, float]:
+    """Calls into WebGPU per step of one side, in a page of its own."""
+    with blank_page(browser, address, "calls.js") as page:
+        race = Race(page, [name], case)
+        race.turn(name, steps)
+        before = page.evaluate("calls()")
+        race.turn(name, steps)
+        after = page.evaluate("calls()")
+    return {key: (after[key] - before[key]) / steps for key in CALLS}
+
+
+def measure(browser: Browser, address: str, case: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The figures of one case, by side."""
+    figures = timed(browser, address, case, options)
+    for name, figure in figures.items():
+        figure["calls"] = counted(browser, address, case, name, options.steps)
+        for kind in ("total", "cpu"):
+            figure[f"{kind}Ratio"] = statistics.median(figure[kind]) / statistics.median(figures["ours"][kind])
+    return figures
+
+
+def missed(case: str, figures: dict[str, Any]) -> list[str]:
+    """What this case misses, in words."""
+    found = []
+    for name, figure in figures.items():
+        if not (figure["fromFloat64"] <= CORRECT and figure["fromOurs"] <= SAME):
+            off = f"{figure['fromFloat64']:.1e} from float64, {figure['fromOurs']:.1e} from ours"
+            found.append(f"{case}: {name} computed other parameters: {off}")
+    for library, target in TARGETS[case].items():
+        ratios = [figure["totalRatio"] for name, figure in figures.items() if LIBRARIES[name] == library]
+        if ratios and min(ratios) < target:
+            found.append(f"{case}: {min(ratios):.1f}x as fast as {library}, not {target:.0f}x")
+    return found
+
+
+def show(console: Console, case: str, figures: dict[str, Any], options: argparse.Namespace) -> None:
+    """Print two tables: the times, and the calls."""
+    times = Table(title=f"Adam, {case}, median of {options.rounds} times {options.steps} steps", title_justify="left")
+    times.add_column("side")
+    for heading in ("ms/step", "min", "max", "to ours", "target", "until enqueued", "CPU ms", "to ours"):
+        times.add_column(heading, justify="right")
+    calls = Table(title="Calls per step, and relative differences", title_justify="left")
+    calls.add_column("side")
+    for heading in (*CALLS.values(), "from ours", "from float64"):
+        calls.add_column(heading, justify="right")
+    for name, figure in figures.items():
+        total, host, cpu = (statistics.median(figure[kind]) for kind in ("total", "host", "cpu"))
+        target = TARGETS[case].get(LIBRARIES[name])
+        times.add_row(
+            name,
+            *(f"{one:.3f}" for one in (total, min(figure["total"]), max(figure["total"]))),
+            f"{figure['totalRatio']:.1f}x",
+            f"{target:.0f}x" if target else "",
+            *(f"{one:.3f}" for one in (host, cpu)),
+            f"{figure['cpuRatio']:.1f}x",
+        )
+        differences = (figure["fromOurs"], figure["fromFloat64"])
+        calls.add_row(name, *(f"{figure['calls'][key]:.4g}" for key in CALLS), *(f"{one:.1e}" for one in differences))
+    console.print(times, calls)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_options(parser)
+    parser.add_argument("--case", action="append", choices=CASES, help="may be repeated; all by default")
+    parser.add_argument("--side", action="append", choices=LIBRARIES, help="a side beside ours; all by default")
+    parser.add_argument("--steps", type=int, default=50, help="steps between two waits (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each side (default: %(default)s)")
+    options = parser.parse_args()
+    options.sides = ["ours", *(name for name in LIBRARIES if name != "ours" and name in (options.side or LIBRARIES))]
+
+    console = Console(width=None if Console().is_terminal else 120)
+    cases: dict[str, Any] = {}
+    failures: list[str] = []
+    with chromium(options) as (browser, address):
+        with blank_page(browser, address) as page:
+            adapter = page.evaluate("async () => (await import('/page/race.js')).adapterName()")
+        console.print(f"Chromium {browser.version}, {adapter}")
+        for case in options.case or CASES:
+            cases[case] = measure(browser, address, case, options)
+            show(console, case, cases[case], options)
+            failures += missed(case, cases[case])
+        figures = {"chromium": browser.version, "adapter": adapter, "steps": options.steps, "cases": cases}
+    finish(options, figures, failures)
+
+
+if __name__ == "__main__":
+    main()
