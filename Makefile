@@ -86,8 +86,11 @@ bench: setup ## measure the start-up, and the optimizer step beside a copy
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/optimizer_step.py
 
-bench-browser: setup ## measure the optimizer step in Chromium, beside jax-js and TensorFlow.js
+bench-browser: wheel ## measure in Chromium: the optimizer step beside jax-js and TensorFlow.js, start-up, moves, a long run
 	$(BIN)/python benchmarks/browser/run.py
+	$(BIN)/python benchmarks/browser/startup.py
+	$(BIN)/python benchmarks/browser/moves.py
+	$(BIN)/python benchmarks/browser/soak.py
 
 # Types and layers are checked on the installed wheels: there the mapped folders lie inside optirs_web, as users get them.
 check: setup wheel ## formatting, lint, layers, and types on the built wheels

@@ -115,13 +115,7 @@ def device(name: str | Device | None = None) -> Device:
 
 
 async def device_async(name: str | Device | None = None) -> Device:
-    """The awaitable twin of `device`. Afterwards `device` gives the same one at once.
-
-    Example:
-        >>> import asyncio, optirs_web as ow
-        >>> asyncio.run(ow.device_async("cpu")).name
-        'cpu'
-    """
+    """The awaitable twin of `device`: ``await ow.device_async("webgpu")``. Afterwards `device` gives it at once."""
     if isinstance(name, Device):
         return name
     name = _asked(name)

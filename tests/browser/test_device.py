@@ -239,14 +239,14 @@ def test_without_jspi_everything_that_waits_is_awaited(fresh_python):
 def test_without_jspi_a_step_recovers_when_its_call_is_awaited(fresh_python):
     with fresh_python(WITHOUT_JSPI + CATCHING) as python:
         program = """
-            import asyncio, js
+            import js
             await ow.device_async("webgpu")
             params, optimizer, step = make(recover=True, snapshot_every=5)
             for number in range(10):
                 if number == 7:
                     await step._guard._task  # the snapshot before step 5 arrives
                     js.lastDevice.destroy()
-                    await asyncio.sleep(0.1)
+                    await js.lastDevice.lost
                 await step.call_async(*batch(number))
             after = await params[0].tolist_async()
             again, optimizer, step = make()
@@ -369,14 +369,14 @@ def test_without_webgpu_the_error_names_the_settings_and_versions(fresh_python):
 def test_a_step_compiled_with_recover_survives_a_device_that_is_destroyed_in_mid_run(fresh_python):
     with fresh_python(CATCHING) as python:
         program = """
-            import asyncio, js
+            import js
             params, optimizer, step = make(recover=True, snapshot_every=5)
             first = ow.device("webgpu")
             for number in range(10):
                 if number == 7:
                     await step._guard._task  # the snapshot before step 5 arrives
                     js.lastDevice.destroy()
-                    await asyncio.sleep(0.1)
+                    await js.lastDevice.lost
                 step(*batch(number))
             after = params[0].tolist()
             again, optimizer, step = make()
@@ -390,14 +390,14 @@ def test_a_step_compiled_with_recover_survives_a_device_that_is_destroyed_in_mid
 def test_recover_brings_a_lost_device_back_to_the_last_snapshot(fresh_python):
     with fresh_python(CATCHING) as python:
         program = """
-            import asyncio, js
+            import js
             params, optimizer, step = make()
             for number in range(3):
                 step(*batch(number))
             await ow.snapshot_async()
             step(*batch(3))
             js.lastDevice.destroy()
-            await asyncio.sleep(0.1)
+            await js.lastDevice.lost
             try:
                 step(*batch(4))
                 message = "nothing happened"
