@@ -72,27 +72,15 @@ fn main(
         }
         workgroupBarrier();
     }
-    store_row(first_row + my_row, first_column + my_column, sum0);
-    store_row(first_row + my_row + 1u, first_column + my_column, sum1);
-    store_row(first_row + my_row + 2u, first_column + my_column, sum2);
-    store_row(first_row + my_row + 3u, first_column + my_column, sum3);
-}
-
-fn store_row(row: u32, column: u32, values: vec4<f32>) {
-    if row >= parameters.rows {
-        return;
-    }
-    let at = row * parameters.columns + column;
-    if column < parameters.columns {
-        c[at] = values.x;
-    }
-    if column + 1u < parameters.columns {
-        c[at + 1u] = values.y;
-    }
-    if column + 2u < parameters.columns {
-        c[at + 2u] = values.z;
-    }
-    if column + 3u < parameters.columns {
-        c[at + 3u] = values.w;
+    // In a loop, since browsers on a software adapter compile this far faster than sixteen branches.
+    var sums = array<vec4<f32>, 4>(sum0, sum1, sum2, sum3);
+    for (var i = 0u; i < 4u; i++) {
+        for (var j = 0u; j < 4u; j++) {
+            let row = first_row + my_row + i;
+            let column = first_column + my_column + j;
+            if row < parameters.rows && column < parameters.columns {
+                c[row * parameters.columns + column] = sums[i][j];
+            }
+        }
     }
 }
