@@ -36,6 +36,10 @@ class _Guard:
         self._has_snapshot = False
         self._task: asyncio.Future[None] | None = None
 
+    @property
+    def _is_due(self) -> bool:
+        return self._calls % self._every == 0
+
     def check(self) -> None:
         """Raise DeviceLostError if the device of the last call has gone: before another one is opened."""
         if self._device is not None and self._device.lost:
@@ -45,9 +49,14 @@ class _Guard:
         """The next call may be on another device."""
         self._device = None
 
+    async def settle(self) -> None:
+        """Wait for the snapshot under way when the next one is due: a loop of calls leaves it no time otherwise."""
+        if self._is_due and self._task is not None:
+            await asyncio.wait([self._task])
+
     def before_call(self, device: Device) -> None:
         """Take a snapshot when one is due."""
-        if self._calls % self._every == 0:
+        if self._is_due:
             self._take(device)
         self._calls += 1
         self._device = device
@@ -127,7 +136,12 @@ class Compiled:
         return self._run(arguments)
 
     async def call_async(self, *arguments: Any) -> Any:
-        """The awaitable twin of a call. Only a recovery makes it wait: for a browser that cannot wait by itself."""
+        """The awaitable twin of a call: for a browser that cannot wait by itself.
+
+        Only a recovery makes it wait, and a snapshot that has not arrived when the next one is due.
+        """
+        if self._guard is not None:
+            await self._guard.settle()
         try:
             return self._run(arguments)
         except DeviceLostError:
