@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Callable
 
 import uvicorn
 from fastapi import FastAPI
@@ -56,8 +57,25 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: FastAPI, listener: socket.socket) -> None:
+class _Server(uvicorn.Server):
+    """Calls back once it answers, and SIGINT ends it in order."""
+
+    def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._when_ready = when_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._when_ready()
+
+
+def serve(app: FastAPI, listener: socket.socket, when_ready: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGINT or SIGTERM.
+
+    Args:
+        app: the application.
+        listener: from `bind`.
+        when_ready: called once, when requests are answered.
 
     Raises:
         KeyboardInterrupt: SIGINT came; everything is closed.
@@ -72,4 +90,4 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
         timeout_graceful_shutdown=3,
         ws="none",
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config, when_ready).run(sockets=[listener])

@@ -15,7 +15,7 @@ __all__ = ["browser", "browser_python", "page", "screenshot"]
 
 DEVICES = ["cpu", "vulkan"]
 BROWSER = ["webgpu"]
-LIBRARIES = ["torch"]
+LIBRARIES = ["torch", "optax"]
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.
 settings.register_profile("optirs", deadline=None, derandomize="CI" in os.environ)
@@ -29,6 +29,16 @@ def pytest_configure(config):
     if unknown:
         names = ", ".join(known)
         raise pytest.UsageError(f"OPTIRS_REQUIRE names {', '.join(sorted(unknown))}; the tests know {names}")
+
+
+def pytest_collection_modifyitems(items):
+    # Playwright's event loop runs in this thread from the first browser test on, and there is only one in a thread.
+    items.sort(key=_uses_browser)
+
+
+def _uses_browser(item):
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return "browser" in item.fixturenames or not {params.get("numerics"), params.get("compute")}.isdisjoint(BROWSER)
 
 
 @pytest.fixture(scope="session")

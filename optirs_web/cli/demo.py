@@ -59,14 +59,17 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
         except OSError as error:
             raise click.ClickException(f"cannot keep data in {data}: {error.strerror or error}") from error
         url = url_of(listener)
-        click.echo(f"The demo is at   {url}")
-        click.echo(f"Data is kept in  {data.resolve()}")
-        click.echo(f"Token            {settings.token}")
-        click.echo("Ctrl-C ends it.")
-        if opens:
-            webbrowser.open(url)  # the socket listens already: the page comes when the server has started
+
+        def announce() -> None:
+            click.echo(f"The demo is at   {url}")
+            click.echo(f"Data is kept in  {data.resolve()}")
+            click.echo(f"Token            {settings.token}")
+            click.echo("Ctrl-C ends it.")
+            if opens:
+                webbrowser.open(url)
+
         with closing(app.state.store):
             try:
-                serve(app, listener)
+                serve(app, listener, announce)
             except KeyboardInterrupt:
                 click.echo("\nThe demo has ended.")
