@@ -5,8 +5,8 @@ BIN           := $(VENV)/bin
 APPLICATIONS  := $(VENV)/.applications
 DRIVER        := $(VENV)/.driver
 STAMP         := $(VENV)/.set-up
-TORCH         := 2.13.0
-TORCH_STAMP   := $(VENV)/.torch-$(TORCH)
+TORCH         := torch==2.13.0
+OPTAX         := optax==0.2.8 jax==0.10.2 jaxlib==0.10.2
 FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
@@ -20,9 +20,11 @@ DEMO_ARGS     ?=
 TRAIN_ARGS    ?=
 PYTEST_ARGS   ?=
 
-# OPTIRS_REQUIRE lists what has to be there for the tests (vulkan,webgpu,cpu,torch): a skip for one is a failure.
+# OPTIRS_REQUIRE lists what has to be there for the tests (vulkan,webgpu,cpu,torch,optax): a skip for one is a failure.
+# torch and optax, with which the optimizers are compared, are installed where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
+PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax,$(REQUIRED)),$(OPTAX))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -51,10 +53,6 @@ $(STAMP): $(DRIVER)
 	@sh scripts/setup_browser.sh
 	@touch $@
 
-$(TORCH_STAMP): $(STAMP)
-	$(BIN)/python -m pip install -qq torch==$(TORCH)
-	@touch $@
-
 # Pyodide, and what the pages are made of. Without npm only the pages, and the tests that open them, are missing.
 ifneq ($(shell command -v npm),)
 setup: $(TEST_PACKAGES)
@@ -79,7 +77,8 @@ demo: $(APPLICATIONS) bundles ## serve the site and print its address (DEMO_ARGS
 train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')
 	$(BIN)/optirs-web train digits $(TRAIN_ARGS)
 
-test: setup $(if $(filter torch,$(REQUIRED)),$(TORCH_STAMP)) $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,cpu,torch; PYTEST_ARGS='-k adamw')
+test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,cpu,torch,optax; PYTEST_ARGS='-k adamw')
+	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 bench: setup ## measure the start-up, and the optimizer step beside a copy

@@ -29,6 +29,7 @@ INTERNAL = (
     "optirs_web.runtime.kernels",
     "optirs_web.runtime.pool",
     "optirs_web.runtime.program",
+    "optirs_web.runtime.rules",
     "optirs_web.wgsl",
 )
 

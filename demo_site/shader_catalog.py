@@ -14,7 +14,8 @@ from pydantic import BaseModel
 import optirs_web as ow
 
 from ..optim import Optimizer
-from ..runtime.kernels import AdvanceKernel, Kernel, UpdateKernel, cooperative, elementwise
+from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..runtime.rules import AdvanceKernel, MeasureKernel, Rule, SettleKernel, UpdateKernel
 from ..wgsl import link, package_loader, print_wgsl, syntax
 from ..wgsl.print_python import print_python
 from ..wgsl.print_wgsl import print_expression
@@ -144,8 +145,12 @@ def _shader(folder: str, name: str) -> Shader:
 
 def _variants(folder: str, name: str) -> Iterator[Variant]:
     if folder == "optimizers":
-        yield _variant("update", UpdateKernel.of(name, ()))
-        yield _variant("advance", AdvanceKernel.of(name, (), False))
+        rule = Rule(name)
+        yield _variant("update", UpdateKernel.of(rule, ()))
+        yield _variant("advance", AdvanceKernel.of(rule, (), False))
+        if rule.measures:
+            yield _variant("measure", MeasureKernel.of(rule, ()))
+            yield _variant("settle", SettleKernel.of(rule, ()))
     elif folder == "kernels":
         yield _variant(name, cooperative(name))
     elif folder == "elementwise":

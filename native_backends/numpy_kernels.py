@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ..runtime.kernels import AdvanceKernel, CooperativeKernel, ElementwiseKernel, Kernel, UpdateKernel
-from ..wgsl import compile_python, print_python, shell, syntax, types
+from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ..runtime.rules import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+from ..wgsl import compile_python, print_python, rule_shell, shell
 
 __all__ = ["bind_kernel"]
 
@@ -38,6 +39,10 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
             return _bind_update(kernel, arrays)
         case AdvanceKernel():
             return _bind_advance(kernel, arrays)
+        case MeasureKernel():
+            return _bind_measure(kernel, arrays)
+        case SettleKernel():
+            return _bind_settle(kernel, arrays)
         case CooperativeKernel():
             replacement = _REPLACEMENTS[kernel.name]
             return lambda: replacement(values, *arrays)
@@ -45,7 +50,7 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
 
 
 @cache
-def _functions(kernel: ElementwiseKernel | UpdateKernel | AdvanceKernel) -> Mapping[str, Any]:
+def _functions(kernel: ElementwiseKernel | RuleKernel) -> Mapping[str, Any]:
     """The kernel's map functions and structs, as Python."""
     return compile_python(print_python(kernel.map_module, "numpy"), kernel.name)
 
@@ -95,43 +100,77 @@ def _bind_elementwise(kernel: ElementwiseKernel, arrays: Sequence[Array], values
     return run
 
 
-# Optimizer kernels: the shells of `wgsl.shell`, over arrays that go by the names of the bindings.
+# Optimizer kernels: the shells of `wgsl.rule_shell`, over arrays that go by the names of the bindings.
 
 
-def _by_name(kernel: Kernel, arrays: Sequence[Array]) -> dict[str, Array]:
-    return {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
+class _Rule:
+    """A kernel of a rule with the tables that it is bound to."""
 
+    def __init__(self, kernel: RuleKernel, arrays: Sequence[Array]) -> None:
+        self.bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
+        self.functions = _functions(kernel)
+        self.module = kernel.map_module
+        self.hyper_names, self.scalar_names, self.state_names = (
+            kernel.rule.hyper,
+            kernel.rule.scalars,
+            kernel.rule.state,
+        )
+        width = 1 + len(self.hyper_names) + len(self.scalar_names)
+        table = self.bound["tensor_scalars"].view(np.uint32).reshape(-1, width)
+        self.is_active = table[:, 0]
+        self.hyper = table[:, 1 : 1 + len(self.hyper_names)].view(np.float32)
+        self.scalars = table[:, 1 + len(self.hyper_names) :].view(np.float32)
+        self.slots = {name: self.bound[name].view(np.float32) for name in self.state_names if name in self.bound}
+        self.negates = kernel.negates
 
-def _columns(struct: types.Struct, table: Array) -> dict[str, Array]:
-    """The members of an array of structs of 4-byte members, by name."""
-    members = enumerate(struct.members)
-    return {one.name: table[:, column].view(_DTYPES[str(one.type)]) for column, one in members}
+    def struct(self, name: str, columns: Sequence[Any]) -> Any:
+        """A struct of the rule, where it has a use for it."""
+        return self.functions[name](*columns) if name in self.functions else None
 
+    def of_tensor(self, tensor: int) -> dict[str, Any]:
+        """What every function of the rule is given for a tensor."""
+        return {"h": self.struct("Hyper", self.hyper[tensor]), "s": self.struct("Scalars", self.scalars[tensor])}
 
-def _tables(module: syntax.Module, bound: Mapping[str, Array]) -> tuple[dict[str, Array], Array, dict[str, Array]]:
-    """The columns of `hyper`; of `tensor_scalars` the words before the scalars, and the columns of those."""
-    hyper, scalars = shell.struct_of(module, "Hyper"), shell.struct_of(module, "Scalars")
-    words = bound["tensor_scalars"].view(np.uint32).reshape(-1, 2 + len(scalars.members))
-    table = bound["hyper"].view(np.uint32).reshape(-1, len(hyper.members))
-    return _columns(hyper, table), words[:, :2], _columns(scalars, words[:, 2:])
+    def of_elements(self, part: slice) -> dict[str, Any]:
+        """What a function is given for some elements."""
+        values = {"param": self.bound["params"].view(np.float32)[part]}
+        if "grads" in self.bound:
+            grad = self.bound["grads"].view(np.float32)[part]
+            values["grad"] = -grad if self.negates else grad
+        if "State" in self.functions:
+            zero = np.float32(0)
+            values["state"] = self.struct(
+                "State", [self.slots[name][part] if name in self.slots else zero for name in self.state_names]
+            )
+        return values
+
+    def call(self, function: str, values: Mapping[str, Any]) -> Any:
+        """A function of the rule, given what the names of its parameters ask for."""
+        return self.functions[function](
+            *(values[name] for name in rule_shell.arguments_of(self.module, function, values))
+        )
 
 
 def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    bound, functions = _by_name(kernel, arrays), _functions(kernel)
-    hyper, progress, scalars = _tables(kernel.map_module, bound)
-    entries = bound["tensors"].view(np.uint32).reshape(-1, 2)
-    found_inf = bound["found_inf"].view(np.uint32) if kernel.checked else np.zeros(2, np.uint32)
+    rule = _Rule(kernel, arrays)
+    groups = rule.bound["hyper"].view(np.float32).reshape(-1, len(rule.hyper_names))
+    entries = rule.bound["tensors"].view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)
+    found_inf = rule.bound["found_inf"].view(np.uint32) if kernel.checked else np.zeros(2, np.uint32)
 
     def run() -> None:
-        group = entries[:, 0]
         skip = bool(found_inf[0])
-        is_active = (entries[:, 1] != 0) & (not skip)
-        old = functions["Scalars"](*scalars.values())
-        new = functions["advance"](old, functions["Hyper"](*(column[group] for column in hyper.values())))
-        for column, value in zip(scalars.values(), new, strict=True):
-            column[:] = np.where(is_active, value, column)
-        progress[:, 0] = is_active
-        progress[:, 1] = group
+        active = np.flatnonzero((entries[:, 1] != 0) & (not skip))
+        hyper, old = groups[entries[active, 0]], rule.scalars[active]
+        if rule_shell.has_function(rule.module, "advance"):
+            values = {"s": rule.struct("Scalars", old.T), "h": rule.struct("Hyper", hyper.T)}
+            for column, value in zip(old.T, rule.call("advance", values), strict=True):
+                column[:] = value
+        else:
+            old += np.float32(1)
+        rule.scalars[active] = old
+        rule.hyper[active] = hyper
+        rule.is_active[:] = 0
+        rule.is_active[active] = 1
         found_inf[0] = 0
         found_inf[1] += skip
 
@@ -146,30 +185,78 @@ def _runs(blocks: Array) -> Iterator[tuple[int, int, int]]:
         yield int(tensor[first]), int(first) * shell.BLOCK, int(end - 1) * shell.BLOCK + int(size[end - 1])
 
 
+def _chunks(first: int, end: int) -> Iterator[slice]:
+    for start in range(first, end, _CHUNK):
+        yield slice(start, min(start + _CHUNK, end))
+
+
 def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    bound, functions = _by_name(kernel, arrays), _functions(kernel)
-    hyper, progress, scalars = _tables(kernel.map_module, bound)
-    params, grads = (bound[name].view(np.float32) for name in ("params", "grads"))
-    slots = {name: bound[name].view(np.float32) for name in kernel.slots}
-    members = [member.name for member in shell.struct_of(kernel.map_module, "State").members]
-    zero = np.float32(0)
+    rule = _Rule(kernel, arrays)
+    params = rule.bound["params"].view(np.float32)
+    on_call = kernel.part != "update"
+    step = rule.scalar_names.index("step")
 
     def run() -> None:
-        for tensor, first, end in _runs(bound["blocks"]):
-            is_active, group = progress[tensor]
-            if not is_active:
+        for tensor, first, end in _runs(rule.bound["blocks"]):
+            if not (rule.scalars[tensor, step] if on_call else rule.is_active[tensor]):
                 continue
-            its_hyper = functions["Hyper"](*(column[group] for column in hyper.values()))
-            its_scalars = functions["Scalars"](*(column[tensor] for column in scalars.values()))
-            for start in range(first, end, _CHUNK):
-                part = slice(start, min(start + _CHUNK, end))
-                state = functions["State"](*(slots[name][part] if name in slots else zero for name in members))
-                updated = functions["update"](params[part], grads[part], state, its_hyper, its_scalars)
+            shared = rule.of_tensor(tensor)
+            for part in _chunks(first, end):
+                updated = rule.call(kernel.part, {**shared, **rule.of_elements(part)})
                 params[part] = updated.param
-                for name, values in slots.items():
-                    values[part] = getattr(updated.state, name)
+                for name, value in zip(rule.state_names, getattr(updated, "state", ()), strict=False):
+                    if name in rule.slots:
+                        rule.slots[name][part] = value
 
     return run
+
+
+def _bind_measure(kernel: MeasureKernel, arrays: Sequence[Array]) -> Callable[[], None]:
+    rule = _Rule(kernel, arrays)
+    names = _members(rule.module, "Measured")
+    partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
+
+    def run() -> None:
+        partials[:] = 0
+        for tensor, first, end in _runs(rule.bound["blocks"]):
+            if not rule.is_active[tensor]:
+                continue
+            shared = rule.of_tensor(tensor)
+            for part in _chunks(first, end):
+                measured = rule.call("measure", {**shared, **rule.of_elements(part)})
+                row = partials[part.start // shell.BLOCK]
+                for column, (name, values) in enumerate(zip(names, measured, strict=True)):
+                    values = np.broadcast_to(values, part.stop - part.start)
+                    row[column] = values.max() if name.startswith(rule_shell.MAXIMUM) else values.sum(dtype=np.float64)
+
+    return run
+
+
+def _bind_settle(kernel: SettleKernel, arrays: Sequence[Array]) -> Callable[[], None]:
+    rule = _Rule(kernel, arrays)
+    names = _members(rule.module, "Measured")
+    partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
+    entries = rule.bound["tensors"].view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)
+
+    def total(rows: Array) -> list[Any]:
+        return [
+            np.float32(column.max(initial=0) if name.startswith(rule_shell.MAXIMUM) else column.sum(dtype=np.float64))
+            for name, column in zip(names, rows.T, strict=True)
+        ]
+
+    def run() -> None:
+        everything = total(partials) if kernel.rule.over_all else None
+        for tensor in np.flatnonzero(rule.is_active):
+            _, _, first, blocks, size = entries[tensor]
+            columns = everything or total(partials[first : first + blocks])
+            values = {"measured": rule.struct("Measured", columns), "size": np.float32(size)}
+            rule.scalars[tensor] = rule.call("settle", {**rule.of_tensor(tensor), **values})
+
+    return run
+
+
+def _members(module: Any, name: str) -> list[str]:
+    return [one.name for one in shell.struct_of(module, name).members]
 
 
 # Library calls that take the place of cooperative kernels. Each is called with the kernel's parameters and its
@@ -204,7 +291,7 @@ def _log_softmax(p: Parameters, values: Array, result: Array) -> None:
 
 
 def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found_inf: Array) -> None:
-    live = tensors.view(np.uint32).reshape(-1, 2)[:, 1]
+    live = tensors.view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)[:, 1]
     values = _floats(grads)
     for tensor, first, end in _runs(blocks):
         if live[tensor] and not np.isfinite(values[first:end]).all():

@@ -172,7 +172,7 @@ def test_a_map_shows_its_minima_and_its_start(race, open_device, surface):
 def test_the_page_is_told_of_every_optimizer(race):
     offered = race.described()["kinds"]
     named = {one["optimizer"] for one in offered.values()}
-    assert named == set(ow.optim.__all__) - {"Optimizer"}
+    assert named == {name for name in ow.optim.__all__ if hasattr(getattr(ow.optim, name), "rule")}
     json.dumps(race.described())
 
 

@@ -59,7 +59,7 @@ def optimizers() -> dict[str, type[ow.optim.Optimizer]]:
     found = {
         name: one
         for name, one in names.items()
-        if inspect.isclass(one) and issubclass(one, ow.optim.Optimizer) and not inspect.isabstract(one)
+        if inspect.isclass(one) and issubclass(one, ow.optim.Optimizer) and hasattr(one, "rule")
     }
     return {name: found[name] for name in [*RECIPES, *sorted(found)] if name in found}
 

@@ -100,7 +100,9 @@ KINDS = {
 }
 # Optimizers that the library gained since.
 KINDS |= {
-    name.lower(): Kind(name, name, {}) for name in ow.optim.__all__ if name not in {"Optimizer", "SGD", "Adam", "AdamW"}
+    name.lower(): Kind(name, name, {})
+    for name in ow.optim.__all__
+    if name not in {"SGD", "Adam", "AdamW"} and hasattr(getattr(ow.optim, name), "rule")
 }
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from ..runtime.kernels import AdvanceKernel, Kernel, UpdateKernel, cooperative, elementwise
+from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..runtime.rules import AdvanceKernel, MeasureKernel, Rule, SettleKernel, UpdateKernel
 from ..wgsl import package_loader, syntax
 from ..wgsl.print_python import print_python
 
@@ -33,10 +34,18 @@ _PRESETS: dict[str, tuple[str, Flags]] = {"adamw": ("adam", {"decoupled_weight_d
 """Optimizers that are a rule with flags set."""
 
 
+_PARTS: dict[str, Callable[[Rule, Any], Kernel]] = {
+    "update": UpdateKernel.of,
+    "advance": lambda rule, flags: AdvanceKernel.of(rule, flags, False),
+    "measure": MeasureKernel.of,
+    "settle": SettleKernel.of,
+}
+
+
 def _rule(name: str, preset: Flags) -> _Source:
     def make(flags: Flags, part: str) -> Kernel:
         pairs: Any = tuple(sorted({**preset, **flags}.items()))
-        return UpdateKernel.of(name, pairs) if part == "update" else AdvanceKernel.of(name, pairs, False)
+        return _PARTS[part](Rule(name), pairs)
 
     return _Source("optimizers", name, make, preset)
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from numbers import Real
-from typing import Any
+from typing import Unpack
 
-from .optimizer import Optimizer, Params, at_least_zero
+from .optimizer import Optimizer, Options, Params, Rule
 
 __all__ = ["Adam", "AdamW"]
-
-_SMALLEST_LOG = -100.0
-"""exp(-100) is 0 in float32, so that beta = 0 needs no infinity."""
 
 
 class Adam(Optimizer):
@@ -31,8 +25,7 @@ class Adam(Optimizer):
         eps: added to the root.
         weight_decay: L2 penalty, through the gradient; `AdamW` decays the parameter itself.
         amsgrad: divide by the largest exp_avg_sq so far (Reddi et al. 2018, arXiv:1904.09237).
-        maximize: go up instead of down.
-        skip_nonfinite: leave everything as it is, step counts too, when a gradient is NaN or infinite.
+        **options: see `Options`.
 
     Raises:
         ValueError: an option is out of range.
@@ -45,8 +38,7 @@ class Adam(Optimizer):
         [0.5]
     """
 
-    rule = "adam"
-    scalars_in_state = ("step",)
+    rule = Rule("adam")
     decoupled_weight_decay = False
 
     def __init__(
@@ -57,48 +49,10 @@ class Adam(Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        skip_nonfinite: bool = False,
+        **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults, skip_nonfinite=skip_nonfinite)
-
-    def validate(self, group: Mapping[str, Any]) -> None:
-        at_least_zero(group, "lr", "eps", "weight_decay")
-        betas: Any = group["betas"]
-        if not (isinstance(betas, (tuple, list)) and len(betas) == 2):
-            raise ValueError(f"betas are two numbers, not {betas}")
-        for index, beta in enumerate(betas):
-            if not (isinstance(beta, Real) and 0 <= float(beta) < 1):
-                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
-
-    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        return {
-            "maximize": bool(group["maximize"]),
-            "amsgrad": bool(group["amsgrad"]),
-            "decoupled_weight_decay": self.decoupled_weight_decay,
-        }
-
-    def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        beta1, beta2 = group["betas"]
-        return {
-            "lr": group["lr"],
-            "one_minus_beta1": 1 - beta1,
-            "log_beta1": math.log(beta1) if beta1 else _SMALLEST_LOG,
-            "beta2": beta2,
-            "one_minus_beta2": 1 - beta2,
-            "log_beta2": math.log(beta2) if beta2 else _SMALLEST_LOG,
-            "eps": group["eps"],
-            "weight_decay": group["weight_decay"],
-        }
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+        super().__init__(params, defaults, **options)
 
 
 class AdamW(Adam):

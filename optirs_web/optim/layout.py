@@ -1,8 +1,9 @@
 """What an optimizer keeps on the device: state slots beside each arena, and the tables its kernels read.
 
 Tensors are numbered in the order of the parameter groups; one more number stands for tensors of an arena
-that belong to another optimizer. The tables are those that `wgsl.shell` declares: `tensors` (group, live),
-`hyper` (one row per group), `tensor_scalars` (is_active, group, scalars), `blocks` (tensor, size).
+that belong to another optimizer. The tables are those that `wgsl.rule_shell` declares: `tensors` (an entry for each),
+`hyper` (one row per group), `tensor_scalars` (is_active, hyper, scalars), `blocks` (tensor, size), `partials` (what was
+measured of each block, those of all arenas one after the other).
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
-from ..runtime.arena import Arena, Home, split_sizes
+from ..runtime.arena import BLOCKS_PER_WINDOW, Arena, Home, blocks_of, split_sizes
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
-from ..runtime.kernels import AdvanceKernel, Kernel, UpdateKernel, cooperative, load_map_module
+from ..runtime.kernels import Kernel, cooperative
 from ..runtime.program import Program
+from ..runtime.rules import AdvanceKernel, Flags, MeasureKernel, Rule, SettleKernel, UpdateKernel
 from ..tensors import Parameter, Tensor
+from ..wgsl.rule_shell import ENTRY_WORDS
 from ..wgsl.shell import BLOCK, struct_of
 
-__all__ = ["Flags", "Layout", "Slots", "move_into_arenas"]
-
-Flags = tuple[tuple[str, bool], ...]
-"""A rule's flags, sorted by name."""
+__all__ = ["Layout", "Slots", "move_into_arenas"]
 
 Slots = dict[tuple[int, str], View]
 """By number of the tensor and name of the slot."""
@@ -66,10 +66,11 @@ class _Shard:
     """The tensors of one arena that have the same flags."""
 
     arena: Arena
-    kernel: UpdateKernel
+    flags: Flags
     state: Mapping[str, Buffer]
     blocks: Buffer
     numbers: Mapping[int, int]  # index in the arena -> number in the optimizer
+    first_block: int  # of the arena, among the blocks of all shards
 
     def block_view(self, first: int, blocks: int) -> View:
         """That part of the table of blocks, of 8 bytes each."""
@@ -80,7 +81,7 @@ class Layout:
     """The device side of one optimizer.
 
     Args:
-        rule: the file in ``shaders/optimizers``.
+        rule: what is done.
         params: all parameters, each in an arena.
         groups: the group of each.
         group_count: how many groups there are, empty ones too.
@@ -90,7 +91,7 @@ class Layout:
 
     def __init__(
         self,
-        rule: str,
+        rule: Rule,
         params: Sequence[Parameter],
         groups: Sequence[int],
         group_count: int,
@@ -100,49 +101,60 @@ class Layout:
         self.device: Device = params[0].device
         self.groups = list(groups)
         self.checked = checked
-        module = load_map_module("optimizers", rule, ("advance", "update"), flags[0])
-        self.scalars = tuple(one.name for one in struct_of(module, "Scalars").members)
-        self.hyper_names = tuple(one.name for one in struct_of(module, "Hyper").members)
-        self.all_state_names = tuple(one.name for one in struct_of(module, "State").members)
+        self.rule = rule
         self._advance = AdvanceKernel.of(rule, flags[0], checked)
-        self._words = 2 + len(self.scalars)
+        self._settle = SettleKernel.of(rule, flags[0])
+        self._words = 1 + len(rule.hyper) + len(rule.scalars)
 
         rows = len(params) + 1
-        self._tensors = self._table(2 * rows)
-        self._hyper = self._table(len(self.hyper_names) * group_count)
+        self._tensors = self._table(ENTRY_WORDS * rows)
+        self._hyper = self._table(len(rule.hyper) * group_count)
         self._tensor_scalars = self._table(self._words * rows)
         self._found_inf = self._table(2)
         members: dict[tuple[int, Flags], dict[int, Home]] = {}
         for number, (param, its_flags) in enumerate(zip(params, flags, strict=True)):
             home = _home(param)
             members.setdefault((id(home.arena), its_flags), {})[number] = home
-        self._shards = [self._shard(rule, key[1], homes, len(params)) for key, homes in members.items()]
+        self._shards: list[_Shard] = []
+        blocks = 0
+        for (_, its_flags), homes in members.items():
+            self._shards.append(self._shard(its_flags, homes, len(params), blocks))
+            blocks += -(-self._shards[-1].arena.blocks // BLOCKS_PER_WINDOW) * BLOCKS_PER_WINDOW
+        self._places = [(0, 0, 0)] * len(params)  # first block, blocks and size of each tensor
+        for shard in self._shards:
+            for index, number in shard.numbers.items():
+                size = shard.arena.sizes[index]
+                first = shard.first_block + shard.arena.firsts[index] // BLOCK
+                self._places[number] = first, blocks_of(size), size
+        self._measured_words = len(struct_of(rule.linked(("measure",), ()), "Measured").members) if rule.measures else 0
+        self._partials = self._table(blocks * self._measured_words) if rule.measures else None
         self._written: dict[Buffer, bytes] = {}
         self._recorded: tuple[weakref.ref[Program], bytes] | None = None
 
     def _table(self, words: int) -> Buffer:
         return self.device.allocate_zeroed(4 * words)
 
-    def _shard(self, rule: str, flags: Flags, homes: Mapping[int, Home], absent: int) -> _Shard:
+    def _shard(self, flags: Flags, homes: Mapping[int, Home], absent: int, first_block: int) -> _Shard:
         arena = next(iter(homes.values())).arena
-        kernel = UpdateKernel.of(rule, flags)
         numbers = {home.index: number for number, home in homes.items()}
         table = arena.block_table(numbers, absent)
         blocks = self.device.allocate_zeroed(4 * len(table))
         self.device.write(View.whole(blocks), memoryview(table).cast("B"))
-        return _Shard(arena, kernel, {name: arena.new_buffer() for name in kernel.slots}, blocks, numbers)
+        state = {name: arena.new_buffer() for name in self.rule.slots(flags)}
+        return _Shard(arena, flags, state, blocks, numbers, first_block)
 
     def retire(self) -> None:
         """Programs that use this layout must be recorded again."""
-        for buffer in (self._tensors, self._hyper, self._tensor_scalars, self._found_inf):
-            buffer.retired = True
+        for buffer in (self._tensors, self._hyper, self._tensor_scalars, self._found_inf, self._partials):
+            if buffer is not None:
+                buffer.retired = True
         for shard in self._shards:
             for buffer in (shard.blocks, *shard.state.values()):
                 buffer.retired = True
 
     def set_hyper(self, rows: Sequence[Mapping[str, float]]) -> None:
         """Hyper-parameters, a row for each group; written only if they changed."""
-        words = [row[name] for row in rows for name in self.hyper_names]
+        words = [row[name] for row in rows for name in self.rule.hyper]
         self._write_if_changed(self._hyper, struct.pack(f"<{len(words)}f", *words))
 
     def _write_if_changed(self, buffer: Buffer, content: bytes) -> None:
@@ -161,24 +173,43 @@ class Layout:
         Raises:
             UnsupportedError: a step that is being recorded would need two sets of hyper-parameters.
         """
+        tensors = View.whole(self._live_table(live))
         shared = {
-            "tensors": View.whole(self._live_table(live)),
+            "tensors": tensors,
             "hyper": View.whole(self._hyper),
             "tensor_scalars": View.whole(self._tensor_scalars),
             "found_inf": View.whole(self._found_inf),
         }
         if self.checked:
             for shard in self._shards:
-                self._look_for_nonfinite(shard, shard.arena.grads, shared["tensors"], shared["found_inf"])
+                self._look_for_nonfinite(shard, shard.arena.grads, tensors, shared["found_inf"])
         self._run(self._advance, shared, 1)
+        if self._partials is not None:
+            for shard in self._shards:
+                self._run_over(shard, MeasureKernel.of(self.rule, shard.flags), shared)
+            shared["partials"] = View.whole(self._partials)
+            self._run(self._settle, shared, 1 if self.rule.over_all else len(self.groups))
         for shard in self._shards:
-            arena = shard.arena
-            buffers = {"params": arena.params, "grads": arena.grads, **shard.state}
-            for first, blocks in arena.windows():
-                views = {name: arena.window(buffer, first, blocks) for name, buffer in buffers.items()}
-                views["blocks"] = shard.block_view(first, blocks)
-                workgroups = -(-blocks * BLOCK // shard.kernel.elements_per_workgroup)
-                self._run(shard.kernel, {**shared, **views}, workgroups)
+            self._run_over(shard, UpdateKernel.of(self.rule, shard.flags), shared)
+
+    def apply(self, part: str) -> None:
+        """Run a part of the rule over all tensors that have taken a step."""
+        shared = {"tensor_scalars": View.whole(self._tensor_scalars)}
+        for shard in self._shards:
+            self._run_over(shard, UpdateKernel.of(self.rule, shard.flags, part), shared)
+
+    def _run_over(self, shard: _Shard, kernel: UpdateKernel | MeasureKernel, shared: Mapping[str, View]) -> None:
+        arena = shard.arena
+        buffers = {"params": arena.params, **shard.state}
+        if any(one.name == "grads" for one in kernel.bindings):
+            buffers["grads"] = arena.grads
+        for first, blocks in arena.windows():
+            views = {name: arena.window(buffer, first, blocks) for name, buffer in buffers.items()}
+            views["blocks"] = shard.block_view(first, blocks)
+            if self._partials is not None:
+                nbytes = 4 * self._measured_words
+                views["partials"] = View(self._partials, (shard.first_block + first) * nbytes, blocks * nbytes)
+            self._run(kernel, {**shared, **views}, -(-blocks * BLOCK // kernel.elements_per_workgroup))
 
     def _run(self, kernel: Kernel, views: Mapping[str, View], workgroups: int) -> None:
         self.device.dispatch(kernel, [views[binding.name] for binding in kernel.bindings], workgroups)
@@ -208,9 +239,9 @@ class Layout:
 
     def _live_words(self, live: Sequence[bool]) -> array[int]:
         words = array("I")
-        for group, is_live in zip(self.groups, live, strict=True):
-            words.extend((group, is_live))
-        words.extend((0, 0))
+        for group, is_live, place in zip(self.groups, live, self._places, strict=True):
+            words.extend((group, is_live, *place))
+        words.extend([0] * ENTRY_WORDS)
         return words
 
     def _refuse_other_hyper(self, recording: Program) -> None:
@@ -233,7 +264,7 @@ class Layout:
     def look_at_params(self) -> View:
         """Enqueue a look at all parameters. The u32 in this view is then 0 if all are finite."""
         result = self._table(2)
-        everything = self._table(2 * len(self.groups) + 2)
+        everything = self._table(ENTRY_WORDS * (len(self.groups) + 1))
         self.device.write(View.whole(everything), memoryview(self._live_words([True] * len(self.groups))).cast("B"))
         for shard in self._shards:
             self._look_for_nonfinite(shard, shard.arena.params, View.whole(everything), View.whole(result))
@@ -252,14 +283,16 @@ class Layout:
     def scalars_in(self, contents: Mapping[str, memoryview]) -> list[dict[str, float]]:
         """The scalars of each tensor."""
         raw = contents["scalars"].cast("f")
-        starts = (2 + self._words * number for number in range(len(self.groups)))
-        return [dict(zip(self.scalars, raw[start : start + len(self.scalars)], strict=True)) for start in starts]
+        names = self.rule.scalars
+        starts = (self._words * (number + 1) - len(names) for number in range(len(self.groups)))
+        return [dict(zip(names, raw[start : start + len(names)], strict=True)) for start in starts]
 
     def write_scalars(self, rows: Sequence[Mapping[str, float]]) -> None:
         """Set the scalars of each tensor; those not named become 0, and `advance` computes them."""
         words: list[float] = []
         for row in rows:
-            words += [0.0, 0.0, *(row.get(name, 0.0) for name in self.scalars)]
+            words += [0.0] * (1 + len(self.rule.hyper))
+            words += [row.get(name, 0.0) for name in self.rule.scalars]
         content = struct.pack(f"<{len(words)}f", *words)
         self.device.write(View(self._tensor_scalars, 0, len(content)), memoryview(content))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
+from abc import ABC
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from numbers import Real
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypedDict
 
 from ..autograd import note_grad, set_grad
 from ..errors import CheckpointError, NonFiniteError, ShapeError, UnsupportedError
@@ -16,17 +17,35 @@ from ..recovery import keep_track
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.program import NotReadyError, StaleProgramError
+from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter, Tensor
 from . import state
-from .layout import Flags, Layout, Slots, move_into_arenas
+from .layout import Layout, Slots, move_into_arenas
 
-__all__ = ["LARGEST_FLOAT32", "Optimizer", "Params", "at_least_zero"]
+__all__ = ["LARGEST_FLOAT32", "Optimizer", "Options", "Params", "Rule", "at_least_zero", "fractions"]
 
 LARGEST_FLOAT32 = 3.4028234663852886e38
 
 Params = Iterable[Parameter] | Iterable[Mapping[str, Any]]
 
 _WORDS = {"lr": "learning rate", "eps": "epsilon value"}
+_SMALLEST_LOG = -100.0
+"""exp(-100) is 0 in float32, so that beta = 0 needs no infinity."""
+
+
+class Options(TypedDict, total=False):
+    """What every optimizer takes besides the options of its rule.
+
+    skip_nonfinite: leave everything as it is, step counts too, when a gradient is NaN or infinite.
+    maximize: go up instead of down.
+    foreach, fused, capturable: torch's; accepted, and without a meaning here: every step is fused.
+    """
+
+    skip_nonfinite: bool
+    maximize: bool
+    foreach: bool | None
+    fused: bool | None
+    capturable: bool
 
 
 def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
@@ -41,14 +60,52 @@ def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
             raise ValueError(f"Invalid {_WORDS.get(name, f'{name} value')}: {value}")
 
 
+def fractions(group: Mapping[str, Any], *names: str) -> None:
+    """Refuse options that are no numbers from 0 to less than 1, in torch's words; `betas` are several.
+
+    Raises:
+        ValueError: the message names the option.
+    """
+    for name in names:
+        value = group[name]
+        if name != "betas":
+            if not _is_fraction(value):
+                raise ValueError(f"Invalid {name} value: {value}")
+            continue
+        if not isinstance(value, (tuple, list)):
+            raise ValueError(f"betas are numbers in a tuple, not {value}")
+        for index, beta in enumerate(value):
+            if not _is_fraction(beta):
+                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+
+
+def _is_fraction(value: Any) -> bool:
+    return isinstance(value, Real) and 0 <= float(value) < 1
+
+
 def _count(raw: memoryview) -> int:
     return int(raw.cast("I")[0])
+
+
+def _derived(group: Mapping[str, Any], name: str) -> float:
+    """A member of Hyper: an option, or what its name says is made of one, in float64 and rounded once."""
+    if name.startswith("one_minus_"):
+        return 1 - _derived(group, name.removeprefix("one_minus_"))
+    if name.startswith("log_"):
+        value = _derived(group, name.removeprefix("log_"))
+        return math.log(value) if value else _SMALLEST_LOG
+    if name not in group and name.startswith("beta"):
+        return float(group["betas"][int(name.removeprefix("beta")) - 1])
+    return float(group[name])
 
 
 class Optimizer(ABC):
     """Steps a list of parameters by one WGSL rule, for any number of tensors in a few dispatches.
 
-    A subclass names the rule and says how the options of a group become flags and hyper-parameters.
+    A subclass names the rule. What the rule declares is filled in from the options of a group, by name:
+
+        Hyper       the option; `beta1` and so on from `betas`; `one_minus_X` and `log_X` from X
+        overrides   the option as a bool; `use_X`: whether X is not 0; otherwise the attribute of the class
 
     Attributes:
         param_groups: dicts with "params" and the group's options. Change an option and the next step
@@ -56,13 +113,25 @@ class Optimizer(ABC):
         defaults: the options that a group has if it does not say otherwise.
     """
 
-    rule: ClassVar[str]
-    """The file in ``shaders/optimizers``."""
-    scalars_in_state: ClassVar[tuple[str, ...]]
+    rule: ClassVar[Rule]
+    layout_type: ClassVar[type[Layout]] = Layout
+    scalars_in_state: ClassVar[tuple[str, ...]] = ("step",)
     """The members of Scalars that the state dict shows; all others follow from them."""
+    beta_count: ClassVar[int] = 2
+    """How many `betas` there are, if the optimizer has any."""
 
-    def __init__(self, params: Params, defaults: dict[str, Any], *, skip_nonfinite: bool = False) -> None:
-        self.defaults = defaults
+    def __init__(
+        self,
+        params: Params,
+        defaults: Mapping[str, Any],
+        *,
+        skip_nonfinite: bool = False,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        capturable: bool = False,
+    ) -> None:
+        self.defaults: dict[str, Any] = {**defaults, "maximize": maximize}
         self.param_groups: list[dict[str, Any]] = []
         self._skip_nonfinite = skip_nonfinite
         self._seen_skipped = 0
@@ -81,17 +150,25 @@ class Optimizer(ABC):
 
     # What a rule says of itself.
 
-    @abstractmethod
     def validate(self, group: Mapping[str, Any]) -> None:
         """Raise ValueError if an option of the group is out of range."""
+        at_least_zero(group, *(one for one in ("lr", "eps", "weight_decay", "momentum") if one in group))
+        if "betas" in group:
+            fractions(group, "betas")
+            if len(group["betas"]) != self.beta_count:
+                raise ValueError(f"betas are {self.beta_count} numbers, not {group['betas']}")
 
-    @abstractmethod
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
         """The rule's overrides."""
+        return {name: self._flag(group, name) for name in self.rule.flags}
 
-    @abstractmethod
+    def _flag(self, group: Mapping[str, Any], name: str) -> bool:
+        option = name.removeprefix("use_")
+        return bool(group[option]) if option in group else getattr(self, name)
+
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        """The rule's Hyper, in float64; what is derived is derived here, and rounded once."""
+        """The rule's Hyper."""
+        return {name: _derived(group, name) for name in self.rule.hyper}
 
     # Groups.
 
@@ -145,7 +222,10 @@ class Optimizer(ABC):
 
     def _flags(self) -> list[Flags]:
         """The flags of each group."""
-        return [tuple(sorted(self.flags(group).items())) for group in self.param_groups]
+        return [
+            tuple(sorted({**self.flags(group), "maximize": bool(group["maximize"])}.items()))
+            for group in self.param_groups
+        ]
 
     # The device side.
 
@@ -156,7 +236,7 @@ class Optimizer(ABC):
         groups = [number for number, group in enumerate(self.param_groups) for _ in group["params"]]
         flags = [group_flags[number] for number in groups]
         move_into_arenas(params, flags)
-        layout = Layout(self.rule, params, groups, len(self.param_groups), flags, self._skip_nonfinite)
+        layout = self.layout_type(self.rule, params, groups, len(self.param_groups), flags, self._skip_nonfinite)
         if self._layout is not None:
             self._layout.retire()
         self._layout = layout
@@ -368,7 +448,7 @@ class Optimizer(ABC):
         Raises:
             CheckpointError: the groups, options, shapes or names do not fit this optimizer.
         """
-        known = (*self._built.all_state_names, *self.scalars_in_state)
+        known = (*self.rule.state, *self.scalars_in_state)
         options, its_state = state.check(
             state_dict, self.param_groups, tuple(self.defaults), known, self.scalars_in_state
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, Unpack
 
-from .optimizer import LARGEST_FLOAT32, Optimizer, Params, at_least_zero
+from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rule
 
 __all__ = ["SGD"]
 
@@ -26,8 +26,7 @@ class SGD(Optimizer):
         dampening: of the gradient, from the second step on.
         weight_decay: L2 penalty.
         nesterov: Nesterov's momentum (Sutskever et al. 2013).
-        maximize: go up instead of down.
-        skip_nonfinite: leave everything as it is, step counts too, when a gradient is NaN or infinite.
+        **options: see `Options`.
 
     Raises:
         ValueError: an option is out of range.
@@ -40,7 +39,7 @@ class SGD(Optimizer):
         [0.5]
     """
 
-    rule = "sgd"
+    rule = Rule("sgd")
     scalars_in_state = ()
 
     def __init__(
@@ -51,9 +50,7 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
-        *,
-        maximize: bool = False,
-        skip_nonfinite: bool = False,
+        **options: Unpack[Options],
     ) -> None:
         defaults = {
             "lr": lr,
@@ -61,28 +58,12 @@ class SGD(Optimizer):
             "dampening": dampening,
             "weight_decay": weight_decay,
             "nesterov": nesterov,
-            "maximize": maximize,
         }
-        super().__init__(params, defaults, skip_nonfinite=skip_nonfinite)
+        super().__init__(params, defaults, **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
-        at_least_zero(group, "lr", "momentum", "weight_decay")
+        super().validate(group)
         if not (isinstance(group["dampening"], Real) and abs(float(group["dampening"])) <= LARGEST_FLOAT32):
             raise ValueError(f"Invalid dampening value: {group['dampening']}")
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-
-    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        return {
-            "maximize": bool(group["maximize"]),
-            "use_momentum": group["momentum"] != 0,
-            "nesterov": bool(group["nesterov"]),
-        }
-
-    def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        return {
-            "lr": group["lr"],
-            "momentum": group["momentum"],
-            "one_minus_dampening": 1 - group["dampening"],
-            "weight_decay": group["weight_decay"],
-        }

@@ -99,7 +99,7 @@ def _check_entry(
             value = float(entry[name])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"the state of parameter {key!r} has no usable '{name}'") from error
-        if not 0 <= value <= _MOST_STEPS:
+        if not abs(value) <= _MOST_STEPS:
             raise CheckpointError(f"the state of parameter {key!r} has {name} = {value}")
     for name in set(entry) - set(scalar_names):
         if entry[name] is None:

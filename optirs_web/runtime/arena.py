@@ -15,10 +15,10 @@ from ..wgsl.shell import BLOCK
 from .buffer import Buffer, View
 from .device import Device
 
-__all__ = ["Arena", "Home", "split_sizes"]
+__all__ = ["BLOCKS_PER_WINDOW", "Arena", "Home", "blocks_of", "split_sizes"]
 
 _ITEMSIZE = 4
-_BLOCKS_PER_WINDOW = 64
+BLOCKS_PER_WINDOW = 64
 """A window begins at a multiple of this many blocks, so that the table's offset is aligned on every device."""
 
 
@@ -98,7 +98,7 @@ class Arena:
     def windows(self) -> Iterator[tuple[int, int]]:
         """First block and number of blocks of each part that a kernel can see at once."""
         limit = self.device.capabilities.max_binding_bytes // (BLOCK * _ITEMSIZE)
-        limit = max(_BLOCKS_PER_WINDOW, limit // _BLOCKS_PER_WINDOW * _BLOCKS_PER_WINDOW)
+        limit = max(BLOCKS_PER_WINDOW, limit // BLOCKS_PER_WINDOW * BLOCKS_PER_WINDOW)
         for first in range(0, self.blocks, limit):
             yield first, min(limit, self.blocks - first)
 

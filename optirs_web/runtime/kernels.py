@@ -15,15 +15,15 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
-from ..wgsl import check, link, live_slots, package_loader, parse, print_wgsl, shell, syntax, types
+from ..wgsl import check, link, package_loader, parse, print_wgsl, shell, syntax, types
 
 __all__ = [
-    "AdvanceKernel",
     "Binding",
     "CooperativeKernel",
     "ElementwiseKernel",
+    "GeneratedKernel",
     "Kernel",
-    "UpdateKernel",
+    "bindings_of",
     "cooperative",
     "elementwise",
     "load_map_module",
@@ -122,7 +122,7 @@ def load_map_module(
     return link(load((folder, name)), load, dict(constants), roots=list(roots))
 
 
-class _GeneratedKernel(Kernel):
+class GeneratedKernel(Kernel):
     """A map module in a shell. A device is given both as text; the whole module is made for those who ask."""
 
     @property
@@ -147,11 +147,12 @@ class _GeneratedKernel(Kernel):
         return module
 
 
-def _bindings(declared: Sequence[tuple[str, str, str]]) -> tuple[Binding, ...]:
+def bindings_of(declared: Sequence[tuple[str, str, str]]) -> tuple[Binding, ...]:
+    """Bindings from name, access and type."""
     return tuple(Binding(name, type_, access == "read_write") for name, access, type_ in declared)
 
 
-class ElementwiseKernel(_GeneratedKernel):
+class ElementwiseKernel(GeneratedKernel):
     """A map function over arrays, with NumPy's broadcasting.
 
     Attributes:
@@ -193,7 +194,7 @@ class ElementwiseKernel(_GeneratedKernel):
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
         """As the shell has them, known without making it."""
-        return _bindings(shell.elementwise_bindings(self.map_module, self.name, self.operands))
+        return bindings_of(shell.elementwise_bindings(self.map_module, self.name, self.operands))
 
     @cached_property
     def around(self) -> str:
@@ -207,67 +208,3 @@ class ElementwiseKernel(_GeneratedKernel):
 def elementwise(file: str, function: str, operands: tuple[str, ...], rank: int) -> ElementwiseKernel:
     """The kernel that applies this map function; see `ElementwiseKernel`."""
     return ElementwiseKernel(file, function, operands, rank)
-
-
-class _RuleKernel(_GeneratedKernel):
-    def __init__(self, name: str, flags: tuple[tuple[str, bool], ...]) -> None:
-        self.name = name
-        self.flags = flags
-
-    parameters = ()
-
-    @cached_property
-    def map_module(self) -> syntax.Module:
-        """The rule's functions, with its flags set."""
-        return load_map_module("optimizers", self.name, ("advance", "update"), self.flags)
-
-
-class UpdateKernel(_RuleKernel):
-    """An optimizer's ``update`` over an arena; its bindings are `wgsl.shell.update_bindings`."""
-
-    @staticmethod
-    @cache
-    def of(name: str, flags: tuple[tuple[str, bool], ...]) -> UpdateKernel:
-        """The kernel of ``shaders/optimizers/NAME.wgsl`` with these flags, made once."""
-        return UpdateKernel(name, flags)
-
-    @cached_property
-    def bindings(self) -> tuple[Binding, ...]:
-        """As the shell has them, known without making it."""
-        return _bindings(shell.update_bindings(self.slots))
-
-    @cached_property
-    def slots(self) -> tuple[str, ...]:
-        """The members of State that the rule with these flags needs; the others do not exist."""
-        return tuple(live_slots(self.map_module))
-
-    @cached_property
-    def around(self) -> str:
-        """See `wgsl.shell`."""
-        return shell.update(self.map_module, self.slots)
-
-    elements_per_workgroup = shell.UPDATE_PER_WORKGROUP
-
-
-class AdvanceKernel(_RuleKernel):
-    """An optimizer's ``advance`` over its tensors; its bindings are `wgsl.shell.advance_bindings`."""
-
-    def __init__(self, name: str, flags: tuple[tuple[str, bool], ...], checked: bool) -> None:
-        super().__init__(name, flags)
-        self.checked = checked
-
-    @staticmethod
-    @cache
-    def of(name: str, flags: tuple[tuple[str, bool], ...], checked: bool) -> AdvanceKernel:
-        """The kernel of ``shaders/optimizers/NAME.wgsl`` with these flags, made once."""
-        return AdvanceKernel(name, flags, checked)
-
-    @cached_property
-    def bindings(self) -> tuple[Binding, ...]:
-        """As the shell has them, known without making it."""
-        return _bindings(shell.advance_bindings(self.checked))
-
-    @cached_property
-    def around(self) -> str:
-        """See `wgsl.shell`."""
-        return shell.advance(self.map_module, self.checked)

@@ -16,7 +16,7 @@ Example:
     <BLANKLINE>
 """
 
-from . import shell, syntax, types
+from . import rule_shell, shell, syntax, types
 from .checker import check
 from .dependence import dependencies, live_slots
 from .fold import fold
@@ -41,6 +41,7 @@ __all__ = [
     "parse",
     "print_python",
     "print_wgsl",
+    "rule_shell",
     "shell",
     "straighten",
     "syntax",

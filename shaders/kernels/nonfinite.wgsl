@@ -1,6 +1,6 @@
 // Sets found_inf[0] if a gradient in an arena is NaN or infinite. Tensors without a gradient are not looked at.
 struct Block { tensor: u32, size: u32 }
-struct TensorEntry { group: u32, live: u32 }
+struct TensorEntry { group: u32, live: u32, first_block: u32, blocks: u32, size: u32 }
 
 @group(0) @binding(0) var<storage, read> grads: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> blocks: array<Block>;

@@ -2,7 +2,6 @@
 // AMSGrad (Reddi et al. 2018, arXiv:1904.09237), with the semantics of torch.optim.
 import package::lib::math::expm1;
 
-override maximize: bool = false;
 override amsgrad: bool = false;
 override decoupled_weight_decay: bool = false;
 
@@ -32,9 +31,6 @@ fn advance(s: Scalars, h: Hyper) -> Scalars {
 
 fn update(param: f32, grad: f32, state: State, h: Hyper, s: Scalars) -> Updated {
     var g = grad;
-    if maximize {
-        g = -g;
-    }
     var decay = 0.0;
     if decoupled_weight_decay {
         decay = h.weight_decay * param;

@@ -1,5 +1,4 @@
 // Stochastic gradient descent with momentum (Sutskever et al. 2013), with the semantics of torch.optim.SGD.
-override maximize: bool = false;
 override use_momentum: bool = false;
 override nesterov: bool = false;
 
@@ -11,16 +10,8 @@ struct State { momentum_buffer: f32 }
 
 struct Updated { param: f32, state: State }
 
-fn advance(s: Scalars, h: Hyper) -> Scalars {
-    return Scalars(s.step + 1.0);
-}
-
 fn update(param: f32, grad: f32, state: State, h: Hyper, s: Scalars) -> Updated {
-    var g = grad;
-    if maximize {
-        g = -g;
-    }
-    g = g + h.weight_decay * param;
+    var g = grad + h.weight_decay * param;
     var buffer = state.momentum_buffer;
     if use_momentum {
         // The first gradient enters undamped.

@@ -166,8 +166,8 @@ def test_the_wheel_is_the_library_without_what_a_page_cannot_use(client, tmp_pat
 import sys
 sys.path.insert(0, sys.argv[1])
 import optirs_web as ow
-from optirs_web.runtime.kernels import UpdateKernel
-print(ow.__file__, ow.__version__, "fn update" in UpdateKernel.of("adam", ()).wgsl())
+from optirs_web.runtime.rules import Rule, UpdateKernel
+print(ow.__file__, ow.__version__, "fn update" in UpdateKernel.of(Rule("adam"), ()).wgsl())
 """
     command = [sys.executable, "-I", "-S", "-c", program, str(wheel)]
     output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

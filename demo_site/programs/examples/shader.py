@@ -1,6 +1,6 @@
 """Read the shader of an optimizer"""
 
-from optirs_web.runtime.kernels import UpdateKernel
+from optirs_web.runtime.rules import Rule, UpdateKernel
 from optirs_web.wgsl import package_loader, print_wgsl
 
 # The mathematics is a pure function...
@@ -9,4 +9,4 @@ print(print_wgsl(rule))
 
 # ...and the compute shader around it is generated. Flags choose what is in it.
 print("// The whole shader, with momentum:")
-print(UpdateKernel.of("sgd", (("maximize", False), ("nesterov", False), ("use_momentum", True))).wgsl("tint"))
+print(UpdateKernel.of(Rule("sgd"), (("nesterov", False), ("use_momentum", True))).wgsl("tint"))
