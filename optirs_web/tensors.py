@@ -102,8 +102,11 @@ class Tensor:
         copied.requires_grad = self.requires_grad
         return copied
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a tensor lies on a device and cannot be pickled; use numpy(), or save_checkpoint")
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For `pickle`: the values are read, and written to a device of the same name. Waits."""
+        name = self.name if isinstance(self, Parameter) else None
+        content = bytes(self.device.read(self.view))
+        return _restore, (type(self), content, self.shape, self.dtype.name, self.device.name, self.requires_grad, name)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -387,6 +390,23 @@ class Parameter(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         return Parameter(self, name=self.name)
+
+
+def _restore(
+    kind: type[Tensor],
+    content: bytes,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: str,
+    requires_grad: bool,
+    name: str | None,
+) -> Tensor:
+    """What was pickled."""
+    values = tensor(HostData(memoryview(content), shape, dtype_of(dtype)), device=device)
+    if issubclass(kind, Parameter):
+        return kind(values, name=name)
+    values.requires_grad = requires_grad
+    return values
 
 
 def _apply(operation: str, *arguments: Any) -> Tensor:

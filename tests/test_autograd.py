@@ -215,8 +215,11 @@ def test_copies_of_tensors_are_tensors(device):
     assert isinstance(other, ow.Parameter)
     assert (other.name, other.tolist(), other.view == w.view) == ("w", [1.0], False)
     assert copy.deepcopy(w * 2.0).tolist() == [2.0]
-    with pytest.raises(TypeError, match="cannot be pickled"):
-        pickle.dumps(w)
+    again = pickle.loads(pickle.dumps(w))
+    assert isinstance(again, ow.Parameter)
+    assert (again.name, again.tolist(), again.device) == ("w", [1.0], w.device)
+    same = pickle.loads(pickle.dumps(ow.tensor([[1, 2]], device=device, dtype="int32")))
+    assert (same.tolist(), same.shape, same.dtype) == ([[1, 2]], (1, 2), "int32")
 
 
 def test_a_step_on_other_parameters_does_not_disturb_a_graph(device):

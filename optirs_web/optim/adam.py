@@ -78,10 +78,6 @@ class AdamW(Adam):
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        skip_nonfinite: bool = False,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, skip_nonfinite=skip_nonfinite
-        )
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)

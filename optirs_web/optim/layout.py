@@ -314,6 +314,18 @@ class Layout:
             for index, number in self._shards[shard_number].numbers.items()
         }
 
+    def places(self, scalars: Sequence[str]) -> list[dict[str, View]]:
+        """Where these scalars and the slots of each tensor lie."""
+        found: list[dict[str, View]] = []
+        for number in range(len(self.groups)):
+            first = self._words * (number + 1) - len(self.rule.scalars)
+            found.append(
+                {name: View(self._tensor_scalars, 4 * (first + self.rule.scalars.index(name)), 4) for name in scalars}
+            )
+        for (number, name), place in self.slots().items():
+            found[number][name] = place
+        return found
+
     def take_over(self, old: Layout, resting: Slots) -> None:
         """Go on with the state of another layout of the same tensors, to which some may have been appended.
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from numbers import Real
-from typing import Any, ClassVar, NoReturn, TypedDict
+from typing import Any, ClassVar
 
 from ..autograd import note_grad, set_grad
 from ..errors import CheckpointError, NonFiniteError, ShapeError, UnsupportedError
@@ -16,87 +14,36 @@ from ..ops import clone, zeros
 from ..recovery import keep_track
 from ..runtime.buffer import View
 from ..runtime.device import Device
+from ..runtime.dtypes import FLOAT32
 from ..runtime.program import NotReadyError, StaleProgramError
 from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter, Tensor
 from . import state
+from .hooks import Hooks, RemovableHandle, global_step_post_hooks, global_step_pre_hooks
 from .layout import Layout, Slots, move_into_arenas
+from .options import LARGEST_FLOAT32, Options, at_least_zero, derived, fractions
 
 __all__ = ["LARGEST_FLOAT32", "Optimizer", "Options", "Params", "Rule", "at_least_zero", "fractions"]
 
-LARGEST_FLOAT32 = 3.4028234663852886e38
-
-Params = Iterable[Parameter] | Iterable[Mapping[str, Any]]
-
-_WORDS = {"lr": "learning rate", "eps": "epsilon value"}
-_SMALLEST_LOG = -100.0
-"""exp(-100) is 0 in float32, so that beta = 0 needs no infinity."""
-
-
-class Options(TypedDict, total=False):
-    """What every optimizer takes besides the options of its rule.
-
-    skip_nonfinite: leave everything as it is, step counts too, when a gradient is NaN or infinite.
-    maximize: go up instead of down.
-    foreach, fused, capturable: torch's; accepted, and without a meaning here: every step is fused.
-    """
-
-    skip_nonfinite: bool
-    maximize: bool
-    foreach: bool | None
-    fused: bool | None
-    capturable: bool
-
-
-def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
-    """Refuse options that are negative or no number, in torch's words.
-
-    Raises:
-        ValueError: the message names the option.
-    """
-    for name in names:
-        value = group[name]
-        if not (isinstance(value, Real) and 0 <= value <= LARGEST_FLOAT32):  # type: ignore[operator]
-            raise ValueError(f"Invalid {_WORDS.get(name, f'{name} value')}: {value}")
-
-
-def fractions(group: Mapping[str, Any], *names: str) -> None:
-    """Refuse options that are no numbers from 0 to less than 1, in torch's words; `betas` are several.
-
-    Raises:
-        ValueError: the message names the option.
-    """
-    for name in names:
-        value = group[name]
-        if name != "betas":
-            if not _is_fraction(value):
-                raise ValueError(f"Invalid {name} value: {value}")
-            continue
-        if not isinstance(value, (tuple, list)):
-            raise ValueError(f"betas are numbers in a tuple, not {value}")
-        for index, beta in enumerate(value):
-            if not _is_fraction(beta):
-                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
-
-
-def _is_fraction(value: Any) -> bool:
-    return isinstance(value, Real) and 0 <= float(value) < 1
+Params = Iterable[Parameter] | Iterable[Mapping[str, Any]] | Iterable[tuple[str, Parameter]]
 
 
 def _count(raw: memoryview) -> int:
     return int(raw.cast("I")[0])
 
 
-def _derived(group: Mapping[str, Any], name: str) -> float:
-    """A member of Hyper: an option, or what its name says is made of one, in float64 and rounded once."""
-    if name.startswith("one_minus_"):
-        return 1 - _derived(group, name.removeprefix("one_minus_"))
-    if name.startswith("log_"):
-        value = _derived(group, name.removeprefix("log_"))
-        return math.log(value) if value else _SMALLEST_LOG
-    if name not in group and name.startswith("beta"):
-        return float(group["betas"][int(name.removeprefix("beta")) - 1])
-    return float(group[name])
+def _names_and_params(group: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+    """The parameters of a group and, if they were given as pairs, their names."""
+    given = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+    pairs = [one for one in given if isinstance(one, tuple)]
+    if pairs and len(pairs) < len(given):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    if any(len(one) != 2 or not isinstance(one[0], str) for one in pairs):
+        raise TypeError("a named parameter is a pair of a name and a Parameter")
+    names = [one[0] for one in pairs] or list(group.get("param_names", ()))
+    if names and (len(names) != len(given) or len(set(names)) < len(names)):
+        raise ValueError(f"there is one name for each parameter, and each is another one; there are {names}")
+    return names, [one[1] for one in pairs] or given
 
 
 class Optimizer(ABC):
@@ -140,13 +87,34 @@ class Optimizer(ABC):
         if isinstance(params, Tensor):
             raise TypeError("params is a list of parameters, or of dicts; wrap a single parameter in a list")
         given: list[Any] = [params] if isinstance(params, Mapping) else list(params)
+        self._make_hooks()
         self._append_groups(given if given and isinstance(given[0], Mapping) else [{"params": given}])
         self._snapshot: state.State | None = None
         self._build()
         keep_track(self)
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an optimizer lies on a device and is not copied; make another one and load its state_dict()")
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy.deepcopy` and `pickle`: the groups with their parameters, and the state on the host. Waits."""
+        left_out = {"_layout", "_resting", "_built_params", "_built_flags", "_snapshot", "_hooks"}
+        kept = {name: value for name, value in vars(self).items() if name not in left_out}
+        content = self._built.device.read_all(self.state_views())
+        return {**kept, "_state": self.state_reader()(content)["state"]}
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        content = dict(content)
+        its_state = content.pop("_state")
+        vars(self).update(content, _layout=None, _resting={}, _snapshot=None)
+        self._make_hooks()
+        self._build()
+        state.write(self._built, self.scalars_in_state, its_state)
+        keep_track(self)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name not in ("params", "param_names")]
+        return "\n".join([*lines, ")"])
 
     # What a rule says of itself.
 
@@ -168,7 +136,7 @@ class Optimizer(ABC):
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
         """The rule's Hyper."""
-        return {name: _derived(group, name) for name in self.rule.hyper}
+        return {name: derived(group, name) for name in self.rule.hyper}
 
     # Groups.
 
@@ -194,9 +162,8 @@ class Optimizer(ABC):
         for group in groups:
             if not isinstance(group, Mapping) or "params" not in group:
                 raise TypeError('a parameter group is a dict with "params"')
-            params = group["params"]
-            params = [params] if isinstance(params, Tensor) else list(params)
-            unknown = set(group) - set(self.defaults) - {"params"}
+            names, params = _names_and_params(group)
+            unknown = set(group) - set(self.defaults) - {"params", "param_names"}
             if unknown:
                 raise TypeError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
             for one in params:
@@ -207,7 +174,7 @@ class Optimizer(ABC):
                 if id(one) in known:
                     raise ValueError("some parameters appear in more than one parameter group, or twice in one")
                 known.add(id(one))
-            added.append({**self.defaults, **group, "params": params})
+            added.append({**self.defaults, **group, "params": params, **({"param_names": names} if names else {})})
             self.validate(added[-1])
         everything = [one for group in [*self.param_groups, *added] for one in group["params"]]
         if not everything:
@@ -215,6 +182,12 @@ class Optimizer(ABC):
         devices = dict.fromkeys(one.device for one in everything)
         if len(devices) > 1:
             raise ValueError(f"the parameters lie on different devices: {', '.join(map(str, devices))}")
+        names_of_all = [name for group in [*self.param_groups, *added] for name in group.get("param_names", ())]
+        if len(set(names_of_all)) < len(names_of_all):
+            raise ValueError("two parameters have one name")
+        named = {bool(group.get("param_names")) for group in [*self.param_groups, *added] if group["params"]}
+        if len(named) > 1:
+            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
         self.param_groups.extend(added)
 
     def _params(self) -> list[Parameter]:
@@ -284,6 +257,21 @@ class Optimizer(ABC):
             ShapeError: a gradient has another shape than its parameter, or there are too few or many.
             ValueError: an option of a group is out of range.
         """
+        args: Any = () if closure is None else (closure,)
+        kwargs: Any = {} if grads is None else {"grads": grads}
+        for hook in (*global_step_pre_hooks, *self._hooks["step_pre"]):
+            changed = hook(self, args, kwargs)
+            if changed is not None:
+                if not (isinstance(changed, tuple) and len(changed) == 2):
+                    raise TypeError(f"a hook before a step returns None or (args, kwargs), not {changed!r}")
+                args, kwargs = changed
+        result = self._step(*args, **kwargs)
+        for hook in (*self._hooks["step_post"], *global_step_post_hooks):
+            hook(self, args, kwargs)
+        return result
+
+    def _step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        """The step itself, between the hooks."""
         result = closure() if closure is not None else None
         params = self._params()
         if grads is not None:
@@ -334,6 +322,39 @@ class Optimizer(ABC):
             else:
                 one.grad = zeros(one.shape, one.device)
 
+    # Hooks.
+
+    def _make_hooks(self) -> None:
+        whens = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_pre", "load_post")
+        self._hooks = {when: Hooks() for when in whens}
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Have `hook(optimizer, args, kwargs)` called before each step; it may return other (args, kwargs).
+
+        Within a compiled step hooks are called while it is recorded, as all Python in it.
+        """
+        return self._hooks["step_pre"].register(hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Have `hook(optimizer, args, kwargs)` called after each step."""
+        return self._hooks["step_post"].register(hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer)` called before a state dict is made."""
+        return self._hooks["state_dict_pre"].register(hook, prepend=prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer, state_dict)` called with what was made; it may return another dict."""
+        return self._hooks["state_dict_post"].register(hook, prepend=prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer, state_dict)` called before one is loaded; it may return another dict."""
+        return self._hooks["load_pre"].register(hook, prepend=prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer)` called after a state dict was loaded."""
+        return self._hooks["load_post"].register(hook, prepend=prepend)
+
     # Non-finite gradients.
 
     @property
@@ -370,6 +391,21 @@ class Optimizer(ABC):
 
     # State.
 
+    @property
+    def state(self) -> dict[Parameter, dict[str, Tensor]]:
+        """The state of each parameter, as tensors in the places where it lies. Nothing is copied or read.
+
+        The tensors are those of now: they are dropped when a group is added or a flag changes.
+        """
+        params, places = self._params(), self._built.places(self.scalars_in_state)
+        return {
+            param: {
+                name: Tensor(view, () if name in self.scalars_in_state else param.shape, FLOAT32)
+                for name, view in places[number].items()
+            }
+            for number, param in enumerate(params)
+        }
+
     def state_dict(self) -> dict[str, Any]:
         """The state in torch's names and layout, on the host. Waits.
 
@@ -378,17 +414,29 @@ class Optimizer(ABC):
             [index, ...]}]}, where a parameter has no entry before its first step. The arrays are NumPy's;
             `optirs_web.interop.torch.to_torch` makes torch tensors of them.
         """
+        self._before_state_dict()
         make = self.state_reader()
-        return make(self._built.device.read_all(self.state_views()))
+        return self._after_state_dict(make(self._built.device.read_all(self.state_views())))
 
     def state_dict_async(self) -> Awaitable[dict[str, Any]]:
         """The awaitable twin of `state_dict`: the state as it is at the call."""
+        self._before_state_dict()
         make, reading = self.state_reader(), self._built.device.read_all_async(self.state_views())
 
         async def finish() -> dict[str, Any]:
-            return make(await reading)
+            return self._after_state_dict(make(await reading))
 
         return finish()
+
+    def _before_state_dict(self) -> None:
+        for hook in self._hooks["state_dict_pre"]:
+            hook(self)
+
+    def _after_state_dict(self, made: dict[str, Any]) -> dict[str, Any]:
+        for hook in self._hooks["state_dict_post"]:
+            changed = hook(self, made)
+            made = made if changed is None else changed
+        return made
 
     def state_views(self) -> dict[str, View]:
         """What a state dict is made of, for those who read it along with other things."""
@@ -443,11 +491,15 @@ class Optimizer(ABC):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over a state dict of ours or of the torch optimizer of that name. All of it, or nothing.
 
-        Values may be arrays, torch tensors on the CPU, or numbers.
+        Values may be arrays, torch tensors on the CPU, or numbers. Where parameters have names here and there, state
+        goes by them; otherwise by order, as in torch.
 
         Raises:
             CheckpointError: the groups, options, shapes or names do not fit this optimizer.
         """
+        for hook in self._hooks["load_pre"]:
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
         known = (*self.rule.state, *self.scalars_in_state)
         options, its_state = state.check(
             state_dict, self.param_groups, tuple(self.defaults), known, self.scalars_in_state
@@ -471,3 +523,5 @@ class Optimizer(ABC):
         self._built.forget_skipped()
         self._resting = {}
         self._seen_skipped = 0
+        for hook in self._hooks["load_post"]:
+            hook(self)

@@ -76,12 +76,26 @@ def check(
             "loaded state dict has a parameter group that doesn't match the size of optimizer's group"
         )
     params = [param for group in groups for param in group["params"]]
+    if all(one.get("param_names") for one in (*groups, *saved) if one["params"]):
+        numbers = _numbers_by_name(groups, saved)
     for key, entry in entries.items():
         if key not in numbers:
             raise CheckpointError(f"the state dict has state for parameter {key!r}, which no group holds")
         _check_entry(key, entry, params[numbers[key]].shape, names, scalar_names)
     options = [{name: _option(one[name]) for name in option_names if name in one} for one in saved]
     return options, {numbers[key]: entry for key, entry in entries.items()}
+
+
+def _numbers_by_name(groups: Sequence[Mapping[str, Any]], saved: Sequence[Mapping[str, Any]]) -> dict[Any, int]:
+    """Of each parameter of the saved groups the number that its name has here."""
+    ours = {name: number for number, name in enumerate(name for group in groups for name in group["param_names"])}
+    pairs = [(key, name) for group in saved for key, name in zip(group["params"], group["param_names"], strict=False)]
+    missing = sorted(set(ours) ^ {name for _, name in pairs})
+    if missing:
+        raise CheckpointError(
+            f"the state dict and the optimizer do not both have parameters named {', '.join(missing)}"
+        )
+    return {key: ours[name] for key, name in pairs}
 
 
 def _check_entry(

@@ -1,0 +1,72 @@
+"""Hooks: functions that are called before and after a step, or when a state dict is made or loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = [
+    "Hooks",
+    "RemovableHandle",
+    "global_step_post_hooks",
+    "global_step_pre_hooks",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+]
+
+
+class RemovableHandle:
+    """What a registration returns: `remove()` takes the hook away. As a context manager it does so at the end."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+
+    def remove(self) -> None:
+        """Take the hook away. A second call does nothing."""
+        self._hooks._functions.pop(self, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class Hooks:
+    """Functions in the order in which they are called."""
+
+    def __init__(self) -> None:
+        self._functions: dict[RemovableHandle, Callable[..., Any]] = {}
+
+    def register(self, hook: Callable[..., Any], *, prepend: bool = False) -> RemovableHandle:
+        """Add a function, at the end or with `prepend` at the beginning."""
+        if not callable(hook):
+            raise TypeError(f"a hook is a function, not {type(hook).__name__}")
+        handle = RemovableHandle(self)
+        mine = {handle: hook}
+        self._functions = {**mine, **self._functions} if prepend else {**self._functions, **mine}
+        return handle
+
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        return iter(list(self._functions.values()))
+
+
+global_step_pre_hooks = Hooks()
+global_step_post_hooks = Hooks()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Have `hook(optimizer, args, kwargs)` called before the step of any optimizer, before the optimizer's own hooks.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> with ow.optim.register_optimizer_step_pre_hook(lambda *_: print("before")):
+        ...     ow.optim.SGD([ow.Parameter([1.0], device="cpu")]).step(grads=[[1.0]])
+        before
+    """
+    return global_step_pre_hooks.register(hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Have `hook(optimizer, args, kwargs)` called after the step of any optimizer, after the optimizer's own hooks."""
+    return global_step_post_hooks.register(hook)

@@ -1,0 +1,78 @@
+"""The options of optimizers: what all take, what is refused, and what is derived from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, TypedDict
+
+__all__ = ["LARGEST_FLOAT32", "Options", "at_least_zero", "derived", "fractions"]
+
+LARGEST_FLOAT32 = 3.4028234663852886e38
+
+_WORDS = {"lr": "learning rate", "eps": "epsilon value"}
+_SMALLEST_LOG = -100.0
+"""exp(-100) is 0 in float32, so that beta = 0 needs no infinity."""
+
+
+class Options(TypedDict, total=False):
+    """What every optimizer takes besides the options of its rule.
+
+    skip_nonfinite: leave everything as it is, step counts too, when a gradient is NaN or infinite.
+    maximize: go up instead of down.
+    foreach, fused, capturable: torch's; accepted, and without a meaning here: every step is fused.
+    """
+
+    skip_nonfinite: bool
+    maximize: bool
+    foreach: bool | None
+    fused: bool | None
+    capturable: bool
+
+
+def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
+    """Refuse options that are negative or no number, in torch's words.
+
+    Raises:
+        ValueError: the message names the option.
+    """
+    for name in names:
+        value = group[name]
+        if not (isinstance(value, Real) and 0 <= value <= LARGEST_FLOAT32):  # type: ignore[operator]
+            raise ValueError(f"Invalid {_WORDS.get(name, f'{name} value')}: {value}")
+
+
+def fractions(group: Mapping[str, Any], *names: str) -> None:
+    """Refuse options that are no numbers from 0 to less than 1, in torch's words; `betas` are several.
+
+    Raises:
+        ValueError: the message names the option.
+    """
+    for name in names:
+        value = group[name]
+        if name != "betas":
+            if not _is_fraction(value):
+                raise ValueError(f"Invalid {name} value: {value}")
+            continue
+        if not isinstance(value, (tuple, list)):
+            raise ValueError(f"betas are numbers in a tuple, not {value}")
+        for index, beta in enumerate(value):
+            if not _is_fraction(beta):
+                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+
+
+def _is_fraction(value: Any) -> bool:
+    return isinstance(value, Real) and 0 <= float(value) < 1
+
+
+def derived(group: Mapping[str, Any], name: str) -> float:
+    """A member of Hyper: an option, or what its name says is made of one, in float64 and rounded once."""
+    if name.startswith("one_minus_"):
+        return 1 - derived(group, name.removeprefix("one_minus_"))
+    if name.startswith("log_"):
+        value = derived(group, name.removeprefix("log_"))
+        return math.log(value) if value else _SMALLEST_LOG
+    if name not in group and name.startswith("beta"):
+        return float(group["betas"][int(name.removeprefix("beta")) - 1])
+    return float(group[name])

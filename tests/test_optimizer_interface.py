@@ -1,0 +1,174 @@
+"""What users of torch expect of an optimizer besides its rule: names, hooks, copies, a readable form."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import optirs_web as ow
+from optirs_web.errors import CheckpointError
+
+
+def named(device, **values):
+    return [(name, ow.Parameter(value, device=device)) for name, value in values.items()]
+
+
+def test_state_goes_by_name_where_parameters_have_names(device):
+    pairs = named(device, a=[1.0], b=[1.0, 1.0])
+    optimizer = ow.optim.Adam(pairs, lr=0.1)
+    optimizer.step(grads=[[1.0], [2.0, 2.0]])
+    saved = optimizer.state_dict()
+    assert saved["param_groups"][0]["param_names"] == ["a", "b"]
+
+    other = ow.optim.Adam([(name, ow.Parameter(param.tolist(), device=device)) for name, param in reversed(pairs)])
+    other.load_state_dict(saved)
+    state = other.state_dict()["state"]
+    assert state[0]["exp_avg"].tolist() == pytest.approx([0.2, 0.2])
+    assert state[1]["exp_avg"].tolist() == pytest.approx([0.1])
+
+
+def test_names_that_differ_are_refused(device):
+    saved = ow.optim.Adam(named(device, a=[1.0], b=[1.0])).state_dict()
+    with pytest.raises(CheckpointError, match="parameters named b, c"):
+        ow.optim.Adam(named(device, a=[1.0], c=[1.0])).load_state_dict(saved)
+
+
+def test_named_state_dicts_go_to_torch_and_back(device, requires):
+    torch = requires("torch")
+    from optirs_web.interop.torch import to_torch
+
+    ours = ow.optim.AdamW(named(device, a=[1.0], b=[2.0]))
+    ours.step(grads=[[1.0], [1.0]])
+    theirs = torch.optim.AdamW([(name, torch.nn.Parameter(torch.zeros(1))) for name in ("a", "b")])
+    theirs.load_state_dict(to_torch(ours.state_dict()))
+    assert theirs.param_groups[0]["param_names"] == ["a", "b"]
+    ours.load_state_dict(theirs.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        (lambda p, q: [("a", p), q], ValueError, "with/without names"),
+        (lambda p, q: [{"params": [("a", p)]}, {"params": [q]}], ValueError, "with/without names"),
+        (lambda p, q: [("a", p), ("a", q)], ValueError, "each is another one"),
+        (lambda p, q: [{"params": [("a", p)]}, {"params": [("a", q)]}], ValueError, "two parameters have one name"),
+        (lambda p, q: [(1, p), (2, q)], TypeError, "a pair of a name and a Parameter"),
+    ],
+)
+def test_names_are_all_there_and_different(params, error, message):
+    p, q = (ow.Parameter([1.0], device="cpu") for _ in range(2))
+    with pytest.raises(error, match=message):
+        ow.optim.SGD(params(p, q))
+
+
+def test_hooks_are_called_in_torchs_order():
+    calls = []
+
+    def note(name):
+        return lambda *_: calls.append(name)
+
+    w = ow.Parameter([1.0], device="cpu")
+    optimizer = ow.optim.SGD([w])
+    optimizer.register_step_post_hook(note("post"))
+    handle = optimizer.register_step_pre_hook(note("pre"))
+    with (
+        ow.optim.register_optimizer_step_pre_hook(note("global pre")),
+        ow.optim.register_optimizer_step_post_hook(note("global post")),
+    ):
+        optimizer.step(grads=[[1.0]])
+    assert calls == ["global pre", "pre", "post", "global post"]
+    calls.clear()
+    handle.remove()
+    handle.remove()
+    optimizer.step(grads=[[1.0]])
+    assert calls == ["post"]
+
+
+def test_a_hook_may_change_what_a_step_is_given():
+    w = ow.Parameter([1.0], device="cpu")
+    optimizer = ow.optim.SGD([w], lr=1.0)
+    optimizer.register_step_pre_hook(lambda one, args, kwargs: (args, {"grads": [[2.0]]}))
+    optimizer.step(grads=[[1.0]])
+    assert w.tolist() == [-1.0]
+    optimizer.register_step_pre_hook(lambda *_: "nonsense")
+    with pytest.raises(TypeError, match=r"returns None or \(args, kwargs\)"):
+        optimizer.step(grads=[[1.0]])
+
+
+def test_hooks_of_state_dicts():
+    optimizer = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], momentum=0.9)
+    calls = []
+    optimizer.register_state_dict_pre_hook(lambda one: calls.append("before"))
+    optimizer.register_state_dict_post_hook(lambda one, made: {**made, "extra": 1})
+    optimizer.register_state_dict_post_hook(lambda one, made: calls.append(sorted(made)), prepend=True)
+    optimizer.register_load_state_dict_pre_hook(
+        lambda one, given: {key: given[key] for key in ("state", "param_groups")}
+    )
+    optimizer.register_load_state_dict_post_hook(lambda one: calls.append("after"))
+    saved = optimizer.state_dict()
+    assert saved["extra"] == 1
+    optimizer.load_state_dict(saved)
+    assert calls == ["before", ["param_groups", "state"], "after"]
+    with pytest.raises(TypeError, match="a hook is a function, not int"):
+        optimizer.register_step_pre_hook(1)
+
+
+@pytest.mark.parametrize(
+    "through", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"]
+)
+def test_a_copy_goes_on_by_itself(device, through):
+    w = ow.Parameter([1.0, 2.0], device=device, name="w")
+    optimizer = ow.optim.AdamW([{"params": [w], "lr": 0.1}], weight_decay=0.1, skip_nonfinite=True)
+    optimizer.step(grads=[[1.0, -1.0]])
+    w2, optimizer2 = through((w, optimizer))
+    assert optimizer2.param_groups[0]["params"][0] is w2
+    for param, one in ((w, optimizer), (w2, optimizer2)):
+        one.step(grads=[[1.0, 3.0]])
+        one.step(grads=[[float("nan"), 3.0]])
+        assert (param.name, one.skipped_steps) == ("w", 1)
+    assert w2.tolist() == w.tolist()
+    np.testing.assert_equal(optimizer2.state_dict(), optimizer.state_dict())
+    optimizer2.step(grads=[[1.0, 3.0]])
+    assert w2.tolist() != w.tolist()
+
+
+def test_an_optimizer_shows_its_groups():
+    w = ow.Parameter([1.0], device="cpu")
+    assert repr(ow.optim.SGD([w], lr=0.5)) == (
+        "SGD (\nParameter Group 0\n    dampening: 0.0\n    lr: 0.5\n    maximize: False\n    momentum: 0.0\n"
+        "    nesterov: False\n    weight_decay: 0.0\n)"
+    )
+
+
+def test_state_is_seen_where_it_lies(device):
+    w = ow.Parameter([[1.0, 2.0]], device=device)
+    optimizer = ow.optim.Adam([w], lr=0.1)
+    before = device.stats.copy()
+    state = optimizer.state[w]
+    assert (device.stats - before).bytes_down == 0
+    optimizer.step(grads=[[[1.0, 3.0]]])
+    assert state["exp_avg"].shape == (1, 2)
+    assert state["exp_avg"].tolist() == [pytest.approx([0.1, 0.3])]
+    assert state["step"].item() == 1.0
+
+
+@pytest.mark.parametrize("name", ["foreach", "fused", "capturable"])
+def test_arguments_of_torch_that_mean_nothing_here_are_taken(name):
+    ow.optim.AdamW([ow.Parameter([1.0], device="cpu")], **{name: True}).step(grads=[[1.0]])
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        ow.optim.AdamW([ow.Parameter([1.0], device="cpu")], fast=True)
+
+
+def test_a_closure_gives_the_loss(device):
+    w = ow.Parameter([3.0], device=device)
+    optimizer = ow.optim.SGD([w], lr=0.5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 9.0
+    assert w.tolist() == [0.0]
