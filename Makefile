@@ -28,7 +28,7 @@ PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax,
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo train test check bench bench-browser wheel pyodide bundles format clean
+.PHONY: help setup demo train test optimizers check bench bench-browser wheel pyodide bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,13 @@ train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --
 test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,cpu,torch,optax; PYTEST_ARGS='-k adamw')
 	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+optimizers: OPTIRS_REQUIRE := vulkan,webgpu,cpu,torch,optax
+optimizers: setup ## compare every optimizer with its source, and make the table of docs/optimizers.md from the results
+	$(BIN)/python -m pip install -qq $(TORCH) $(OPTAX)
+	OPTIRS_REQUIRE=$(OPTIRS_REQUIRE) $(BIN)/python -m pytest tests/test_optimizers.py -k follows_its_source
+	cp build/optimizers.json optirs_web/cli/optimizers.json
+	$(BIN)/optirs-web optimizers --markdown > docs/optimizers.md
 
 bench: setup ## measure the start-up, and the optimizer step beside a copy
 	$(BIN)/python benchmarks/startup.py

@@ -1,8 +1,11 @@
 """Which devices the tests run on. A test that takes `device` runs once for each name in `DEVICES`."""
 
 import importlib
+import json
 import os
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import numerics as numerical_cases
 import numpy as np
@@ -16,6 +19,7 @@ __all__ = ["browser", "browser_python", "page", "screenshot"]
 DEVICES = ["cpu", "vulkan"]
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax"]
+RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.
 settings.register_profile("optirs", deadline=None, derandomize="CI" in os.environ)
@@ -95,6 +99,28 @@ def _with_arrays(value):
 
 
 _numerical = Counter()
+_errors: dict[str, dict[str, dict[str, Any]]] = {}
+
+
+@pytest.fixture
+def note_error(request):
+    """`note_error(case, error)`: the case passed with that error; what the table of optimizers is made of."""
+
+    def note(case, error):
+        device = request.node.callspec.params["numerics"]
+        found = _errors.setdefault(case.optimizer, {}).setdefault(device, {"cases": 0, "error": 0.0, "source": []})
+        found["cases"] += 1
+        found["error"] = max(found["error"], error)
+        source = case.source.partition(".")[0].removesuffix("_twins")
+        found["source"] = sorted({*found["source"], source if source in LIBRARIES else "reference"})
+
+    return note
+
+
+def pytest_sessionfinish(session):
+    if _errors:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(dict(sorted(_errors.items())), indent=1) + "\n", "utf-8")
 
 
 @pytest.hookimpl(hookwrapper=True)

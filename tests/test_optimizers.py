@@ -29,10 +29,16 @@ def make_problem(shapes, steps):
     return params, grads
 
 
-def assert_close(got, want, tolerance):
+def relative_error(got, want):
+    """The largest difference, of the largest magnitude."""
     got, want = np.asarray(got), np.asarray(want)
     assert got.shape == want.shape
-    assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+    difference = np.abs(got - want).max()
+    return float(difference / np.abs(want).max()) if difference else 0.0
+
+
+def assert_close(got, want, tolerance):
+    assert relative_error(got, want) <= tolerance
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +59,7 @@ def reference(requires):
 
 
 @by_name
-def test_follows_its_source(case, numerics, reference):
+def test_follows_its_source(case, numerics, reference, note_error):
     params, grads, want, want_state = reference(case)
     ours, state = numerics("steps", case.name, params, grads)
     for index in range(len(params)):
@@ -63,6 +69,7 @@ def test_follows_its_source(case, numerics, reference):
             assert set(its_state) == set(want_state[index])
         for name in set(its_state) & set(want_state[index]):
             assert_close(its_state[name], want_state[index][name], case.state_tolerance)
+    note_error(case, max(relative_error(one, other) for one, other in zip(ours, want, strict=True)))
 
 
 LARGE_CASES = {case.name: case for case in CASES if case.name in ("sgd nesterov", "adamw", "lamb uncorrected")}

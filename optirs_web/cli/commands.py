@@ -12,6 +12,7 @@ from rich.table import Table
 import optirs_web as ow
 
 from .demo import demo
+from .optimizers import optimizers
 from .runs import runs
 from .shader import shader
 from .train import train
@@ -36,6 +37,7 @@ def cli() -> None:
 
 
 cli.add_command(demo)
+cli.add_command(optimizers)
 cli.add_command(runs)
 cli.add_command(shader)
 cli.add_command(train)

@@ -52,6 +52,7 @@ class Device:
         capabilities: its limits and features.
         why: why it was chosen, in one sentence.
         stats: counts since it was opened.
+        observers: called with the kernel and the views of each dispatch, while it is enqueued or recorded.
     """
 
     _recorder: ClassVar[Device | None] = None
@@ -65,6 +66,7 @@ class Device:
         self.name = backend.info.label
         self.why = why
         self.stats: Stats = backend.stats
+        self.observers: list[Callable[[Kernel, Sequence[View]], None]] = []
         self._pool = Pool()
         self._uploads: list[Command] = []  # sent before what is pending
         self._pending: list[Command] = []
@@ -332,6 +334,8 @@ class Device:
                     f"kernel '{kernel.name}' needs {view.nbytes:,} bytes of one buffer at once; '{self.name}' shows a "
                     f"kernel at most {self.capabilities.max_binding_bytes:,}. Split the tensor"
                 )
+        for observe in self.observers:
+            observe(kernel, views)
         bound = [(view.buffer.handle, view.offset, view.nbytes) for view in views]
         block = kernel.pack(parameters)
         command = self._with_room(len(block), lambda: self._backend.bind(kernel, bound, block, grid))

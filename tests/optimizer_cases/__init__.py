@@ -3,9 +3,11 @@
 Each family has a module with its rows. They are read in the browser too, where there may be no NumPy.
 """
 
-from . import norm_cases, torch_cases
+from . import core_convergence, norm_cases, torch_cases
 from .case import VECTORS, Case
 
-__all__ = ["CASES", "VECTORS", "Case"]
+__all__ = ["CASES", "CONVERGENCE", "VECTORS", "Case"]
 
 CASES = [*torch_cases.CASES, *norm_cases.CASES]
+
+CONVERGENCE = [*core_convergence.CONVERGENCE]
