@@ -8,6 +8,7 @@ every leaf of the parameters from one buffer of u32 and writes those of the resu
 import warnings
 
 import numpy as np
+from requirements import vulkan_device
 
 from optirs_web.wgsl.checker import check
 from optirs_web.wgsl.parser import parse
@@ -43,6 +44,27 @@ def evaluate(namespace, function, leaves):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error")
         return flat(function.return_type, namespace[python_name(function.name)](*arguments))
+
+
+def on_each_device(request, text, chunk=1 << 14):
+    """`compute(name, *arguments)`: a function of the text over arrays, where the fixture's parameter says."""
+    functions, namespace = compiled(text)
+    by_name = {function.name: function for function in functions}
+
+    def on_cpu(name, *arguments):
+        parts = []
+        for start in range(0, len(arguments[0]), chunk):
+            leaves = [argument[start : start + chunk] for argument in arguments]
+            parts.append(evaluate(namespace, by_name[name], leaves)[0])
+        return np.concatenate(parts)
+
+    if request.param == "cpu":
+        return on_cpu
+    if request.param == "webgpu":
+        python = request.getfixturevalue("browser_python")
+        return lambda name, *arguments: run_in_browser(python, text, [by_name[name]], list(arguments))[0]
+    adapter = vulkan_device()
+    return lambda name, *arguments: run_on_gpu(adapter, text, [by_name[name]], list(arguments))[0]
 
 
 def parameter_types(function):
