@@ -70,9 +70,13 @@ class Arena:
         """Size of one buffer of the arena."""
         return self.blocks * BLOCK * _ITEMSIZE
 
-    def new_buffer(self) -> Buffer:
-        """A zeroed buffer laid out like the arena: for gradients, and for a slot of optimizer state."""
-        return self.device.allocate_zeroed(self.nbytes)
+    def new_buffer(self, block_bytes: int = BLOCK * _ITEMSIZE) -> Buffer:
+        """A zeroed buffer laid out like the arena: for gradients, and for a slot of optimizer state.
+
+        Args:
+            block_bytes: what a block has in it.
+        """
+        return self.device.allocate_zeroed(self.blocks * block_bytes)
 
     @property
     def grads(self) -> Buffer:
@@ -83,7 +87,12 @@ class Arena:
 
     def place(self, buffer: Buffer, index: int) -> View:
         """Where a tensor lies in a buffer of the arena."""
-        return View(buffer, self.firsts[index] * _ITEMSIZE, self.sizes[index] * _ITEMSIZE)
+        block_bytes = buffer.nbytes // self.blocks
+        if block_bytes < BLOCK:  # an entry for each block
+            nbytes = blocks_of(self.sizes[index]) * block_bytes
+        else:
+            nbytes = self.sizes[index] * block_bytes // BLOCK
+        return View(buffer, self.firsts[index] // BLOCK * block_bytes, nbytes)
 
     def block_table(self, numbers: Mapping[int, int], absent: int) -> array[int]:
         """For each block the number of its tensor (`absent` if it has none), and how many elements are the tensor's."""
@@ -102,10 +111,10 @@ class Arena:
         for first in range(0, self.blocks, limit):
             yield first, min(limit, self.blocks - first)
 
-    @staticmethod
-    def window(buffer: Buffer, first: int, blocks: int) -> View:
+    def window(self, buffer: Buffer, first: int, blocks: int) -> View:
         """That part of a buffer of the arena."""
-        return View(buffer, first * BLOCK * _ITEMSIZE, blocks * BLOCK * _ITEMSIZE)
+        block_bytes = buffer.nbytes // self.blocks
+        return View(buffer, first * block_bytes, blocks * block_bytes)
 
 
 @dataclass(frozen=True, slots=True)

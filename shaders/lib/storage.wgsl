@@ -24,6 +24,13 @@ fn to_bfloat16_stochastic(x: f32, random: u32) -> u32 {
     return bfloat16_bits_plus(bitcast<u32>(x), random & 0xffffu);
 }
 
+// Bits to round with, which differ from place to place and from seed to seed (Jarzynski and Olano 2020, PCG).
+fn rounding_bits(place: u32, seed: u32) -> u32 {
+    let state = (place ^ (seed * 0x9e3779b9u)) * 747796405u + 2891336453u;
+    let word = ((state >> ((state >> 28u) + 4u)) ^ state) * 277803737u;
+    return (word >> 22u) ^ word;
+}
+
 fn from_bfloat16(bits: u32) -> f32 {
     return bitcast<f32>(bits << 16u);
 }

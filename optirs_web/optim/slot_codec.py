@@ -1,0 +1,86 @@
+"""State in fewer bits, on the host: what a state dict shows of it, and what is written from one.
+
+The kinds are those of `wgsl.slot_storage`. Without NumPy too, since Pyodide may have none.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left
+from functools import cache
+from itertools import pairwise
+
+from ..wgsl.shell import BLOCK
+
+__all__ = ["decode", "encode", "largest_of_blocks", "numbers_of"]
+
+_DECADES = 7
+
+
+@cache
+def numbers_of(kind: str) -> array[float]:
+    """The 256 numbers of an 8-bit map in order (Dettmers et al. 2022, arXiv:2110.02861), as float32."""
+    signed = kind == "dynamic8"
+    numbers = [0.0, 1.0]
+    for decade in range(_DECADES):
+        count = 2**decade if signed else 2 ** (decade + 1)
+        means = [10.0 ** (decade - _DECADES + 1) * (0.1 + 0.9 * (place + 0.5) / count) for place in range(count)]
+        numbers += means
+        numbers += [-one for one in means] if signed else []
+    return array("f", sorted(numbers))
+
+
+@cache
+def _edges(kind: str) -> array[float]:
+    """Where one number's neighbour is nearer."""
+    return array("f", ((one + other) / 2 for one, other in pairwise(numbers_of(kind))))
+
+
+def decode(kind: str, raw: memoryview, largest: memoryview | None = None) -> memoryview:
+    """The float32 values of stored bytes; for 8 bits with the largest magnitude of each block, as float32 bytes."""
+    if kind == "float32":
+        return raw
+    values = array("f")
+    if kind == "bfloat16":
+        values.frombytes(array("I", (half << 16 for half in raw.cast("B").cast("H"))).tobytes())
+    elif kind == "float16":
+        values.extend(struct.unpack(f"<{raw.nbytes // 2}e", raw))
+    else:
+        assert largest is not None
+        numbers, most = numbers_of(kind), largest.cast("B").cast("f")
+        values.extend(numbers[code] * most[place // BLOCK] for place, code in enumerate(raw.cast("B")))
+    return memoryview(values).cast("B")
+
+
+def largest_of_blocks(values: memoryview) -> memoryview:
+    """The largest magnitude of each block of float32 values, as bytes."""
+    numbers = values.cast("B").cast("f")
+    blocks = range(0, len(numbers), BLOCK)
+    return memoryview(array("f", (max(map(abs, numbers[start : start + BLOCK])) for start in blocks))).cast("B")
+
+
+def encode(kind: str, values: memoryview, largest: memoryview | None = None) -> memoryview:
+    """The stored bytes of float32 values, rounded to the nearest; `largest` as in `decode`."""
+    if kind == "float32":
+        return values
+    numbers = values.cast("B").cast("f")
+    if kind == "bfloat16":
+        bits = values.cast("B").cast("I")
+        return memoryview(array("H", map(_to_bfloat16, bits))).cast("B")
+    if kind == "float16":
+        return memoryview(struct.pack(f"<{len(numbers)}e", *numbers))
+    assert largest is not None
+    edges, most = _edges(kind), largest.cast("B").cast("f")
+    return memoryview(
+        bytes(
+            bisect_left(edges, one / most[place // BLOCK] if most[place // BLOCK] else 0.0)
+            for place, one in enumerate(numbers)
+        )
+    )
+
+
+def _to_bfloat16(bits: int) -> int:
+    if bits & 0x7FFFFFFF > 0x7F800000:  # NaN stays NaN
+        return bits >> 16 | 0x40
+    return bits + 0x7FFF + (bits >> 16 & 1) >> 16

@@ -1,0 +1,108 @@
+"""How the slots of an optimizer's state are stored, and what the shells load and store for each kind.
+
+float32     four numbers in a vec4<f32>
+bfloat16    four in a vec2<u32>; rounded up or down at random, since an average that moves by less than half a
+            spacing would not move at all otherwise
+float16     four in a vec2<u32>
+dynamic8    four in a u32, as codes of the 8-bit map of ``shaders/lib/storage.wgsl``, and the largest magnitude of
+            each block in a table of its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["BITS", "bindings", "functions", "is_blockwise", "kind_of", "largest_name", "load", "store"]
+
+BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "dynamic8": 8, "dynamic8_unsigned": 8}
+"""Bits per element; a block in 8 bits has 32 more."""
+
+_NOT_NEGATIVE = ("_sq", "square_avg", "acc_delta", "sum", "exp_inf")
+_LARGEST = "_largest"
+
+
+def kind_of(slot: str, asked: str) -> str:
+    """How a slot is stored: of "8bit" the map with or without signs, as the slot's name tells."""
+    if asked != "8bit":
+        return asked
+    return "dynamic8_unsigned" if slot.endswith(_NOT_NEGATIVE) else "dynamic8"
+
+
+def largest_name(slot: str) -> str:
+    """What the table of a slot's largest magnitudes is called."""
+    return slot + _LARGEST
+
+
+_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "float32": (),
+    "bfloat16": ("from_bfloat16", "to_bfloat16_stochastic", "rounding_bits"),
+    "float16": ("from_float16", "to_float16"),
+    "dynamic8": ("from_dynamic8", "to_dynamic8"),
+    "dynamic8_unsigned": ("from_dynamic8_unsigned", "to_dynamic8_unsigned"),
+}
+"""What each kind needs of ``shaders/lib/storage.wgsl``."""
+
+_TYPES = {"float32": "array<vec4<f32>>", "bfloat16": "array<vec2<u32>>", "float16": "array<vec2<u32>>"}
+_LANES = "xyzw"
+
+
+def functions(kinds: Iterable[str]) -> tuple[str, ...]:
+    """The functions of ``shaders/lib/storage.wgsl`` that these kinds need."""
+    return tuple(dict.fromkeys(name for kind in kinds for name in _FUNCTIONS[kind]))
+
+
+def is_blockwise(kinds: Iterable[str]) -> bool:
+    """Whether a whole block has to be known before any of it can be stored."""
+    return any(kind.startswith("dynamic8") for kind in kinds)
+
+
+def bindings(name: str, kind: str, access: str) -> list[tuple[str, str, str]]:
+    """Name, access and type of what a slot of that kind is bound to."""
+    if not is_blockwise([kind]):
+        return [(name, access, _TYPES[kind])]
+    return [(name, access, "array<u32>"), (f"{name}_largest", access, "array<f32>")]
+
+
+def load(name: str, kind: str) -> list[str]:
+    """Statements after which ``old_NAME`` is the vector at `at`, of the block `number`."""
+    if kind == "float32":
+        return [f"let old_{name} = {name}[at];"]
+    if is_blockwise([kind]):
+        suffix = kind.removeprefix("dynamic8")
+        parts = (
+            f"from_dynamic8{suffix}(({name}[at] >> {shift}u) & 0xffu, {name}_largest[number])"
+            for shift in (0, 8, 16, 24)
+        )
+    else:
+        parts = (f"from_{kind}({name}[at].{word} {shift})" for word in "xy" for shift in ("& 0xffffu", ">> 16u"))
+    return [f"let old_{name} = vec4<f32>({', '.join(parts)});"]
+
+
+def store(name: str, kind: str, value: str, seed: str) -> list[str]:
+    """Statements that store a vector at `at`; what is blockwise finds its largest magnitude in ``NAME_most``.
+
+    Args:
+        name: of the slot.
+        kind: of its storage.
+        value: an expression, a vec4<f32>.
+        seed: an expression of a u32 that differs from slot to slot, for rounding at random.
+    """
+    if kind == "float32":
+        return [f"{name}[at] = {value};"]
+    new = f"new_{name}"
+    lines = [] if value == new else [f"let {new} = {value};"]
+    if is_blockwise([kind]):
+        suffix = kind.removeprefix("dynamic8")
+        codes = " | ".join(
+            f"(to_dynamic8{suffix}({new}.{lane}, {name}_most) << {shift}u)"
+            for lane, shift in zip(_LANES, (0, 8, 16, 24), strict=True)
+        )
+        return [*lines, f"{name}[at] = {codes};"]
+    if kind == "bfloat16":
+        halves = [
+            f"to_bfloat16_stochastic({new}.{lane}, rounding_bits(at * 4u + {number}u, {seed}))"
+            for number, lane in enumerate(_LANES)
+        ]
+    else:
+        halves = [f"to_{kind}({new}.{lane})" for lane in _LANES]
+    return [*lines, f"{name}[at] = vec2<u32>({halves[0]} | ({halves[1]} << 16u), {halves[2]} | ({halves[3]} << 16u));"]
