@@ -21,7 +21,7 @@ fn main(
     if block >= arrayLength(&blocks) {
         return;
     }
-    if tensors[blocks[block].tensor].live == 0u {
+    if (tensors[blocks[block].tensor].live & 1u) == 0u {
         return;
     }
     let bits = grads[at];

@@ -1,0 +1,284 @@
+"""Averages of parameters over training, which lie beside them on the device.
+
+    EMA           exponential moving average, bias-corrected, with torch's start, or with a decay that grows
+    SWA           equal weights, at calls of your choice (`torch.optim.swa_utils.AveragedModel`)
+    PolyakAverage equal weights at every step, or weights that grow polynomially
+    soup          the average of several models
+
+`update_parameters` costs two dispatches for any number of parameters, and may be part of a compiled step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar
+
+from ..errors import CheckpointError, ShapeError, UnsupportedError
+from ..ops import add, multiply
+from ..recovery import keep_track
+from ..runtime.buffer import View
+from ..runtime.device import Device
+from ..runtime.dtypes import FLOAT32
+from ..runtime.rules import Rule
+from ..tensors import Parameter, Tensor
+from . import state
+from .in_place import InPlace
+from .layout import Layout
+
+__all__ = ["EMA", "SWA", "Average", "PolyakAverage", "soup"]
+
+_POLYNOMIAL, _EXPONENTIAL, _CORRECTED, _WARM = range(4)
+_SMALLEST_LOG = -100.0
+
+
+class Average:
+    """The base of all: an average beside each parameter.
+
+    Attributes:
+        params: the parameters.
+    """
+
+    def __init__(self, params: Iterable[Parameter], kind: int, power: float = 0.0, decay: float = 0.0) -> None:
+        self.params = list(params)
+        if not self.params:
+            raise ValueError("an average needs parameters")
+        log_decay = math.log(decay) if decay else _SMALLEST_LOG
+        self._hyper = {"kind": kind, "power": power, "one_minus_decay": 1 - decay, "log_decay": log_decay}
+        self._is_swapped = False
+        self._snapshot: dict[str, Any] | None = None
+        self._build()
+        keep_track(self)
+
+    def _build(self) -> None:
+        self._made = InPlace(Rule("average", folder="arena"), self.params)
+
+    @property
+    def _layout(self) -> Layout:
+        return self._made.layout
+
+    @property
+    def n_averaged(self) -> int:
+        """How many values the average is made of. Waits."""
+        (raw,) = (self._layout.device.read(place["step"]) for place in self._layout.places(["step"])[:1])
+        return int(raw.cast("f")[0])
+
+    def update_parameters(self) -> None:
+        """Take the parameters as they are now into the average.
+
+        Raises:
+            UnsupportedError: the parameters are the averages, since they are swapped.
+        """
+        self._need_unswapped()
+        recording = self._layout.device.recording
+        if recording is not None:
+            recording.before_replay.append(self._need_unswapped)
+        self._made.run([True] * len(self.params), self._hyper)
+
+    def _need_unswapped(self) -> None:
+        if self._is_swapped:
+            raise UnsupportedError("the parameters are their averages now; swap back before they are averaged")
+
+    def swap(self) -> None:
+        """Exchange the parameters and their averages; nothing happens where nothing was averaged yet."""
+        if self._layout.device.recording is not None:
+            raise UnsupportedError("parameters and averages are exchanged outside a compiled step")
+        self._layout.apply("eval")
+        self._is_swapped = not self._is_swapped
+        for one in self.params:
+            one._version += 1
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """Within the block the parameters are their averages.
+
+        Example:
+            >>> import optirs_web as ow
+            >>> w = ow.Parameter([1.0], device="cpu")
+            >>> average = ow.optim.averaging.SWA([w])
+            >>> average.update_parameters(); w.assign([3.0]); average.update_parameters()
+            >>> with average.swapped():
+            ...     print(w.tolist())
+            [2.0]
+            >>> w.tolist()
+            [3.0]
+        """
+        self.swap()
+        try:
+            yield
+        finally:
+            self.swap()
+
+    def averages(self) -> list[Tensor]:
+        """Copies of the averages."""
+        device = self._layout.device
+        source = [one.view for one in self.params]
+        if not self._is_swapped:
+            source = [place["average"] for place in self._layout.places([])]
+        copies = []
+        for param, view in zip(self.params, source, strict=True):
+            buffer = device.allocate(max(4, view.nbytes))
+            copies.append(Tensor(View(buffer, 0, view.nbytes), param.shape, FLOAT32))
+            device.copy(view, copies[-1].view)
+        return copies
+
+    # State.
+
+    def state_dict(self) -> dict[str, Any]:
+        """The averages, by number of the parameter, and how many values they are made of. Waits."""
+        self._need_unswapped()
+        return self._dict_of(self._layout.device.read_all(self._layout.state_views()))
+
+    def _dict_of(self, contents: Mapping[str, memoryview]) -> dict[str, Any]:
+        found = state.read(self._layout, self.params, ("step",), contents)
+        count = int(found[0]["step"]) if found else 0
+        return {"n_averaged": count, "averages": {number: entry["average"] for number, entry in found.items()}}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over a state dict.
+
+        Raises:
+            CheckpointError: it does not fit these parameters.
+        """
+        self._need_unswapped()
+        try:
+            count, averages = int(state_dict["n_averaged"]), dict(state_dict["averages"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError('the state dict of an average has "n_averaged" and "averages"') from error
+        numbers = range(len(self.params)) if count else range(0)
+        if count < 0 or sorted(map(int, averages)) != list(numbers):
+            raise CheckpointError(f"the state dict has averages of other parameters than 0 to {len(self.params) - 1}")
+        for key, value in averages.items():
+            shape = self.params[int(key)].shape
+            if state.shape_of(value) != shape:
+                raise CheckpointError(f"average {key} has the shape {state.shape_of(value)}, its parameter {shape}")
+        entries = {int(key): {"step": float(count), "average": value} for key, value in averages.items()}
+        state.write(self._layout, ("step",), entries)
+
+    # What `recovery.Recoverable` asks for.
+
+    recovery_order: ClassVar[int] = 1
+
+    def recovery_views(self) -> Mapping[str, View]:
+        """The averages."""
+        return self._layout.state_views()
+
+    def keeper(self) -> Any:
+        """Takes them as the snapshot."""
+        return partial(self._keep, self._layout)
+
+    def _keep(self, layout: Layout, contents: Mapping[str, memoryview]) -> None:
+        self._snapshot = self._dict_of(contents)
+
+    @property
+    def has_snapshot(self) -> bool:
+        """There is one."""
+        return self._snapshot is not None
+
+    def revive(self, device: Device) -> None:
+        """Go on with the snapshot where the parameters lie now."""
+        assert self._snapshot is not None
+        self._is_swapped = False
+        self._build()
+        self.load_state_dict(self._snapshot)
+
+
+class EMA(Average):
+    """Exponential moving average.
+
+        average = decay average + (1 - decay) param
+
+    Args:
+        params: the parameters.
+        decay: from 0 to less than 1.
+        bias_correction: weigh the values so as if the average had gone on for ever: the weight of the newest is
+            (1 - decay) / (1 - decay^t). Without it the first value counts as in `torch.optim.swa_utils.get_ema_avg_fn`.
+        warmup: a decay of at most (1 + t) / (10 + t) at the t-th value, instead of the correction.
+
+    Raises:
+        ValueError: the decay is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> average = ow.optim.averaging.EMA([w], decay=0.5)
+        >>> average.update_parameters(); w.assign([4.0]); average.update_parameters()
+        >>> average.averages()[0].tolist()
+        [3.0]
+    """
+
+    def __init__(
+        self, params: Iterable[Parameter], decay: float = 0.999, bias_correction: bool = True, warmup: bool = False
+    ) -> None:
+        if not 0 <= float(decay) < 1:
+            raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+        kind = _WARM if warmup else _CORRECTED if bias_correction else _EXPONENTIAL
+        super().__init__(params, kind, decay=float(decay))
+
+
+class SWA(Average):
+    """Stochastic weight averaging (Izmailov et al. 2018, arXiv:1803.05407): the mean of the values taken.
+
+    As `torch.optim.swa_utils.AveragedModel`: call `update_parameters` once per epoch or cycle.
+
+    Args:
+        params: the parameters.
+    """
+
+    def __init__(self, params: Iterable[Parameter]) -> None:
+        super().__init__(params, _POLYNOMIAL)
+
+
+class PolyakAverage(Average):
+    """The mean of all iterates (Polyak & Juditsky 1992), or one that weighs later ones more.
+
+    Args:
+        params: the parameters.
+        power: the weight of the newest of t values is (power + 1) / (t + power) (Shamir & Zhang 2013, arXiv:1212.1824);
+            0 gives equal weights.
+
+    Raises:
+        ValueError: the power is negative.
+    """
+
+    def __init__(self, params: Iterable[Parameter], power: float = 0.0) -> None:
+        if not 0 <= float(power) < math.inf:
+            raise ValueError(f"Invalid power value: {power}")
+        super().__init__(params, _POLYNOMIAL, power=float(power))
+
+
+def soup(models: Sequence[Sequence[Tensor]], weights: Sequence[float] | None = None) -> list[Tensor]:
+    """The average of several models' parameters (Wortsman et al. 2022, arXiv:2203.05482).
+
+    Args:
+        models: lists of parameters, alike in shape.
+        weights: one for each model; equal by default. They are divided by their sum.
+
+    Raises:
+        ShapeError: the lists differ in length or shapes.
+        ValueError: there are no models, or other weights than models.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> models = [[ow.Parameter([1.0], device="cpu")], [ow.Parameter([3.0], device="cpu")]]
+        >>> ow.optim.averaging.soup(models)[0].tolist()
+        [2.0]
+    """
+    if not models:
+        raise ValueError("a soup is made of one model or more")
+    shares = [1.0] * len(models) if weights is None else [float(one) for one in weights]
+    if len(shares) != len(models) or not sum(shares) > 0:
+        raise ValueError(f"{len(models)} models need as many weights with a sum above 0, not {weights}")
+    shapes = [[one.shape for one in model] for model in models]
+    if any(one != shapes[0] for one in shapes):
+        raise ShapeError("the models have parameters of different shapes")
+    result = []
+    for tensors in zip(*models, strict=True):
+        parts = [multiply(one.detach(), share / sum(shares)) for one, share in zip(tensors, shares, strict=True)]
+        total = parts[0]
+        for one in parts[1:]:
+            total = add(total, one)
+        result.append(total)
+    return result

@@ -1,0 +1,224 @@
+"""The device side of gradient transforms: the tables that their kernels read besides those of the layout.
+
+`transforms` (one struct with what the host gives each), `block_places` and `row_entries` (where blocks and rows lie in
+their tensors), `rowsN` (a number for each row), `partials` of their own.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import UnsupportedError
+from ..runtime.buffer import Buffer, View
+from ..runtime.rules import Rule
+from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
+from ..tensors import Parameter
+from ..wgsl.shell import BLOCK, struct_of
+
+if TYPE_CHECKING:
+    from .layout import Layout, _Shard
+    from .transforms import Transform
+
+__all__ = ["IS_KNOWN", "KEPT", "Pipeline", "live_words", "rule_with"]
+
+KEPT = "accumulated"
+"""The slot of the state that holds what was gathered since the last step; kernels call it `kept`."""
+
+IS_KNOWN = 1 << 31
+"""The bit of `on` that every tensor of the optimizer has."""
+
+
+def rule_with(rule: Rule, transforms: Sequence[Transform]) -> Rule:
+    """The rule behind those of the transforms that have a kernel."""
+    stages = tuple(one.stage for one in transforms if one.stage is not None)
+    return replace(rule, stages=stages) if stages else rule
+
+
+def live_words(transforms: Sequence[Transform], params: Sequence[Parameter]) -> list[tuple[bool, int]]:
+    """For each parameter whether it is trained, and the bits that say what applies to it."""
+    staged = [one for one in transforms if one.stage is not None]
+    words = []
+    for param in params:
+        is_trained = all(one.stage is not None or not one.applies_to(param) for one in transforms)
+        bits = sum(1 << number + 1 for number, one in enumerate(staged) if one.applies_to(param))
+        words.append((is_trained, bits | IS_KNOWN if staged else 0))
+    return words
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What lies beside one arena."""
+
+    block_places: Buffer | None
+    row_entries: Buffer | None
+    row_count: int
+    rows: Mapping[str, Buffer]
+
+    def buffers(self) -> Iterator[Buffer]:
+        """All there are."""
+        for one in (self.block_places, self.row_entries, *self.rows.values()):
+            if one is not None:
+                yield one
+
+
+class Pipeline:
+    """What the transforms of one layout keep on the device.
+
+    Args:
+        layout: which has its shards and its rule already.
+        params: the parameters, in order.
+        blocks: of all shards.
+    """
+
+    def __init__(self, layout: Layout, params: Sequence[Parameter], blocks: int) -> None:
+        self.layout = layout
+        self.rule = layout.rule
+        self.transforms: list[Transform] = []
+        device = layout.device
+        self._neutral: Buffer | None = None
+        self._given = device.allocate_zeroed(4 * len(self.rule.transforms))
+        self._words = {
+            number: len(struct_of(self.rule.linked((f"measure_transform_{number}",), ()), f"Partial{number}").members)
+            for number, one in enumerate(self.rule.stages)
+            if one.over in ("all", "tensor")
+        }
+        most = max(self._words.values(), default=0)
+        self._partials = device.allocate_zeroed(4 * most * blocks) if most else None
+        self._beside = {id(shard): self._make(shard, params) for shard in layout._shards}
+
+    def _make(self, shard: _Shard, params: Sequence[Parameter]) -> _Beside:
+        device, stages = self.layout.device, self.rule.stages
+        has_rows = any(one.over == "row" for one in stages)
+        if has_rows and len(list(shard.arena.windows())) > 1:
+            raise UnsupportedError(
+                "transforms of rows need all parameters of an arena in one binding; these are too large for "
+                f"'{device.name}'"
+            )
+        places = entries = None
+        count = 0
+        rows: dict[str, Buffer] = {}
+        if has_rows or any(one.name == "add_noise" for one in stages):
+            table, row_table = _tables_of(shard, params)
+            places, count = self._written(table), len(row_table) // 4
+            if has_rows:
+                entries = self._written(row_table)
+                names = [f"rows{number}" for number, one in enumerate(stages) if one.over == "row"]
+                rows = {name: device.allocate_zeroed(4 * count) for name in names}
+        return _Beside(places, entries, count, rows)
+
+    def _written(self, table: array[int] | array[float]) -> Buffer:
+        device = self.layout.device
+        buffer = device.allocate_zeroed(4 * len(table))
+        device.write(View.whole(buffer), memoryview(table).cast("B"))
+        return buffer
+
+    def retire(self) -> None:
+        """Programs that use these must be recorded again."""
+        for one in self._own():
+            one.retired = True
+
+    def _own(self) -> Iterator[Buffer]:
+        yield self._given
+        if self._partials is not None:
+            yield self._partials
+        for one in self._beside.values():
+            yield from one.buffers()
+
+    # Work.
+
+    def given(self) -> tuple[Buffer, bytes]:
+        """What the host gives the transforms, and where it belongs."""
+        words = []
+        members = iter(self.rule.transforms)
+        for one, stage in zip(self.transforms, self.rule.stages, strict=True):
+            for _ in range(stage.members):
+                name, type_ = next(members)
+                value = one.options[name] if name in stage.given else 0
+                words.append(struct.pack("<I" if type_ == "u32" else "<f", value))
+        return self._given, b"".join(words)
+
+    def shared(self, scaler: View | None) -> dict[str, View]:
+        """What all kernels may bind."""
+        return {"transforms": View.whole(self._given), "scaler": self.neutral_scaler() if scaler is None else scaler}
+
+    def neutral_scaler(self) -> View:
+        """The state of a scaler that leaves the loss as it is."""
+        if self._neutral is None:
+            self._neutral = self._written(array("f", [1, 0, 0]))
+        return View.whole(self._neutral)
+
+    def views_of(self, shard: _Shard, first: int, blocks: int) -> dict[str, View]:
+        """What kernels may bind for a part of an arena."""
+        beside = self._beside[id(shard)]
+        found = {name: View.whole(buffer) for name, buffer in beside.rows.items()}
+        if KEPT in shard.state:
+            found["kept"] = shard.arena.window(shard.state[KEPT], first, blocks)
+        if beside.block_places is not None:
+            found["block_places"] = View(beside.block_places, 12 * first, 12 * blocks)
+        if beside.row_entries is not None:
+            found["row_entries"] = View.whole(beside.row_entries)
+        return found
+
+    def all_partials(self, number: int) -> View:
+        """Everything that this transform measured."""
+        assert self._partials is not None
+        words = self._words[number]
+        return View(self._partials, 0, 4 * words * self.layout.block_count)
+
+    def measure(self, number: int, shared: Mapping[str, View]) -> None:
+        """What this transform measures of each block."""
+        assert self._partials is not None
+        nbytes = 4 * self._words[number]
+        for shard in self.layout._shards:
+            kernel = TransformMeasureKernel.of(self.rule, shard.flags, number)
+            for first, blocks in shard.arena.windows():
+                place = View(self._partials, (shard.first_block + first) * nbytes, blocks * nbytes)
+                views = {**shared, "partials": place}
+                self.layout._run_window(
+                    shard, kernel, views, first, blocks, -(-blocks * BLOCK // kernel.elements_per_workgroup)
+                )
+
+    def after_advance(self, shared: Mapping[str, View]) -> None:
+        """Measure and settle whatever `advance` has not."""
+        first = self.rule.first_measure
+        for number, stage in enumerate(self.rule.stages):
+            if stage.over == "row":
+                self._measure_rows(number, shared)
+            elif stage.over and (number != first or stage.over != "all"):
+                if number != first:
+                    self.measure(number, shared)
+                kernel = TransformSettleKernel.of(self.rule, self.layout._shards[0].flags, number)
+                views = {**shared, "partials": self.all_partials(number)}
+                self.layout._run(kernel, views, 1 if kernel.over_all else len(self.layout.groups))
+
+    def _measure_rows(self, number: int, shared: Mapping[str, View]) -> None:
+        for shard in self.layout._shards:
+            kernel = TransformRowsKernel.of(self.rule, shard.flags, number)
+            count = self._beside[id(shard)].row_count
+            if count:
+                self.layout._run_window(shard, kernel, shared, 0, shard.arena.blocks, count)
+
+
+def _tables_of(shard: _Shard, params: Sequence[Parameter]) -> tuple[array[int], array[int]]:
+    """The entries of `block_places` and `row_entries`. Tensors of one dimension or none are one row."""
+    places, entries = array("I"), array("I")
+    rows = 0
+    for index, size in enumerate(shard.arena.sizes):
+        blocks = -(-size // BLOCK)
+        number = shard.numbers.get(index)
+        shape = params[number].shape if number is not None else ()
+        count = shape[0] if len(shape) > 1 and size else 1
+        length = max(1, size // count)
+        for block in range(blocks):
+            places.extend((block, rows, length))
+        if number is not None and size:
+            first = shard.arena.firsts[index]
+            for row in range(count):
+                entries.extend((number, first + row * length, row * length, length))
+            rows += count
+    places.extend([0, 0, 1] * (shard.arena.blocks - len(places) // 3))
+    return places, entries

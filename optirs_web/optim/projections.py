@@ -1,0 +1,224 @@
+"""Projections of parameters onto sets, after each step of an optimizer or by themselves.
+
+An optimizer takes them among its transforms: ``SGD(params, transforms=[projections.non_negative()])``. All act on each
+tensor by itself, and after a step that was left out too, which only matters where rounding moves a point of the set.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import compress
+from numbers import Real
+from typing import Any
+
+from ..ops import matmul, multiply, randn, reshape, sum as sum_of
+from ..ops.launch import apply
+from ..runtime.buffer import View
+from ..runtime.device import Device
+from ..runtime.dtypes import FLOAT32
+from ..runtime.program import NotReadyError
+from ..runtime.rules import MeasureKernel, Rule
+from ..tensors import Parameter, Tensor
+from .in_place import in_place
+from .layout import Layout
+
+__all__ = ["Projection", "box", "l1_ball", "l2_ball", "non_negative", "simplex", "spectral", "sphere"]
+
+Mask = Callable[[Parameter], bool]
+
+_LARGEST = 3.4028234663852886e38
+
+
+class Projection(ABC):
+    """One of the projections that the functions of this module make.
+
+    Attributes:
+        mask: which parameters it applies to; all if None.
+    """
+
+    def __init__(self, mask: Mask | None) -> None:
+        self.mask = mask
+
+    def apply(self, params: Sequence[Parameter], live: Sequence[bool] | None = None) -> None:
+        """Project these parameters, in place.
+
+        Args:
+            params: the parameters.
+            live: which of them; all by default.
+        """
+        params = list(params)
+        wanted = [self.mask is None or bool(self.mask(one)) for one in params]
+        if live is not None:
+            wanted = [one and other for one, other in zip(wanted, live, strict=True)]
+        if any(wanted):
+            self._apply(params, wanted)
+            for one in compress(params, wanted):
+                one._version += 1
+
+    @abstractmethod
+    def _apply(self, params: Sequence[Parameter], live: Sequence[bool]) -> None: ...
+
+
+class _ByRule(Projection):
+    """One that is a rule of ``shaders/arena``."""
+
+    def __init__(
+        self,
+        name: str,
+        hyper: Mapping[str, float],
+        mask: Mask | None,
+        flag: str = "",
+        layout_type: type[Layout] = Layout,
+    ) -> None:
+        super().__init__(mask)
+        self.rule = Rule(name, folder="arena")
+        self.hyper = dict(hyper)
+        self.flags = ((flag, True),) if flag else ()
+        self.layout_type = layout_type
+
+    def _apply(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
+        in_place(self.rule, params, self.layout_type, self.flags).run(live, self.hyper)
+
+
+_TURNS = 24
+"""Steps of Newton's method. A handful settles the threshold of all but contrived tensors."""
+
+
+class _NewtonLayout(Layout):
+    """Measures and settles several times."""
+
+    def _before_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
+        for _ in range(_TURNS - 1):
+            for shard in self._shards:
+                self._run_over(shard, MeasureKernel.of(self.rule, shard.flags), shared)
+            self._run(self._settle, shared, len(self.groups))
+
+
+def _positive(**values: Any) -> None:
+    for name, value in values.items():
+        if not (isinstance(value, Real) and 0 < float(value) < math.inf):
+            raise ValueError(f"Invalid {name} value: {value}")
+
+
+def box(lower: float, upper: float, mask: Mask | None = None) -> Projection:
+    """Each element to [lower, upper].
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([0.5, -2.0], device="cpu")
+        >>> ow.optim.projections.box(-1.0, 1.0).apply([w]); w.tolist()
+        [0.5, -1.0]
+    """
+    if not lower <= upper:
+        raise ValueError(f"a box from {lower} to {upper} is empty")
+    return _ByRule("project_box", {"lower": max(lower, -_LARGEST), "upper": min(upper, _LARGEST)}, mask)
+
+
+def non_negative(mask: Mask | None = None) -> Projection:
+    """Negative elements to 0."""
+    return box(0.0, math.inf, mask)
+
+
+def l2_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
+    """Each tensor to a Euclidean norm of at most `radius`."""
+    _positive(radius=radius)
+    return _ByRule("project_l2", {"radius": radius}, mask)
+
+
+def sphere(radius: float = 1.0, mask: Mask | None = None) -> Projection:
+    """Each tensor to a Euclidean norm of `radius`; one of zeros stays."""
+    _positive(radius=radius)
+    return _ByRule("project_l2", {"radius": radius}, mask, "sphere")
+
+
+def l1_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
+    """Each tensor to the nearest one whose magnitudes sum to at most `radius` (Duchi et al. 2008)."""
+    _positive(radius=radius)
+    return _ByRule("project_l1", {"total": radius}, mask, "ball", _NewtonLayout)
+
+
+def simplex(total: float = 1.0, mask: Mask | None = None) -> Projection:
+    """Each tensor to the nearest one without negative elements whose sum is `total` (Duchi et al. 2008).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([0.5, 1.0, -2.0], device="cpu")
+        >>> ow.optim.projections.simplex().apply([w]); w.tolist()
+        [0.25, 0.75, 0.0]
+    """
+    _positive(total=total)
+    return _ByRule("project_l1", {"total": total}, mask, "", _NewtonLayout)
+
+
+def spectral(limit: float = 1.0, iterations: int = 1, seed: int = 0, mask: Mask | None = None) -> Projection:
+    """Each matrix divided so that its largest singular value is about at most `limit`.
+
+    A tensor of more dimensions is the matrix of its rows; those of fewer are left alone. The value is that of a power
+    iteration (Miyato et al. 2018, arXiv:1802.05957), which is at most the largest one and goes on from call to call.
+    About ten dispatches for each matrix and iteration.
+
+    Args:
+        limit: the largest singular value.
+        iterations: at each call.
+        seed: of the first vector.
+        mask: which parameters.
+    """
+    _positive(limit=limit)
+    if operator.index(iterations) < 1:
+        raise ValueError(f"a power iteration has 1 turn or more, not {iterations}")
+    return _Spectral(float(limit), iterations, seed, mask)
+
+
+class _Spectral(Projection):
+    def __init__(self, limit: float, iterations: int, seed: int, mask: Mask | None) -> None:
+        super().__init__(mask)
+        self.limit, self.iterations, self.seed = limit, iterations, seed
+        self._vectors: weakref.WeakKeyDictionary[Parameter, tuple[Device, Tensor]] = weakref.WeakKeyDictionary()
+
+    def _vector(self, param: Parameter) -> Tensor:
+        """The left vector of the parameter, in memory of its own."""
+        device, vector = self._vectors.get(param, (None, None))
+        if device is param.device and vector is not None:
+            return vector
+        if param.device.recording is not None:
+            raise NotReadyError(partial(self._prepare, param))
+        return self._make_vector(param)
+
+    def _prepare(self, param: Parameter) -> None:
+        self._make_vector(param)
+
+    def _make_vector(self, param: Parameter) -> Tensor:
+        rows = param.shape[0]
+        first = randn((1, rows), param.device, seed=self.seed)
+        buffer = param.device.allocate_zeroed(4 * rows)
+        made = Tensor(View.whole(buffer), (1, rows), FLOAT32)
+        param.device.copy(first.view, made.view)
+        self._vectors[param] = param.device, made
+        return made
+
+    def _apply(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
+        for param in compress(params, live):
+            if param.ndim > 1 and param.size:
+                self._limit(param)
+
+    def _limit(self, param: Parameter) -> None:
+        left = self._vector(param)
+        matrix = reshape(param.detach(), (param.shape[0], -1))
+        row = left
+        for _ in range(self.iterations):
+            right = _unit(matmul(row, matrix))
+            image = matmul(right, matrix.T)
+            squared = sum_of(multiply(image, image))
+            row = apply("spectral", "over_norm", image, squared)
+        param.device.copy(row.view, left.view)
+        limited = apply("spectral", "limit_spectral_norm", param.detach(), squared, self.limit)
+        param.device.copy(limited.view, param.view)
+
+
+def _unit(vector: Tensor) -> Tensor:
+    return apply("spectral", "over_norm", vector, sum_of(multiply(vector, vector)))

@@ -1,0 +1,287 @@
+"""Loss scaling, which keeps small gradients above what a short float can hold."""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+import weakref
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any, ClassVar
+
+from ..errors import CheckpointError, UnsupportedError
+from ..ops import multiply
+from ..recovery import keep_track
+from ..runtime.buffer import View
+from ..runtime.device import Device
+from ..runtime.dtypes import FLOAT32
+from ..runtime.kernels import cooperative
+from ..runtime.program import Program
+from ..runtime.registry import device as device_of
+from ..tensors import Tensor
+from .optimizer import Optimizer
+
+__all__ = ["GradScaler"]
+
+_READY, _UNSCALED, _STEPPED = "ready", "unscaled", "stepped"
+
+
+class GradScaler:
+    """Scales a loss, and the steps back (Micikevicius et al. 2018, arXiv:1710.03740), as `torch.amp.GradScaler`.
+
+    The scale lies on the device and is never read by a step: gradients are divided by it within the optimizer's own
+    kernels, a step whose gradients are not finite leaves everything as it is, its step counts too, and `update` changes
+    the scale. So a recorded step goes on scaling.
+
+    Args:
+        device: where the losses lie; what `optirs_web.device` takes.
+        init_scale: the first scale.
+        growth_factor: what the scale is multiplied by after `growth_interval` steps in a row with finite gradients.
+        backoff_factor: what it is multiplied by after gradients that were not.
+        growth_interval: see `growth_factor`.
+        enabled: if not, everything is passed through.
+
+    Raises:
+        ValueError: a factor or the interval is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([3.0], device="cpu")
+        >>> optimizer, scaler = ow.optim.SGD([w], lr=0.5), ow.optim.GradScaler("cpu")
+        >>> scaler.scale((w * w).sum()).backward()
+        >>> w.grad.tolist()
+        [393216.0]
+        >>> scaler.step(optimizer); scaler.update(); w.tolist()
+        [0.0]
+    """
+
+    def __init__(
+        self,
+        device: str | Device | None = None,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._enabled = enabled
+        if not enabled:
+            return
+        if growth_factor <= 1.0:
+            raise ValueError("The growth factor must be > 1.0.")
+        if backoff_factor >= 1.0:
+            raise ValueError("The backoff factor must be < 1.0.")
+        if not 0 < operator.index(growth_interval) < 1 << 24:
+            raise ValueError(f"a growth interval is a number of steps from 1, not {growth_interval}")
+        self._growth_factor, self._backoff_factor = float(growth_factor), float(backoff_factor)
+        self._growth_interval = growth_interval
+        self._snapshot: memoryview | None = None
+        self._lie_on(device_of(device))
+        self._write(init_scale, 0)
+        keep_track(self)
+
+    def _lie_on(self, device: Device) -> None:
+        self._device = device
+        self._buffer = device.allocate_zeroed(12)
+        self._stages: dict[int, tuple[weakref.ref[Optimizer], str]] = {}
+        self._recording: weakref.ref[Program] | None = None
+
+    def _write(self, scale: float, tracker: int) -> None:
+        content = struct.pack("<3f", float(scale), 0.0, float(tracker))
+        self._device.write(View.whole(self._buffer), memoryview(content))
+
+    @property
+    def _state(self) -> View:
+        return View.whole(self._buffer)
+
+    def is_enabled(self) -> bool:
+        """Whether it scales at all."""
+        return self._enabled
+
+    def scale(self, outputs: Any) -> Any:
+        """The loss times the scale; or all losses in lists, tuples and dicts."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            return multiply(outputs, Tensor(View(self._buffer, 0, 4), (), FLOAT32))
+        if isinstance(outputs, Mapping):
+            return {key: self.scale(one) for key, one in outputs.items()}
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)(self.scale(one) for one in outputs)
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    # What has been done with each optimizer since the last update.
+
+    def _forget_what_was_recorded(self) -> None:
+        """A recording that was given up, or has ended between a step and its update, leaves nothing behind."""
+        recording = self._device.recording
+        known = self._recording() if self._recording is not None else None
+        if recording is not known:
+            self._recording = weakref.ref(recording) if recording is not None else None
+            self._stages.clear()
+
+    def _stage(self, optimizer: Optimizer) -> str:
+        self._forget_what_was_recorded()
+        known, stage = self._stages.get(id(optimizer), (None, _READY))
+        return stage if known is not None and known() is optimizer else _READY
+
+    def _set_stage(self, optimizer: Optimizer, stage: str) -> None:
+        self._stages[id(optimizer)] = weakref.ref(optimizer), stage
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divide the optimizer's gradients by the scale, in place, to look at them or change them before `step`.
+
+        Transforms of the optimizer see them without the scale in any case.
+
+        Raises:
+            RuntimeError: they are already, or the step has been taken.
+        """
+        if not self._enabled:
+            return
+        stage = self._stage(optimizer)
+        if stage == _UNSCALED:
+            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+        if stage == _STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        optimizer.unscale_grads(self._state)
+        self._set_stage(optimizer, _UNSCALED)
+
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        """`optimizer.step(*args, **kwargs)` with gradients of the loss itself; nothing if one is not finite.
+
+        Raises:
+            RuntimeError: it was called since the last update, or with a closure.
+        """
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if args or "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        stage = self._stage(optimizer)
+        if stage == _STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        result = optimizer.scaled_step(None if stage == _UNSCALED else self._state, **kwargs)
+        self._set_stage(optimizer, _STEPPED)
+        return result
+
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        """Change the scale by what was found in the gradients since the last update, or to `new_scale`.
+
+        Raises:
+            RuntimeError: no gradients were looked at.
+        """
+        if not self._enabled:
+            return
+        self._forget_what_was_recorded()
+        if new_scale is not None:
+            self._set_scale(new_scale)
+        elif not self._stages:
+            raise RuntimeError("No inf checks were recorded prior to update.")
+        else:
+            factors = (self._growth_factor, self._backoff_factor, float(self._growth_interval))
+            self._device.dispatch(cooperative("update_scale"), [self._state], 1, factors)
+        self._stages.clear()
+
+    def _set_scale(self, new_scale: float | Tensor) -> None:
+        if isinstance(new_scale, Tensor):
+            if new_scale.size != 1 or new_scale.dtype is not FLOAT32:
+                raise ValueError("new_scale should be a float or a 1-element float32 Tensor")
+            self._device.copy(new_scale.view, View(self._buffer, 0, 4))
+        else:
+            self._device.write(View(self._buffer, 0, 4), memoryview(struct.pack("<f", float(new_scale))))
+
+    # Reading and writing. Factors are constants of a recorded step.
+
+    def get_scale(self) -> float:
+        """The scale. Waits."""
+        return self._read()[0] if self._enabled else 1.0
+
+    def _read(self) -> tuple[float, float, float]:
+        scale, found_inf, tracker = struct.unpack("<3f", self._device.read(self._state))
+        return scale, found_inf, tracker
+
+    def get_growth_factor(self) -> float:
+        """What the scale grows by."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set it."""
+        self._growth_factor = float(new_factor)
+
+    def get_backoff_factor(self) -> float:
+        """What it shrinks by."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set it."""
+        self._backoff_factor = float(new_factor)
+
+    def get_growth_interval(self) -> int:
+        """Steps in a row after which it grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set it."""
+        self._growth_interval = new_interval
+
+    # What `recovery.Recoverable` asks for.
+
+    recovery_order: ClassVar[int] = 1
+
+    def recovery_views(self) -> Mapping[str, View]:
+        """The scale, and what has been found since it changed."""
+        return {"scaler": self._state}
+
+    def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
+        """Takes them as the snapshot."""
+        return lambda contents: setattr(self, "_snapshot", contents["scaler"])
+
+    @property
+    def has_snapshot(self) -> bool:
+        """There is one."""
+        return self._snapshot is not None
+
+    def revive(self, device: Device) -> None:
+        """Go on with the snapshot's scale on this device."""
+        assert self._snapshot is not None
+        self._lie_on(device)
+        device.write(self._state, self._snapshot)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Scale, factors and the steps in a row, by torch's names; empty if not enabled. Waits."""
+        if not self._enabled:
+            return {}
+        scale, _, tracker = self._read()
+        return {
+            "scale": scale,
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": int(tracker),
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over a state dict of ours or of torch's.
+
+        Raises:
+            RuntimeError: it is empty, as that of one that was not enabled is.
+            CheckpointError: something is missing in it, or no number.
+            UnsupportedError: a step is being recorded.
+        """
+        if not self._enabled:
+            return
+        if self._device.recording is not None:
+            raise UnsupportedError("a state dict is not loaded inside a compiled step")
+        if len(state_dict) == 0:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
+            )
+        names = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
+        values = {name: state_dict.get(name) for name in names}
+        for name, value in values.items():
+            if not (isinstance(value, Real) and math.isfinite(value)):
+                raise CheckpointError(f"the state dict of a scaler has no usable '{name}'")
+        self._write(values["scale"], int(values["_growth_tracker"]))  # type: ignore[arg-type]
+        self._growth_factor = float(values["growth_factor"])  # type: ignore[arg-type]
+        self._backoff_factor = float(values["backoff_factor"])  # type: ignore[arg-type]
+        self._growth_interval = int(values["growth_interval"])  # type: ignore[arg-type]
