@@ -41,6 +41,7 @@ class Program:
         dispatches: how many of them are dispatches.
         recorded: the backend's one command for all of them, once the recording has ended.
         before_replay: called before each replay; optimizers bring their hyper-parameters up to date here.
+        at_replay: called then, once it is certain that the replay follows; schedules move their counts here.
         pool: free memory of the program, while it is being recorded.
     """
 
@@ -51,6 +52,7 @@ class Program:
         self.dispatches = 0
         self.recorded: Command | None = None
         self.before_replay: list[Callable[[], None]] = []
+        self.at_replay: list[Callable[[], None]] = []
         self.pool = Pool()
         self._owned: list[tuple[Any, int]] = []
         self._own_handles: set[Any] = set()
@@ -92,11 +94,13 @@ class Program:
     # Called at replay.
 
     def prepare(self) -> None:
-        """Run the `before_replay` calls, then check that every buffer is still in place."""
+        """Run the `before_replay` calls, check that every buffer is still in place, and run the `at_replay` calls."""
         for call in self.before_replay:
             call()
         if any(buffer.retired for buffer in self._bound.values()):
             raise StaleProgramError("a buffer that this program bound has moved; record it again")
+        for call in self.at_replay:
+            call()
 
     def release(self) -> None:
         """Give the program's memory back to the device's pool."""

@@ -38,8 +38,8 @@ def print_python(module: Module, dialect: str = "numpy", functions: list[str] | 
         ShaderError: one of them is not a map function.
         UnsupportedError: the dialect lacks a built-in that they use.
     """
-    straights = straighten(module, functions)
-    return _Printer(module, DIALECTS[dialect], straights).text()
+    known = DIALECTS[dialect].library
+    return _Printer(module, DIALECTS[dialect], straighten(module, functions, known)).text()
 
 
 def compile_python(source: str, name: str) -> dict[str, Any]:
@@ -154,7 +154,8 @@ class _Printer:
             case Call(callee=TypeName(name=name), kind=kind, arguments=arguments):
                 if kind == "function" or isinstance(expression.type, Struct):
                     values = ", ".join(self.expression(argument).text for argument in arguments)
-                    return _Operand(f"{python_name(name)}({values})", ATOM)
+                    callee = self.dialect.library.get(name) if kind == "function" else None
+                    return _Operand(f"{callee or python_name(name)}({values})", ATOM)
                 if kind == "construct":
                     name = str(type_of(expression))
                 elif name == "bitcast":

@@ -9,7 +9,7 @@ are for shifts by a literal, which is then printed as a plain number below 32.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["ATOM", "DIALECTS", "Dialect", "Row"]
 
@@ -28,6 +28,7 @@ class Dialect:
         scalars: for each WGSL type its name, which also makes constants of it.
         rows: the table.
         helpers: functions that rows use; a text holds those it needs.
+        library: functions of ``shaders/lib`` that Python has itself, and what they are there.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Dialect:
     scalars: Mapping[str, str]
     rows: Mapping[str, Row]
     helpers: Mapping[str, str]
+    library: Mapping[str, str] = field(default_factory=dict)
 
 
 _INFIX = {
@@ -217,4 +219,41 @@ NUMPY = Dialect(
     helpers=_NUMPY_HELPERS,
 )
 
-DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (NUMPY,)}
+_FLOAT_ROWS: dict[str, Row] = {
+    **{key: _infix(key, level) for key, level in _INFIX.items()},
+    **{f"{sign} u32": (f"({{0:6}} {sign} {{1:7}}) & 0xFFFFFFFF", AND) for sign in ("+", "-", "*")},
+    "<< literal": ("({0:4} << {1}) & 0xFFFFFFFF", AND),
+    "negate": ("-{0:7}", UNARY),
+    "!": ("{0:1} == False", COMPARISON),
+    "abs": ("abs({0})", ATOM),
+    "floor": ("float(math.floor({0}))", ATOM),
+    "sqrt": ("math.sqrt({0})", ATOM),
+    "select": ("({1} if {2} else {0})", ATOM),
+    "min": ("min({0}, {1})", ATOM),
+    "max": ("max({0}, {1})", ATOM),
+    "clamp": ("min(max({0}, {1}), {2})", ATOM),
+    "f32": ("float({0})", ATOM),
+    "u32": ("int({0})", ATOM),
+}
+
+FLOAT = Dialect(
+    name="float",
+    header="Scalars only, in float64.\nimport math\nfrom typing import NamedTuple\n",
+    scalars={"f32": "float", "i32": "int", "u32": "int", "bool": "bool"},
+    rows=_FLOAT_ROWS,
+    helpers={
+        "_log1p": "\ndef _log1p(x):\n    return math.log1p(x) if x > -1.0 else -math.inf\n",
+    },
+    library={
+        "precise_exp": "math.exp",
+        "precise_log": "math.log",
+        "precise_pow": "math.pow",
+        "precise_sin": "math.sin",
+        "precise_cos": "math.cos",
+        "expm1": "math.expm1",
+        "log1p": "_log1p",
+    },
+)
+"""What a map function is on the host, for a few numbers: Python's, exact where f32 rounds. No NumPy is needed."""
+
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (NUMPY, FLOAT)}

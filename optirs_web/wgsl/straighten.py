@@ -8,7 +8,7 @@ values of that moment; the code after them runs on, and what it computes is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from .straight import Builder, Straight, Value, is_literal, leaf_names, type_of
@@ -51,12 +51,13 @@ _MAX_DEPTH = 40
 """How many branches deep the rest of a block is taken into the branch that goes on."""
 
 
-def straighten(module: Module, functions: list[str] | None = None) -> dict[str, Straight]:
+def straighten(module: Module, functions: list[str] | None = None, known: Collection[str] = ()) -> dict[str, Straight]:
     """The straight-line form of the functions named, and of those they call, in the order of the source.
 
     Args:
         module: checked and linked.
         functions: their names; None for every function of the module that is not an entry point.
+        known: functions that the target has itself.
 
     Raises:
         ShaderError: a function is not a map function; the message says what stands in the way.
@@ -71,7 +72,7 @@ def straighten(module: Module, functions: list[str] | None = None) -> dict[str, 
         if name not in done:
             called: set[str] = set()
             done[name] = straighten_function(module, declared[name], called)
-            work.extend(called)
+            work.extend(called.difference(known))
     return {name: done[name] for name in declared if name in done}
 
 

@@ -1,0 +1,320 @@
+"""The schedulers of one optimizer: what they write on its device, and when.
+
+The host always knows the values: it computes them itself. A device that has the formulas moves its counts and writes
+the values in its own table of hyper-parameters; `Layout.scheduled` are the words that are its own. What it has no
+formula for is written there by the host, 4 bytes for each value.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import UnsupportedError
+from ...runtime.buffer import Buffer, View
+from ...runtime.program import Program, StaleProgramError
+from ...runtime.schedules import MOST_SCHEDULERS, NOWHERE, Layer as TableLayer, Places, Row, ScheduleTable
+from ..layout import Layout
+from ..wrapper import Wrapper
+
+if TYPE_CHECKING:
+    from ..optimizer import Optimizer
+    from .scheduler import LRScheduler
+
+__all__ = ["Attached", "attached", "get_option", "set_option"]
+
+_Place = tuple[int, str]
+"""Number of a group, and an option of it."""
+
+
+def get_option(group: dict[str, Any], name: str) -> float:
+    """An option of a group; `beta1` and so on are of `betas`."""
+    if name not in group and name.startswith("beta"):
+        return float(group["betas"][int(name.removeprefix("beta")) - 1])
+    return float(group[name])
+
+
+def set_option(group: dict[str, Any], name: str, value: float) -> None:
+    """Set it."""
+    if name not in group and name.startswith("beta"):
+        betas, number = list(group["betas"]), int(name.removeprefix("beta")) - 1
+        betas[number] = value
+        group["betas"] = tuple(betas)
+    else:
+        group[name] = value
+
+
+class _Staged(NamedTuple):
+    """What a recorded step copies into the table: the value of a row's words, written before each replay."""
+
+    group: int
+    names: tuple[str, ...]
+    words: tuple[int, ...]
+    buffer: Buffer
+
+
+def attached(optimizer: Optimizer) -> Attached:
+    """The schedulers of an optimizer; one around another has the groups of that."""
+    while isinstance(optimizer, Wrapper):
+        optimizer = optimizer.optimizer
+    if optimizer._schedules is None:
+        optimizer._schedules = Attached(optimizer)
+    assert isinstance(optimizer._schedules, Attached)
+    return optimizer._schedules
+
+
+class Attached:
+    """See above.
+
+    Attributes:
+        members: in the order in which they were made.
+        params: the options that follow one.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.members: list[LRScheduler] = []
+        self.params: set[str] = set()
+        self._expected: dict[_Place, float] = {}
+        self._table: ScheduleTable | None = None
+        self._table_layout: Layout | None = None
+        self._rows: dict[_Place, list[int]] = {}
+        self._bits: dict[int, int] = {}  # by id of a scheduler
+
+    @property
+    def layout(self) -> Layout | None:
+        """Where the optimizer has its hyper-parameters."""
+        return self.optimizer._layout
+
+    def add(self, one: LRScheduler) -> None:
+        """From now on it is one of them."""
+        self.members.append(one)
+        self.params |= set(one.params)
+        self.drop_table()
+
+    def remove(self, parts: Iterable[LRScheduler]) -> None:
+        """Another scheduler takes the place of these."""
+        gone = {id(one) for one in parts}
+        self.members = [one for one in self.members if id(one) not in gone]
+        self.drop_table()
+
+    def drop_table(self) -> None:
+        """Something has changed that the device does not know."""
+        if self._table is not None:
+            self._table.retire()
+        self._table = None
+
+    def on(self, param: str) -> list[LRScheduler]:
+        """Who sets this option."""
+        return [one for one in self.members if param in one.params]
+
+    # Values.
+
+    def set(self, param: str, values: Sequence[float], by_device: bool = False) -> None:
+        """Set an option of every group, which the device does as well, or does not."""
+        for group, value in enumerate(values):
+            set_option(self.optimizer.param_groups[group], param, value)
+            self.note(group, param, by_device)
+
+    def note(self, group: int, param: str, by_device: bool) -> None:
+        """The value of now is as it should be, on the device too if `by_device`."""
+        self._expected[group, param] = get_option(self.optimizer.param_groups[group], param)
+        if self.layout is not None:
+            words = [word for places in self.places(group, param) for word in places.written]
+            change = self.layout.scheduled.update if by_device else self.layout.scheduled.difference_update
+            change(words)
+
+    def notice(self) -> None:
+        """Find out which options somebody else has changed since: they count, and the schedules go on from there."""
+        for one in self.members:
+            one._before_notice()
+        for (group, param), expected in self._expected.items():
+            if get_option(self.optimizer.param_groups[group], param) != expected:
+                self.note(group, param, by_device=False)
+                self._go_on_from(group, param)
+
+    def _go_on_from(self, group: int, param: str) -> None:
+        members = [one for one in self.on(param) if one._work.plans and group < len(one.base_lrs)]
+        if not members or not members[0]._chains:
+            return
+        if len(members) == 1 and not members[0]._rebase(param, group):
+            self._leave_to_host(members)
+        self._write_base(group, param, members)
+
+    def rebased(self, param: str, group: int) -> None:
+        """A formula has got its first base again."""
+        members = self.on(param)
+        if len(members) > 1:
+            self._leave_to_host(members)
+        self._write_base(group, param, members)
+
+    def _write_base(self, group: int, param: str, members: Sequence[LRScheduler]) -> None:
+        rows = self._rows.get((group, param), []) if self._table is not None else []
+        if rows:
+            base = self._base(group, param, members)
+            for row in rows:
+                if self._table is not None:
+                    self._table.set_base(row, base)
+
+    def _base(self, group: int, param: str, members: Sequence[LRScheduler]) -> float:
+        """What the device is to apply the formulas to."""
+        if len(members) == 1:
+            return members[0]._work.bases[param][group]
+        factor = 1.0
+        for one in members:
+            factor *= one._work.plans[param][group](one._work.position)
+        if not factor:
+            self._leave_to_host(members)
+            return 0.0
+        return get_option(self.optimizer.param_groups[group], param) / factor
+
+    def _leave_to_host(self, members: Sequence[LRScheduler]) -> None:
+        for one in members:
+            one._work.is_on_host = True
+        self.drop_table()
+
+    # The device.
+
+    def places(self, group: int, param: str) -> list[Places]:
+        """Where an option of a group goes in the table of hyper-parameters: its rows."""
+        layout = self.layout
+        names = () if layout is None else layout.rule.hyper
+        places = [names.index(name) if name in names else NOWHERE for name in _names(param)]
+        if layout is None or places == [NOWHERE] * 3:
+            return []
+        return [
+            Places(*(one if one == NOWHERE else one + row * len(names) for one in places))
+            for row in layout.hyper_rows(group)
+        ]
+
+    def dependents(self, param: str) -> tuple[str, ...]:
+        """The members of Hyper that change with an option."""
+        optimizer = self.optimizer
+        group = dict(optimizer.param_groups[0])
+        before = optimizer.hyper(group)
+        set_option(group, param, 0.5 * get_option(group, param) + 0.1)
+        after = optimizer.hyper(group)
+        return tuple(name for name in before if before[name] != after[name])
+
+    def can_be_on_device(self, one: LRScheduler) -> bool:
+        """The device has its formula, and that of all others that set the same options."""
+        if one._work.is_on_host or not one._work.plans or self.layout is None:
+            return False
+        return all(self._is_formula(param) for param in one.params)
+
+    def _is_formula(self, param: str) -> bool:
+        members = self.on(param)
+        if len(members) > 1 and not all(one._multiplies and not one._work.is_on_host for one in members):
+            return False
+        return self.is_by_name(param)
+
+    def is_by_name(self, param: str) -> bool:
+        """All that follows from an option is what the names in Hyper say."""
+        return bool(self.places(0, param)) and set(self.dependents(param)) <= set(_names(param))
+
+    def _ready(self) -> ScheduleTable | None:
+        """The table, made anew if anything has changed."""
+        layout = self.layout
+        if self._table is not None and self._table_layout is layout:
+            return self._table
+        self.drop_table()
+        bases = {}
+        for param in self.params:
+            its_own = self.on(param)
+            if all(map(self.can_be_on_device, its_own)):
+                for group in range(min(len(one.base_lrs) for one in its_own)):
+                    bases[group, param] = self._base(group, param, its_own)
+        members = [one for one in self.members if self.can_be_on_device(one)][:MOST_SCHEDULERS]
+        self._bits = {id(one): number for number, one in enumerate(members)}
+        self._rows = {}
+        rows: list[Row] = []
+        for param in dict.fromkeys(param for one in members for param in one.params):
+            its_own = [one for one in members if param in one.params]
+            for group in range(min(len(one.base_lrs) for one in its_own)):  # later ones are not theirs
+                layers = [
+                    TableLayer(self._bits[id(one)], one._work.position, pieces)
+                    for one in its_own
+                    for pieces in one._work.plans[param][group].layers
+                ]
+                for places in self.places(group, param):
+                    self._rows.setdefault((group, param), []).append(len(rows))
+                    rows.append(Row(bases[group, param], places, layers))
+        if rows and layout is not None:
+            self._table, self._table_layout = ScheduleTable(layout.device, rows), layout
+        return self._table
+
+    def step(self, members: Sequence[LRScheduler], epoch: float | None = None) -> None:
+        """A step of these schedulers, on the host and on the device."""
+        layout = self.layout
+        recording = None if layout is None else layout.device.recording
+        if recording is not None:
+            if epoch is not None:
+                raise UnsupportedError("a compiled step does not go to an epoch; call step() without")
+            self._record(recording, members)
+            return
+        self.notice()
+        if epoch is not None:
+            self.drop_table()
+        table = None if epoch is not None else self._ready()
+        self._advance(members, table, epoch)
+        self._enqueue(members, table)
+
+    def _advance(self, members: Sequence[LRScheduler], table: ScheduleTable | None, epoch: float | None = None) -> None:
+        for one in members:
+            by_device = table is not None and id(one) in self._bits
+            for param, values in one._advance(epoch).items():
+                self.set(param, values, by_device)
+
+    def _enqueue(self, members: Sequence[LRScheduler], table: ScheduleTable | None) -> None:
+        mask = sum(1 << self._bits[id(one)] for one in members if id(one) in self._bits)
+        if table is not None and mask and self.layout is not None:
+            table.step(mask, self.layout.hyper_buffer)
+
+    # Recorded steps: the host follows before each replay.
+
+    def _record(self, recording: Program, members: Sequence[LRScheduler]) -> None:
+        self.notice()
+        table = self._ready()
+        self._enqueue(members, table)
+        staged = [
+            self._stage(recording, group, param)
+            for one in members
+            if table is None or id(one) not in self._bits
+            for param in one.params
+            for group in range(len(one.base_lrs))
+        ]
+        recording.before_replay.append(partial(self._check, table, self.layout))
+        recording.at_replay.append(partial(self._follow, members, table, staged))
+
+    def _stage(self, recording: Program, group: int, param: str) -> _Staged:
+        layout, names = self.layout, self.dependents(param)
+        assert layout is not None
+        order = layout.rule.hyper
+        words = tuple(order.index(name) + row * len(order) for row in layout.hyper_rows(group) for name in names)
+        buffer = layout.device.allocate_zeroed(max(4, 4 * len(words)))
+        recording.keep(buffer)
+        for number, word in enumerate(words):
+            layout.device.copy(View(buffer, 4 * number, 4), View(layout.hyper_buffer, 4 * word, 4))
+        return _Staged(group, names * len(layout.hyper_rows(group)), words, buffer)
+
+    def _check(self, table: ScheduleTable | None, layout: Layout | None) -> None:
+        self.notice()
+        if self._table is not table or self.layout is not layout:
+            raise StaleProgramError("the schedules have changed; record the step again")
+
+    def _follow(self, members: Sequence[LRScheduler], table: ScheduleTable | None, staged: Sequence[_Staged]) -> None:
+        self._advance(members, table)
+        layout = self.layout
+        for group, names, words, buffer in staged:
+            values = self.optimizer.hyper(self.optimizer.param_groups[group])
+            content = struct.pack(f"<{len(names)}f", *(values[name] for name in names))
+            assert layout is not None
+            if content:
+                layout.device.write(View(buffer, 0, len(content)), memoryview(content))
+                layout.scheduled.update(words)
+
+
+def _names(param: str) -> tuple[str, str, str]:
+    return param, f"one_minus_{param}", f"log_{param}"

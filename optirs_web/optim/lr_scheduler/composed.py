@@ -1,0 +1,178 @@
+"""Torch's schedulers of schedulers."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..optimizer import Optimizer
+from ..schedules import Schedule, join_schedules
+from .attached import attached, get_option, set_option
+from .plateau import ReduceLROnPlateau
+from .scheduler import LRScheduler
+
+__all__ = ["ChainedScheduler", "SequentialLR"]
+
+
+def _check(owner: LRScheduler, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
+    name = type(owner).__name__
+    for number, one in enumerate(schedulers):
+        if not hasattr(one, "optimizer"):
+            raise TypeError(f"{name} at index {number} should have `optimizer` as its attribute.")
+        if isinstance(one, ReduceLROnPlateau):
+            raise ValueError(
+                f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
+                f"specified when calling `step`, but got one at index {number} in the given schedulers sequence."
+            )
+        if one.optimizer is not optimizer:
+            raise ValueError(
+                f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
+                f"{type(one).__name__} at index {number}, which has another one."
+            )
+
+
+class _ComposedLR(LRScheduler):
+    _schedulers: list[LRScheduler]
+
+    def state_dict(self) -> dict[str, Any]:
+        """That of each scheduler is under "_schedulers"."""
+        return {**super().state_dict(), "_schedulers": [one.state_dict() for one in self._schedulers]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over a state dict, of ours or of torch's scheduler of that name."""
+        for one, its_state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            one.load_state_dict(its_state)
+        super().load_state_dict(state_dict)
+
+
+class SequentialLR(_ComposedLR):
+    """One scheduler after the other, from milestone to milestone, as `torch.optim.lr_scheduler.SequentialLR`.
+
+    On a device all of them are one formula, where each has one.
+    """
+
+    _chains = True
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
+    ) -> None:
+        if len(schedulers) < 1:
+            raise ValueError("SequentialLR expects at least one scheduler, but got no scheduler.")
+        _check(self, optimizer, schedulers)
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
+                f"milestone points, but got number of schedulers {len(schedulers)} and the number of milestones to be "
+                f"equal to {len(milestones)}"
+            )
+        self._schedulers = list(schedulers)
+        self._milestones = list(milestones)
+        self._first_epoch = last_epoch + 1
+        self._parts = [part for one in schedulers for part in getattr(one, "_parts", [one])]
+        for group in optimizer.param_groups:
+            set_option(group, schedulers[0].param, group[f"initial_{schedulers[0].param}"])
+        for one in self._parts:
+            one.last_epoch -= 1
+            one._work.position -= 1
+        attached(optimizer).remove(schedulers)
+        super().__init__(optimizer, -1, param=schedulers[0].param)
+
+    _left_out = LRScheduler._left_out | {"_parts", "_first_epoch"}
+
+    def _plan(self) -> dict[str, list[Schedule]]:
+        plans = [one._work.plans for one in self._schedulers]
+        if any(one.keys() != {self.param} for one in plans):
+            return {}
+        of_groups = zip(*(one[self.param] for one in plans), strict=True)
+        if any(len(schedule.layers) > 1 for one in plans for schedule in one[self.param]):
+            return {}
+        return {self.param: [join_schedules(schedules, self._milestones) for schedules in of_groups]}
+
+    def _start(self) -> None:
+        first = self._schedulers[bisect_right(self._milestones, 0)]
+        self._work.plans = self._plan()
+        self._work.is_on_host = len(self._parts) > len(self._schedulers)
+        for param in self._work.plans:
+            self._work.bases[param] = list(self.base_lrs)
+        self.last_epoch = self._first_epoch
+        self._work.position = self.last_epoch
+        first._start()
+        self._last_lr = first.get_last_lr()
+        self._step_count = 0
+        self._is_initial = False
+
+    def _advance(self, epoch: float | None) -> dict[str, list[float]]:
+        self._move(epoch)
+        number = bisect_right(self._milestones, self.last_epoch)
+        one = self._schedulers[number]
+        is_new = number > 0 and self._milestones[number - 1] == self.last_epoch
+        values = one._advance(0 if is_new else None)
+        self._last_lr = one.get_last_lr()
+        return values
+
+    def _rebase(self, param: str, group: int) -> bool:
+        return False  # the next part begins with the first value again
+
+
+class ChainedScheduler(_ComposedLR):
+    """Several schedulers, each of which changes what the one before has made, as torch's `ChainedScheduler`.
+
+    Those that multiply are one dispatch on a device.
+    """
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+        if len(schedulers) < 1:
+            raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
+        optimizer = optimizer or schedulers[0].optimizer
+        _check(self, optimizer, schedulers)
+        self._schedulers = list(schedulers)
+        self._parts = [part for one in schedulers for part in getattr(one, "_parts", [one])]
+        self.optimizer = optimizer
+        self.param = schedulers[-1].param
+        self._note()
+
+    _left_out = LRScheduler._left_out | {"_parts"}
+
+    def _note(self) -> None:
+        self._last_lr = [get_option(group, self.param) for group in self.optimizer.param_groups]
+
+    @property
+    def _stepped(self) -> list[LRScheduler]:
+        return [part for one in self._schedulers for part in getattr(one, "_stepped", [one])]
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The options that they set."""
+        return tuple(dict.fromkeys(param for one in self._stepped for param in one.params))
+
+    @property
+    def is_on_device(self) -> bool:
+        """The device computes the values itself."""
+        return all(one.is_on_device for one in self._stepped)
+
+    def step(self, epoch: float | None = None) -> None:
+        """A step of each."""
+        attached(self.optimizer).step(self._stepped, epoch)
+        self._note()
+
+    def get_last_lr(self) -> list[float]:
+        """The values that they have set last."""
+        return self._schedulers[-1].get_last_lr()
+
+    def _resume(self) -> None:
+        """The parts have gone on."""
+
+    def values(self, steps: int, group: int = 0) -> list[float]:
+        """The values of the first steps for a group, if all multiply.
+
+        Raises:
+            NotImplementedError: not all do.
+        """
+        if not all(one._multiplies for one in self._stepped):
+            raise NotImplementedError("these schedulers have no common formula")
+        values = [self._stepped[0].base_lrs[group]] * steps
+        for one in self._stepped:
+            factors = one._work.plans[one.param][group].values(steps)
+            values = [value * factor for value, factor in zip(values, factors, strict=True)]
+        return values

@@ -1,0 +1,251 @@
+"""Torch's scheduler that looks at a metric, which may stay on the device."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal, SupportsFloat
+
+from ...errors import ShapeError, UnsupportedError
+from ...runtime.buffer import Buffer, View
+from ...runtime.kernels import cooperative
+from ...runtime.program import StaleProgramError
+from ...runtime.schedules import NOWHERE, PLATEAU_ROW, upload
+from ...tensors import Tensor, tensor
+from ..layout import Layout
+from ..optimizer import Optimizer
+from ..schedules import Schedule
+from .attached import attached, get_option, set_option
+from .scheduler import LRScheduler, _check_optimizer
+
+__all__ = ["ReduceLROnPlateau"]
+
+_FLOAT, _FLOATS = struct.Struct("<f"), struct.Struct("<3f")
+_WORST = 3e38  # stands for infinity on a device
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """Times a factor when a metric has stopped improving, as `torch.optim.lr_scheduler.ReduceLROnPlateau`.
+
+    The metric is a number; or a tensor of one element on the optimizer's device, which is not read: the device keeps
+    count from then on, and the groups have the value of before until `get_last_lr()` or `state_dict()` reads it.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: Literal["min", "max"] = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: Literal["rel", "abs"] = "rel",
+        cooldown: int = 0,
+        min_lr: list[float] | float = 0.0,
+        eps: float = 1e-8,
+        *,
+        param: str = "lr",
+    ) -> None:
+        if factor >= 1.0:
+            raise ValueError("Factor should be < 1.0.")
+        _check_optimizer(optimizer)
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode {mode} is unknown!")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+        groups = len(optimizer.param_groups)
+        if isinstance(min_lr, (list, tuple)) and len(min_lr) != groups:
+            raise ValueError(f"expected {groups} min_lrs, got {len(min_lr)}")
+        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
+        self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
+        self.factor, self.patience, self.cooldown, self.eps = factor, patience, cooldown, eps
+        self.best = float("inf") if mode == "min" else float("-inf")
+        self.cooldown_counter = 0
+        self.num_bad_epochs = 0
+        self._progress: Buffer | None = None
+        self._rows: Buffer | None = None
+        self._device_layout: Layout | None = None
+        super().__init__(optimizer, param=param)
+
+    _left_out = LRScheduler._left_out | {"_progress", "_rows", "_device_layout"}
+
+    def _plan(self) -> dict[str, list[Schedule]]:
+        return {}
+
+    def _start(self) -> None:
+        self.last_epoch = 0
+        self._last_lr = self._values()
+
+    def _values(self) -> list[float]:
+        return [get_option(group, self.param) for group in self.optimizer.param_groups]
+
+    @property
+    def in_cooldown(self) -> bool:
+        """It waits after a reduction."""
+        return self.cooldown_counter > 0
+
+    def step(self, metrics: SupportsFloat | Tensor, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Look at the metric. A tensor stays on the device."""
+        layout = self.optimizer._layout
+        goes_there = self._progress is not None or (isinstance(metrics, Tensor) and self._is_alone)
+        if layout is not None and goes_there:
+            self._step_on_device(layout, metrics, epoch)
+            return
+        if layout is not None and layout.device.recording is not None:
+            raise UnsupportedError("in a compiled step the metric is a tensor, and the option has one scheduler only")
+        schedules = attached(self.optimizer)
+        schedules.notice()
+        self._look(float(metrics.item() if isinstance(metrics, Tensor) else metrics))
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        schedules.set(self.param, self._values())
+        self._last_lr = self._values()
+
+    @property
+    def _is_alone(self) -> bool:
+        schedules = attached(self.optimizer)
+        places = schedules.places(0, self.param)
+        is_known = bool(places) and places[0].at != NOWHERE
+        return schedules.on(self.param) == [self] and is_known and schedules.is_by_name(self.param)
+
+    def _scale_and_margin(self) -> tuple[float, float]:
+        sign = 1 if self.mode == "max" else -1
+        return (1 + sign * self.threshold, 0.0) if self.threshold_mode == "rel" else (1.0, sign * self.threshold)
+
+    def _look(self, metric: float) -> None:
+        scale, margin = self._scale_and_margin()
+        sign = 1 if self.mode == "max" else -1
+        if sign * metric > sign * (self.best * scale + margin):
+            self.best = metric
+            self.num_bad_epochs = 0
+        else:
+            self.num_bad_epochs += 1
+        if self.in_cooldown:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
+            for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                before = get_option(group, self.param)
+                value = max(before * self.factor, lowest)
+                if before - value > self.eps:
+                    set_option(group, self.param, value)
+
+    # On the device.
+
+    def _step_on_device(self, layout: Layout, metrics: Any, epoch: int | None) -> None:
+        device = layout.device
+        recording = device.recording
+        metric = metrics if isinstance(metrics, Tensor) else tensor(float(metrics), device=device)
+        if metric.size != 1 or metric.device is not device:
+            raise ShapeError(f"a metric is one number on {device.name}, not {metric.shape} on {metric.device.name}")
+        if recording is None:
+            attached(self.optimizer).notice()
+            self.optimizer._refresh()  # what the device multiplies is there
+        self._move_to(layout)
+        assert self._progress is not None
+        assert self._rows is not None
+        scale, margin = self._scale_and_margin()
+        sign = 1 if self.mode == "max" else -1
+        numbers = [sign, scale, margin, self.factor, self.patience, self.cooldown, self.eps]
+        views = [metric.view, *map(View.whole, (self._rows, self._progress, layout.hyper_buffer))]
+        device.dispatch(cooperative("plateau"), views, 1, numbers)
+        if recording is None:
+            self._follow(epoch)
+        else:
+            recording.before_replay.append(partial(self._check, layout))
+            recording.at_replay.append(self._follow)
+
+    def _check(self, layout: Layout) -> None:
+        self.optimizer._refresh()
+        if layout is not self.optimizer._layout or layout is not self._device_layout:
+            raise StaleProgramError("the optimizer was rebuilt; record the step again")
+
+    def _follow(self, epoch: int | None = None) -> None:
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        for group in range(len(self.min_lrs)):
+            attached(self.optimizer).note(group, self.param, by_device=True)
+
+    def _move_to(self, layout: Layout) -> None:
+        """The tables that the kernel needs for this layout."""
+        if self._device_layout is layout and self._progress is not None:
+            return
+        schedules, device = attached(self.optimizer), layout.device
+        places = [(g, one) for g in range(len(self.min_lrs)) for one in schedules.places(g, self.param)]
+        before = self._device_layout
+        if before is not None and before.device is device and not device.lost and self._progress is not None:
+            for group, one in places:  # the value of now is there alone
+                for word in one.written:
+                    if word in before.scheduled:
+                        device.copy(View(before.hyper_buffer, 4 * word, 4), View(layout.hyper_buffer, 4 * word, 4))
+                schedules.note(group, self.param, by_device=True)
+        else:
+            best = max(-_WORST, min(_WORST, self.best))
+            counts = (float(self.num_bad_epochs), float(self.cooldown_counter))
+            self._progress = upload(device, _FLOATS.pack(best, *counts))
+        self._rows = upload(device, b"".join(PLATEAU_ROW.pack(self.min_lrs[g], *one) for g, one in places))
+        self._device_layout = layout
+
+    def _before_notice(self) -> None:
+        layout = self.optimizer._layout
+        if self._progress is not None and layout is not None and layout is not self._device_layout:
+            self._move_to(layout)
+
+    def _views(self) -> dict[str, View]:
+        layout = self.optimizer._layout
+        assert layout is not None
+        assert self._progress is not None
+        places = [attached(self.optimizer).places(g, self.param)[0].at for g in range(len(self.min_lrs))]
+        return {
+            "progress": View.whole(self._progress),
+            **{str(g): View(layout.hyper_buffer, 4 * word, 4) for g, word in enumerate(places)},
+        }
+
+    def _take(self, contents: Mapping[str, memoryview]) -> list[float]:
+        best, bad_epochs, cooldown = contents["progress"].cast("f")
+        self.best = best if abs(best) < _WORST else self.best
+        self.num_bad_epochs, self.cooldown_counter = int(bad_epochs), int(cooldown)
+        schedules = attached(self.optimizer)
+        for number, group in enumerate(self.optimizer.param_groups[: len(self.min_lrs)]):
+            value = contents[str(number)].cast("f")[0]
+            if _FLOAT.pack(get_option(group, self.param)) != _FLOAT.pack(value):
+                set_option(group, self.param, value)
+            schedules.note(number, self.param, by_device=True)
+        self._last_lr = self._values()
+        return list(self._last_lr)
+
+    def _is_behind(self) -> bool:
+        """The device knows more; but if somebody has set the option since, that counts first."""
+        if self._progress is None or self.optimizer._layout is None:
+            return False
+        self.optimizer._refresh()
+        return True
+
+    def get_last_lr(self) -> list[float]:
+        """The values now. Waits for the device, if it keeps count."""
+        if not self._is_behind():
+            return list(self._last_lr)
+        views = self._views()
+        return self._take(self._progress.device.read_all(views))  # type: ignore[union-attr]
+
+    async def get_last_lr_async(self) -> list[float]:
+        """The awaitable twin of `get_last_lr`."""
+        if not self._is_behind():
+            return list(self._last_lr)
+        return self._take(await self._progress.device.read_all_async(self._views()))  # type: ignore[union-attr]
+
+    # State.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, in torch's names. Waits for the device, if it keeps count."""
+        self.get_last_lr()
+        return super().state_dict()
+
+    def _resume(self) -> None:
+        self._progress = self._rows = self._device_layout = None
+        for group in range(len(self.min_lrs)):
+            attached(self.optimizer).note(group, self.param, by_device=False)
+
+    def values(self, steps: int, group: int = 0) -> list[float]:
+        """There are none without the metric."""
+        raise NotImplementedError("what it does depends on the metric")

@@ -1,0 +1,337 @@
+"""The base of all schedulers: an option of an optimizer follows a schedule, one step at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ..optimizer import Optimizer
+from ..schedules import Schedule, plot_values
+from .attached import attached, get_option, set_option
+
+__all__ = ["LRScheduler", "ScheduleLR"]
+
+
+@dataclass
+class _Work:
+    """What a scheduler knows besides torch's attributes: by option, for each group.
+
+    Attributes:
+        plans: the formulas; empty where `get_lr` is all that there is.
+        bases: what they are given.
+        computed: what they gave last. The option is something else where others set it too.
+        position: the count that they are given.
+        is_on_host: the device cannot follow any more: somebody has set the option where the formula is 0.
+    """
+
+    plans: dict[str, list[Schedule]] = field(default_factory=dict)
+    bases: dict[str, list[float]] = field(default_factory=dict)
+    computed: dict[str, list[float]] = field(default_factory=dict)
+    position: float = -1
+    is_on_host: bool = False
+
+
+class LRScheduler:
+    """Sets an option of every group at each `step()`, as torch's. A step may be in a compiled step.
+
+    A subclass has a formula, or `get_lr`, which computes the values from `last_epoch`, `base_lrs` and the groups.
+
+    Args:
+        optimizer: whose option it is.
+        last_epoch: where to go on; -1 is the beginning.
+        param: the option: "lr", "weight_decay", "momentum", "beta1" (the first of `betas`), ...
+
+    Attributes:
+        base_lrs: of each group, the first value; the group has it as "initial_lr" (or "initial_" and the option).
+        last_epoch: steps since the beginning.
+    """
+
+    _chains: bool = False
+    """Each value is made from the one before, so that what others make of it stays in it."""
+    _keeps_value: bool = False
+    """When it goes on from some epoch, the first value is the group's."""
+    _multiplies: bool = False
+    """And it is a multiple of it."""
+
+    _left_out: ClassVar[frozenset[str]] = frozenset({"optimizer", "_work", "_schedulers", "_chains", "_multiplies"})
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1, *, param: str = "lr") -> None:
+        _check_optimizer(optimizer)
+        self.optimizer = optimizer
+        self.param = param
+        initial = f"initial_{param}"
+        for number, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault(initial, get_option(group, param))
+            elif initial not in group:
+                raise KeyError(
+                    f"param '{initial}' is not specified in param_groups[{number}] when resuming scheduler with "
+                    "last_epoch >= 0"
+                )
+        self.base_lrs = [float(group[initial]) for group in optimizer.param_groups]
+        self.last_epoch: int = last_epoch
+        self._work = _Work()
+        self._start()
+        attached(optimizer).add(self)
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The options that it sets."""
+        return tuple(self._work.plans) or (self.param,)
+
+    @property
+    def is_on_device(self) -> bool:
+        """The device computes the values itself; otherwise the host writes them there, 4 bytes for each."""
+        return attached(self.optimizer).can_be_on_device(self)
+
+    # What a scheduler says of itself.
+
+    def _plan(self) -> dict[str, list[Schedule]]:
+        """Its formulas: by option, one for each group."""
+        plans = [self._schedule(group) for group in range(len(self.base_lrs))]
+        return {} if None in plans else {self.param: plans}  # type: ignore[dict-item]
+
+    def _schedule(self, group: int) -> Schedule | None:
+        """The formula for a group; None if there is only `get_lr`."""
+        return None
+
+    def _offset(self) -> float:
+        """What the multiple is of is measured from here."""
+        return 0.0
+
+    def _bases(self, param: str) -> list[float]:
+        """What the formulas are given at first."""
+        return list(self.base_lrs)
+
+    def get_lr(self) -> list[float]:
+        """The values for the groups at `last_epoch`: for those who have no formula."""
+        if not self._work.plans:
+            raise NotImplementedError(f"{type(self).__name__} has no formula and no get_lr")
+        return self.get_last_lr()
+
+    def get_last_lr(self) -> list[float]:
+        """The values that it has set last."""
+        return list(self._last_lr)
+
+    # Steps.
+
+    def _start(self) -> None:
+        """The value of the beginning."""
+        work = self._work
+        work.plans = self._plan()
+        work.position = self.last_epoch
+        for param in work.plans:
+            work.bases[param] = self._bases(param)
+            if self._chains and self.last_epoch == -1:
+                work.bases[param] = [get_option(group, param) for group in self.optimizer.param_groups]
+            self._compute(param)
+        self._step_count = 0
+        self._is_initial = True
+        for param, values in self._advance(None).items():
+            attached(self.optimizer).set(param, values)
+        self._is_initial = False
+
+    def _compute(self, param: str) -> None:
+        work = self._work
+        pairs = zip(work.plans[param], work.bases[param], strict=True)
+        work.computed[param] = [plan(max(work.position, 0), base) for plan, base in pairs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go on by one; or to an epoch, by the formula, whatever came before."""
+        attached(self.optimizer).step([self], epoch)
+
+    def _advance(self, epoch: float | None) -> dict[str, list[float]]:
+        """The values of the next step, by option."""
+        before = self.last_epoch, self._work.position
+        self._move(epoch)
+        try:
+            values = {param: self._next(param, epoch) for param in self._work.plans} or {self.param: self._given()}
+        except BaseException:
+            self.last_epoch, self._work.position = before
+            raise
+        self._step_count += 1
+        self._last_lr = values[self.param]
+        return values
+
+    def _move(self, epoch: float | None) -> None:
+        self.last_epoch = self.last_epoch + 1 if epoch is None else int(epoch)
+        self._work.position = self.last_epoch
+
+    def _given(self) -> list[float]:
+        return [float(one) for one in self.get_lr()]
+
+    def _next(self, param: str, epoch: float | None) -> list[float]:
+        work = self._work
+        if epoch is not None and self._chains:
+            work.bases[param] = self._bases(param)
+        values = [self._next_of(param, group, anew=epoch is not None) for group in range(len(work.plans[param]))]
+        self._compute(param)
+        for group, value in enumerate(work.computed[param]):
+            if self._chains and value == self._offset():
+                self._at_nothing(param, group)
+        return values
+
+    def _at_nothing(self, param: str, group: int) -> None:
+        """The value is 0, or what stands for it: nothing is left of what others have made of it."""
+
+    def _next_of(self, param: str, group: int, anew: bool) -> float:
+        work = self._work
+        plan, bases, position = work.plans[param][group], work.bases[param], work.position
+        current = get_option(self.optimizer.param_groups[group], param)
+        value = plan(position, bases[group])
+        if not self._chains or anew or (self._is_initial and position == 0):
+            return value
+        if self._is_initial and self._keeps_value:
+            self._solve(param, group, current, value)
+            return current
+        before = work.computed[param][group]
+        if current == before:
+            return value
+        if before != self._offset():
+            self._solve(param, group, current, before)
+            return plan(position, bases[group])
+        # There was nothing left to take a part of: what is added is added.
+        added = value - self._offset()
+        if added:
+            self._solve(param, group, current + added, value)
+            return plan(position, bases[group])
+        return current
+
+    def _solve(self, param: str, group: int, wanted: float, given: float) -> None:
+        """The base for which the formula gives what is wanted, where it gives something else now."""
+        bases, offset = self._work.bases[param], self._offset()
+        if given != offset:
+            bases[group] = offset + (bases[group] - offset) * ((wanted - offset) / (given - offset))
+
+    def _rebase(self, param: str, group: int) -> bool:
+        """Go on from the group's value; False where the formula cannot."""
+        before = self._work.computed[param][group]
+        if before == self._offset():
+            return False
+        self._solve(param, group, get_option(self.optimizer.param_groups[group], param), before)
+        self._compute(param)
+        return True
+
+    def _before_notice(self) -> None:
+        """Called before anybody looks at the values."""
+
+    # State.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, in torch's names."""
+        return {name: value for name, value in vars(self).items() if name not in self._left_out}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over a state dict, of ours or of torch's scheduler of that name. The options stay as they are."""
+        vars(self).update({name: value for name, value in state_dict.items() if name not in self._left_out})
+        self._resume()
+
+    def _resume(self) -> None:
+        work = self._work
+        work.plans = self._plan()
+        work.position = self._position()
+        for param in work.plans:
+            work.bases[param] = self._bases(param)
+            self._compute(param)
+        attached(self.optimizer).drop_table()
+
+    def _position(self) -> float:
+        return self.last_epoch
+
+    # Looks.
+
+    def values(self, steps: int, group: int = 0) -> list[float]:
+        """The values of the first steps for a group, if nobody else changes them.
+
+        Raises:
+            NotImplementedError: there is no formula.
+        """
+        if not self._work.plans:
+            raise NotImplementedError(f"{type(self).__name__} has no formula")
+        return self._work.plans[self.param][group].values(steps, self.base_lrs[group])
+
+    def plot(self, steps: int, path: str | os.PathLike[str] | None = None) -> Any:
+        """The values of the first steps as matplotlib's Figure; and in a file, if `path` says where."""
+        return plot_values(self.values(steps), path, self.param)
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+
+
+class ScheduleLR(LRScheduler):
+    """Any schedule, for any option.
+
+    Args:
+        optimizer: whose option it is.
+        schedule: of `schedules`.
+        last_epoch: where to go on; -1 is the beginning.
+        param: the option.
+        relative: the schedule is a factor of the option's first value, and not the value itself.
+        factors: one for each group: see `schedules.layerwise_decay`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web.optim import lr_scheduler, schedules
+        >>> opt = ow.optim.AdamW([ow.Parameter([1.0], device="cpu")])
+        >>> decay = lr_scheduler.ScheduleLR(opt, schedules.linear_schedule(0.1, 0.0, 4), param="weight_decay")
+        >>> decay.step()
+        >>> round(opt.param_groups[0]["weight_decay"], 4)
+        0.075
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedule: Schedule,
+        last_epoch: int = -1,
+        *,
+        param: str = "lr",
+        relative: bool = False,
+        factors: list[float] | None = None,
+    ) -> None:
+        _check_optimizer(optimizer)
+        if factors is not None and len(factors) != len(optimizer.param_groups):
+            raise ValueError(f"expected {len(optimizer.param_groups)} factors, got {len(factors)}")
+        self._follow(schedule, relative)
+        self.factors = factors
+        if relative and factors is not None and last_epoch == -1:
+            for group, factor in zip(optimizer.param_groups, factors, strict=True):
+                set_option(group, param, factor * get_option(group, param))
+        super().__init__(optimizer, last_epoch, param=param)
+
+    _left_out = LRScheduler._left_out | {"schedule"}
+
+    def _schedule(self, group: int) -> Schedule:
+        return self.schedule
+
+    def _bases(self, param: str) -> list[float]:
+        return super()._bases(param) if self.relative else list(self.factors or [1.0] * len(self.base_lrs))
+
+    def _follow(self, schedule: Schedule, relative: bool) -> None:
+        self.schedule = schedule
+        self.relative = relative
+        self._chains = self._multiplies = relative and len(schedule.layers) == 1
+
+    def change(
+        self, schedule: Schedule | None = None, first: float | None = None, last_epoch: int | None = None
+    ) -> None:
+        """Set the option anew: by another schedule, with another first value, or at another count.
+
+        Args:
+            schedule: None keeps the one so far.
+            first: what a relative schedule multiplies, before the factors of the groups; None keeps it.
+            last_epoch: None keeps it.
+        """
+        if schedule is not None:
+            self._follow(schedule, self.relative)
+        if first is not None:
+            self.base_lrs = [first * factor for factor in self.factors or [1.0] * len(self.base_lrs)]
+        if last_epoch is not None:
+            self.last_epoch = last_epoch
+        self._resume()
+        self._last_lr = list(self._work.computed[self.param])
+        attached(self.optimizer).set(self.param, self._last_lr)

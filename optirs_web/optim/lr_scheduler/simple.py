@@ -1,0 +1,313 @@
+"""Torch's schedulers of one formula, and those of a function."""
+
+from __future__ import annotations
+
+import types
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..optimizer import Optimizer
+from ..schedules import Schedule, geometric, one_layer, ramp
+from .attached import attached, get_option
+from .scheduler import LRScheduler
+
+__all__ = [
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "CurriculumLR",
+    "ExponentialLR",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "MultiplicativeLR",
+    "PolynomialLR",
+    "StepLR",
+]
+
+Function = Callable[[int], float]
+
+
+class _FunctionLR(LRScheduler):
+    """Values of Python functions: one, or one for each group. A step costs one write of 4 bytes for each group."""
+
+    _left_out = LRScheduler._left_out | {"lr_lambdas"}
+
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Function | list[Function], last_epoch: int = -1, *, param: str = "lr"
+    ) -> None:
+        groups = len(optimizer.param_groups)
+        self.lr_lambdas = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * groups
+        if len(self.lr_lambdas) != groups:
+            raise ValueError(f"Expected {groups} lr_lambdas, but got {len(self.lr_lambdas)}")
+        for one in self.lr_lambdas:
+            if not callable(one):
+                raise TypeError(f"lr_lambda should be a function, but got {type(one).__name__}")
+        super().__init__(optimizer, last_epoch, param=param)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Functions are left out; of other callables what they hold is kept."""
+        kept = [None if isinstance(one, types.FunctionType) else dict(vars(one)) for one in self.lr_lambdas]
+        return {**super().state_dict(), "lr_lambdas": kept}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over a state dict."""
+        for one, held in zip(self.lr_lambdas, state_dict.get("lr_lambdas", ()), strict=False):
+            if held is not None:
+                vars(one).update(held)
+        super().load_state_dict(state_dict)
+
+
+class LambdaLR(_FunctionLR):
+    """The first value times a function of `last_epoch`, as `torch.optim.lr_scheduler.LambdaLR`."""
+
+    def get_lr(self) -> list[float]:
+        """The values for the groups at `last_epoch`."""
+        return [base * one(self.last_epoch) for one, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
+
+    def values(self, steps: int, group: int = 0) -> list[float]:
+        """The values of the first steps for a group."""
+        return [self.base_lrs[group] * self.lr_lambdas[group](count) for count in range(steps)]
+
+
+class MultiplicativeLR(_FunctionLR):
+    """The value so far times a function of `last_epoch`, as `torch.optim.lr_scheduler.MultiplicativeLR`."""
+
+    def get_lr(self) -> list[float]:
+        """The values for the groups at `last_epoch`."""
+        values = [get_option(group, self.param) for group in self.optimizer.param_groups]
+        if self._is_initial:
+            return values
+        return [value * one(self.last_epoch) for one, value in zip(self.lr_lambdas, values, strict=True)]
+
+
+class _MultipleLR(LRScheduler):
+    """Each value is a multiple of the one before."""
+
+    _chains = _multiplies = True
+
+
+class StepLR(_MultipleLR):
+    """Times gamma every `step_size` steps, as `torch.optim.lr_scheduler.StepLR`."""
+
+    def __init__(
+        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1, *, param: str = "lr"
+    ) -> None:
+        self.step_size = step_size
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch, param=param)
+
+    def _schedule(self, group: int) -> Schedule:
+        return one_layer(geometric(1.0, self.gamma, self.step_size, stairs=1.0))
+
+
+class MultiStepLR(_MultipleLR):
+    """Times gamma at each milestone, as `torch.optim.lr_scheduler.MultiStepLR`."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        milestones: Iterable[int],
+        gamma: float = 0.1,
+        last_epoch: int = -1,
+        *,
+        param: str = "lr",
+    ) -> None:
+        self.milestones = Counter(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch, param=param)
+
+    def _schedule(self, group: int) -> Schedule:
+        every = sorted(self.milestones.elements())
+        begins = [0, *(one for one in sorted(self.milestones) if one > 0)]
+        factors = [self.gamma ** bisect_right(every, begin) for begin in begins]
+        return one_layer(*(ramp(factor, factor, 1, begin=begin) for begin, factor in zip(begins, factors, strict=True)))
+
+
+class ConstantLR(_MultipleLR):
+    """Times a factor for `total_iters` steps, as `torch.optim.lr_scheduler.ConstantLR`."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        factor: float = 1.0 / 3,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+        *,
+        param: str = "lr",
+    ) -> None:
+        if factor > 1.0 or factor < 0:
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        self.factor = factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch, param=param)
+
+    def _schedule(self, group: int) -> Schedule:
+        return one_layer(ramp(self.factor, self.factor, 1), ramp(1.0, 1.0, 1, begin=self.total_iters))
+
+
+class LinearLR(_MultipleLR):
+    """Times a factor on a straight line, as `torch.optim.lr_scheduler.LinearLR`."""
+
+    _keeps_value = True
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+        *,
+        param: str = "lr",
+    ) -> None:
+        if start_factor > 1.0 or start_factor <= 0:
+            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
+        if end_factor > 1.0 or end_factor < 0:
+            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
+        self.start_factor = start_factor
+        self.end_factor = end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch, param=param)
+
+    def _schedule(self, group: int) -> Schedule:
+        return one_layer(ramp(self.start_factor, self.end_factor, self.total_iters))
+
+
+class ExponentialLR(_MultipleLR):
+    """Times gamma at every step, as `torch.optim.lr_scheduler.ExponentialLR`."""
+
+    _keeps_value = True
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1, *, param: str = "lr") -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch, param=param)
+
+    def _schedule(self, group: int) -> Schedule:
+        return one_layer(geometric(1.0, self.gamma))
+
+
+class PolynomialLR(_MultipleLR):
+    """Times (1 - t / total_iters)^power, as `torch.optim.lr_scheduler.PolynomialLR`."""
+
+    _keeps_value = True
+
+    def __init__(
+        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1, *, param: str = "lr"
+    ) -> None:
+        self.total_iters = total_iters
+        self.power = power
+        super().__init__(optimizer, last_epoch, param=param)
+
+    def _schedule(self, group: int) -> Schedule:
+        return one_layer(ramp(1.0, 0.0, self.total_iters, power=self.power))
+
+
+class CosineAnnealingLR(LRScheduler):
+    """eta_min + (first value - eta_min) (1 + cos(pi t / T_max)) / 2, as `torch.optim.lr_scheduler`'s."""
+
+    _chains = _keeps_value = True
+
+    def __init__(
+        self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1, *, param: str = "lr"
+    ) -> None:
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch, param=param)
+        self._multiplies = eta_min == 0
+
+    def _at_nothing(self, param: str, group: int) -> None:
+        bases, first = self._work.bases[param], self.base_lrs[group]  # to which it rises again
+        if bases[group] != first or len(attached(self.optimizer).on(param)) > 1:
+            bases[group] = first
+            attached(self.optimizer).rebased(param, group)
+
+    def _offset(self) -> float:
+        return float(self.eta_min)
+
+    def _schedule(self, group: int) -> Schedule:
+        return one_layer(ramp(1.0, 0.0, self.T_max, "cosine", offset=self.eta_min))
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Cosine annealing that begins anew after T_0 steps, then T_0 T_mult, ..., as torch's. Epochs may be fractions."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_0: int,
+        T_mult: int = 1,
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+        *,
+        param: str = "lr",
+    ) -> None:
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        if not isinstance(eta_min, (float, int)):
+            raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
+        self.T_0 = self.T_i = T_0
+        self.T_mult = T_mult
+        self.eta_min = eta_min
+        self.T_cur: float = last_epoch
+        super().__init__(optimizer, last_epoch, param=param)
+
+    def _cycles(self) -> list[tuple[int, int]]:
+        """Begin and length of those that can be counted; of equal ones the first."""
+        cycles = [(0, self.T_0)]
+        while self.T_mult > 1 and sum(cycles[-1]) < 1 << 24:
+            begin, length = cycles[-1]
+            cycles.append((begin + length, length * self.T_mult))
+        return cycles
+
+    def _schedule(self, group: int) -> Schedule:
+        turns = 1 if self.T_mult == 1 else 2
+        return one_layer(
+            *(
+                ramp(1.0, 0.0, steps, "cosine", begin=begin, offset=self.eta_min, period=turns * steps)
+                for begin, steps in self._cycles()
+            )
+        )
+
+    def _move(self, epoch: float | None) -> None:
+        if epoch is not None and epoch < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        work = self._work
+        work.position = work.position + 1 if epoch is None else epoch
+        self.last_epoch = self.last_epoch + 1 if epoch is None else int(epoch)
+        begin, self.T_i = next(one for one in reversed(self._cycles()) if one[0] <= work.position)
+        self.T_cur = work.position - begin
+        if self.T_mult == 1:
+            self.T_cur %= self.T_0
+
+    def _position(self) -> float:
+        begin = next((begin for begin, length in self._cycles() if length == self.T_i), 0)
+        return begin + self.T_cur
+
+
+class CurriculumLR(LRScheduler):
+    """Values in stages, each ended by `advance()`; for stages of known length see `schedules.curriculum`.
+
+    Args:
+        optimizer: whose option it is.
+        stages: the value of each.
+        last_epoch: see `LRScheduler`.
+        param: the option.
+    """
+
+    def __init__(self, optimizer: Optimizer, stages: list[float], last_epoch: int = -1, *, param: str = "lr") -> None:
+        self.stages = list(stages)
+        self.stage = 0
+        super().__init__(optimizer, last_epoch, param=param)
+
+    def advance(self) -> None:
+        """From the next step on it is the next stage; the last one stays."""
+        self.stage = min(self.stage + 1, len(self.stages) - 1)
+
+    def get_lr(self) -> list[float]:
+        """The values for the groups now."""
+        return [self.stages[self.stage]] * len(self.base_lrs)

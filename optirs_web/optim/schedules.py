@@ -1,0 +1,414 @@
+"""Schedules as values: what an option is after so many steps. `lr_scheduler.ScheduleLR` has an optimizer follow one.
+
+The first thirteen and `join_schedules` are optax's, with its names and arguments; `warmup`, `noisy`, `curriculum` and
+`layerwise_decay` are those of OptiRS. All are made of a few pieces, see ``shaders/schedules``, which a device evaluates
+itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..runtime.schedules import LARGEST, Piece, value_of
+
+__all__ = [
+    "Schedule",
+    "constant_schedule",
+    "cosine_decay_schedule",
+    "cosine_onecycle_schedule",
+    "curriculum",
+    "exponential_decay",
+    "join_schedules",
+    "layerwise_decay",
+    "linear_onecycle_schedule",
+    "linear_schedule",
+    "noisy",
+    "piecewise_constant_schedule",
+    "piecewise_interpolate_schedule",
+    "polynomial_schedule",
+    "sgdr_schedule",
+    "warmup",
+    "warmup_constant_schedule",
+    "warmup_cosine_decay_schedule",
+    "warmup_exponential_decay_schedule",
+]
+
+Curve = Literal["linear", "cosine", "exponential"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A value for each count of steps.
+
+    Attributes:
+        layers: pieces by count; what the first makes of the base (1 if nobody says otherwise) is the base of the next.
+
+    Example:
+        >>> from optirs_web.optim.schedules import warmup_cosine_decay_schedule
+        >>> schedule = warmup_cosine_decay_schedule(0.0, 1.0, warmup_steps=2, decay_steps=6)
+        >>> [round(value, 3) for value in schedule.values(8)]
+        [0.0, 0.5, 1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
+    """
+
+    layers: tuple[tuple[Piece, ...], ...]
+
+    def __call__(self, count: float, base: float = 1.0) -> float:
+        """The value after `count` steps, in float64."""
+        for pieces in self.layers:
+            base = value_of(pieces, count, base)
+        return base
+
+    def values(self, steps: int, base: float = 1.0) -> list[float]:
+        """Those of the first steps."""
+        return [self(count, base) for count in range(steps)]
+
+    def plot(self, steps: int, path: str | os.PathLike[str] | None = None) -> Any:
+        """The values of the first steps as matplotlib's Figure; and in a file, if `path` says where.
+
+        Raises:
+            ImportError: matplotlib is not installed (``pip install 'optirs-web[train]'``).
+        """
+        return plot_values(self.values(steps), path)
+
+
+def plot_values(values: Sequence[float], path: str | os.PathLike[str] | None = None, name: str = "value") -> Any:
+    """A Figure of values by step."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.5), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.plot(range(len(values)), values)
+    axes.set_xlabel("step")
+    axes.set_ylabel(name)
+    axes.grid(True, color="#dddddd", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if path is not None:
+        figure.savefig(path)
+    return figure
+
+
+def one_layer(*pieces: Piece) -> Schedule:
+    """A schedule of these pieces."""
+    return Schedule((pieces,))
+
+
+def ramp(
+    start: float,
+    end: float,
+    steps: float,
+    curve: Curve = "linear",
+    power: float = 1.0,
+    begin: float = 0.0,
+    period: float | None = None,
+    **more: Any,
+) -> Piece:
+    """From start to end; of the two ends of an exponential curve none is 0."""
+    first = math.ceil(begin)  # the kernel is exact in whole numbers
+    if steps <= 0 or start == end or power == 0:
+        value = end if steps <= 0 else start
+        return Piece("polynomial", first, start=value, end=value, **more)
+    if curve == "exponential":
+        return geometric(start, end / start, steps, end=end, begin=begin, **more)
+    kind = "polynomial" if curve == "linear" else "cosine"
+    period = 2 * steps if period is None else period
+    until = steps + begin - first
+    return Piece(kind, first, steps=steps, until=until, start=start, end=end, power=power, period=period, **more)
+
+
+def geometric(start: float, ratio: float, steps: float = 1.0, end: float | None = None, **more: Any) -> Piece:
+    """Start ratio^(t / steps), not beyond `end`."""
+    if end is None:
+        end = -LARGEST if ratio < 1 else LARGEST
+    return Piece("exponential", start=start, end=end, steps=steps, **split_ratio(ratio), **more)
+
+
+def split_ratio(ratio: float) -> dict[str, Any]:
+    """A ratio as a float32 and the logarithm of what is missing, so that high powers are right."""
+    power = struct.unpack("<f", struct.pack("<f", ratio))[0]
+    return {"power": power, "rest": math.log(ratio / power) if ratio > 0 and power > 0 else 0.0}
+
+
+# optax's.
+
+
+def constant_schedule(value: float) -> Schedule:
+    """Always the same."""
+    return one_layer(ramp(value, value, 1))
+
+
+def polynomial_schedule(
+    init_value: float, end_value: float, power: float, transition_steps: int, transition_begin: int = 0
+) -> Schedule:
+    """(init - end) (1 - t / steps)^power + end, where t begins to count at `transition_begin` and ends at `steps`."""
+    if transition_steps <= 0:
+        return constant_schedule(init_value)
+    return one_layer(ramp(init_value, end_value, transition_steps, power=power, begin=max(transition_begin, 0)))
+
+
+def linear_schedule(init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0) -> Schedule:
+    """A polynomial one of power 1."""
+    return polynomial_schedule(init_value, end_value, 1.0, transition_steps, transition_begin)
+
+
+def exponential_decay(
+    init_value: float,
+    transition_steps: int,
+    decay_rate: float,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: float | None = None,
+) -> Schedule:
+    """Init rate^(t / steps), not beyond `end_value`; with `staircase` the exponent is rounded down."""
+    if transition_steps <= 0 or decay_rate == 0:
+        return constant_schedule(init_value)
+    first = init_value
+    if end_value is not None:
+        first = max(first, end_value) if decay_rate < 1 else min(first, end_value)
+    begin = max(transition_begin, 0)
+    decay = geometric(init_value, decay_rate, transition_steps, end_value, begin=begin, stairs=float(staircase))
+    return one_layer(ramp(first, first, 1), decay)
+
+
+def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
+    """Init ((1 - alpha) ((1 + cos(pi t / steps)) / 2)^exponent + alpha), constant after the steps.
+
+    Raises:
+        ValueError: decay_steps is not positive.
+    """
+    if not decay_steps > 0:
+        raise ValueError(f"The cosine_decay_schedule requires positive decay_steps, got decay_steps={decay_steps}.")
+    if exponent == 0:
+        return constant_schedule(init_value)
+    end = alpha * init_value
+    return one_layer(ramp(init_value, end, decay_steps, "cosine", exponent), ramp(end, end, 1, begin=decay_steps))
+
+
+def piecewise_constant_schedule(
+    init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
+) -> Schedule:
+    """From each boundary on, times its scale.
+
+    Raises:
+        ValueError: a scale is negative.
+    """
+    bounds, values = _scaled("piecewise_constant_schedule", init_value, boundaries_and_scales)
+    return one_layer(*(ramp(value, value, 1, begin=begin) for begin, value in zip(bounds, values, strict=True)))
+
+
+def piecewise_interpolate_schedule(
+    interpolate_type: str, init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
+) -> Schedule:
+    """From one boundary to the next a "linear" or "cosine" curve, between values that are scaled at each.
+
+    Raises:
+        ValueError: a scale is negative, or it is another type.
+    """
+    if interpolate_type not in ("linear", "cosine"):
+        raise ValueError("`interpolate_type` must be either 'cosine' or 'linear'")
+    curve: Any = interpolate_type
+    bounds, values = _scaled("piecewise_interpolate_schedule", init_value, boundaries_and_scales)
+    pieces = [
+        ramp(value, after, end - begin, curve, begin=begin)
+        for (begin, end), (value, after) in zip(itertools.pairwise(bounds), itertools.pairwise(values), strict=True)
+    ]
+    return one_layer(*pieces, ramp(values[-1], values[-1], 1, begin=bounds[-1]))
+
+
+def _scaled(name: str, value: float, scales: Mapping[int, float] | None) -> tuple[list[int], list[float]]:
+    """The boundaries, 0 first, and the value from each on."""
+    ordered = sorted((scales or {}).items())
+    if any(scale < 0 for _, scale in ordered):
+        raise ValueError(f"`{name}` expects non-negative scale factors")
+    values = itertools.accumulate((scale for _, scale in ordered), lambda a, b: a * b, initial=value)
+    return [0, *(begin for begin, _ in ordered)], list(values)
+
+
+def linear_onecycle_schedule(
+    transition_steps: int,
+    peak_value: float,
+    pct_start: float = 0.3,
+    pct_final: float = 0.85,
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+) -> Schedule:
+    """One cycle (Smith & Topin 2017, arXiv:1708.07120) in three straight lines: up, down, and down to nearly nothing.
+
+    Raises:
+        ValueError: transition_steps is not positive.
+    """
+    _check_cycle("linear", transition_steps)
+    scales = {
+        int(pct_start * transition_steps): div_factor,
+        int(pct_final * transition_steps): 1 / div_factor,
+        transition_steps: 1 / final_div_factor,
+    }
+    return piecewise_interpolate_schedule("linear", peak_value / div_factor, scales)
+
+
+def cosine_onecycle_schedule(
+    transition_steps: int,
+    peak_value: float,
+    pct_start: float = 0.3,
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+) -> Schedule:
+    """One cycle in two cosine curves: up, and down to nearly nothing.
+
+    Raises:
+        ValueError: transition_steps is not positive.
+    """
+    _check_cycle("linear", transition_steps)  # as optax says it
+    scales = {int(pct_start * transition_steps): div_factor, transition_steps: 1 / (div_factor * final_div_factor)}
+    return piecewise_interpolate_schedule("cosine", peak_value / div_factor, scales)
+
+
+def _check_cycle(name: str, steps: int) -> None:
+    if steps <= 0:
+        raise ValueError(f"A {name} onecycle schedule was set with a non-positive `transition_steps`")
+
+
+def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
+    """A straight line, and then constant."""
+    return linear_schedule(init_value, peak_value, warmup_steps)
+
+
+def warmup_cosine_decay_schedule(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    decay_steps: int,
+    end_value: float = 0.0,
+    exponent: float = 1.0,
+) -> Schedule:
+    """A straight line, and then cosine decay, for `decay_steps` together."""
+    alpha = 0.0 if peak_value == 0 else end_value / peak_value
+    decay = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
+    return join_schedules([linear_schedule(init_value, peak_value, warmup_steps), decay], [warmup_steps])
+
+
+def warmup_exponential_decay_schedule(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    transition_steps: int,
+    decay_rate: float,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: float | None = None,
+) -> Schedule:
+    """A straight line, and then exponential decay."""
+    decay = exponential_decay(peak_value, transition_steps, decay_rate, transition_begin, staircase, end_value)
+    return join_schedules([linear_schedule(init_value, peak_value, warmup_steps), decay], [warmup_steps])
+
+
+def sgdr_schedule(cosine_kwargs: Iterable[Mapping[str, Any]]) -> Schedule:
+    """Warm restarts (Loshchilov & Hutter 2017, arXiv:1608.03983): several `warmup_cosine_decay_schedule`."""
+    given = list(cosine_kwargs)
+    ends = list(itertools.accumulate(one["decay_steps"] for one in given))
+    return join_schedules([warmup_cosine_decay_schedule(**one) for one in given], ends[:-1])
+
+
+def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
+    """One after the other; each counts from the boundary at which it takes over.
+
+    Raises:
+        ValueError: it is not one boundary less than schedules, or one of several is noisy.
+    """
+    if len(boundaries) != len(schedules) - 1:
+        raise ValueError(f"{len(schedules)} schedules have {len(schedules) - 1} boundaries, not {len(boundaries)}")
+    if any(len(one.layers) > 1 for one in schedules):
+        raise ValueError("make the joined schedule noisy, not its parts")
+    pieces: list[Piece] = []
+    for one, begin in zip(schedules, [0, *boundaries], strict=True):
+        pieces = [piece for piece in pieces if piece.begin < begin]
+        # A part whose first piece begins later holds from the boundary on: that piece knows what was before.
+        first, *rest = one.layers[0]
+        if first.begin:
+            pieces.append(first._replace(kind="polynomial", begin=begin, end=first.start, power=1.0))
+        pieces += [piece._replace(begin=piece.begin + begin) for piece in (first, *rest)]
+    return one_layer(*pieces)
+
+
+# OptiRS's.
+
+
+def warmup(
+    schedule: Schedule, steps: int, curve: Curve | Literal["constant"] = "linear", init_value: float = 0.0
+) -> Schedule:
+    """So many steps from init_value to where the schedule begins, and then the schedule.
+
+    Raises:
+        ValueError: an exponential curve begins or ends at 0.
+    """
+    peak = schedule(0)
+    if curve == "exponential" and init_value * peak <= 0:
+        raise ValueError("an exponential warm-up is from one value to another of the same sign, and not from 0")
+    first = constant_schedule(init_value) if curve == "constant" else one_layer(ramp(init_value, peak, steps, curve))
+    return join_schedules([first, schedule], [steps])
+
+
+def noisy(
+    schedule: Schedule,
+    distribution: Literal["uniform", "gaussian", "cyclical", "decaying"],
+    first: float,
+    second: float = 0.0,
+    steps: int = 1,
+    lowest: float = 0.0,
+    seed: int = 0,
+) -> Schedule:
+    """Add noise, which is the same for the same seed and count, and not beneath `lowest`.
+
+    Args:
+        schedule: what is added to.
+        distribution: "uniform" from `first` to `second`; "gaussian" of the mean `first` and the deviation `second`;
+            "cyclical", a sine of the amplitude `first` and the period `steps`; "decaying", uniform from -a to a, where
+            a goes from `first` to `second` in `steps`.
+        first: see there.
+        second: see there.
+        steps: see there.
+        lowest: the smallest value.
+        seed: from 0 to 2^24 - 1.
+
+    Raises:
+        ValueError: the seed or the distribution is another.
+    """
+    kinds = ("uniform", "gaussian", "cyclical", "decaying")
+    if distribution not in kinds or not 0 <= seed < 1 << 24:
+        raise ValueError(f"noise is {', '.join(kinds)}, with a seed from 0 to 2^24 - 1")
+    stairs = float(kinds.index(distribution))
+    noise = Piece("noise", start=first, end=second, steps=steps, rest=float(seed), offset=lowest, stairs=stairs)
+    return Schedule((*schedule.layers, (noise,)))
+
+
+def curriculum(
+    stages: Sequence[tuple[float, int]],
+    transition: Literal["immediate", "smooth"] = "immediate",
+    blend_steps: int = 0,
+) -> Schedule:
+    """Values for so many steps each: the last one stays. "smooth" blends `blend_steps` into each next one by a cosine.
+
+    See `lr_scheduler.CurriculumLR` for stages that are ended by hand.
+    """
+    pieces = []
+    begin, before = 0, stages[0][0]
+    for value, steps in stages:
+        if transition == "smooth" and blend_steps and begin:
+            pieces.append(ramp(before, value, blend_steps, "cosine", begin=begin))
+            pieces.append(ramp(value, value, 1, begin=begin + blend_steps))
+        else:
+            pieces.append(ramp(value, value, 1, begin=begin))
+        begin, before = begin + steps, value
+    return one_layer(*pieces)
+
+
+def layerwise_decay(layers: int, decay: float) -> list[float]:
+    """A factor for each layer, 1 for the last, `decay` times the next for each before it (ViT's): for `ScheduleLR`."""
+    return [decay ** (layers - 1 - number) for number in range(layers)]
