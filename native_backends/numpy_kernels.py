@@ -6,16 +6,25 @@ Loaded at the first kernel, so that a device can be opened and filled without th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ..runtime.rows import RowsKernel
 from ..runtime.rules import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
-from ..wgsl import compile_python, print_python, rule_shell, shell
+from ..runtime.schedules import reduce_on_plateau, run_on_host
+from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
+from ..wgsl import compile_python, print_python, rule_shell, shell, slot_storage
+from ..wgsl.transform_glue import BAD
+from . import numpy_matrices, numpy_sparse
+from .numpy_factored import LineTables, bind_measure_lines, bind_settle_lines
+from .numpy_storage import Slot
+from .numpy_transforms import TransformTables, bind_measure_transform, bind_rows_transform, bind_settle_transform, total
 
 __all__ = ["bind_kernel"]
 
@@ -37,12 +46,24 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
             return _bind_elementwise(kernel, arrays, values)
         case UpdateKernel():
             return _bind_update(kernel, arrays)
+        case RowsKernel():
+            return numpy_sparse.bind_rows(_Rule(kernel, arrays), values)
         case AdvanceKernel():
             return _bind_advance(kernel, arrays)
+        case TransformMeasureKernel():
+            return bind_measure_transform(_Rule(kernel, arrays), kernel, _runs, _chunks)
+        case TransformSettleKernel():
+            return bind_settle_transform(_Rule(kernel, arrays), kernel)
+        case TransformRowsKernel():
+            return bind_rows_transform(_Rule(kernel, arrays), kernel)
         case MeasureKernel():
             return _bind_measure(kernel, arrays)
         case SettleKernel():
             return _bind_settle(kernel, arrays)
+        case LineMeasureKernel():
+            return bind_measure_lines(_Rule(kernel, arrays), kernel)
+        case LineSettleKernel():
+            return bind_settle_lines(_Rule(kernel, arrays), kernel)
         case CooperativeKernel():
             replacement = _REPLACEMENTS[kernel.name]
             return lambda: replacement(values, *arrays)
@@ -116,14 +137,29 @@ class _Rule:
             kernel.rule.state,
         )
         width = 1 + len(self.hyper_names) + len(self.scalar_names)
-        table = self.bound["tensor_scalars"].view(np.uint32).reshape(-1, width)
+        more = 1 + len(kernel.rule.transforms) if kernel.rule.stages else 0
+        table = self.bound["tensor_scalars"].view(np.uint32).reshape(-1, width + more)
         self.is_active = table[:, 0]
         self.hyper = table[:, 1 : 1 + len(self.hyper_names)].view(np.float32)
-        self.scalars = table[:, 1 + len(self.hyper_names) :].view(np.float32)
-        self.slots = {name: self.bound[name].view(np.float32) for name in self.state_names if name in self.bound}
+        self.scalars = table[:, 1 + len(self.hyper_names) : width].view(np.float32)
+        self.slots = {
+            name: Slot(kind, self.bound[name], self.bound.get(slot_storage.largest_name(name)))
+            for name, kind in kernel.slots.items()
+            if name in self.bound
+        }
         self.negates = kernel.negates
+        self.transforms = (
+            TransformTables(kernel, self.bound, self.functions, table[:, width:]) if kernel.rule.stages else None
+        )
+        self.lines = LineTables(kernel, self.bound, self.functions) if "shapes" in self.bound else None
 
-    def struct(self, name: str, columns: Sequence[Any]) -> Any:
+    def tensor_at(self, part: slice) -> int:
+        """The tensor that these elements belong to."""
+        if self.lines is not None:
+            return self.lines.tensor_at(part)
+        return int(self.bound["blocks"].view(np.uint32)[2 * (part.start // shell.BLOCK)])
+
+    def struct(self, name: str, columns: Iterable[Any]) -> Any:
         """A struct of the rule, where it has a use for it."""
         return self.functions[name](*columns) if name in self.functions else None
 
@@ -131,17 +167,26 @@ class _Rule:
         """What every function of the rule is given for a tensor."""
         return {"h": self.struct("Hyper", self.hyper[tensor]), "s": self.struct("Scalars", self.scalars[tensor])}
 
-    def of_elements(self, part: slice) -> dict[str, Any]:
-        """What a function is given for some elements."""
-        values = {"param": self.bound["params"].view(np.float32)[part]}
+    def of_elements(self, part: slice, is_step: bool | None = None) -> dict[str, Any]:
+        """What a function is given for some elements; `is_step`, of `update` where gradients are kept for a step."""
+        values = {"param": self.bound["params"].view(np.float32)[part]} if "params" in self.bound else {}
         if "grads" in self.bound:
             grad = self.bound["grads"].view(np.float32)[part]
+            if self.transforms is not None:
+                tensor = self.tensor_at(part)
+                if is_step is None:
+                    grad = self.transforms.gradient(tensor, part, grad)
+                else:
+                    gathered = self.transforms.gather(tensor, part, grad, is_step)
+                    grad = grad if gathered is None else gathered
             values["grad"] = -grad if self.negates else grad
         if "State" in self.functions:
             zero = np.float32(0)
             values["state"] = self.struct(
-                "State", [self.slots[name][part] if name in self.slots else zero for name in self.state_names]
+                "State", [self.slots[name].load(part) if name in self.slots else zero for name in self.state_names]
             )
+        if self.lines is not None and self.lines.are_used:
+            values |= self.lines.of_elements(self.tensor_at(part), part)
         return values
 
     def call(self, function: str, values: Mapping[str, Any]) -> Any:
@@ -151,26 +196,50 @@ class _Rule:
         )
 
 
+def _own(value: Any) -> Any:
+    """A value that stays when what it was taken from is overwritten: a function may pass its arguments through."""
+    return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
+
+
 def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[], None]:
     rule = _Rule(kernel, arrays)
     groups = rule.bound["hyper"].view(np.float32).reshape(-1, len(rule.hyper_names))
     entries = rule.bound["tensors"].view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)
     found_inf = rule.bound["found_inf"].view(np.uint32) if kernel.checked else np.zeros(2, np.uint32)
+    step = rule.scalar_names.index("step")
+    rest = 2 if kernel.rule.over_all else 0
+    measured = kernel.measured
+    if measured is not None:
+        names = _members(rule.module, f"Partial{measured}")
+        partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
+
+    def all_measured() -> Any:
+        return rule.functions[f"Partial{measured}"](*total(partials, names))
 
     def run() -> None:
         skip = bool(found_inf[0])
-        active = np.flatnonzero((entries[:, 1] != 0) & (not skip))
+        if kernel.checked and measured is not None:
+            skip |= bool(total(partials, names)[names.index(BAD)])
+        if rule.transforms is None:
+            is_active = np.where(entries[:, 1] != 0, 1, rest) * (not skip)
+        else:
+            is_active = rule.transforms.begin(entries, all_measured, measured if kernel.settles else None, rest, skip)
+            if skip and "scaler" in rule.bound:
+                rule.bound["scaler"].view(np.float32)[1] = 1
+        active = np.flatnonzero(is_active)
         hyper, old = groups[entries[active, 0]], rule.scalars[active]
+        steps = old[:, step].copy()
         if rule_shell.has_function(rule.module, "advance"):
             values = {"s": rule.struct("Scalars", old.T), "h": rule.struct("Hyper", hyper.T)}
-            for column, value in zip(old.T, rule.call("advance", values), strict=True):
+            advanced = [_own(value) for value in rule.call("advance", values)]
+            for column, value in zip(old.T, advanced, strict=True):
                 column[:] = value
         else:
             old += np.float32(1)
+        old[:, step] = np.where(is_active[active] == 1, old[:, step], steps)
         rule.scalars[active] = old
         rule.hyper[active] = hyper
-        rule.is_active[:] = 0
-        rule.is_active[active] = 1
+        rule.is_active[:] = is_active
         found_inf[0] = 0
         found_inf[1] += skip
 
@@ -193,20 +262,27 @@ def _chunks(first: int, end: int) -> Iterator[slice]:
 def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], None]:
     rule = _Rule(kernel, arrays)
     params = rule.bound["params"].view(np.float32)
-    on_call = kernel.part != "update"
+    on_call = kernel.part not in rule_shell.STEP_PARTS
+    keeping = rule.transforms if kernel.part == kernel.rule.gathering_part else None
     step = rule.scalar_names.index("step")
 
     def run() -> None:
         for tensor, first, end in _runs(rule.bound["blocks"]):
-            if not (rule.scalars[tensor, step] if on_call else rule.is_active[tensor]):
+            is_due = bool(rule.scalars[tensor, step] if on_call else rule.is_active[tensor] == 1)
+            if not (is_due or (keeping is not None and keeping.on[tensor] & 1)):
                 continue
             shared = rule.of_tensor(tensor)
             for part in _chunks(first, end):
-                updated = rule.call(kernel.part, {**shared, **rule.of_elements(part)})
+                elements = rule.of_elements(part, is_due if keeping is not None else None)
+                if not is_due:
+                    continue
+                updated = rule.call(kernel.part, {**shared, **elements})
+                state = zip(rule.state_names, getattr(updated, "state", ()), strict=False)
+                new = {name: _own(value) for name, value in state if name in rule.slots}
                 params[part] = updated.param
-                for name, value in zip(rule.state_names, getattr(updated, "state", ()), strict=False):
-                    if name in rule.slots:
-                        rule.slots[name][part] = value
+                for number, (name, slot) in enumerate(rule.slots.items()):
+                    if name in new:
+                        slot.store(part, new[name], int(rule.scalars[tensor, step]) * len(rule.slots) + number)
 
     return run
 
@@ -219,7 +295,7 @@ def _bind_measure(kernel: MeasureKernel, arrays: Sequence[Array]) -> Callable[[]
     def run() -> None:
         partials[:] = 0
         for tensor, first, end in _runs(rule.bound["blocks"]):
-            if not rule.is_active[tensor]:
+            if rule.is_active[tensor] != 1:
                 continue
             shared = rule.of_tensor(tensor)
             for part in _chunks(first, end):
@@ -238,19 +314,13 @@ def _bind_settle(kernel: SettleKernel, arrays: Sequence[Array]) -> Callable[[], 
     partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
     entries = rule.bound["tensors"].view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)
 
-    def total(rows: Array) -> list[Any]:
-        return [
-            np.float32(column.max(initial=0) if name.startswith(rule_shell.MAXIMUM) else column.sum(dtype=np.float64))
-            for name, column in zip(names, rows.T, strict=True)
-        ]
-
     def run() -> None:
-        everything = total(partials) if kernel.rule.over_all else None
+        everything = total(partials, names) if kernel.rule.over_all else None
         for tensor in np.flatnonzero(rule.is_active):
             _, _, first, blocks, size = entries[tensor]
-            columns = everything or total(partials[first : first + blocks])
+            columns = everything or total(partials[first : first + blocks], names)
             values = {"measured": rule.struct("Measured", columns), "size": np.float32(size)}
-            rule.scalars[tensor] = rule.call("settle", {**rule.of_tensor(tensor), **values})
+            rule.scalars[tensor] = rule.call("settle", {**rule.of_tensor(int(tensor)), **values})
 
     return run
 
@@ -291,7 +361,7 @@ def _log_softmax(p: Parameters, values: Array, result: Array) -> None:
 
 
 def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found_inf: Array) -> None:
-    live = tensors.view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)[:, 1]
+    live = tensors.view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)[:, 1] & 1
     values = _floats(grads)
     for tensor, first, end in _runs(blocks):
         if live[tensor] and not np.isfinite(values[first:end]).all():
@@ -299,9 +369,45 @@ def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found
             return
 
 
+def _schedule(p: Parameters, rows: Array, layers: Array, pieces: Array, hyper: Array) -> None:
+    run_on_host(p["stepping"], rows, layers, pieces, _floats(hyper))
+
+
+def _plateau(p: Parameters, metric: Array, rows: Array, progress: Array, hyper: Array) -> None:
+    reduce_on_plateau(p, float(_floats(metric)[0]), rows, _floats(progress), _floats(hyper))
+
+
+def _unscale(p: Parameters, grads: Array, blocks: Array, tensors: Array, scaler: Array, found_inf: Array) -> None:
+    live = tensors.view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)[:, 1] & 1
+    values, state = _floats(grads), _floats(scaler)
+    for tensor, first, end in _runs(blocks):
+        if live[tensor]:
+            if not np.isfinite(values[first:end]).all():
+                found_inf.view(np.uint32)[0] = 1
+                state[1] = 1
+            values[first:end] *= np.float32(1) / state[0]
+
+
+def _update_scale(p: Parameters, scaler: Array) -> None:
+    scale, found_inf, tracker = state = _floats(scaler)
+    if found_inf:
+        state[:] = scale * np.float32(p["backoff_factor"]), 0, 0
+    elif tracker + 1 == p["growth_interval"]:
+        grown = scale * np.float32(p["growth_factor"])
+        state[:] = (grown if np.isfinite(grown) else scale), 0, 0
+    else:
+        state[2] = tracker + 1
+
+
 _REPLACEMENTS: dict[str, Callable[..., None]] = {
+    **numpy_matrices.REPLACEMENTS,
+    **numpy_sparse.REPLACEMENTS,
     "matmul": _matmul,
     "sum": _sum,
     "log_softmax": _log_softmax,
     "nonfinite": _nonfinite,
+    "plateau": _plateau,
+    "schedule": _schedule,
+    "unscale": _unscale,
+    "update_scale": _update_scale,
 }

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from .errors import OptirsError, ShapeError, UnsupportedError
 from .runtime.buffer import View
 from .runtime.dtypes import FLOAT32
+from .sparse import SparseRows
 from .tensors import Edge, Parameter, Tensor, tensor
 
 __all__ = [
@@ -197,6 +198,9 @@ def _accumulate(leaf: Tensor, g: Tensor) -> None:
 
     note_grad(leaf, reads=True)
     place = _place(leaf)
+    earlier: object = leaf._grad
+    if isinstance(earlier, SparseRows):
+        leaf._grad = earlier.to_dense()
     if leaf._grad is None:
         _put(leaf, g, place)
     elif leaf._grad.view == place:
@@ -214,7 +218,7 @@ def _put(leaf: Tensor, value: Tensor, place: View | None) -> None:
 
 
 def set_grad(leaf: Tensor, value: Any) -> None:
-    """Make a copy of `value` the gradient of `leaf`.
+    """Make a copy of `value` the gradient of `leaf`; or `SparseRows` themselves.
 
     Raises:
         ShapeError: the shapes differ.
@@ -222,6 +226,13 @@ def set_grad(leaf: Tensor, value: Any) -> None:
     """
     from . import ops
 
+    if isinstance(value, SparseRows):
+        if value.shape != leaf.shape:
+            raise ShapeError(f"the gradient has the shape {value.shape}, the tensor {leaf.shape}")
+        value = value.to(leaf.device)
+        note_grad(leaf, reads=False)
+        leaf._grad = value
+        return
     given = None if value is None else _as_gradient(leaf, value)
     note_grad(leaf, reads=False)
     if given is None:

@@ -149,7 +149,7 @@ def library_archive():
             for path in source.rglob("*"):
                 if path.is_file() and "__pycache__" not in path.parts:
                     archive.write(path, f"{target}/{path.relative_to(source)}")
-        for name in ("numerics", "operation_cases", "wire"):
+        for name in ("numerics", "operation_cases", "schedule_cases", "wire"):
             archive.write(TESTS / f"{name}.py", f"tests/{name}.py")
         for path in (TESTS / "optimizer_cases").glob("*.py"):
             archive.write(path, f"tests/optimizer_cases/{path.name}")

@@ -7,6 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+# Set before NumPy is loaded: on products as small as the tests', BLAS threads mostly wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numerics as numerical_cases
 import numpy as np
 import pytest

@@ -6,7 +6,7 @@ from abc import ABC
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from ..autograd import note_grad, set_grad
 from ..errors import CheckpointError, NonFiniteError, ShapeError, UnsupportedError
@@ -16,16 +16,32 @@ from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32
 from ..runtime.program import NotReadyError, StaleProgramError
-from ..runtime.rules import Flags, Rule
+from ..runtime.rules import Flags, Rule, Stored
+from ..sparse import SparseRows
 from ..tensors import Parameter, Tensor
+from ..wgsl import slot_storage
 from . import state
 from .hooks import Hooks, RemovableHandle, global_step_post_hooks, global_step_pre_hooks
 from .layout import Layout, Slots, move_into_arenas
-from .options import LARGEST_FLOAT32, Options, at_least_zero, derived, fractions
+from .options import LARGEST_FLOAT32, SMALLEST_8_BIT, STATE_DTYPES, Options, at_least_zero, derived, fractions
+from .pipeline import rule_with
+from .projections import Projection
+from .sparse_layout import SparseLayout, rows_of
+from .transforms import Transform, unscale
 
 __all__ = ["LARGEST_FLOAT32", "Optimizer", "Options", "Params", "Rule", "at_least_zero", "fractions"]
 
 Params = Iterable[Parameter] | Iterable[Mapping[str, Any]] | Iterable[tuple[str, Parameter]]
+
+
+class Schedules(Protocol):
+    """The schedules of an optimizer's options; see `lr_scheduler`."""
+
+    params: set[str]
+    """The options that follow one."""
+
+    def notice(self) -> None:
+        """Find out which options somebody else has changed since."""
 
 
 def _count(raw: memoryview) -> int:
@@ -64,8 +80,12 @@ class Optimizer(ABC):
     layout_type: ClassVar[type[Layout]] = Layout
     scalars_in_state: ClassVar[tuple[str, ...]] = ("step",)
     """The members of Scalars that the state dict shows; all others follow from them."""
+    needs: ClassVar[str] = ""
+    """What it needs besides gradients of tensors of any shape; "" if nothing."""
     beta_count: ClassVar[int] = 2
     """How many `betas` there are, if the optimizer has any."""
+    takes_dense: ClassVar[bool] = True
+    """Gradients may be tensors; otherwise all are `SparseRows`."""
 
     def __init__(
         self,
@@ -73,6 +93,8 @@ class Optimizer(ABC):
         defaults: Mapping[str, Any],
         *,
         skip_nonfinite: bool = False,
+        transforms: Sequence[Transform | Projection] = (),
+        state_dtype: str | Mapping[str, str] = "float32",
         maximize: bool = False,
         foreach: bool | None = None,
         fused: bool | None = None,
@@ -80,9 +102,15 @@ class Optimizer(ABC):
     ) -> None:
         self.defaults: dict[str, Any] = {**defaults, "maximize": maximize}
         self.param_groups: list[dict[str, Any]] = []
-        self._skip_nonfinite = skip_nonfinite
+        self._state_dtype = self._checked_state_dtype(state_dtype)
+        self._transforms = [one for one in transforms if not isinstance(one, Projection)]
+        self._projections = [one for one in transforms if isinstance(one, Projection)]
+        self._is_scaled = False  # a GradScaler steps it
+        self._scaler: View | None = None
+        self._skip_nonfinite = skip_nonfinite or any(one.checks for one in self._transforms)
         self._seen_skipped = 0
         self._layout: Layout | None = None
+        self._schedules: Schedules | None = None
         self._resting: Slots = {}  # state that a change of flags has put out of use
         if isinstance(params, Tensor):
             raise TypeError("params is a list of parameters, or of dicts; wrap a single parameter in a list")
@@ -95,7 +123,7 @@ class Optimizer(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """For `copy.deepcopy` and `pickle`: the groups with their parameters, and the state on the host. Waits."""
-        left_out = {"_layout", "_resting", "_built_params", "_built_flags", "_snapshot", "_hooks"}
+        left_out = {"_layout", "_schedules", "_resting", "_built_params", "_built_flags", "_snapshot", "_hooks"}
         kept = {name: value for name, value in vars(self).items() if name not in left_out}
         content = self._built.device.read_all(self.state_views())
         return {**kept, "_state": self.state_reader()(content)["state"]}
@@ -103,10 +131,10 @@ class Optimizer(ABC):
     def __setstate__(self, content: dict[str, Any]) -> None:
         content = dict(content)
         its_state = content.pop("_state")
-        vars(self).update(content, _layout=None, _resting={}, _snapshot=None)
+        vars(self).update(content, _layout=None, _schedules=None, _resting={}, _snapshot=None)
         self._make_hooks()
         self._build()
-        state.write(self._built, self.scalars_in_state, its_state)
+        self._write_state(its_state)
         keep_track(self)
 
     def __repr__(self) -> str:
@@ -132,11 +160,23 @@ class Optimizer(ABC):
 
     def _flag(self, group: Mapping[str, Any], name: str) -> bool:
         option = name.removeprefix("use_")
-        return bool(group[option]) if option in group else getattr(self, name)
+        if option not in group:
+            return bool(getattr(self, name))
+        return bool(group[option]) or (self._schedules is not None and option in self._schedules.params)
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
         """The rule's Hyper."""
         return {name: derived(group, name) for name in self.rule.hyper}
+
+    def changes_rows_alone(self, group: Mapping[str, Any]) -> bool:
+        """Whether a step with `SparseRows` as gradients changes those rows alone; otherwise they are made dense.
+
+        Raises:
+            UnsupportedError: the optimizer takes none, or none with the options of the group.
+        """
+        raise UnsupportedError(
+            f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead"
+        )
 
     # Groups.
 
@@ -163,7 +203,7 @@ class Optimizer(ABC):
             if not isinstance(group, Mapping) or "params" not in group:
                 raise TypeError('a parameter group is a dict with "params"')
             names, params = _names_and_params(group)
-            unknown = set(group) - set(self.defaults) - {"params", "param_names"}
+            unknown = {name for name in group if not self._knows(name)} - {"params", "param_names"}
             if unknown:
                 raise TypeError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
             for one in params:
@@ -190,6 +230,13 @@ class Optimizer(ABC):
             raise ValueError("all optimizer params should be with/without names. Some param names are missing")
         self.param_groups.extend(added)
 
+    def _knows(self, name: str) -> bool:
+        """Whether a group may have this option: one of the rule, or what a schedule notes of one."""
+        kind, _, option = name.partition("_")
+        return name in self.defaults or (
+            kind in ("initial", "max", "min", "base") and (option in self.defaults or option in ("momentum", "beta1"))
+        )
+
     def _params(self) -> list[Parameter]:
         return [one for group in self.param_groups for one in group["params"]]
 
@@ -208,13 +255,38 @@ class Optimizer(ABC):
             raise UnsupportedError("make optimizers and parameter groups outside a compiled step")
         groups = [number for number, group in enumerate(self.param_groups) for _ in group["params"]]
         flags = [group_flags[number] for number in groups]
-        move_into_arenas(params, flags)
-        layout = self.layout_type(self.rule, params, groups, len(self.param_groups), flags, self._skip_nonfinite)
+        stored = [self._stored(param, its_flags) for param, its_flags in zip(params, flags, strict=True)]
+        move_into_arenas(params, list(zip(flags, stored, strict=True)))
+        transforms = [*([unscale()] if self._is_scaled else []), *self._transforms]
+        rule = rule_with(self.rule, transforms)
+        more = {"stored": stored} if any(stored) else {}
+        layout = self.layout_type(rule, params, groups, len(self.param_groups), flags, self._skip_nonfinite, **more)
+        layout.use(transforms, params)
         if self._layout is not None:
             self._layout.retire()
         self._layout = layout
         self._built_flags = group_flags
         self._built_params = self._param_ids()
+
+    def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
+        """How each slot is to be stored, by name."""
+        names = self.rule.state
+        if self.layout_type not in (Layout, SparseLayout) and asked != "float32":
+            raise UnsupportedError(f"{type(self).__name__} keeps its state as float32")
+        by_slot = dict(asked) if isinstance(asked, Mapping) else dict.fromkeys(names, asked)
+        for slot, kind in by_slot.items():
+            if kind not in STATE_DTYPES:
+                raise ValueError(f"state_dtype is one of {', '.join(STATE_DTYPES)}, not {kind!r}")
+            if slot not in names:
+                raise ValueError(f"state_dtype names '{slot}'; {type(self).__name__} has {', '.join(names) or 'none'}")
+        return by_slot
+
+    def _stored(self, param: Parameter, flags: Flags) -> Stored:
+        """How the state of a parameter is stored, where not as float32."""
+        if param.size < SMALLEST_8_BIT and "8bit" in self._state_dtype.values():
+            return ()
+        kinds = ((slot, self._state_dtype.get(slot, "float32")) for slot in self.rule.slots(flags))
+        return tuple((slot, slot_storage.kind_of(slot, kind)) for slot, kind in kinds if kind != "float32")
 
     def _param_ids(self) -> list[list[int]]:
         return [[id(one) for one in group["params"]] for group in self.param_groups]
@@ -231,6 +303,14 @@ class Optimizer(ABC):
         assert self._layout is not None
         return self._layout
 
+    def _make_scaled(self) -> None:
+        """Make room for the scale of the loss."""
+        if not self._is_scaled:
+            if self._built.device.recording is not None:
+                raise NotReadyError(self._make_scaled)
+            self._is_scaled = True
+            self._rebuild()
+
     def _refresh(self) -> None:
         """Bring the device up to date with the options of the groups."""
         for group in self.param_groups:
@@ -243,6 +323,8 @@ class Optimizer(ABC):
             if self._built.device.recording is not None:  # a rebuild moves the state
                 raise NotReadyError(self._refresh)
             self._rebuild()
+        if self._schedules is not None:
+            self._schedules.notice()
         self._built.set_hyper([self.hyper(group) for group in self.param_groups])
 
     def step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
@@ -251,7 +333,7 @@ class Optimizer(ABC):
         Args:
             closure: called first; computes the loss and its gradients. Its result is returned.
             grads: gradients to use instead, one for each parameter in the order of the groups: tensors,
-                arrays or None. They become the `grad` of the parameters.
+                arrays, `SparseRows` or None. They become the `grad` of the parameters.
 
         Raises:
             ShapeError: a gradient has another shape than its parameter, or there are too few or many.
@@ -270,7 +352,12 @@ class Optimizer(ABC):
             hook(self, args, kwargs)
         return result
 
-    def _step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+    def _step(
+        self,
+        closure: Callable[[], Any] | None = None,
+        *,
+        grads: Sequence[Any] | None = None,
+    ) -> Any:
         """The step itself, between the hooks."""
         result = closure() if closure is not None else None
         params = self._params()
@@ -283,10 +370,35 @@ class Optimizer(ABC):
         live = [one._grad is not None for one in params]
         if recording is not None:
             recording.before_replay.append(partial(self._before_replay, self._built, live))
+        rows = rows_of(self, params)
+        if rows and isinstance(self._built, SparseLayout):
+            self._built.dispatch_rows(live, rows)
+        elif any(live):
+            self._built.dispatch(live, *([] if self._scaler is None else [self._scaler]))
         if any(live):
-            self._built.dispatch(live)
+            for projection in self._projections:
+                projection.apply(params, live)
             self._note_change(live)
         return result
+
+    def scaled_step(self, scaler: View | None, **kwargs: Any) -> Any:
+        """What `GradScaler.step` does: a step with gradients of a scaled loss, or of one that was unscaled (None)."""
+        self._make_scaled()
+        self._scaler = scaler if scaler is not None else self._built.neutral_scaler()
+        try:
+            return self.step(**kwargs)
+        finally:
+            self._scaler = None
+
+    def unscale_grads(self, scaler: View) -> None:
+        """What `GradScaler.unscale_` does."""
+        self._make_scaled()
+        self._refresh()
+        live = [one.grad is not None for one in self._params()]
+        recording = self._built.device.recording
+        if recording is not None:
+            recording.before_replay.append(partial(self._before_replay, self._built, [False] * len(live)))
+        self._built.unscale(live, scaler)
 
     def _before_replay(self, recorded: Layout, live: Sequence[bool]) -> None:
         if recorded is self._layout:
@@ -309,7 +421,8 @@ class Optimizer(ABC):
             if shape != param.shape:
                 raise ShapeError(f"a gradient has the shape {shape}, its parameter {param.shape}")
         # A gradient that lies in an arena may be overwritten by one before it.
-        in_arenas = {one._home.arena.grads for one in params if one._home is not None}
+        pairs = zip(params, grads, strict=True)
+        in_arenas = {one._home.arena.grads for one, grad in pairs if one._home and not isinstance(grad, SparseRows)}
         given = [clone(one) if isinstance(one, Tensor) and one.view.buffer in in_arenas else one for one in grads]
         for param, grad in zip(params, given, strict=True):
             set_grad(param, grad)
@@ -317,8 +430,11 @@ class Optimizer(ABC):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients; or, with `set_to_none=False`, make those that exist zero."""
         for one in self._params():
-            if set_to_none or one.grad is None:
+            grad: object = None if set_to_none else one.grad
+            if grad is None:
                 set_grad(one, None)
+            elif isinstance(grad, SparseRows):
+                set_grad(one, SparseRows([], [], one.shape, one.device))
             else:
                 one.grad = zeros(one.shape, one.device)
 
@@ -397,13 +513,14 @@ class Optimizer(ABC):
 
         The tensors are those of now: they are dropped when a group is added or a flag changes.
         """
-        params, places = self._params(), self._built.places(self.scalars_in_state)
+        places = self._built.places(self.scalars_in_state)
+
+        def shape(name: str, param: Parameter) -> tuple[int, ...]:
+            return () if name in self.scalars_in_state else self._built.state_shape(name, param.shape)
+
         return {
-            param: {
-                name: Tensor(view, () if name in self.scalars_in_state else param.shape, FLOAT32)
-                for name, view in places[number].items()
-            }
-            for number, param in enumerate(params)
+            param: {name: Tensor(view, shape(name, param), FLOAT32) for name, view in its_places.items()}
+            for param, its_places in zip(self._params(), places, strict=True)
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -486,7 +603,11 @@ class Optimizer(ABC):
         self._resting = {}
         self._seen_skipped = 0
         self._build()
-        state.write(self._built, self.scalars_in_state, self._snapshot)
+        self._write_state(self._snapshot)
+
+    def _write_state(self, its_state: Mapping[int, Mapping[str, Any]]) -> None:
+        self._built.set_hyper([self.hyper(group) for group in self.param_groups])
+        state.write(self._built, self.scalars_in_state, its_state)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over a state dict of ours or of the torch optimizer of that name. All of it, or nothing.
@@ -500,10 +621,12 @@ class Optimizer(ABC):
         for hook in self._hooks["load_pre"]:
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        known = (*self.rule.state, *self.scalars_in_state)
+        largest = map(slot_storage.largest_name, self.rule.state)
+        known = (*self.rule.state, *largest, *self._built.more_state, *self.scalars_in_state)
         options, its_state = state.check(
-            state_dict, self.param_groups, tuple(self.defaults), known, self.scalars_in_state
-        )
+            state_dict, self.param_groups, self._knows, known, self.scalars_in_state, self._built.state_shape,
+            self._built.rule.counters,
+        )  # fmt: skip
         for one in options:
             try:
                 self.validate({**self.defaults, **one})
@@ -519,7 +642,7 @@ class Optimizer(ABC):
             for group, old in zip(self.param_groups, before, strict=True):
                 group.update(old)
             raise
-        state.write(self._built, self.scalars_in_state, its_state)
+        self._write_state(its_state)
         self._built.forget_skipped()
         self._resting = {}
         self._seen_skipped = 0

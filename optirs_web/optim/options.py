@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-__all__ = ["LARGEST_FLOAT32", "Options", "at_least_zero", "derived", "fractions"]
+if TYPE_CHECKING:
+    from .projections import Projection
+    from .transforms import Transform
+
+__all__ = ["LARGEST_FLOAT32", "SMALLEST_8_BIT", "STATE_DTYPES", "Options", "at_least_zero", "derived", "fractions"]
 
 LARGEST_FLOAT32 = 3.4028234663852886e38
+
+STATE_DTYPES = ("float32", "float16", "bfloat16", "8bit")
+SMALLEST_8_BIT = 4096
+"""Elements of the smallest tensor whose state is stored in 8 bits."""
 
 _WORDS = {"lr": "learning rate", "eps": "epsilon value"}
 _SMALLEST_LOG = -100.0
@@ -20,11 +28,18 @@ class Options(TypedDict, total=False):
     """What every optimizer takes besides the options of its rule.
 
     skip_nonfinite: leave everything as it is, step counts too, when a gradient is NaN or infinite.
+    transforms: what gradients go through first, in order (`optim.transforms`), and what parameters are brought back to
+        after a step (`optim.projections`).
+    state_dtype: how state is stored: "float32", "float16", "bfloat16" (rounded at random, so that small changes add up)
+        or "8bit" (blocks of 256 with a dynamic map, Dettmers et al. 2022, arXiv:2110.02861; tensors of less than 4,096
+        elements stay float32); one for all, or a dict by the names of the state.
     maximize: go up instead of down.
     foreach, fused, capturable: torch's; accepted, and without a meaning here: every step is fused.
     """
 
     skip_nonfinite: bool
+    transforms: Sequence[Transform | Projection]
+    state_dtype: str | Mapping[str, str]
     maximize: bool
     foreach: bool | None
     fused: bool | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import CheckpointError, OptirsError
@@ -10,6 +10,7 @@ from ..hostdata import host_data
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter
 from .layout import Layout
+from .pipeline import KEPT
 
 __all__ = ["State", "check", "read", "shape_of", "write"]
 
@@ -24,12 +25,17 @@ def read(
 ) -> State:
     """The state of every parameter that has taken a step and has any, from the contents of `layout.state_views`."""
     state: State = {}
-    slots = layout.state_in(contents)
+    slots, counters = layout.state_in(contents), layout.counters_in(contents)
     for number, (param, scalars) in enumerate(zip(params, layout.scalars_in(contents), strict=True)):
-        if scalars["step"] == 0:
-            continue
-        entry = {name: _host_scalar(scalars[name]) for name in scalar_names}
-        entry.update({name: _host_array(raw, param.shape) for name, raw in slots[number].items()})
+        counted, its_slots = counters[number], slots[number]
+        entry = {name: _host_scalar(value) for name, value in counted.items() if any(counted.values())}
+        if KEPT in its_slots and not any(counted.values()):
+            del its_slots[KEPT]
+        if any(scalars.values()):
+            entry.update({name: _host_scalar(scalars[name]) for name in scalar_names})
+        else:
+            its_slots = {name: raw for name, raw in its_slots.items() if name == KEPT}
+        entry.update({name: _host_array(raw, layout.state_shape(name, param.shape)) for name, raw in its_slots.items()})
         if entry:
             state[number] = entry
     return state
@@ -41,10 +47,12 @@ def write(layout: Layout, scalar_names: Sequence[str], state: Mapping[int, Mappi
     slots = {}
     for number in range(len(layout.groups)):
         entry = state.get(number, {})
+        counted = {name: float(entry[name]) for name in layout.rule.counters if name in entry}
         # A rule that shows no step only asks whether there was one.
-        has_begun = float(any(value is not None for value in entry.values()))
-        rows.append({"step": has_begun, **{name: float(entry.get(name, 0.0)) for name in scalar_names}})
-        values = {name: value for name, value in entry.items() if name not in scalar_names and value is not None}
+        has_begun = float(any(value is not None for name, value in entry.items() if name not in (*counted, KEPT)))
+        rows.append({"step": has_begun, **{name: float(entry.get(name, 0.0)) for name in scalar_names}, **counted})
+        its = {name: value for name, value in entry.items() if name not in (*scalar_names, *counted)}
+        values = {name: value for name, value in its.items() if value is not None}
         slots[number] = {name: host_data(value, FLOAT32).content for name, value in values.items()}
     layout.write_state(slots)
     layout.write_scalars(rows)
@@ -53,11 +61,15 @@ def write(layout: Layout, scalar_names: Sequence[str], state: Mapping[int, Mappi
 def check(
     state_dict: Any,
     groups: Sequence[Mapping[str, Any]],
-    option_names: Sequence[str],
+    is_option: Callable[[str], bool],
     names: Sequence[str],
     scalar_names: Sequence[str],
+    shape_of_state: Callable[[str, tuple[int, ...]], tuple[int, ...]],
+    counters: Collection[str] = (),
 ) -> tuple[list[dict[str, Any]], State]:
     """The options of each group and the state by number, once everything is known to fit.
+
+    `counters` are scalars that an entry may lack, and may consist of: what transforms count.
 
     Raises:
         CheckpointError: it does not.
@@ -81,8 +93,11 @@ def check(
     for key, entry in entries.items():
         if key not in numbers:
             raise CheckpointError(f"the state dict has state for parameter {key!r}, which no group holds")
-        _check_entry(key, entry, params[numbers[key]].shape, names, scalar_names)
-    options = [{name: _option(one[name]) for name in option_names if name in one} for one in saved]
+        needed = scalar_names if set(entry) - {*counters, KEPT} or not entry else ()
+        present = (*needed, *(name for name in counters if name in entry))
+        known = (*names, *counters, *([KEPT] if counters else []))
+        _check_entry(key, entry, params[numbers[key]].shape, known, present, shape_of_state)
+    options = [{name: _option(value) for name, value in one.items() if is_option(name)} for one in saved]
     return options, {numbers[key]: entry for key, entry in entries.items()}
 
 
@@ -104,6 +119,7 @@ def _check_entry(
     shape: tuple[int, ...],
     names: Sequence[str],
     scalar_names: Sequence[str],
+    shape_of_state: Callable[[str, tuple[int, ...]], tuple[int, ...]],
 ) -> None:
     unknown = ", ".join(sorted(map(str, set(entry) - set(names))))
     if unknown:
@@ -113,7 +129,7 @@ def _check_entry(
             value = float(entry[name])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"the state of parameter {key!r} has no usable '{name}'") from error
-        if not abs(value) <= _MOST_STEPS:
+        if not abs(value) <= _MOST_STEPS or (name == "step" and value < 0):
             raise CheckpointError(f"the state of parameter {key!r} has {name} = {value}")
     for name in set(entry) - set(scalar_names):
         if entry[name] is None:
@@ -122,7 +138,7 @@ def _check_entry(
             its_shape = host_data(entry[name], FLOAT32).shape
         except (OptirsError, OverflowError, TypeError, ValueError) as error:
             raise CheckpointError(f"'{name}' of parameter {key!r} is no float32 array: {error}") from error
-        if its_shape != shape:
+        if its_shape != shape_of_state(name, shape):
             raise CheckpointError(f"'{name}' of parameter {key!r} has the shape {its_shape}, the parameter {shape}")
 
 

@@ -5,6 +5,7 @@ A rule is a WGSL file of map functions over `Hyper`, `Scalars` and `State`; see 
     advance              once per tensor, before anything else
     measure, settle      a sum over each tensor (or all), and what follows from it, once per tensor
     update               every element
+    measure_lines, settle_row, settle_column, settle_matrix   per row and column; see `wgsl.factored_shell`
     other names          on call, over every element of the tensors that have taken a step
 """
 
@@ -15,15 +16,43 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from ..errors import ShaderError
-from ..wgsl import link, live_slots, package_loader, parse, rule_shell, syntax
+from ..wgsl import link, live_slots, package_loader, parse, rule_shell, slot_storage, syntax, transform_glue
 from ..wgsl.dependence import RULE_PARTS
+from ..wgsl.line_lookup import LINE_STRUCTS
 from ..wgsl.shell import struct_of
 from .kernels import Binding, GeneratedKernel, bindings_of
 
-__all__ = ["AdvanceKernel", "Flags", "MeasureKernel", "Rule", "RuleKernel", "SettleKernel", "UpdateKernel"]
+__all__ = ["AdvanceKernel", "Flags", "MeasureKernel", "Rule", "RuleKernel", "SettleKernel", "Stage", "UpdateKernel"]
+
+_STRUCTS = ("Hyper", "Scalars", "State", "Measured", *LINE_STRUCTS.values(), "LineMeasured")
 
 Flags = tuple[tuple[str, bool], ...]
 """The overrides of a rule, sorted by name. `maximize` is not the rule's: the gradient is negated for it."""
+
+Stored = tuple[tuple[str, str], ...]
+"""How slots are stored that are not float32: name and kind of `wgsl.slot_storage`."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A gradient transform in front of a rule; see `wgsl.transform_glue`.
+
+    Attributes:
+        name: the file in ``shaders/transforms``.
+        given: the members of its struct that the host sets.
+        over: what it measures: "all" tensors, each "tensor", each "row", or nothing.
+        masked: it applies to some tensors only.
+    """
+
+    name: str
+    given: tuple[str, ...] = ()
+    over: str = ""
+    masked: bool = False
+
+    @property
+    def members(self) -> int:
+        """How many its struct has."""
+        return len(transform_glue.members(_transform(self.name), transform_glue.pascal(self.name)))
 
 
 @dataclass(frozen=True)
@@ -34,11 +63,15 @@ class Rule:
         name: the file in ``shaders/optimizers``; or, with `text`, what to call it.
         text: a user's own WGSL.
         over_all: what it measures is summed over all tensors, not over each.
+        stages: what the gradient goes through first.
+        folder: where the file is.
     """
 
     name: str
     text: str | None = None
     over_all: bool = False
+    stages: tuple[Stage, ...] = ()
+    folder: str = "optimizers"
 
     def __post_init__(self) -> None:
         if self.text is not None:
@@ -48,7 +81,7 @@ class Rule:
 
     @property
     def _source(self) -> syntax.Module:
-        return package_loader()(("optimizers", self.name)) if self.text is None else _parse(self.text, self.name)
+        return package_loader()((self.folder, self.name)) if self.text is None else _parse(self.text, self.name)
 
     @cached_property
     def _declared(self) -> frozenset[str]:
@@ -87,14 +120,63 @@ class Rule:
     def _members(self, struct: str) -> tuple[str, ...]:
         return tuple(one.name for one in struct_of(self.linked(("update",), ()), struct).members)
 
-    def linked(self, functions: tuple[str, ...], flags: Flags) -> syntax.Module:
-        """The rule with these flags and what the functions reach."""
-        return _link_rule(self, functions, tuple(one for one in flags if one[0] in self.flags))
+    def linked(self, functions: tuple[str, ...], flags: Flags, codecs: tuple[str, ...] = ()) -> syntax.Module:
+        """The rule with these flags and what the functions reach; and functions of ``shaders/lib/storage.wgsl``."""
+        return _link_rule(self, functions, tuple(one for one in flags if one[0] in self.flags), codecs)
+
+    @cached_property
+    def transforms(self) -> tuple[transform_glue.Member, ...]:
+        """The members of all transforms, one after the other."""
+        return tuple(
+            member
+            for one in self.stages
+            for member in transform_glue.members(_transform(one.name), transform_glue.pascal(one.name))
+        )
+
+    @cached_property
+    def counters(self) -> dict[str, int]:
+        """What transforms count from call to call, by name: which of `transforms` it is."""
+        found: dict[str, int] = {}
+        first = 0
+        for number, one in enumerate(self.stages):
+            names = [member.name for member in self.transforms[first : first + one.members]]
+            is_again = any(other.name == one.name for other in self.stages[:number])
+            for name in _COUNTERS.get(one.name, ()):
+                found[f"{one.name}{number if is_again else ''}_{name}"] = first + names.index(name)
+            first += one.members
+        return found
+
+    @property
+    def gathers(self) -> bool:
+        """Gradients are accumulated over several calls."""
+        return any(one.name == "accumulate" for one in self.stages)
+
+    @property
+    def gathering_part(self) -> str | None:
+        """The part that stores what is gathered: the last one of a step that asks for the gradient."""
+        return next((one for one in ("update", "prepare") if self.gathers and self._asks_for_grad((one,))), None)
+
+    @property
+    def first_measure(self) -> int | None:
+        """The number of the transform that measures before `advance`: the first that measures, but not rows."""
+        over = next(((number, one.over) for number, one in enumerate(self.stages) if one.over), None)
+        return over[0] if over is not None and over[1] != "row" else None
+
+    def _asks_for_grad(self, functions: tuple[str, ...]) -> bool:
+        return any(
+            isinstance(one, syntax.Function)
+            and one.name in functions
+            and any(parameter.name == "grad" for parameter in one.parameters)
+            for one in self._source.declarations
+        )
 
     def slots(self, flags: Flags) -> tuple[str, ...]:
         """The members of State that the rule with these flags needs; the others do not exist."""
         parts = tuple(one for one in RULE_PARTS if self.has(one))
         return live_slots(self.linked(parts, flags))
+
+
+_COUNTERS = {"accumulate": ("calls", "gathered"), "add_noise": ("draw",)}
 
 
 @cache
@@ -103,10 +185,27 @@ def _parse(text: str, name: str) -> syntax.Module:
 
 
 @cache
-def _link_rule(rule: Rule, functions: tuple[str, ...], flags: Flags) -> syntax.Module:
+def _link_rule(rule: Rule, functions: tuple[str, ...], flags: Flags, codecs: tuple[str, ...]) -> syntax.Module:
     # Whole structs, as the tables have them.
-    structs = [one for one in ("Hyper", "Scalars", "State", "Measured") if one in rule._declared]
-    return link(rule._source, package_loader(), dict(flags), roots=[*functions, *structs])
+    roots = [*functions, *(one for one in _STRUCTS if one in rule._declared)]
+    source = rule._source
+    if rule.stages:
+        modules = {one.name: _transform(one.name) for one in rule.stages}
+        glue = transform_glue.glue(rule.stages, modules)
+        source = syntax.Module(source.file, source.enables, [*source.declarations, *glue.declarations])
+        roots.append("Transforms")
+        if rule._asks_for_grad(functions):
+            stores = rule.gathering_part in functions
+            roots.extend(["gather_gradient", "finish_gradient"] if stores else ["transform_gradient"])
+    if codecs:
+        needed = syntax.Import(syntax.Position(source.file, 1, 1), ("lib", "storage"), list(codecs))
+        source = syntax.Module(source.file, source.enables, [needed, *source.declarations])
+        roots.extend(codecs)
+    return link(source, package_loader(), dict(flags), roots=roots)
+
+
+def _transform(name: str) -> syntax.Module:
+    return package_loader()(("transforms", name))
 
 
 class RuleKernel(GeneratedKernel):
@@ -114,23 +213,25 @@ class RuleKernel(GeneratedKernel):
 
     parameters = ()
 
-    def __init__(self, rule: Rule, part: str, flags: Flags) -> None:
+    def __init__(self, rule: Rule, part: str, flags: Flags, stored: Stored = ()) -> None:
         """Use `of`, which makes each kernel once."""
         self.name = f"{rule.name} {part}"
         self.rule = rule
         self.part = part
         self.flags = flags
+        self.stored = stored
         self.negates = ("maximize", True) in flags
 
     @cached_property
     def map_module(self) -> syntax.Module:
         """The rule's functions, with its flags set."""
-        return self.rule.linked((self.part,) if self.rule.has(self.part) else (), self.flags)
+        functions = (self.part,) if self.rule.has(self.part) else ()
+        return self.rule.linked(functions, self.flags, slot_storage.functions(kind for _, kind in self.stored))
 
     @cached_property
-    def slots(self) -> tuple[str, ...]:
-        """The members of State that exist."""
-        return self.rule.slots(self.flags)
+    def slots(self) -> dict[str, str]:
+        """The members of State that exist, and how each is stored."""
+        return {name: dict(self.stored).get(name, "float32") for name in self.rule.slots(self.flags)}
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
@@ -144,13 +245,16 @@ class RuleKernel(GeneratedKernel):
 class UpdateKernel(RuleKernel):
     """An optimizer's ``update`` over an arena, or a part of the same form that runs on call."""
 
-    elements_per_workgroup = rule_shell.ELEMENTS_PER_WORKGROUP
-
     @staticmethod
     @cache
-    def of(rule: Rule, flags: Flags, part: str = "update") -> UpdateKernel:
+    def of(rule: Rule, flags: Flags, part: str = "update", stored: Stored = ()) -> UpdateKernel:
         """The kernel, made once."""
-        return UpdateKernel(rule, part, flags)
+        return UpdateKernel(rule, part, flags, stored)
+
+    @property
+    def elements_per_workgroup(self) -> int:
+        """Of the arena."""
+        return rule_shell.elements_per_workgroup(self.slots)
 
     def _declared_bindings(self) -> rule_shell.Bindings:
         return rule_shell.update_bindings(self.map_module, self.part, self.slots)
@@ -175,13 +279,36 @@ class AdvanceKernel(RuleKernel):
         """The kernel, made once; `checked`: it leaves out steps with gradients that are not finite."""
         return AdvanceKernel(rule, flags, checked)
 
+    @property
+    def measured(self) -> int | None:
+        """The number of the transform whose measures it reads."""
+        first = self.rule.first_measure
+        return first if first is not None and (self.checked or self.settles) else None
+
+    @property
+    def settles(self) -> bool:
+        """It does what follows from them, too."""
+        first = self.rule.first_measure
+        return first is not None and self.rule.stages[first].over == "all"
+
+    @cached_property
+    def map_module(self) -> syntax.Module:
+        """The rule's `advance`, and what its transforms compute for each tensor."""
+        functions = ["advance"] if self.rule.has("advance") else []
+        if self.rule.stages:
+            functions += ["begin_transforms", "activity"]
+        if self.measured is not None:
+            functions += [f"Partial{self.measured}"]
+            functions += [f"settle_transform_{self.measured}"] if self.settles else []
+        return self.rule.linked(tuple(functions), self.flags)
+
     def _declared_bindings(self) -> rule_shell.Bindings:
-        return rule_shell.advance_bindings(self.checked)
+        return rule_shell.advance_bindings(self.map_module, self.checked, self.measured)
 
     @cached_property
     def around(self) -> str:
         """See `wgsl.rule_shell`."""
-        return rule_shell.advance(self.map_module, self.checked)
+        return rule_shell.advance(self.map_module, self.checked, self.rule.over_all, self.measured, self.settles)
 
 
 class MeasureKernel(RuleKernel):
@@ -191,9 +318,9 @@ class MeasureKernel(RuleKernel):
 
     @staticmethod
     @cache
-    def of(rule: Rule, flags: Flags) -> MeasureKernel:
+    def of(rule: Rule, flags: Flags, stored: Stored = ()) -> MeasureKernel:
         """The kernel, made once."""
-        return MeasureKernel(rule, "measure", flags)
+        return MeasureKernel(rule, "measure", flags, stored)
 
     def _declared_bindings(self) -> rule_shell.Bindings:
         return rule_shell.measure_bindings(self.map_module, self.slots)

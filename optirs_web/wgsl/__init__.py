@@ -16,7 +16,7 @@ Example:
     <BLANKLINE>
 """
 
-from . import rule_shell, shell, syntax, types
+from . import rule_shell, shell, slot_storage, syntax, transform_glue, types
 from .checker import check
 from .dependence import dependencies, live_slots
 from .fold import fold
@@ -43,7 +43,9 @@ __all__ = [
     "print_wgsl",
     "rule_shell",
     "shell",
+    "slot_storage",
     "straighten",
     "syntax",
+    "transform_glue",
     "types",
 ]

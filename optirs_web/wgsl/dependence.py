@@ -15,7 +15,7 @@ from .types import Struct
 
 __all__ = ["RULE_PARTS", "dependencies", "live_slots"]
 
-RULE_PARTS = ("update", "measure", "train", "eval", "perturb", "restore")
+RULE_PARTS = ("update", "prepare", "adapt", "measure", "train", "eval", "perturb", "restore")
 """The parts of a rule that run at every step or on call and may read state. `init` only writes it."""
 
 _Leaves = dict[str, frozenset[str]]
