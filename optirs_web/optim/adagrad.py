@@ -1,0 +1,80 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from ..errors import UnsupportedError
+from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .sparse_layout import SparseLayout
+
+__all__ = ["Adagrad"]
+
+
+class Adagrad(Optimizer):
+    """Adaptive subgradients (Duchi, Hazan & Singer 2011, JMLR 12), as `torch.optim.Adagrad`.
+
+        sum = sum + g²
+        param = param - lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps)
+
+    where g is the gradient (negated if `maximize`) plus weight_decay param. Of `SparseRows` only the rows change that
+    are named.
+
+    Args:
+        params: parameters, or dicts with "params" and options of their own.
+        lr: learning rate.
+        lr_decay: of the learning rate, with each step.
+        weight_decay: L2 penalty.
+        initial_accumulator_value: what the sum begins with.
+        eps: added to the root.
+        **options: see `Options`.
+
+    Raises:
+        ValueError: an option is out of range.
+        UnsupportedError: at a step with `SparseRows` and weight decay.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> ow.optim.Adagrad([w], lr=0.5).step(grads=[[3.0]])
+        >>> w.tolist()
+        [0.5]
+    """
+
+    rule = Rule("adagrad")
+    layout_type = SparseLayout
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+        **options: Unpack[Options],
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+        }
+        super().__init__(params, defaults, **options)
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        super().validate(group)
+        at_least_zero(group, "lr_decay", "initial_accumulator_value")
+
+    def changes_rows_alone(self, group: Mapping[str, Any]) -> bool:
+        if self._flag(group, "use_weight_decay"):
+            raise UnsupportedError("weight_decay option is not compatible with sparse gradients")
+        return True
+
+    def _build(self) -> None:
+        super()._build()
+        assert isinstance(self._built, SparseLayout)
+        values = [float(group["initial_accumulator_value"]) for group in self.param_groups for _ in group["params"]]
+        self._built.begin_with({number: {"sum": value} for number, value in enumerate(values)})
