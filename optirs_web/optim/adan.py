@@ -1,0 +1,59 @@
+"""Adan."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from .optimizer import Optimizer, Options, Params, Rule
+
+__all__ = ["Adan"]
+
+
+class Adan(Optimizer):
+    """Adaptive Nesterov momentum (Xie et al. 2022, arXiv:2208.06677), as the authors' release.
+
+        d = g - the gradient of the step before, 0 at the first
+        exp_avg = beta1 exp_avg + (1 - beta1) g
+        exp_avg_diff = beta2 exp_avg_diff + (1 - beta2) d
+        exp_avg_sq = beta3 exp_avg_sq + (1 - beta3) (g + beta2 d)²
+        m = exp_avg / (1 - beta1^t) + beta2 exp_avg_diff / (1 - beta2^t)
+        param = (param - lr m / (sqrt(exp_avg_sq / (1 - beta3^t)) + eps)) / (1 + lr weight_decay)
+
+    The paper's betas are 1 less these. `optax.adan` differs: it multiplies d and exp_avg_diff by 1 - beta2, as if its
+    betas were the paper's.
+
+    Args:
+        params: parameters, or dicts with "params" and options of their own.
+        lr: learning rate.
+        betas: decay of the averages of the gradient, of its change, and of the square.
+        eps: added to the root.
+        weight_decay: decoupled.
+        no_prox: shrink by lr weight_decay param beforehand, as AdamW, instead of dividing afterwards.
+        **options: see `Options`.
+
+    Raises:
+        ValueError: an option is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> ow.optim.Adan([w], lr=0.5).step(grads=[[3.0]])
+        >>> round(w.item(), 6)
+        0.5
+    """
+
+    rule = Rule("adan")
+    beta_count = 3
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float, float] = (0.98, 0.92, 0.99),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        no_prox: bool = False,
+        **options: Unpack[Options],
+    ) -> None:
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "no_prox": no_prox}
+        super().__init__(params, defaults, **options)

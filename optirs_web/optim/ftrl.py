@@ -1,0 +1,61 @@
+"""FTRL-Proximal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+
+__all__ = ["FTRL"]
+
+
+class FTRL(Optimizer):
+    """Follow the proximally regularized leader (McMahan et al. 2013, "Ad Click Prediction: a View from the Trenches").
+
+        z = z + g - (sqrt(n + g²) - sqrt(n)) / lr param
+        n = n + g²
+        param = 0 where |z| <= lambda1, otherwise (sign(z) lambda1 - z) / ((beta + sqrt(n)) / lr + lambda2)
+
+    In the state z is `linear` and n `accumulator`, as in TensorFlow. n begins at 0. z begins at -beta / lr param: at 0,
+    as in the paper, where the parameter begins at 0 as it does there; elsewhere beta pulls to where the parameter
+    began. With beta = 0 that is forgotten at the first step.
+
+    Args:
+        params: parameters, or dicts with "params" and options of their own.
+        lr: the paper's alpha.
+        beta: added to the root.
+        lambda1: L1 penalty; makes parameters exactly 0.
+        lambda2: L2 penalty.
+        **options: see `Options`.
+
+    Raises:
+        ValueError: an option is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([0.0, 0.0], device="cpu")
+        >>> ow.optim.FTRL([w], lr=0.5, lambda1=1.0).step(grads=[[3.0, 0.5]])
+        >>> w.tolist()
+        [-0.25, 0.0]
+    """
+
+    rule = Rule("ftrl")
+    scalars_in_state = ()
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 0.1,
+        beta: float = 1.0,
+        lambda1: float = 0.0,
+        lambda2: float = 0.0,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(params, {"lr": lr, "beta": beta, "lambda1": lambda1, "lambda2": lambda2}, **options)
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        super().validate(group)
+        at_least_zero(group, "beta", "lambda1", "lambda2")
+        if not group["lr"] > 0:
+            raise ValueError(f"Invalid learning rate: {group['lr']}")
