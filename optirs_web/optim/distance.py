@@ -1,0 +1,56 @@
+"""Optimizers that estimate the distance to the solution, d: one number over all tensors, by which lr is multiplied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, ClassVar
+
+from .optimizer import Optimizer
+
+__all__ = ["EstimatesDistance", "above_zero"]
+
+_LARGEST_GROWTH = 1e30  # instead of infinity, which shaders need not know
+
+
+def above_zero(group: Mapping[str, Any], *names: str) -> None:
+    """Refuse options that are not above zero.
+
+    Raises:
+        ValueError: the message names the option.
+    """
+    for name in names:
+        value = group[name]
+        if not (isinstance(value, Real) and 0 < float(value) < math.inf):
+            raise ValueError(f"Invalid {'epsilon' if name == 'eps' else name} value: {value}")
+
+
+class EstimatesDistance(Optimizer):
+    """Options of d are those of the first group, since d is one number; a group has the learning rate of all, or 0."""
+
+    options_of_d: ClassVar[tuple[str, ...]] = ("d0", "growth_rate")
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        super().validate(group)
+        above_zero(group, "d0", *(["eps"] if "eps" in group else []))
+        growth_rate = group["growth_rate"]
+        if not (isinstance(growth_rate, Real) and float(growth_rate) >= 1):
+            raise ValueError(f"Invalid growth_rate value: {growth_rate}")
+
+    def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
+        """The rule's Hyper.
+
+        Raises:
+            ValueError: two groups have different learning rates, neither of them 0.
+        """
+        rates = {float(one["lr"]) for one in self.param_groups}
+        if len(rates - {0.0}) > 1:
+            raise ValueError(f"the learning rates of groups are one number or 0, since d is one number; not {rates}")
+        options = {**group, **{name: self.param_groups[0][name] for name in self.options_of_d}}
+        options["growth_rate"] = min(float(options["growth_rate"]), _LARGEST_GROWTH)
+        if "betas" in options:
+            options["sqrt_beta2"] = math.sqrt(options["betas"][1])
+        if options.get("beta3", 0.0) is None:
+            options["beta3"] = options["sqrt_beta2"]
+        return super().hyper(options)

@@ -1,0 +1,73 @@
+"""DoG and LDoG: one rule, over all tensors or for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from .distance import above_zero
+from .optimizer import Optimizer, Options, Params, Rule
+
+__all__ = ["DoG", "LDoG"]
+
+
+class DoG(Optimizer):
+    """Distance over gradients (Ivgi et al. 2023, arXiv:2302.12022), as `optax.contrib.dog`.
+
+        max_dist = reps_rel (1 + ‖x0‖) at the first step, then max(max_dist, ‖param - x0‖)
+        param = param - lr max_dist / sqrt(Σ ‖g‖² + eps) g
+
+    where x0 is where param began, and g is the gradient plus weight_decay param. The norms are over all tensors that
+    have a gradient in the step, the sum over all steps. The authors recommend to average the parameters.
+
+    Args:
+        params: parameters, or dicts with "params" and options of their own.
+        lr: multiplies the learning rate found; leave it at 1.
+        reps_rel: the first distance, beside the norm of the parameters.
+        eps: added to the sum of squared norms.
+        weight_decay: L2 penalty.
+        **options: see `Options`.
+
+    Raises:
+        ValueError: an option is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([3.0, 4.0], device="cpu")
+        >>> ow.optim.DoG([w], reps_rel=0.5).step(grads=[[4.0, -3.0]])
+        >>> [round(one, 6) for one in w.tolist()]
+        [0.6, 5.8]
+    """
+
+    rule = Rule("dog", over_all=True)
+    scalars_in_state = ("step", "max_dist", "sum_sq_norm_grads")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1.0,
+        reps_rel: float = 1e-6,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        **options: Unpack[Options],
+    ) -> None:
+        defaults = {"lr": lr, "reps_rel": reps_rel, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, defaults, **options)
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        super().validate(group)
+        above_zero(group, "reps_rel")
+
+
+class LDoG(DoG):
+    """Layer-wise distance over gradients (Ivgi et al. 2023, arXiv:2302.12022): `DoG` with the norms of each tensor.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w, b = ow.Parameter([3.0, 4.0], device="cpu"), ow.Parameter([3.0], device="cpu")
+        >>> ow.optim.LDoG([w, b], reps_rel=0.5).step(grads=[[4.0, -3.0], [7.0]])
+        >>> [round(one, 6) for one in (*w.tolist(), b.item())]
+        [0.6, 5.8, 1.0]
+    """
+
+    rule = Rule("dog")

@@ -1,0 +1,95 @@
+"""Prodigy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from .distance import EstimatesDistance
+from .optimizer import Options, Params, Rule, at_least_zero, fractions
+
+__all__ = ["Prodigy"]
+
+
+class Prodigy(EstimatesDistance):
+    """Prodigy (Mishchenko & Defazio 2023, arXiv:2306.06101): Adam that estimates its learning rate, as `prodigyopt`.
+
+        numerator = beta3 numerator + (d / d0) d lr ⟨g, p0 - param⟩
+        s = beta3 s + (d / d0) d lr g
+        exp_avg = beta1 exp_avg + (1 - beta1) d g
+        exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) d² g²
+        param = param - d lr (exp_avg / (sqrt(exp_avg_sq) + d' eps) + weight_decay param)
+
+    where p0 is where param began, and d' = max(d, d_coef numerator / ‖s‖₁) is the d of the next step. The product and
+    the norm are over all tensors that have a gradient; d is one number for all, and all have it in their state.
+
+    The options of d (`betas`, `beta3`, `use_bias_correction`, `d0`, `d_coef`, `growth_rate`) are those of the first
+    group. A group has the learning rate of all others, or 0, which freezes it.
+
+    Args:
+        params: parameters, or dicts with "params" and options of their own.
+        lr: multiplies d; leave it at 1, or schedule it down from 1.
+        betas: decay of the averages of the gradient and of its square.
+        beta3: decay of the sums that make d; sqrt(beta2) if None.
+        eps: added to the root, times d.
+        weight_decay: see `decouple`.
+        decouple: decay the parameter itself, as AdamW; otherwise through the gradient.
+        use_bias_correction: multiply lr by sqrt(1 - beta2^t) / (1 - beta1^t).
+        safeguard_warmup: leave lr out of s, for schedules that begin with a warm-up.
+        d0: the first d.
+        d_coef: multiplies the estimate; 0.5 or 2 for a smaller or a larger d.
+        growth_rate: d grows at most by this factor in a step, from the second rise on.
+        **options: see `Options`.
+
+    Raises:
+        ValueError: an option is out of range, or, at a step, the learning rates of groups differ.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> ow.optim.Prodigy([w], d0=0.5, use_bias_correction=True).step(grads=[[3.0]])
+        >>> round(w.item(), 6)
+        0.5
+    """
+
+    rule = Rule("prodigy", over_all=True)
+    scalars_in_state = ("step", "k", "d", "d_max", "d_numerator")
+    options_of_d = ("betas", "beta3", "use_bias_correction", "d0", "d_coef", "growth_rate")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        beta3: float | None = None,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        decouple: bool = True,
+        use_bias_correction: bool = False,
+        safeguard_warmup: bool = False,
+        d0: float = 1e-6,
+        d_coef: float = 1.0,
+        growth_rate: float = math.inf,
+        **options: Unpack[Options],
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "beta3": beta3,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "decouple": decouple,
+            "use_bias_correction": use_bias_correction,
+            "safeguard_warmup": safeguard_warmup,
+            "d0": d0,
+            "d_coef": d_coef,
+            "growth_rate": growth_rate,
+        }
+        super().__init__(params, defaults, **options)
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        super().validate(group)
+        at_least_zero(group, "d_coef")
+        if group["beta3"] is not None:
+            fractions(group, "beta3")
