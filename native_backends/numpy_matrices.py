@@ -1,0 +1,110 @@
+"""Library calls that take the place of the kernels for stacks of matrices. See `numpy_kernels`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+__all__ = ["REPLACEMENTS"]
+
+Array = np.ndarray[Any, Any]
+Parameters = Mapping[str, Any]
+
+
+def _matrix(raw: Array, first: int, shape: tuple[int, int], strides: tuple[int, int]) -> Array:
+    return as_strided(raw.view(np.float32)[first:], shape, tuple(4 * one for one in strides))
+
+
+def _batched_matmul(
+    p: Parameters, a: Array, b: Array, c: Array, d: Array, products: Array, tensor_scalars: Array
+) -> None:
+    rows, columns, inner = p["rows"], p["columns"], p["inner"]
+    table = tensor_scalars.view(np.uint32).reshape(-1, p["row_words"])
+    strides = p["c_row_stride"], p["c_column_stride"]
+    for tensor, *firsts in products.view(np.uint32).reshape(-1, 5).tolist():
+        row = table[tensor]
+        if row[0] != 1 or row[p["gate_word"]] == 0:
+            continue
+        factors = row.view(np.float32)
+        alpha, beta = (p[name] * (factors[p[f"{name}_word"]] if p[f"{name}_word"] else 1) for name in ("alpha", "beta"))
+        left = _matrix(a, firsts[0], (rows, inner), (p["a_row_stride"], p["a_inner_stride"]))
+        right = _matrix(b, firsts[1], (inner, columns), (p["b_inner_stride"], p["b_column_stride"]))
+        value = np.float32(alpha) * (left @ right)
+        result = _matrix(c, firsts[2], (rows, columns), strides)
+        if p["beta"]:
+            added = result if p["in_place"] else _matrix(d, firsts[3], (rows, columns), strides)
+            value += np.float32(beta) * added
+        if p["diagonal"]:
+            value += np.float32(p["diagonal"]) * np.eye(rows, columns, dtype=np.float32)
+        result[:] = value
+
+
+def _inverse_root_start(
+    p: Parameters, statistics: Array, m: Array, h: Array, entries: Array, tensor_scalars: Array
+) -> None:
+    size, order = p["size"], p["order"]
+    table = tensor_scalars.view(np.uint32).reshape(-1, p["row_words"])
+    eye = np.eye(size, dtype=np.float32)
+    for tensor, first, result in entries.view(np.uint32).reshape(-1, 3).tolist():
+        row = table[tensor]
+        if row[0] != 1 or row[p["gate_word"]] == 0:
+            continue
+        statistic = _matrix(statistics, first, (size, size), (size, 1))
+        norm = float(np.linalg.norm(statistic.astype(np.float64)))
+        ridge = max(float(row.view(np.float32)[p["ridge_word"]]), 1e-6 * norm)
+        norm += ridge * size**0.5
+        z = (1 + order) / (2 * norm) if norm > 0 else 0.0
+        _matrix(m, result, (size, size), (size, 1))[:] = np.float32(z) * (statistic + np.float32(ridge) * eye)
+        _matrix(h, result, (size, size), (size, 1))[:] = np.float32(z ** (1 / order)) * eye
+
+
+def _orthogonalise(p: Parameters, work: Array, _: Array, q: Array, entries: Array, tensor_scalars: Array) -> None:
+    size, count = p["size"], p["count"]
+    table = tensor_scalars.view(np.uint32).reshape(-1, p["row_words"])
+    for tensor, first, result in entries.view(np.uint32).reshape(-1, 3).tolist():
+        if table[tensor, 0] == 1 and table[tensor, p["gate_word"]] != 0:
+            factor, triangle = np.linalg.qr(_matrix(work, first, (size, count), (1, size)))
+            _matrix(q, result, (size, count), (count, 1))[:] = np.where(triangle.diagonal() < 0, -factor, factor)
+
+
+def _low_rank_adam(
+    p: Parameters, direction: Array, exp_avg: Array, exp_avg_sq: Array, entries: Array, tensor_scalars: Array
+) -> None:
+    size = p["size"]
+    table = tensor_scalars.view(np.uint32).reshape(-1, p["row_words"])
+    for tensor, first, state in entries.view(np.uint32).reshape(-1, 3).tolist():
+        row = table[tensor]
+        if row[0] != 1:
+            continue
+        members = ("one_minus_beta1", "beta2", "one_minus_beta2", "eps", "correction1", "correction2")
+        rate1, beta2, rate2, eps, correction1, correction2 = (row.view(np.float32)[p[name]] for name in members)
+        g = direction.view(np.float32)[first : first + size]
+        first_moment, second_moment = (one.view(np.float32)[state : state + size] for one in (exp_avg, exp_avg_sq))
+        first_moment += rate1 * (g - first_moment)
+        second_moment[:] = beta2 * second_moment + rate2 * g * g
+        g[:] = first_moment / correction1 / (np.sqrt(second_moment / correction2) + eps)
+
+
+def _eigenvectors(
+    p: Parameters, matrices: Array, work: Array, vectors: Array, q: Array, entries: Array, tensor_scalars: Array
+) -> None:
+    if not p["is_last"]:
+        return
+    shape, strides = (p["size"], p["size"]), (p["size"], 1)
+    table = tensor_scalars.view(np.uint32).reshape(-1, p["row_words"])
+    for tensor, first, _, result in entries.view(np.uint32).reshape(-1, 4).tolist():
+        if table[tensor, 0] == 1 and table[tensor, p["gate_word"]] != 0:
+            _, found = np.linalg.eigh(_matrix(matrices, first, shape, strides).astype(np.float64))
+            _matrix(q, result, shape, strides)[:] = found[:, ::-1]
+
+
+REPLACEMENTS: dict[str, Callable[..., None]] = {
+    "batched_matmul": _batched_matmul,
+    "eigenvectors": _eigenvectors,
+    "low_rank_adam": _low_rank_adam,
+    "inverse_root_start": _inverse_root_start,
+    "orthogonalise": _orthogonalise,
+}

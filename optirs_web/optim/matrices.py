@@ -1,0 +1,310 @@
+"""Optimizers with matrix products: equal matrices are multiplied in one dispatch, wherever they lie in an arena.
+
+A rule of this kind may have parts `prepare` and `adapt` of the form of `update`. A layout runs them, and products
+between them; these work on slots of the state, which are in float32 then, and on stacks of matrices that live for one
+step.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+from ..runtime.buffer import Buffer, View
+from ..runtime.device import Device
+from ..runtime.kernels import cooperative
+from ..runtime.rules import Flags, Rule, UpdateKernel
+from ..tensors import Parameter
+from .layout import Layout, _Shard
+from .optimizer import Optimizer
+
+__all__ = ["Batch", "Matrices", "MatrixLayout", "MatrixOptimizer", "Products", "Scaled"]
+
+_TILE = 32
+_ITEMSIZE = 4
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Equal matrices in one buffer, of float32.
+
+    Attributes:
+        view: the part of the buffer that a kernel is shown.
+        firsts: the first element of each, from the beginning of the view.
+        rows, columns: their shape.
+        row_stride, column_stride: in elements.
+    """
+
+    view: View
+    firsts: tuple[int, ...]
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+
+    @property
+    def transposed(self) -> Matrices:
+        """The same elements with rows and columns exchanged."""
+        return replace(
+            self,
+            rows=self.columns,
+            columns=self.rows,
+            row_stride=self.column_stride,
+            column_stride=self.row_stride,
+        )
+
+    def part(self, which: slice) -> Matrices:
+        """Some of the matrices."""
+        return replace(self, firsts=self.firsts[which])
+
+
+def stack(buffer: Buffer, count: int, rows: int, columns: int) -> Matrices:
+    """Matrices one after the other in a buffer of their own."""
+    firsts = tuple(number * rows * columns for number in range(count))
+    return Matrices(View.whole(buffer), firsts, rows, columns, columns, 1)
+
+
+class Scaled(NamedTuple):
+    """A coefficient: a number, times a member of the tensor's Hyper or Scalars if one is named."""
+
+    number: float = 1.0
+    name: str | None = None
+
+
+class Products:
+    """Products of matrices, each of which belongs to a tensor.
+
+    Args:
+        rule: names the coefficients.
+        tensor_scalars: a row for each tensor.
+        words: of a row.
+    """
+
+    def __init__(self, rule: Rule, tensor_scalars: View, words: int) -> None:
+        self.device: Device = tensor_scalars.buffer.device
+        self._tensor_scalars = tensor_scalars
+        self._words = words
+        self._names = ("", *rule.hyper, *rule.scalars)
+        self._tables: dict[Any, Buffer] = {}
+
+    def stack(self, count: int, rows: int, columns: int) -> Matrices:
+        """Room for matrices with any content, for as long as they are held."""
+        return stack(self.device.allocate(_ITEMSIZE * count * rows * columns), count, rows, columns)
+
+    def multiply(
+        self,
+        tensors: Sequence[int],
+        a: Matrices,
+        b: Matrices,
+        result: Matrices,
+        alpha: Scaled = Scaled(),  # noqa: B008 (a constant)
+        plus: Matrices | None = None,
+        beta: Scaled = Scaled(),  # noqa: B008
+        diagonal: float = 0.0,
+        gate: str = "",
+    ) -> None:
+        """Make the result alpha a b + beta plus + diagonal I, for the tensors that are active in this step.
+
+        Args:
+            tensors: the number of each matrix's tensor.
+            a: the first factor.
+            b: the second.
+            result: lies in another buffer than the factors.
+            alpha: a coefficient.
+            plus: `result` itself, or in another buffer and with its strides.
+            beta: a coefficient.
+            diagonal: a coefficient.
+            gate: a member of Scalars: products of tensors where that is 0 are left out.
+        """
+        self._dispatch(tensors, a, b, result, a.columns, alpha, plus, beta, diagonal, gate)
+
+    def copy(
+        self,
+        tensors: Sequence[int],
+        source: Matrices,
+        result: Matrices,
+        scale: Scaled = Scaled(),  # noqa: B008
+        diagonal: float = 0.0,
+        gate: str = "",
+    ) -> None:
+        """Make the result scale source + diagonal I, where both have the same strides."""
+        self._dispatch(tensors, source, source, result, 0, Scaled(), source, scale, diagonal, gate)
+
+    def enclose(
+        self,
+        tensors: Sequence[int],
+        left: Matrices | None,
+        x: Matrices,
+        right: Matrices | None,
+        result: Matrices,
+        gate: str = "",
+    ) -> None:
+        """Make the result left x right, where a factor may be missing, and the result may be x."""
+        present = [(factor, is_left) for factor, is_left in ((left, True), (right, False)) if factor is not None]
+        for number, (factor, is_left) in enumerate(present):
+            fits = number == len(present) - 1 and x.view.buffer is not result.view.buffer
+            target = result if fits else self.stack(len(tensors), x.rows, x.columns)
+            self.multiply(tensors, *((factor, x) if is_left else (x, factor)), target, gate=gate)
+            x = target
+        if x.view.buffer is not result.view.buffer:
+            self.copy(tensors, x, result, gate=gate)
+
+    def _dispatch(
+        self,
+        tensors: Sequence[int],
+        a: Matrices,
+        b: Matrices,
+        result: Matrices,
+        inner: int,
+        alpha: Scaled,
+        plus: Matrices | None,
+        beta: Scaled,
+        diagonal: float,
+        gate: str,
+    ) -> None:
+        is_in_place = plus is result
+        added = a if plus is None or is_in_place else plus  # a binding that may be left unread
+        tile_rows = -(-result.rows // _TILE)
+        most = max(1, self.device.capabilities.max_workgroups // tile_rows)
+        for start in range(0, len(tensors), most):
+            part = slice(start, start + most)
+            operands = [one.part(part) for one in (a, b, result, added)]
+            self.device.dispatch(
+                cooperative("batched_matmul"),
+                [*(one.view for one in operands), self._table(tensors[part], operands), self._tensor_scalars],
+                (-(-result.columns // _TILE), tile_rows * len(tensors[part])),
+                (
+                    *(result.rows, result.columns, inner),
+                    *(a.row_stride, a.column_stride, b.row_stride, b.column_stride),
+                    *(result.row_stride, result.column_stride),
+                    *(self._words, self._word(gate), self._word(alpha.name), self._word(beta.name), is_in_place),
+                    *(alpha.number, beta.number if plus is not None else 0.0, diagonal),
+                ),
+            )
+
+    def words(self, *names: str) -> tuple[int, ...]:
+        """How many words a tensor's row has, and where in it these members are."""
+        return self._words, *(self._word(name) for name in names)
+
+    def _word(self, name: str | None) -> int:
+        return self._names.index(name or "")
+
+    def _table(self, tensors: Sequence[int], operands: Sequence[Matrices]) -> View:
+        """The number of the tensor and the first elements of the matrices, for each product; written once."""
+        return self.table(zip(tensors, *(one.firsts for one in operands), strict=True))
+
+    def table(self, rows: Any) -> View:
+        """Rows of whole numbers on the device; written once for the same content."""
+        words = array("I", [word for row in rows for word in row])
+        key = words.tobytes()
+        if key not in self._tables:
+            table = self._tables[key] = self.device.allocate_zeroed(len(key))
+            self.device.write(View.whole(table), memoryview(key))
+        return View.whole(self._tables[key])
+
+
+class Batch(NamedTuple):
+    """Tensors of one arena that have the same shape, near enough to each other that a kernel sees all of them."""
+
+    shard: _Shard
+    tensors: tuple[int, ...]
+    firsts: tuple[int, ...]  # elements, from the first byte
+    first_byte: int
+    nbytes: int
+    rows: int
+    columns: int
+
+    def matrices(self, buffer: Buffer) -> Matrices:
+        """Those of a buffer of the arena."""
+        view = View(buffer, self.first_byte, self.nbytes)
+        return Matrices(view, self.firsts, self.rows, self.columns, self.columns, 1)
+
+
+class MatrixLayout(Layout):
+    """A layout whose tensors are seen as matrices, and whose Hyper also has their `rows` and `columns`."""
+
+    scratch: ClassVar[tuple[str, ...]] = ()
+    """Members of State that mean nothing from one step to the next."""
+
+    def __init__(
+        self,
+        rule: Rule,
+        params: Sequence[Parameter],
+        groups: Sequence[int],
+        group_count: int,
+        flags: Sequence[Flags],
+        checked: bool,
+    ) -> None:
+        """See `Layout`; it has a row of hyper-parameters for each shape in a group."""
+        self.device = params[0].device
+        self.shapes = [self.matrix_shape(one.shape) for one in params]
+        self.is_matrix = [one.ndim > 1 for one in params]
+        self._kinds = list(dict.fromkeys(zip(groups, self.shapes, strict=True)))
+        kinds = [self._kinds.index(one) for one in zip(groups, self.shapes, strict=True)]
+        super().__init__(rule, params, kinds, len(self._kinds), flags, checked)
+        self.products = Products(rule, View.whole(self._tensor_scalars), self._words)
+
+    @staticmethod
+    def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+        """The rows and columns that a tensor is seen with."""
+        size = 1
+        for one in shape[1:]:
+            size *= one
+        return (shape[0] if shape else 1), size
+
+    def set_hyper(self, rows: Sequence[Mapping[str, float]]) -> None:
+        """Hyper-parameters, a row for each group."""
+        super().set_hyper([{**rows[group], "rows": shape[0], "columns": shape[1]} for group, shape in self._kinds])
+
+    def hyper_rows(self, group: int) -> Sequence[int]:
+        """One for each of its shapes."""
+        return [row for row, (its_group, _) in enumerate(self._kinds) if its_group == group]
+
+    def _state_buffers(self) -> Iterator[tuple[int, str, Buffer]]:
+        return (one for one in super()._state_buffers() if one[1] not in self.scratch)
+
+    def _batch_key(self, number: int) -> tuple[int, ...]:
+        """What tensors of one batch have in common, their shape first."""
+        return self.shapes[number]
+
+    def _batches(self, live: Sequence[bool]) -> Iterator[Batch]:
+        """The live tensors by arena and shape."""
+        limit = self.device.capabilities.max_binding_bytes
+        for shard in self._shards:
+            batches: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+            for index, number in sorted(shard.numbers.items()):
+                if live[number] and shard.arena.sizes[index]:
+                    batches.setdefault(self._batch_key(number), []).append((shard.arena.firsts[index], number))
+            for (rows, columns, *_), members in batches.items():
+                size = rows * columns
+                start = 0
+                for end in range(1, len(members) + 1):
+                    span = members[end][0] + size - members[start][0] if end < len(members) else 0
+                    if end == len(members) or span * _ITEMSIZE > limit:
+                        yield self._batch(shard, members[start:end], rows, columns)
+                        start = end
+
+    @staticmethod
+    def _batch(shard: _Shard, members: Sequence[tuple[int, int]], rows: int, columns: int) -> Batch:
+        first = members[0][0]
+        nbytes = (members[-1][0] + rows * columns - first) * _ITEMSIZE
+        tensors = tuple(number for _, number in members)
+        firsts = tuple(place - first for place, _ in members)
+        return Batch(shard, tensors, firsts, first * _ITEMSIZE, nbytes, rows, columns)
+
+    def _run_part(self, part: str, shared: Mapping[str, View]) -> None:
+        """Run a part of the rule over everything."""
+        for shard in self._shards:
+            self._run_over(shard, UpdateKernel.of(self.rule, shard.flags, part), shared)
+
+
+class MatrixOptimizer(Optimizer):
+    """An optimizer with a `MatrixLayout`, which fills in the shapes."""
+
+    layout_type: ClassVar[type[Layout]] = MatrixLayout
+
+    def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
+        """The rule's Hyper without what depends on the shape."""
+        return super().hyper({**group, "rows": 0.0, "columns": 0.0})

@@ -1,0 +1,124 @@
+"""State for the two sides of a matrix: what an optimizer keeps per row and per column pair of each tensor.
+
+A tensor is seen as a matrix of `rows` and `columns`. Its left side is a (rows, rows) matrix, its right side one of
+(columns, columns). Sides of one size lie one after the other in a buffer, left and right ones together, so that one
+dispatch works on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..runtime.arena import Home
+from ..runtime.buffer import Buffer, View
+from ..runtime.rules import Flags, Stored
+from .layout import _Shard
+from .matrices import Batch, Matrices
+from .stacks import StackedLayout, matrices_of, places_of, room
+
+__all__ = ["LEFT", "RIGHT", "SidedLayout", "Sides"]
+
+LEFT, RIGHT = "L", "R"
+_ITEMSIZE = 4
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Sides of one size, and of tensors with equally many of them.
+
+    Attributes:
+        size: rows and columns of each.
+        order: how many sides each of the tensors has.
+        members: tensor and side, in the order in which they lie.
+        buffers: one for each kind of state, by the kind's name.
+    """
+
+    size: int
+    order: int
+    members: tuple[tuple[int, str], ...]
+    buffers: Mapping[str, Buffer]
+
+    def matrices(self, kind: str, members: Sequence[int]) -> Matrices:
+        """Those of a kind of state at these places."""
+        return matrices_of(self.buffers[kind], (self.size, self.size), members)
+
+    def views(self) -> Iterator[tuple[int, str, View]]:
+        """Tensor, name of the state, and place."""
+        shapes = dict.fromkeys(self.buffers, (self.size, self.size))
+        for position, (tensor, side) in enumerate(self.members):
+            for kind, view in places_of(self.buffers, shapes, position):
+                yield tensor, kind + side, view
+
+
+class SidedLayout(StackedLayout):
+    """A layout with `kinds` of state for each side that is no larger than the group's `max_preconditioner_dim`.
+
+    The limit is handed over with the flags. A vector has a left side only, and none if `precondition_1d` is a flag and
+    not set.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """What comes before the "L" or "R" in the name of a state."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """See `Layout`."""
+        self.sides: list[Sides] = []
+        self._side_of: dict[tuple[int, str], tuple[int, int]] = {}  # index in `sides`, and the place there
+        super().__init__(*arguments)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.more_state = tuple(kind + side for kind in cls.kinds for side in (LEFT, RIGHT))
+
+    @classmethod
+    def state_shape(cls, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the state of that name of a parameter."""
+        if name not in cls.more_state:
+            return shape
+        size = cls.matrix_shape(shape)[name.endswith(RIGHT)]
+        return size, size
+
+    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> _Shard:
+        by_size: dict[tuple[int, int], list[tuple[int, str]]] = {}
+        options = dict(flags)
+        most, has_vectors = options["max_preconditioner_dim"], options.get("precondition_1d", True)
+        for number in homes:
+            rows, columns = self.shapes[number]
+            sizes = {LEFT: rows, RIGHT: columns} if self.is_matrix[number] else {LEFT: rows} if has_vectors else {}
+            present = {side: size for side, size in sizes.items() if 0 < size <= most}
+            for side, size in present.items():
+                by_size.setdefault((size, len(present)), []).append((number, side))
+        for (size, order), members in by_size.items():
+            limit = max(1, self.device.capabilities.max_binding_bytes // (room(size * size) * _ITEMSIZE))
+            for start in range(0, len(members), limit):
+                self._add_sides(size, order, members[start : start + limit])
+        return super()._shard(flags, stored, homes, absent, first_block)
+
+    def _add_sides(self, size: int, order: int, members: Sequence[tuple[int, str]]) -> None:
+        for position, member in enumerate(members):
+            self._side_of[member] = len(self.sides), position
+        buffers = {kind: self._table(len(members) * room(size * size)) for kind in self.kinds}
+        self.sides.append(Sides(size, order, tuple(members), buffers))
+
+    def _batch_key(self, number: int) -> tuple[int, ...]:
+        """Of tensors in a batch, the sides lie in the same buffers."""
+        return (*self.shapes[number], *(self._side_of.get((number, side), (-1,))[0] for side in (LEFT, RIGHT)))
+
+    def _stacks(self) -> Sequence[Sides]:
+        return self.sides
+
+    def side(self, batch: Batch, side: str, kind: str) -> Matrices | None:
+        """That kind of state of the side of each tensor in a batch; None if they have no such side."""
+        if (batch.tensors[0], side) not in self._side_of:
+            return None
+        places = [self._side_of[number, side] for number in batch.tensors]
+        return self.sides[places[0][0]].matrices(kind, [position for _, position in places])
+
+    def live_sides(self, live: Sequence[bool]) -> Iterator[tuple[Sides, list[int], list[int]]]:
+        """Sides in one buffer: those, the positions of the live ones, and their tensors."""
+        for sides in self.sides:
+            positions = [position for position, (number, _) in enumerate(sides.members) if live[number]]
+            if positions:
+                yield sides, positions, [sides.members[position][0] for position in positions]

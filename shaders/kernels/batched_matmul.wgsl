@@ -1,0 +1,132 @@
+// Products of many matrices at once, all f32: C = alpha A B + beta D + diagonal I for each entry of a table, which says
+// where in their buffers the matrices of that product begin. Any strides, so that a transposed operand costs no copy;
+// D has those of C, or is the old C if `in_place` is 1. `inner` may be 0: then the product is left out. The tiles are
+// those of `matmul`.
+//
+// alpha and beta are numbers, times a word of the tensor's row of `tensor_scalars` if `alpha_word` or `beta_word` is not
+// 0. A product is left out whose tensor is not active in this step, or whose word `gate_word` of that row is zero.
+struct BatchedParameters {
+    rows: u32,
+    columns: u32,
+    inner: u32,
+    a_row_stride: u32,
+    a_inner_stride: u32,
+    b_inner_stride: u32,
+    b_column_stride: u32,
+    c_row_stride: u32,
+    c_column_stride: u32,
+    row_words: u32,
+    gate_word: u32,
+    alpha_word: u32,
+    beta_word: u32,
+    in_place: u32,
+    alpha: f32,
+    beta: f32,
+    diagonal: f32,
+}
+
+// A product: the number of its tensor, and the first element of each matrix.
+struct Product { tensor: u32, a: u32, b: u32, c: u32, d: u32 }
+
+const TILE: u32 = 32u;
+const DEPTH: u32 = 16u;
+
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+@group(0) @binding(3) var<storage, read> d: array<f32>;
+@group(0) @binding(4) var<storage, read> products: array<Product>;
+@group(0) @binding(5) var<storage, read> tensor_scalars: array<u32>;
+@group(0) @binding(6) var<uniform> parameters: BatchedParameters;
+
+var<workgroup> a_tile: array<f32, 512>; // DEPTH x TILE
+var<workgroup> b_tile: array<f32, 512>; // DEPTH x TILE
+
+fn coefficient(number: f32, row: u32, word: u32) -> f32 {
+    if word == 0u {
+        return number;
+    }
+    return number * bitcast<f32>(tensor_scalars[row + word]);
+}
+
+// The grid has a column for each tile of columns, and the tiles of rows of one product after the other.
+@compute @workgroup_size(8, 8)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_id) local: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let tile_rows = (parameters.rows + TILE - 1u) / TILE;
+    let product = products[workgroup.y / tile_rows];
+    let row_of_tensor = product.tensor * parameters.row_words;
+    if tensor_scalars[row_of_tensor] != 1u || tensor_scalars[row_of_tensor + parameters.gate_word] == 0u {
+        return;
+    }
+    let first_row = workgroup.y % tile_rows * TILE;
+    let first_column = workgroup.x * TILE;
+    let my_row = local.y * 4u;
+    let my_column = local.x * 4u;
+    var sum0 = vec4<f32>(0.0);
+    var sum1 = vec4<f32>(0.0);
+    var sum2 = vec4<f32>(0.0);
+    var sum3 = vec4<f32>(0.0);
+
+    // Neighbouring invocations load neighbouring elements, along whichever axis that is.
+    let a_by_depth = parameters.a_inner_stride == 1u;
+    let b_by_depth = parameters.b_inner_stride == 1u && parameters.b_column_stride != 1u;
+
+    for (var start = 0u; start < parameters.inner; start += DEPTH) {
+        for (var turn = 0u; turn < 8u; turn++) {
+            let at = lane + turn * 64u;
+            let a_across = select(at % TILE, at / DEPTH, a_by_depth);
+            let a_depth = start + select(at / TILE, at % DEPTH, a_by_depth);
+            let row = first_row + a_across;
+            var a_value = 0.0;
+            if row < parameters.rows && a_depth < parameters.inner {
+                a_value = a[product.a + row * parameters.a_row_stride + a_depth * parameters.a_inner_stride];
+            }
+            a_tile[(a_depth - start) * TILE + a_across] = a_value;
+            let b_across = select(at % TILE, at / DEPTH, b_by_depth);
+            let b_depth = start + select(at / TILE, at % DEPTH, b_by_depth);
+            let column = first_column + b_across;
+            var b_value = 0.0;
+            if column < parameters.columns && b_depth < parameters.inner {
+                b_value = b[product.b + b_depth * parameters.b_inner_stride + column * parameters.b_column_stride];
+            }
+            b_tile[(b_depth - start) * TILE + b_across] = b_value;
+        }
+        workgroupBarrier();
+        for (var depth = 0u; depth < DEPTH; depth++) {
+            let a_at = depth * TILE + my_row;
+            let b_at = depth * TILE + my_column;
+            let b_row = vec4<f32>(b_tile[b_at], b_tile[b_at + 1u], b_tile[b_at + 2u], b_tile[b_at + 3u]);
+            sum0 += a_tile[a_at] * b_row;
+            sum1 += a_tile[a_at + 1u] * b_row;
+            sum2 += a_tile[a_at + 2u] * b_row;
+            sum3 += a_tile[a_at + 3u] * b_row;
+        }
+        workgroupBarrier();
+    }
+    let alpha = coefficient(parameters.alpha, row_of_tensor, parameters.alpha_word);
+    let beta = coefficient(parameters.beta, row_of_tensor, parameters.beta_word);
+    var sums = array<vec4<f32>, 4>(sum0, sum1, sum2, sum3);
+    for (var i = 0u; i < 4u; i++) {
+        for (var j = 0u; j < 4u; j++) {
+            let row = first_row + my_row + i;
+            let column = first_column + my_column + j;
+            if row < parameters.rows && column < parameters.columns {
+                let at = row * parameters.c_row_stride + column * parameters.c_column_stride;
+                var value = alpha * sums[i][j];
+                if parameters.in_place != 0u {
+                    value += beta * c[product.c + at];
+                } else if parameters.beta != 0.0 {
+                    value += beta * d[product.d + at];
+                }
+                if row == column {
+                    value += parameters.diagonal;
+                }
+                c[product.c + at] = value;
+            }
+        }
+    }
+}

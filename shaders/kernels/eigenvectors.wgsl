@@ -1,0 +1,171 @@
+// The eigenvectors of symmetric positive semidefinite matrices, by one-sided Jacobi rotations (Hestenes 1958,
+// https://doi.org/10.1137/0106005): a sweep turns each pair of columns of A V until they are orthogonal. A dispatch is
+// one sweep; the last one writes the eigenvectors into the columns of Q, that of the largest eigenvalue first. One
+// workgroup computes one matrix.
+struct EigenvectorsParameters { size: u32, is_first: u32, is_last: u32, row_words: u32, gate_word: u32 }
+
+// A matrix: the number of its tensor, and the first elements of A, of `work` and `vectors`, and of Q.
+struct Entry { tensor: u32, matrix: u32, work: u32, q: u32 }
+
+@group(0) @binding(0) var<storage, read> matrices: array<f32>;
+@group(0) @binding(1) var<storage, read_write> work: array<f32>; // A V by columns
+@group(0) @binding(2) var<storage, read_write> vectors: array<f32>; // V by columns
+@group(0) @binding(3) var<storage, read_write> q: array<f32>;
+@group(0) @binding(4) var<storage, read> entries: array<Entry>;
+@group(0) @binding(5) var<storage, read> tensor_scalars: array<u32>;
+@group(0) @binding(6) var<uniform> parameters: EigenvectorsParameters;
+
+const WORKGROUP: u32 = 256u;
+// So many invocations share a pair of columns.
+const TEAM: u32 = 8u;
+const TEAMS: u32 = 32u;
+// Columns whose cosine is less are orthogonal.
+const NEGLIGIBLE: f32 = 1e-7;
+
+var<workgroup> partial: array<vec3<f32>, 256>;
+
+fn largest(value: f32, lane: u32) -> f32 {
+    partial[lane] = vec3<f32>(value);
+    workgroupBarrier();
+    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
+        if lane < width {
+            partial[lane] = max(partial[lane], partial[lane + width]);
+        }
+        workgroupBarrier();
+    }
+    let result = partial[0].x;
+    workgroupBarrier();
+    return result;
+}
+
+fn total_of_team(value: vec3<f32>, lane: u32) -> vec3<f32> {
+    partial[lane] = value;
+    workgroupBarrier();
+    let first = lane / TEAM * TEAM;
+    var sum = vec3<f32>(0.0);
+    for (var other = 0u; other < TEAM; other++) {
+        sum += partial[first + other];
+    }
+    workgroupBarrier();
+    return sum;
+}
+
+// A = (matrix, scaled so that squares stay in float32), V = I.
+fn load(entry: Entry, lane: u32) {
+    let size = parameters.size;
+    var magnitude = 0.0;
+    for (var at = lane; at < size * size; at += WORKGROUP) {
+        magnitude = max(magnitude, abs(matrices[entry.matrix + at]));
+    }
+    magnitude = largest(magnitude, lane);
+    let scale = select(1.0, 1.0 / magnitude, magnitude > 0.0);
+    for (var at = lane; at < size * size; at += WORKGROUP) {
+        work[entry.work + at] = matrices[entry.matrix + at] * scale;
+        vectors[entry.work + at] = select(0.0, 1.0, at / size == at % size);
+    }
+    storageBarrier();
+    workgroupBarrier();
+}
+
+// Each pair once: in a round, every column meets another one, as in a tournament.
+fn sweep(entry: Entry, lane: u32) {
+    let size = parameters.size;
+    let players = size + size % 2u;
+    let mine = lane % TEAM;
+    for (var round = 0u; round + 1u < players; round++) {
+        for (var start = 0u; start < players / 2u; start += TEAMS) {
+            let pair = start + lane / TEAM;
+            var one = (round + pair) % (players - 1u);
+            let other = (round + players - 1u - pair) % (players - 1u);
+            if pair == 0u {
+                one = players - 1u;
+            }
+            let is_pair = pair < players / 2u && one < size && other < size;
+            let a = entry.work + one * size;
+            let b = entry.work + other * size;
+            var dots = vec3<f32>(0.0);
+            if is_pair {
+                for (var i = mine; i < size; i += TEAM) {
+                    dots += vec3<f32>(work[a + i] * work[a + i], work[b + i] * work[b + i], work[a + i] * work[b + i]);
+                }
+            }
+            dots = total_of_team(dots, lane);
+            if is_pair && abs(dots.z) > NEGLIGIBLE * sqrt(dots.x) * sqrt(dots.y) {
+                let cotangent = (dots.y - dots.x) / (2.0 * dots.z); // of twice the angle
+                let magnitude = 1.0 / (abs(cotangent) + sqrt(1.0 + cotangent * cotangent));
+                let tangent = select(-magnitude, magnitude, cotangent >= 0.0);
+                let cosine = 1.0 / sqrt(1.0 + tangent * tangent);
+                let sine = cosine * tangent;
+                for (var i = mine; i < size; i += TEAM) {
+                    let w = vec2<f32>(work[a + i], work[b + i]);
+                    work[a + i] = cosine * w.x - sine * w.y;
+                    work[b + i] = sine * w.x + cosine * w.y;
+                    let v = vec2<f32>(vectors[a + i], vectors[b + i]);
+                    vectors[a + i] = cosine * v.x - sine * v.y;
+                    vectors[b + i] = sine * v.x + cosine * v.y;
+                }
+            }
+        }
+        storageBarrier();
+        workgroupBarrier();
+    }
+}
+
+// Each eigenvector to its place by the square of its eigenvalue, which is that of the column's length.
+fn store(entry: Entry, lane: u32) {
+    let size = parameters.size;
+    for (var column = lane; column < size; column += WORKGROUP) {
+        var square = 0.0;
+        for (var i = 0u; i < size; i++) {
+            let value = work[entry.work + column * size + i];
+            square += value * value;
+        }
+        work[entry.work + column * size] = square;
+    }
+    storageBarrier();
+    workgroupBarrier();
+    for (var column = lane; column < size; column += WORKGROUP) {
+        let square = work[entry.work + column * size];
+        var place = 0u;
+        for (var other = 0u; other < size; other++) {
+            let its_square = work[entry.work + other * size];
+            if its_square > square || (its_square == square && other < column) {
+                place++;
+            }
+        }
+        // Rotations that are rounded do not keep the length.
+        var length_sq = 0.0;
+        for (var i = 0u; i < size; i++) {
+            let value = vectors[entry.work + column * size + i];
+            length_sq += value * value;
+        }
+        let inverse_length = 1.0 / sqrt(length_sq);
+        for (var i = 0u; i < size; i++) {
+            q[entry.q + i * size + place] = vectors[entry.work + column * size + i] * inverse_length;
+        }
+    }
+}
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let number = workgroup.x + workgroup.y * grid.x;
+    if number >= arrayLength(&entries) {
+        return;
+    }
+    let entry = entries[number];
+    let scalars = entry.tensor * parameters.row_words;
+    if tensor_scalars[scalars] != 1u || tensor_scalars[scalars + parameters.gate_word] == 0u {
+        return;
+    }
+    if parameters.is_first != 0u {
+        load(entry, lane);
+    }
+    sweep(entry, lane);
+    if parameters.is_last != 0u {
+        store(entry, lane);
+    }
+}
