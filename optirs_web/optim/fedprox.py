@@ -1,0 +1,80 @@
+"""FedProx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+from ..errors import UnsupportedError
+from .optimizer import Options, Params, Rule
+from .options import at_least_zero
+from .wrapper import Anchored
+
+__all__ = ["FedProx"]
+
+
+class FedProx(Anchored):
+    """The local solver of FedProx (Li et al. 2020, arXiv:1812.06127): SGD with a pull towards the global model.
+
+        g = gradient + weight_decay param + mu (param - global_param)
+        param = param - lr g        or with momentum, of SGD's form
+
+    With mu = 0 it is the local solver of FedAvg (McMahan et al. 2017, arXiv:1602.05629).
+
+    The global model is what the parameters hold at the first step, and at each call of `begin_round`.
+
+    Args:
+        params: parameters, or dicts with "params" and options of their own.
+        lr: learning rate.
+        mu: weight of the proximal term.
+        momentum: decay of the buffer; 0 means that there is none.
+        weight_decay: L2 penalty.
+        **options: see `Options`.
+
+    Raises:
+        ValueError: an option is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> opt = ow.optim.FedProx([w], lr=0.5, mu=1.0)
+        >>> for _ in range(2):
+        ...     opt.step(grads=[[1.0]])
+        >>> w.tolist()  # 1 - 0.5, and 0.5 - 0.5 (1 + (0.5 - 1))
+        [0.25]
+    """
+
+    rule = Rule("fedprox")
+    scalars_in_state = ()
+    anchor = "global_param"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        mu: float = 0.01,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        **options: Unpack[Options],
+    ) -> None:
+        defaults = {"lr": lr, "mu": mu, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__(params, defaults, **options)
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        super().validate(group)
+        at_least_zero(group, "mu")
+
+    def begin_round(self) -> None:
+        """The parameters of now are the global model: call it when they were assigned the server's.
+
+        Raises:
+            UnsupportedError: within a compiled step.
+        """
+        if self._built.device.recording is not None:
+            raise UnsupportedError("begin a round outside the compiled step")
+        self._anchored.clear()
+        self._anchor()
+
+    def _step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        self._anchor()
+        return super()._step(closure, grads=grads)

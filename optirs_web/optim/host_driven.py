@@ -1,0 +1,325 @@
+"""The base of optimizers whose decisions are made on the host: line searches, inner iterations.
+
+Vectors stay on the device. A step is a generator that hands out what it wants to read, so that one text serves `step`,
+which waits, and `step_async`, which awaits.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..autograd import grad_enabled
+from ..errors import CheckpointError, ShapeError, UnsupportedError
+from ..hostdata import host_data
+from ..ops import sum as sum_of
+from ..ops.launch import apply
+from ..recovery import keep_track
+from ..runtime.buffer import View
+from ..runtime.device import Device
+from ..runtime.dtypes import FLOAT32
+from ..tensors import Parameter, Tensor
+from .hooks import global_step_post_hooks, global_step_pre_hooks
+from .optimizer import Optimizer, Params
+from .vectors import Reading, Space, dot, fold_magnitudes, largest, read, sum_of_magnitudes
+
+__all__ = ["Evaluation", "HostDriven"]
+
+Closure = Callable[[], Any]
+
+
+class Evaluation(NamedTuple):
+    """The loss and its gradient at a point.
+
+    Attributes:
+        loss: the value.
+        given: what the closure returned.
+        gradient: on the device.
+        slope: the product of gradient and direction.
+        largest: the largest magnitude in the gradient.
+        sum: the sum of its magnitudes.
+    """
+
+    loss: float
+    given: Any
+    gradient: Tensor
+    slope: float
+    largest: float
+    sum: float
+
+
+class HostDriven(Optimizer):
+    """Steps all parameters, as one vector, by a method that looks at scalars on the host.
+
+    It needs a closure that computes the loss and its gradients, is called several times in a step, and cannot be
+    recorded by `compile`; the closure can be a compiled function.
+    """
+
+    def __init__(self, params: Params, defaults: Mapping[str, Any]) -> None:
+        super().__init__(params, defaults)
+        for options in (self.defaults, *self.param_groups):
+            del options["maximize"]  # torch has none either
+        if len(self.param_groups) != 1:
+            raise ValueError(f"{type(self).__name__} doesn't support per-parameter options (parameter groups)")
+
+    @abstractmethod
+    def _minimize(self, closure: Closure) -> Reading:
+        """One step: yields what it reads, returns the first loss."""
+
+    @abstractmethod
+    def _state(self) -> dict[str, Any]:
+        """The state by name: numbers, vectors, and lists of either. Empty before the first step."""
+
+    @abstractmethod
+    def _checked(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Such a state with its vectors on the device, from arrays or lists.
+
+        Raises:
+            CheckpointError: it is none.
+        """
+
+    @abstractmethod
+    def _take_state(self, entry: Mapping[str, Any]) -> None:
+        """Go on with a state."""
+
+    # What the base class does with a layout.
+
+    def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
+        return {}
+
+    def _build(self) -> None:
+        params = self._params()
+        if params[0].device.recording is not None:
+            raise UnsupportedError("make optimizers and parameter groups outside a compiled step")
+        self._space = Space(params)
+        self._built_params = self._param_ids()
+        self._take_state({})
+
+    @property
+    def _built(self) -> Space:  # type: ignore[override]
+        return self._space
+
+    def _refresh(self) -> None:
+        self.validate(self.param_groups[0])
+        if self._param_ids() != self._built_params:
+            raise UnsupportedError("parameters are not exchanged in param_groups; make a new optimizer")
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Refused: there is one group.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(f"{type(self).__name__} doesn't support per-parameter options (parameter groups)")
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = {"_space", "_snapshot", "_hooks", "_built_params", *self._kept}
+        kept = {name: value for name, value in vars(self).items() if name not in left_out}
+        content = self._space.device.read_all(self.state_views())
+        return {**kept, "_saved": self.state_reader()(content)["state"]}
+
+    _kept: tuple[str, ...] = ()
+    """The attributes that hold the state."""
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        content = dict(content)
+        saved = content.pop("_saved")
+        vars(self).update(content, _snapshot=None)
+        self._make_hooks()
+        self._build()
+        self._take_state(self._checked(saved.get(0, {})))
+        keep_track(self)
+
+    # Steps.
+
+    def step(self, closure: Closure | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        """Take a step. Waits: see the class for how often.
+
+        Args:
+            closure: zeroes the gradients, computes the loss and its gradients, and returns the loss: a tensor of one
+                element, or a number.
+            grads: not for this optimizer.
+
+        Returns:
+            What the closure returned first.
+
+        Raises:
+            TypeError: there is no closure.
+        """
+        return super().step(closure, grads=grads)
+
+    def _step(self, closure: Closure | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        work = self._begin(closure, grads)
+        content: memoryview | None = None
+        while True:
+            try:
+                view = next(work) if content is None else work.send(content)
+            except StopIteration as end:
+                return end.value
+            content = self._space.device.read(view)
+
+    async def step_async(self, closure: Closure) -> Any:
+        """The awaitable twin of `step`: for a browser that cannot wait by itself."""
+        args: Any = (closure,)
+        kwargs: Any = {}
+        for hook in (*global_step_pre_hooks, *self._hooks["step_pre"]):
+            args, kwargs = hook(self, args, kwargs) or (args, kwargs)
+        result = await self._step_async(*args, **kwargs)
+        for hook in (*self._hooks["step_post"], *global_step_post_hooks):
+            hook(self, args, kwargs)
+        return result
+
+    async def _step_async(self, closure: Closure | None = None) -> Any:
+        work = self._begin(closure, None)
+        content: memoryview | None = None
+        while True:
+            try:
+                view = next(work) if content is None else work.send(content)
+            except StopIteration as end:
+                return end.value
+            content = await self._space.device.read_async(view)
+
+    def scaled_step(self, scaler: View | None, **kwargs: Any) -> Any:
+        raise UnsupportedError(f"{type(self).__name__} compares losses: use it without a GradScaler")
+
+    def unscale_grads(self, scaler: View) -> None:
+        raise UnsupportedError(f"{type(self).__name__} compares losses: use it without a GradScaler")
+
+    def _begin(self, closure: Closure | None, grads: Sequence[Any] | None) -> Reading:
+        if closure is None or grads is not None:
+            raise TypeError(
+                f"{type(self).__name__} evaluates the loss several times: call step(closure), where closure() zeroes "
+                "the gradients, computes the loss and its gradients, and returns the loss"
+            )
+        if self._space.device.recording is not None:
+            raise UnsupportedError(
+                f"{type(self).__name__} decides on the host and cannot be recorded; compile what its closure does"
+            )
+        if not grad_enabled():
+            raise UnsupportedError("within no_grad() a closure computes no gradients")
+        self._refresh()
+        return self._minimize(closure)
+
+    def _evaluate(self, closure: Closure, direction: Tensor | None = None) -> Reading:
+        """The `Evaluation` of where the parameters are. One read, of 66 or 67 numbers."""
+        given = closure()
+        gradient = self._space.gradient()
+        wanted = [fold_magnitudes(gradient), sum_of_magnitudes(gradient)]
+        if direction is not None:
+            wanted.append(dot(gradient, direction))
+        if isinstance(given, Tensor):
+            if given.size != 1 or given.dtype is not FLOAT32:
+                raise ShapeError(f"a closure returns the loss, a float32 tensor of one element, not {given!r}")
+            wanted.append(given.detach())
+        found = yield from read(*wanted)
+        magnitudes, (total,), *rest = found
+        loss = rest.pop()[0] if isinstance(given, Tensor) else float(given)
+        slope = rest[0][0] if rest else 0.0
+        return Evaluation(loss, given, gradient, slope, largest([*magnitudes, total * 0.0]), total)
+
+    # Checks.
+
+    @property
+    def skipped_steps(self) -> int:
+        """Always 0: no step is left out."""
+        return 0
+
+    def _view_to_check(self) -> View:
+        return sum_of(apply("vectors", "count_nonfinite", self._space.values())).view
+
+    # State.
+
+    @property
+    def state(self) -> dict[Parameter, dict[str, Any]]:
+        """The state, under the first parameter as in torch: numbers, vectors over all parameters, lists of both."""
+        entry = self._state()
+        return {self._params()[0]: entry} if entry else {}
+
+    def state_views(self) -> dict[str, View]:
+        views = {}
+        for name, value in self._state().items():
+            for number, one in enumerate(value if isinstance(value, list) else [value]):
+                if isinstance(one, Tensor):
+                    views[f"{name}.{number}"] = one.view
+        return views
+
+    def state_reader(self) -> Callable[[Mapping[str, memoryview]], dict[str, Any]]:
+        space, entry, groups = self._space, self._state(), self.numbered_groups()
+
+        def make(contents: Mapping[str, memoryview]) -> dict[str, Any]:
+            values = {}
+            for name, value in entry.items():
+                ones = value if isinstance(value, list) else [value]
+                if ones and isinstance(ones[0], Tensor):
+                    content = b"".join(space.compact(contents[f"{name}.{number}"]) for number in range(len(ones)))
+                    shape = (len(ones), space.count) if isinstance(value, list) else (space.count,)
+                    values[name] = _host_array(content, shape)
+                else:
+                    values[name] = value
+            return {"state": {0: values} if values else {}, "param_groups": groups}
+
+        return make
+
+    def _after_state_dict(self, made: dict[str, Any]) -> dict[str, Any]:
+        """Lists of vectors, as torch has them, of what a checkpoint stores as one array."""
+        lists = {name for name, value in self._state().items() if isinstance(value, list)}
+        for entry in made["state"].values():
+            entry.update({name: list(entry[name]) for name in lists & set(entry)})
+        return super()._after_state_dict(made)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        for hook in self._hooks["load_pre"]:
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        try:
+            (saved,), entries = list(state_dict["param_groups"]), dict(state_dict["state"])
+            count, names = len(saved["params"]), list(saved.get("param_names", ()))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError('a state dict has "state", and one group in "param_groups"') from error
+        group = self.param_groups[0]
+        if count != len(group["params"]) or len(entries) > 1:
+            raise CheckpointError(
+                "loaded state dict has a parameter group that doesn't match the size of optimizer's group"
+            )
+        if names and group.get("param_names") and names != group["param_names"]:
+            raise CheckpointError("the state dict has its parameters in another order, and vectors over all of them")
+        options = {name: saved[name] for name in self.defaults if name in saved}
+        try:
+            self.validate({**self.defaults, **options})
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"the state dict has an option out of range: {error}") from error
+        entry = self._checked(next(iter(entries.values()), {}))
+        group.update(options)
+        self._take_state(entry)
+        for hook in self._hooks["load_post"]:
+            hook(self)
+
+    def _vector(self, name: str, value: Any) -> Tensor:
+        """The vector of an array that a state dict has."""
+        content = host_data(value, FLOAT32)
+        if content.shape != (self._space.count,):
+            raise CheckpointError(
+                f"'{name}' has the shape {content.shape}, and there are {self._space.count} parameters in all"
+            )
+        return self._space.upload(content.content)
+
+    # Recovery.
+
+    def recovery_views(self) -> Mapping[str, View]:
+        return {**self.state_views(), "place": self._params()[0].view}  # says where it is before the first step
+
+    def revive(self, device: Device) -> None:
+        assert self._snapshot is not None
+        self._build()
+        self._take_state(self._checked(self._snapshot.get(0, {})))
+
+
+def _host_array(content: bytes, shape: tuple[int, ...]) -> Any:
+    """NumPy's array, or where NumPy is absent a memoryview, and a list of these where there are rows."""
+    try:
+        import numpy as np
+    except ImportError:
+        flat = memoryview(content).cast("f")
+        return flat if len(shape) == 1 else [flat[at : at + shape[1]] for at in range(0, len(flat), shape[1])]
+    return np.frombuffer(content, np.float32).reshape(shape).copy()

@@ -1,0 +1,142 @@
+"""Meta-SGD."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+from ..autograd import no_grad, set_grad
+from ..errors import ShapeError, UnsupportedError
+from ..ops import clone, multiply, zeros
+from ..runtime.dtypes import FLOAT32
+from ..tensors import Parameter, Tensor, tensor
+from .optimizer import Optimizer, Options, Params, Rule
+from .options import at_least_zero
+
+__all__ = ["MetaSGD"]
+
+HessianProduct = Callable[[list[Tensor]], Sequence[Any]]
+
+
+class MetaSGD(Optimizer):
+    """Meta-SGD (Li et al. 2017, arXiv:1707.09835): SGD with a learning rate for each element, which is learned too.
+
+        step:       adapted = param - alpha support_gradient
+        meta_step:  param = param - meta_lr (query_gradient - H alpha query_gradient)
+                    alpha = alpha + meta_lr support_gradient query_gradient
+
+    with the gradient of the support loss at param, that of the query loss at adapted, and the Hessian H of the support
+    loss at param. Without `hvp` the term with H is left out, which is the first-order approximation (Finn et al. 2017,
+    arXiv:1703.03400).
+
+    Steps alone are SGD with the learned rates: adapt to a new task with them.
+
+    Args:
+        params: parameters, or dicts with "params" and options of their own.
+        lr: alpha at the beginning.
+        meta_lr: learning rate of the parameters and of alpha, in `meta_step`.
+        hvp: computes the products of the Hessian of the support loss at the parameters of now with some tensors, one
+            for each parameter in the order of the groups: a list of tensors or arrays.
+        **options: see `Options`.
+
+    Raises:
+        ValueError: an option is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> opt = ow.optim.MetaSGD([w], lr=0.5, meta_lr=0.25)
+        >>> opt.step(grads=[[1.0]])
+        >>> opt.meta_step(grads=[[2.0]])
+        >>> w.tolist(), opt.state[w]["alpha"].tolist()
+        ([0.5], [1.0])
+    """
+
+    rule = Rule("metasgd")
+    scalars_in_state = ()
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 0.01,
+        meta_lr: float = 1e-3,
+        hvp: HessianProduct | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self.hvp = hvp
+        self.second_order = hvp is not None
+        self._has_stepped = False
+        super().__init__(params, {"lr": lr, "meta_lr": meta_lr}, **options)
+
+    def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
+        kinds = super()._checked_state_dtype(asked)
+        if any(kind != "float32" for kind in kinds.values()):
+            raise UnsupportedError("MetaSGD keeps its state as float32")
+        return kinds
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        super().validate(group)
+        at_least_zero(group, "meta_lr")
+
+    def _step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        result = closure() if closure is not None else None
+        if grads is not None:
+            self._take(self._params(), grads)
+        self._fill_in()
+        super()._step()
+        self._has_stepped = True
+        return result
+
+    def _fill_in(self) -> None:
+        """A tensor without a gradient takes part with zero, so that every one has a place to return to."""
+        for one in self._params():
+            if one.grad is None:
+                set_grad(one, zeros(one.shape, one.device))
+
+    def meta_step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        """From the gradients of the query loss after a `step`: change what was before that step, and alpha.
+
+        Args:
+            closure: called first; zeroes the gradients, computes the query loss and its gradients. Its result is
+                returned.
+            grads: gradients to use instead, as in `step`.
+
+        Raises:
+            RuntimeError: there was no step before.
+            ShapeError: `hvp` gave something of another shape.
+        """
+        if not self._has_stepped:
+            raise RuntimeError("meta_step() changes what was before a step: call step() on the support loss before")
+        result = closure() if closure is not None else None
+        params = self._params()
+        if grads is not None:
+            self._take(params, grads)
+        self._fill_in()
+        if self.hvp is not None:
+            self._multiply_by_hessian(params)
+        self._built.apply("restore")
+        self._note_change([True] * len(params))
+        return result
+
+    def _multiply_by_hessian(self, params: Sequence[Parameter]) -> None:
+        """Fill the slot `curvature`. What computes it finds the parameters of before, and may overwrite gradients."""
+        assert self.hvp is not None
+        places = self._built.slots()
+        slots = [
+            {name: Tensor(places[number, name], param.shape, FLOAT32) for name in self.rule.state}
+            for number, param in enumerate(params)
+        ]
+        with no_grad():
+            gradients = [clone(one.grad) for one in params if one.grad is not None]
+            vectors = [multiply(slot["alpha"], one) for slot, one in zip(slots, gradients, strict=True)]
+        for param, slot in zip(params, slots, strict=True):
+            param.assign(slot["initial_param"])
+        products = list(self.hvp(vectors))
+        if len(products) != len(params):
+            raise ShapeError(f"hvp gave {len(products)} tensors for {len(params)} parameters")
+        for param, slot, product, gradient in zip(params, slots, products, gradients, strict=True):
+            given = product if isinstance(product, Tensor) else tensor(product, device=param.device, dtype=FLOAT32)
+            if given.shape != param.shape:
+                raise ShapeError(f"hvp gave the shape {given.shape} for a parameter of {param.shape}")
+            param.device.copy(given.view, slot["curvature"].view)
+            set_grad(param, gradient)

@@ -1,0 +1,107 @@
+"""Sharpness-aware minimization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .optimizer import Optimizer, Rule
+from .options import at_least_zero
+from .wrapper import Wrapper
+
+__all__ = ["SAM"]
+
+
+class SAM(Wrapper):
+    """Sharpness-aware minimization (Foret et al. 2021, arXiv:2010.01412) around any optimizer of the library.
+
+        e = rho g / ‖g‖                          adaptive (Kwon et al. 2021, arXiv:2102.11600):
+        step with the gradient at param + e      e = rho param² g / ‖|param| g‖
+
+    with the norm over all tensors, which stays on the device. The parameters return to exactly what they were before
+    the inner optimizer steps.
+
+    Args:
+        optimizer: what takes the steps.
+        rho: distance within which the worst parameters are looked for.
+        adaptive: a distance that does not depend on the scale of the parameters; rho is about ten times as large then.
+
+    Raises:
+        ValueError: an option is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([3.0], device="cpu")
+        >>> opt = ow.optim.SAM(ow.optim.SGD([w], lr=0.25), rho=0.5)
+        >>> def closure():
+        ...     loss = (w * w).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> opt.step(closure).item(), w.tolist()
+        (9.0, [1.25])
+    """
+
+    wrapped_rule = Rule("sam", over_all=True)
+    prefix = "sam_"
+    scalars_in_state = ()
+    is_saved = False
+
+    def __init__(self, optimizer: Optimizer, rho: float = 0.05, adaptive: bool = False) -> None:
+        # Not skip_nonfinite: after a gradient that is not finite the next one is not either, and the inner one looks.
+        super().__init__(optimizer, {"rho": rho, "adaptive": adaptive})
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        at_least_zero(options, "rho")
+
+    def step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        """Take a step.
+
+        Args:
+            closure: computes the loss and its gradients. It is called twice, each time with no gradients before.
+            grads: not for this optimizer.
+
+        Returns:
+            What the closure returned first.
+
+        Raises:
+            TypeError: there is no closure.
+        """
+        return super().step(closure, grads=grads)
+
+    def _step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        if closure is None or grads is not None:
+            raise TypeError(
+                "SAM needs the gradient at two places: call step(closure), or first_step() and second_step()"
+            )
+        self.zero_grad()
+        result = closure()
+        self.first_step(zero_grad=True)
+        closure()
+        self.second_step()
+        return result
+
+    def first_step(self, zero_grad: bool = False) -> None:
+        """Go from the gradients of now to the worst parameters nearby.
+
+        Args:
+            zero_grad: forget the gradients.
+        """
+        super()._step()
+        slots = self._built.slots()
+        for number, param in enumerate(self._params()):
+            if param._grad is None:  # it has not moved, and `second_step` returns to what lies there
+                param.device.copy(param.view, slots[number, "old_param"])
+        if zero_grad:
+            self.zero_grad()
+
+    def second_step(self, zero_grad: bool = False) -> None:
+        """Return to the parameters from before `first_step`, and step with the gradients of now.
+
+        Args:
+            zero_grad: forget the gradients.
+        """
+        self._built.apply("restore")
+        self._note_change([True] * len(self._params()))
+        self.optimizer.step()
+        if zero_grad:
+            self.zero_grad()

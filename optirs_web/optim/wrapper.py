@@ -1,0 +1,239 @@
+"""Optimizers around another optimizer, and state that begins as a copy of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from ..errors import CheckpointError, UnsupportedError
+from ..runtime.buffer import View
+from ..runtime.device import Device
+from ..runtime.program import NotReadyError
+from ..runtime.rules import Rule
+from ..tensors import Parameter, Tensor
+from . import state
+from .host_driven import HostDriven
+from .optimizer import Optimizer
+
+__all__ = ["Anchored", "Wrapper"]
+
+_INNER = "inner."
+
+
+class Anchored(Optimizer):
+    """An optimizer that knows where its parameters were: a slot of its state begins as a copy of them.
+
+    The copy is made before the first step: values assigned until then count.
+    """
+
+    anchor: ClassVar[str]
+    """The slot."""
+
+    def _build(self) -> None:
+        if self._layout is None:
+            self._anchored: set[int] = set()  # numbers of the parameters whose slot is filled
+        super()._build()
+
+    def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
+        return {**super()._checked_state_dtype(asked), self.anchor: "float32"}  # copies of parameters
+
+    def _anchor(self) -> None:
+        """Fill the slots that are not."""
+        params, slots = self._params(), self._built.slots()
+        missing = set(range(len(params))) - self._anchored
+        if missing and self._built.device.recording is not None:
+            raise NotReadyError(self._anchor)
+        for number in missing:
+            params[number].device.copy(params[number].view, slots[number, self.anchor])
+        self._anchored |= missing
+
+    def _note_anchored(self, its_state: Mapping[int, Mapping[str, Any]]) -> None:
+        """This state was written: what it has not is zero."""
+        self._anchored = {number for number, entry in its_state.items() if entry.get(self.anchor) is not None}
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        super().__setstate__(content)
+        self._note_anchored(content["_state"])
+
+    def revive(self, device: Device) -> None:
+        super().revive(device)
+        self._note_anchored(self._snapshot or {})
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._note_anchored(_by_number(state_dict, self.param_groups))
+
+
+def _by_number(state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """The state of a dict that was loaded into these groups, by the numbers of their parameters."""
+    keys = [key for group in state_dict["param_groups"] for key in group["params"]]
+    names = [name for group in state_dict["param_groups"] for name in group.get("param_names", ())]
+    ours = [name for group in groups for name in group.get("param_names", ())]
+    numbers = [ours.index(name) for name in names] if names and ours else range(len(keys))
+    by_key = dict(zip(keys, numbers, strict=True))
+    return {by_key[key]: entry for key, entry in state_dict["state"].items()}
+
+
+class Wrapper(Optimizer):
+    """An optimizer around another one, with the same parameters and the same groups.
+
+    A group has the options of the inner optimizer and, with a prefix, those of this one: change `lr` in the groups of
+    either. The state dict has the state of both.
+
+    Attributes:
+        optimizer: the inner one.
+    """
+
+    wrapped_rule: ClassVar[Rule]
+    prefix: ClassVar[str]
+    """Of its options in a group: optimizers have options of the same name."""
+    is_saved: ClassVar[bool] = True
+    """Its own state is part of the state dict: it is more than what a step needs in between."""
+
+    def __init__(self, optimizer: Any, options: Mapping[str, Any], *, skip_nonfinite: bool = False) -> None:
+        if not isinstance(optimizer, Optimizer) or isinstance(optimizer, HostDriven):
+            raise TypeError(f"{type(self).__name__} is made around an optimizer that has a rule, not {optimizer!r}")
+        self.optimizer: Optimizer = optimizer
+        self.rule = self.wrapped_rule  # type: ignore[misc]
+        self._own = own = {self.prefix + name: value for name, value in options.items()}
+        shared = ("params", "param_names", "maximize")
+        groups = [{name: group[name] for name in shared if name in group} for group in optimizer.param_groups]
+        super().__init__(groups, own, skip_nonfinite=skip_nonfinite)
+        for theirs in optimizer.param_groups:
+            theirs.update(own)
+        self.param_groups = optimizer.param_groups
+        self.defaults = {**optimizer.defaults, **own}
+
+    # Options.
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise ValueError if one of the options of this optimizer is out of range."""
+
+    def _of_rule(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        """Its options in a group, under the names that the rule has for them."""
+        return {name.removeprefix(self.prefix): group[name] for name in self._own}
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        self.check_options(self._of_rule(group))
+
+    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
+        return super().flags(self._of_rule(group))
+
+    def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
+        return super().hyper(self._of_rule(group))
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        own = {name: value for name, value in group.items() if name in self._own}
+        self.check_options(self._of_rule({**self._own, **own}))
+        self.optimizer.add_param_group({name: value for name, value in group.items() if name not in own})
+        self.param_groups[-1].update({**self._own, **own})
+        self._rebuild()
+
+    def _dispatch_all(self) -> None:
+        """Apply the rule to every parameter, with a gradient or without."""
+        self._refresh()
+        live = [True] * len(self._params())
+        if self._built.device.recording is not None:
+            self._built.device.recording.before_replay.append(partial(self._before_replay, self._built, live))
+        self._built.dispatch(live)
+        self._note_change(live)
+
+    # Scaled losses, and checks, are the inner optimizer's.
+
+    def scaled_step(self, scaler: View | None, **kwargs: Any) -> Any:
+        raise UnsupportedError(
+            f"{type(self).__name__} computes several gradients in a step, and a GradScaler looks at one; leave it out"
+        )
+
+    def unscale_grads(self, scaler: View) -> None:
+        self.optimizer.unscale_grads(scaler)
+
+    @property
+    def skipped_steps(self) -> int:
+        return self.optimizer.skipped_steps
+
+    def check_finite(self) -> None:
+        self.optimizer.check_finite()
+
+    async def check_finite_async(self) -> None:
+        await self.optimizer.check_finite_async()
+
+    # State: one dict for both.
+
+    @property
+    def state(self) -> dict[Parameter, dict[str, Tensor]]:
+        """The state of both optimizers for each parameter, as tensors in the places where it lies."""
+        inner = self.optimizer.state
+        own = super().state if self.is_saved else {}
+        return {param: {**entry, **own.get(param, {})} for param, entry in inner.items()}
+
+    def state_views(self) -> dict[str, View]:
+        inner = {_INNER + name: view for name, view in self.optimizer.state_views().items()}
+        return {**super().state_views(), **inner}
+
+    def state_reader(self) -> Callable[[Mapping[str, memoryview]], dict[str, Any]]:
+        make_inner, make_own = self.optimizer.state_reader(), super().state_reader()
+
+        def make(contents: Mapping[str, memoryview]) -> dict[str, Any]:
+            of_inner = {name.removeprefix(_INNER): raw for name, raw in contents.items() if name.startswith(_INNER)}
+            made, own = make_inner(of_inner), make_own(contents)["state"] if self.is_saved else {}
+            numbers = sorted({*made["state"], *own})
+            merged = {number: {**made["state"].get(number, {}), **own.get(number, {})} for number in numbers}
+            return {**made, "state": merged}
+
+        return make
+
+    def recovery_views(self) -> Mapping[str, View]:
+        return super().state_views()  # the inner optimizer keeps its own
+
+    def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
+        make = super().state_reader()
+        return lambda contents: setattr(self, "_snapshot", make(contents)["state"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        content = super().__getstate__()
+        names = self._state_names
+        return {**content, "_state": {number: _only(entry, names) for number, entry in content["_state"].items()}}
+
+    @property
+    def _state_names(self) -> set[str]:
+        return {*self.rule.state, *self.scalars_in_state} if self.is_saved else set()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        for hook in self._hooks["load_pre"]:
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        names = self._state_names
+        try:
+            entries = {key: dict(entry) for key, entry in state_dict["state"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError('a state dict has "state" and "param_groups", which have "params"') from error
+        own = {key: _only(entry, names) for key, entry in entries.items() if names & set(entry)}
+        inner = {key: _only(entry, set(entry) - names) for key, entry in entries.items() if set(entry) - names}
+        options, own_state = state.check(
+            {**state_dict, "state": own},
+            self.param_groups,
+            self._own.__contains__,
+            tuple(names),
+            self.scalars_in_state if self.is_saved else (),
+            self._built.state_shape,
+        )
+        for one in options:
+            try:
+                self.check_options(self._of_rule({**self._own, **one}))
+            except ValueError as error:
+                raise CheckpointError(f"the state dict has an option out of range: {error}") from error
+        self.optimizer.load_state_dict({**state_dict, "state": inner})
+        for group, loaded in zip(self.param_groups, options, strict=True):
+            group.update(loaded)
+        if self._flags() != self._built_flags:
+            self._build()
+        state.write(self._built, self.scalars_in_state, own_state)
+        self._resting = {}
+        for hook in self._hooks["load_post"]:
+            hook(self)
+
+
+def _only(entry: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name in names}
