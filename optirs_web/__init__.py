@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         stats as stats,
     )
     from .runtime.stats import MemoryStats as MemoryStats, Stats as Stats
+    from .sparse import SparseRows as SparseRows
     from .tensors import Parameter as Parameter, Tensor as Tensor, tensor as tensor
 
 _SUBMODULES = ("datasets", "errors", "interop", "optim")
@@ -64,6 +65,7 @@ _NAMES = {
     "GradientTape": "autograd",
     "MemoryStats": "runtime.stats",
     "Parameter": "tensors",
+    "SparseRows": "sparse",
     "Stats": "runtime.stats",
     "Tensor": "tensors",
     "arange": "ops.creation",

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Unpack
 
+from ..errors import UnsupportedError
 from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rule
+from .sparse_layout import SparseLayout
 
 __all__ = ["SGD"]
 
@@ -17,7 +19,8 @@ class SGD(Optimizer):
         buffer = g at the first step, then momentum buffer + (1 - dampening) g
         param = param - lr (g + momentum buffer if nesterov, otherwise buffer)
 
-    where g is the gradient (negated if `maximize`) plus weight_decay param.
+    where g is the gradient (negated if `maximize`) plus weight_decay param. Of `SparseRows` only the rows change that
+    are named; with momentum all that have been named so far, so that then the gradient is made dense.
 
     Args:
         params: parameters, or dicts with "params" and options of their own.
@@ -30,6 +33,7 @@ class SGD(Optimizer):
 
     Raises:
         ValueError: an option is out of range.
+        UnsupportedError: at a step with `SparseRows` and weight decay.
 
     Example:
         >>> import optirs_web as ow
@@ -40,6 +44,7 @@ class SGD(Optimizer):
     """
 
     rule = Rule("sgd")
+    layout_type = SparseLayout
     scalars_in_state = ()
 
     def __init__(
@@ -67,3 +72,8 @@ class SGD(Optimizer):
             raise ValueError(f"Invalid dampening value: {group['dampening']}")
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+
+    def changes_rows_alone(self, group: Mapping[str, Any]) -> bool:
+        if self._flag(group, "use_weight_decay"):
+            raise UnsupportedError("weight_decay option is not compatible with sparse gradients")
+        return not self._flag(group, "use_momentum")

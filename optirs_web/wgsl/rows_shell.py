@@ -1,0 +1,68 @@
+"""The generated part of the shader of a rule's ``update`` over the rows that a gradient has; see `rule_shell`.
+
+The rows of the entries lie sorted in `rows`, the sum of the gradients of each in `sums` where its entries begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from . import rule_shell, syntax
+from .shell import GRID_PARAMETERS, storage, struct_of
+
+__all__ = ["PARAMETERS", "update_rows", "update_rows_bindings"]
+
+PARAMETERS = (("count", "u32"), ("rows", "u32"), ("length", "u32"), ("first", "u32"), ("tensor", "u32"))
+"""Entries, rows of the tensor, elements of a row; the first element that is bound; the number of the tensor."""
+
+_WORKGROUP = 256
+
+
+def update_rows_bindings(slots: Collection[str]) -> rule_shell.Bindings:
+    """Those of the kernel; `params` and the slots are one tensor's."""
+    return [
+        ("params", "read_write", "array<f32>"),
+        ("rows", "read", "array<u32>"),
+        ("sums", "read", "array<f32>"),
+        *((name, "read_write", "array<f32>") for name in slots),
+        ("tensor_scalars", "read", "array<TensorScalars>"),
+    ]
+
+
+def update_rows(module: syntax.Module, slots: Collection[str], negate: bool) -> str:
+    """The shell: an invocation for each value of each entry; those of the first entry of a row do something."""
+    state = ", ".join(f"{one.name}[at]" if one.name in slots else "0.0" for one in struct_of(module, "State").members)
+    values = {"param": "params[at]", "grad": "grad", "state": f"State({state})", "h": "its.h", "s": "its.s"}
+    arguments = ", ".join(values[name] for name in rule_shell.arguments_of(module, "update", values))
+    bindings = update_rows_bindings(slots)
+    stores = "\n    ".join(f"{name}[at] = updated.state.{name};" for name in slots)
+    members = ", ".join(f"{name}: {type_}" for name, type_ in PARAMETERS)
+    return f"""{rule_shell.tables(module)}
+struct RowsParameters {{ {members} }}
+
+{storage(bindings)}
+@group(0) @binding({len(bindings)}) var<uniform> parameters: RowsParameters;
+
+@compute @workgroup_size({_WORKGROUP})
+fn main({GRID_PARAMETERS}) {{
+    let value = (workgroup.x + workgroup.y * grid.x) * {_WORKGROUP}u + lane;
+    let entry = value / parameters.length;
+    if entry >= parameters.count {{
+        return;
+    }}
+    let row = rows[entry];
+    if row >= parameters.rows || (entry > 0u && rows[max(entry, 1u) - 1u] == row) {{
+        return;
+    }}
+    let its = tensor_scalars[parameters.tensor];
+    // Before the first element that is bound: a large number.
+    let at = row * parameters.length + value % parameters.length - parameters.first;
+    if its.is_active != 1u || at >= arrayLength(&params) {{
+        return;
+    }}
+    let grad = {"-" if negate else ""}sums[value];
+    let updated = update({arguments});
+    params[at] = updated.param;
+    {stores}
+}}
+"""
