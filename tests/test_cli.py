@@ -72,7 +72,7 @@ def test_shader_for_numpy_is_python(name):
     ("arguments", "message"),
     [
         (["rleu"], "did you mean 'relu'?"),
-        (["nothing"], "optimizers: adam, adamw"),
+        (["nothing"], "optimizers: adabelief, adabound"),
         (["nothing"], "kernels: "),
         (["adamw", "--flag", "foo=true"], "'adam' has no flag 'foo'; it has"),
         (["relu", "--flag", "foo=true"], "it has none"),

@@ -151,7 +151,7 @@ def test_a_frame_is_one_submit_for_each_step_and_one_reading(race, device):
 
     counts = asyncio.run(counted())
     assert (counts.replays, counts.bind_groups, counts.pipelines) == (5, 0, 0)
-    assert counts.bytes_down == race.FRAME * 6 * 3 * 4
+    assert counts.bytes_down == race.FRAME * len(race.KINDS) * 3 * 4
 
 
 @pytest.mark.parametrize("surface", ["rosenbrock", "beale", "himmelblau", "valley"])
@@ -169,10 +169,10 @@ def test_a_map_shows_its_minima_and_its_start(race, open_device, surface):
     assert nearest < 0.1 * (shown.x[1] - shown.x[0])
 
 
-def test_the_page_is_told_of_every_optimizer(race):
+def test_the_page_is_told_of_the_racers(race):
     offered = race.described()["kinds"]
-    named = {one["optimizer"] for one in offered.values()}
-    assert named == {name for name in ow.optim.__all__ if hasattr(getattr(ow.optim, name), "rule")}
+    assert all(hasattr(getattr(ow.optim, one["optimizer"]), "rule") for one in offered.values())
+    assert all(set(surface.rates) == set(offered) for surface in race.SURFACES.values())
     json.dumps(race.described())
 
 

@@ -10,7 +10,7 @@ import inspect
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from digit_images import CLASSES, PIXELS, Images, drawn_image, epoch_order, load_images, softmax
@@ -39,27 +39,61 @@ RECIPES = {
     "AdamW": Recipe(4e-3, {"weight_decay": 0.1}),
     "Adam": Recipe(4e-3, {"weight_decay": 1e-4}),
     "SGD": Recipe(0.1, {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
+    "ADOPT": Recipe(0.01, {}),
+    "ASGD": Recipe(0.3, {}),
+    "FTRL": Recipe(0.3, {}),
+    "LAMB": Recipe(0.01, {}),
+    "LARS": Recipe(3.0, {}),
+    "SOAP": Recipe(0.01, {}),
+    "SM3": Recipe(0.03, {}),
+    "AdEMAMix": Recipe(0.01, {}),
+    "AdaBelief": Recipe(0.01, {}),
+    "AdaBound": Recipe(0.03, {}),
+    "Adafactor": Recipe(0.03, {}),
+    "AdamMini": Recipe(0.01, {}),
+    "AdamWScheduleFree": Recipe(0.01, {}),
+    "Adamax": Recipe(0.02, {}),
+    "Adan": Recipe(0.02, {}),
+    "CautiousAdamW": Recipe(0.01, {}),
+    "CautiousLion": Recipe(3e-3, {}),
+    "DAdaptAdaGrad": Recipe(1.0, {"d0": 0.01}),
+    "DAdaptAdam": Recipe(1.0, {"d0": 1e-4}),
+    "DAdaptSGD": Recipe(1.0, {"d0": 0.01}),
+    "DoG": Recipe(1.0, {"reps_rel": 0.01}),
+    "FedProx": Recipe(0.3, {}),
+    "LDoG": Recipe(1.0, {"reps_rel": 0.01}),
+    "Lion": Recipe(3e-3, {}),
+    "MetaSGD": Recipe(0.3, {}),
+    "NovoGrad": Recipe(0.03, {}),
+    "RAdam": Recipe(0.03, {}),
+    "Ranger": Recipe(0.03, {}),
+    "Shampoo": Recipe(0.1, {"update_freq": 20, "max_preconditioner_dim": 64}),
+    "Signum": Recipe(3e-3, {}),
+    "SophiaH": Recipe(3e-3, {}),
 }
-"""The others run with their own defaults."""
+"""Found by trying; the others run with their own defaults."""
 
-Schedule = Callable[[float], float]
+Schedule = ow.optim.schedules.Schedule
 
-SCHEDULES: dict[str, Schedule] = {
-    "exponential decay": lambda epochs: DECAY**epochs,
-    "cosine": lambda epochs: 0.5 + 0.5 * math.cos(math.pi * min(1.0, epochs / EPOCHS)),
-    "warm-up, then cosine": lambda epochs: min(1.0, epochs / WARM_UP) * SCHEDULES["cosine"](epochs),
-    "constant": lambda epochs: 1.0,
-}
-"""What the learning rate is multiplied by after so many epochs (a fraction within one)."""
+
+def schedules(steps: int) -> dict[str, Schedule]:
+    """What the learning rate is multiplied by, where an epoch has so many steps."""
+    made = ow.optim.schedules
+    return {
+        "exponential decay": made.exponential_decay(1.0, steps, DECAY),
+        "cosine": made.cosine_decay_schedule(1.0, EPOCHS * steps),
+        "warm-up, then cosine": made.warmup_cosine_decay_schedule(0.0, 1.0, WARM_UP * steps, EPOCHS * steps),
+        "constant": made.constant_schedule(1.0),
+    }
 
 
 def optimizers() -> dict[str, type[ow.optim.Optimizer]]:
-    """Every optimizer of the library, those with a recipe first."""
+    """Every optimizer of the library that needs nothing but gradients, those with a recipe first."""
     names = {name: getattr(ow.optim, name) for name in ow.optim.__all__}
     found = {
         name: one
         for name, one in names.items()
-        if inspect.isclass(one) and issubclass(one, ow.optim.Optimizer) and hasattr(one, "rule")
+        if inspect.isclass(one) and issubclass(one, ow.optim.Optimizer) and hasattr(one, "rule") and not one.needs
     }
     return {name: found[name] for name in [*RECIPES, *sorted(found)] if name in found}
 
@@ -103,7 +137,8 @@ class Training:
         self.train, self.test, self.standard = load_images(data)
         self.epoch = 0
         self.steps = 0
-        self.schedule = next(iter(SCHEDULES))
+        self.schedules = schedules(-(-len(self.train.rows) // BATCH))
+        self.schedule = next(iter(self.schedules))
         self.rate = 0.0  # of the latest step
         self.parameters = _first_parameters(self.device, seed)
         self._logits = ow.compile(self._forward, device=self.device)
@@ -115,6 +150,9 @@ class Training:
         self.lr = options.lr if lr is None else lr
         self.optimizer_name = name
         self.optimizer: Any = optimizers()[name](self.parameters, lr=self.lr, **options.options)
+        schedule = self.schedules[self.schedule]
+        self._scheduler = ow.optim.lr_scheduler.ScheduleLR(self.optimizer, schedule, relative=True)
+        self._scheduler.change(last_epoch=self.steps)
         self._step = ow.compile(self._train_step, device=self.device)
 
     def _forward(self, images: ow.Tensor) -> ow.Tensor:
@@ -128,6 +166,7 @@ class Training:
         loss = ow.cross_entropy((images @ weight0 + bias0).relu() @ weight1 + bias1, labels)
         loss.backward()
         self.optimizer.step()
+        self._scheduler.step()
         return loss
 
     def batches(self) -> list[list[int]]:
@@ -135,11 +174,15 @@ class Training:
         order = epoch_order(len(self.train.rows), self.seed, self.epoch)
         return [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
 
-    def step(self, batch: Sequence[int], progress: float) -> ow.Tensor:
-        """One step; `progress` is the share of the epoch that is done."""
-        self.rate = self.lr * SCHEDULES[self.schedule](self.epoch + progress)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate
+    def follow(self, schedule: str | None = None, lr: float | None = None) -> None:
+        """Go on with another schedule or learning rate."""
+        self.schedule = schedule or self.schedule
+        self.lr = lr or self.lr
+        self._scheduler.change(self.schedules[self.schedule], self.lr)
+
+    def step(self, batch: Sequence[int]) -> ow.Tensor:
+        """One step."""
+        self.rate = self.optimizer.param_groups[0]["lr"]
         self.steps += 1
         return self._step(*self.train.batch(batch))
 
@@ -208,7 +251,7 @@ class Session:
         self.report(
             "choices",
             optimizers=choices,
-            schedules=list(SCHEDULES),
+            schedules=list(training.schedules),
             optimizer=training.optimizer_name,
             lr=training.lr,
             schedule=training.schedule,
@@ -233,7 +276,7 @@ class Session:
         for first in range(0, len(batches), STEPS_BETWEEN):
             began = time.perf_counter()
             chosen = batches[first : first + STEPS_BETWEEN]
-            losses = [training.step(one, (first + number) / len(batches)) for number, one in enumerate(chosen)]
+            losses = [training.step(one) for one in chosen]
             values = await asyncio.gather(*(loss.item_async() for loss in losses))
             seconds = time.perf_counter() - began
             if not all(map(math.isfinite, values)):
@@ -289,9 +332,9 @@ class Session:
             training.choose_optimizer(value)
             self.report("chosen", optimizer=value, lr=training.lr)
         elif kind == "lr":
-            training.lr = float(value)
+            training.follow(lr=float(value))
         elif kind == "schedule":
-            training.schedule = value
+            training.follow(value)
         elif kind == "pause":
             self.is_paused = True
         elif kind == "resume":

@@ -3,11 +3,41 @@
 Each family has a module with its rows. They are read in the browser too, where there may be no NumPy.
 """
 
-from . import core_convergence, norm_cases, torch_cases
+from . import (
+    core_convergence,
+    factored_cases,
+    factored_convergence,
+    matrix_cases,
+    matrix_convergence,
+    modern_cases,
+    modern_convergence,
+    norm_cases,
+    norm_convergence,
+    torch_cases,
+    torch_convergence,
+    wrapper_cases,
+    wrapper_convergence,
+)
 from .case import VECTORS, Case
+from .sparse_cases import SPARSE_CASES
 
-__all__ = ["CASES", "CONVERGENCE", "VECTORS", "Case"]
+__all__ = ["CASES", "CONVERGENCE", "SPARSE_CASES", "VECTORS", "Case"]
 
-CASES = [*torch_cases.CASES, *norm_cases.CASES]
+CASES = [
+    *torch_cases.CASES,
+    *norm_cases.CASES,
+    *factored_cases.CASES,
+    *matrix_cases.CASES,
+    *modern_cases.CASES,
+    *wrapper_cases.CASES,
+]
 
-CONVERGENCE = [*core_convergence.CONVERGENCE]
+CONVERGENCE = [
+    *core_convergence.CONVERGENCE,
+    *torch_convergence.CONVERGENCE,
+    *norm_convergence.CONVERGENCE,
+    *factored_convergence.CONVERGENCE,
+    *matrix_convergence.CONVERGENCE,
+    *modern_convergence.CONVERGENCE,
+    *wrapper_convergence.CONVERGENCE,
+]

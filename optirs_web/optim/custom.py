@@ -1,0 +1,108 @@
+"""Optimizers from a user's own WGSL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Unpack
+
+from ..errors import ShaderError
+from ..runtime.rules import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+from ..wgsl import lint, rule_shell
+from .optimizer import Optimizer, Options, Params, Rule
+
+__all__ = ["from_wgsl"]
+
+
+def from_wgsl(
+    source: str | os.PathLike[str], *, name: str | None = None, over_all: bool = False, **defaults: Any
+) -> type[Optimizer]:
+    """An optimizer class from a rule in WGSL, which runs on every device as the library's own do.
+
+    The rule declares `struct Hyper`, `struct Updated { param: f32, state: State }`, and
+
+        fn update(param: f32, grad: f32, state: State, h: Hyper, s: Scalars) -> Updated
+
+    It may leave out parameters that it does not need, and `struct State` if it keeps nothing per element. CONTRIBUTING
+    ("Adding an optimizer") describes `struct Scalars` with `advance`, `struct Measured` with `measure` and `settle`;
+    without them the tensor's steps are counted in `s.step`, from 1. State begins at zero.
+
+    Args:
+        source: WGSL, or the path of a file with it. It may import from the library: `import package::lib::math::exp;`.
+        name: of the class; by default that of the file, or "Rule".
+        over_all: what the rule measures is summed over all tensors, not over each.
+        **defaults: the options and their default values. Each member of Hyper is one of them, or made of one: `beta1`
+            of `betas`, `one_minus_X` and `log_X` of X. So is each override.
+
+    Returns:
+        A subclass of `Optimizer`, to be called with parameters and options.
+
+    Raises:
+        ShaderError: the WGSL is wrong, with file, line and column; or it lacks a part.
+        TypeError: a member of Hyper or an override is no option.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> Sign = ow.optim.from_wgsl('''
+        ...     struct Hyper { lr: f32 }
+        ...     struct Updated { param: f32 }
+        ...     fn update(param: f32, grad: f32, h: Hyper) -> Updated { return Updated(param - h.lr * sign(grad)); }
+        ... ''', lr=0.1)
+        >>> w = ow.Parameter([1.0, 1.0], device="cpu")
+        >>> Sign([w], lr=0.5).step(grads=[[3.0, -0.1]])
+        >>> w.tolist()
+        [0.5, 1.5]
+    """
+    text, title = _read(source)
+    rule = Rule(name or title, text, over_all)
+    if not rule.hyper:
+        raise ShaderError("struct Hyper has at least one member", file=rule.name, line=1, column=1)
+    _check(rule)
+    for member in (*rule.hyper, *rule.flags):
+        if _option_of(member, defaults) not in defaults:
+            raise TypeError(f"'{member}' of the rule is made of no option; give its default, as {member}=0.0")
+
+    class Rules(Optimizer):
+        __doc__ = f"The rule '{rule.name}'."
+
+        def __init__(self, params: Params, **options: Unpack[Options]) -> None:
+            own = {key: options.pop(key, value) for key, value in defaults.items()}  # type: ignore[misc]
+            super().__init__(params, own, **options)
+
+    Rules.rule = rule
+    Rules.beta_count = len(defaults.get("betas", ()))
+    Rules.scalars_in_state = rule.scalars
+    Rules.__name__ = Rules.__qualname__ = rule.name
+    return Rules
+
+
+def _check(rule: Rule) -> None:
+    """Raise the ShaderError that a step would meet."""
+    taken = rule_shell.RESERVED.intersection(rule.state)
+    if taken:
+        message = f"State cannot have a member '{min(taken)}': use another name"
+        raise ShaderError(message, file=rule.name, line=1, column=1)
+    kernels: list[RuleKernel] = [UpdateKernel.of(rule, ()), AdvanceKernel.of(rule, (), False)]
+    if rule.measures:
+        kernels += [MeasureKernel.of(rule, ()), SettleKernel.of(rule, ())]
+    for kernel in kernels:
+        lint(kernel.map_module)
+        _ = kernel.module
+
+
+def _read(source: str | os.PathLike[str]) -> tuple[str, str]:
+    """The text, and the name of the file."""
+    if isinstance(source, str) and ("\n" in source or "{" in source):
+        return source, "Rule"
+    path = Path(source)
+    return path.read_text("utf-8"), path.stem
+
+
+def _option_of(member: str, options: Mapping[str, Any]) -> str:
+    for prefix in ("one_minus_", "log_", "use_"):
+        if member not in options:
+            member = member.removeprefix(prefix)
+    is_beta = member not in options and member.removeprefix("beta").isdigit()
+    return "betas" if is_beta else member
