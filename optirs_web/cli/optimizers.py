@@ -129,7 +129,8 @@ Made by `optirs-web optimizers --markdown`; the figures come from the tests (`ma
   are bound to (twice what they write), for one parameter of 256 x 256 elements.
 - No figures: optimizers that wrap another one or choose their evaluations on the host (Lookahead, SAM, Reptile,
   L-BFGS, Newton-CG, diagonal Newton). `tests/test_wrapper_optimizers.py` and `tests/test_lbfgs.py` compare those.
-- Dispatches: of such a step; the number does not grow with the number of tensors.
+- Dispatches: of such a step; the number does not grow with the number of tensors (Muon, Shampoo, SOAP and GaLore:
+  with that of matrices of one shape).
 - Error: the largest difference of any parameter after the steps of any case, as a part of the largest magnitude,
   against torch 2.13 or optax 0.2.8 in float64, or against a float64 reference written from the paper.
 """
