@@ -25,6 +25,9 @@ __all__ = ["shader_routes"]
 
 _KINDS = {
     "optimizers": "optimizer",
+    "schedules": "schedule",
+    "transforms": "gradient transform",
+    "arena": "average or projection",
     "elementwise": "map function",
     "kernels": "cooperative kernel",
     "lib": "library",

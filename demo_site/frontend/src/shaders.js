@@ -3,7 +3,15 @@ import { getJson } from "./lib/api.js";
 import { copyButton, create, find, setText } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
 
-const FOLDERS = { optimizers: "Optimizers", elementwise: "Map functions", kernels: "Cooperative kernels", lib: "Library" };
+const FOLDERS = {
+  optimizers: "Optimizers",
+  schedules: "Schedules",
+  transforms: "Gradient transforms",
+  arena: "Averages and projections",
+  elementwise: "Map functions",
+  kernels: "Cooperative kernels",
+  lib: "Library",
+};
 const SOURCE = "source";
 const LANGUAGES = {
   [SOURCE]: { title: "As written", language: "wgsl" },
