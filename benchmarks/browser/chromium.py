@@ -70,8 +70,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 def built_wheel() -> Path:
-    """The wheel that `make wheel` built."""
-    found = sorted(WHEELS.glob("optirs_web-*.whl"))
+    """The wheel for browsers that `make wheel` built."""
+    found = sorted(WHEELS.glob("optirs_web-*-pyemscripten_*.whl"))
     if not found:
         raise SystemExit("There is no wheel in build/wheel: run `make wheel` first.")
     return found[-1]

@@ -3,12 +3,13 @@
 import json
 import mimetypes
 import re
-from pathlib import Path
 
 import pytest
 from chromium import pyodide_folder
 from requirements import missing
-from wheels import ROOT, build_wheels
+from wheels import ROOT
+
+from optirs_web.demo_site.wheel import library_wheel, wheel_name
 
 PAGE = "http://localhost"
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full"
@@ -37,7 +38,9 @@ onmessage = async ({ data: { wheel, cells } }) => {
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    return Path(build_wheels(tmp_path_factory.mktemp("wheels")).library.filename)
+    path = tmp_path_factory.mktemp("wheel") / wheel_name()
+    path.write_bytes(library_wheel())
+    return path
 
 
 @pytest.fixture
