@@ -17,6 +17,7 @@ from ..optim import Optimizer
 from ..runtime.kernels import Kernel, cooperative, elementwise
 from ..runtime.rules import AdvanceKernel, MeasureKernel, Rule, SettleKernel, UpdateKernel
 from ..wgsl import link, package_loader, print_wgsl, syntax
+from ..wgsl.lints import is_map_module
 from ..wgsl.print_python import print_python
 from ..wgsl.print_wgsl import print_expression
 from .errors import ApiError, documented
@@ -162,7 +163,8 @@ def _variants(folder: str, name: str) -> Iterator[Variant]:
             yield _variant(function.name.rstrip("_"), elementwise(name, function.name, operands, 0))
     else:
         linked = link(package_loader()((folder, name)))
-        yield Variant(name=name, targets={"wgsl": print_wgsl(linked), "numpy": print_python(linked, "numpy")})
+        numpy = print_python(linked, "numpy") if is_map_module(linked) else None
+        yield Variant(name=name, targets={"wgsl": print_wgsl(linked), "numpy": numpy})
 
 
 def _functions(name: str) -> list[syntax.Function]:

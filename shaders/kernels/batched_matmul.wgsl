@@ -1,10 +1,11 @@
 // Products of many matrices at once, all f32: C = alpha A B + beta D + diagonal I for each entry of a table, which says
 // where in their buffers the matrices of that product begin. Any strides, so that a transposed operand costs no copy;
-// D has those of C, or is the old C if `in_place` is 1. `inner` may be 0: then the product is left out. The tiles are
-// those of `matmul`.
+// D has those of C, or is the old C if `in_place` is 1. `inner` may be 0: then the product is left out.
 //
 // alpha and beta are numbers, times a word of the tensor's row of `tensor_scalars` if `alpha_word` or `beta_word` is not
 // 0. A product is left out whose tensor is not active in this step, or whose word `gate_word` of that row is zero.
+import package::lib::tile::{Operands, TILE, sums_of_tile};
+
 struct BatchedParameters {
     rows: u32,
     columns: u32,
@@ -28,19 +29,11 @@ struct BatchedParameters {
 // A product: the number of its tensor, and the first element of each matrix.
 struct Product { tensor: u32, a: u32, b: u32, c: u32, d: u32 }
 
-const TILE: u32 = 32u;
-const DEPTH: u32 = 16u;
-
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 @group(0) @binding(3) var<storage, read> d: array<f32>;
 @group(0) @binding(4) var<storage, read> products: array<Product>;
 @group(0) @binding(5) var<storage, read> tensor_scalars: array<u32>;
 @group(0) @binding(6) var<uniform> parameters: BatchedParameters;
-
-var<workgroup> a_tile: array<f32, 512>; // DEPTH x TILE
-var<workgroup> b_tile: array<f32, 512>; // DEPTH x TILE
 
 fn coefficient(number: f32, row: u32, word: u32) -> f32 {
     if word == 0u {
@@ -64,56 +57,17 @@ fn main(
     }
     let first_row = workgroup.y % tile_rows * TILE;
     let first_column = workgroup.x * TILE;
-    let my_row = local.y * 4u;
-    let my_column = local.x * 4u;
-    var sum0 = vec4<f32>(0.0);
-    var sum1 = vec4<f32>(0.0);
-    var sum2 = vec4<f32>(0.0);
-    var sum3 = vec4<f32>(0.0);
-
-    // Neighbouring invocations load neighbouring elements, along whichever axis that is.
-    let a_by_depth = parameters.a_inner_stride == 1u;
-    let b_by_depth = parameters.b_inner_stride == 1u && parameters.b_column_stride != 1u;
-
-    for (var start = 0u; start < parameters.inner; start += DEPTH) {
-        for (var turn = 0u; turn < 8u; turn++) {
-            let at = lane + turn * 64u;
-            let a_across = select(at % TILE, at / DEPTH, a_by_depth);
-            let a_depth = start + select(at / TILE, at % DEPTH, a_by_depth);
-            let row = first_row + a_across;
-            var a_value = 0.0;
-            if row < parameters.rows && a_depth < parameters.inner {
-                a_value = a[product.a + row * parameters.a_row_stride + a_depth * parameters.a_inner_stride];
-            }
-            a_tile[(a_depth - start) * TILE + a_across] = a_value;
-            let b_across = select(at % TILE, at / DEPTH, b_by_depth);
-            let b_depth = start + select(at / TILE, at % DEPTH, b_by_depth);
-            let column = first_column + b_across;
-            var b_value = 0.0;
-            if column < parameters.columns && b_depth < parameters.inner {
-                b_value = b[product.b + b_depth * parameters.b_inner_stride + column * parameters.b_column_stride];
-            }
-            b_tile[(b_depth - start) * TILE + b_across] = b_value;
-        }
-        workgroupBarrier();
-        for (var depth = 0u; depth < DEPTH; depth++) {
-            let a_at = depth * TILE + my_row;
-            let b_at = depth * TILE + my_column;
-            let b_row = vec4<f32>(b_tile[b_at], b_tile[b_at + 1u], b_tile[b_at + 2u], b_tile[b_at + 3u]);
-            sum0 += a_tile[a_at] * b_row;
-            sum1 += a_tile[a_at + 1u] * b_row;
-            sum2 += a_tile[a_at + 2u] * b_row;
-            sum3 += a_tile[a_at + 3u] * b_row;
-        }
-        workgroupBarrier();
-    }
+    let operands = Operands(
+        parameters.rows, parameters.columns, parameters.inner, parameters.a_row_stride, parameters.a_inner_stride,
+        parameters.b_inner_stride, parameters.b_column_stride,
+    );
+    var sums = sums_of_tile(operands, product.a, product.b, first_row, first_column, lane);
     let alpha = coefficient(parameters.alpha, row_of_tensor, parameters.alpha_word);
     let beta = coefficient(parameters.beta, row_of_tensor, parameters.beta_word);
-    var sums = array<vec4<f32>, 4>(sum0, sum1, sum2, sum3);
     for (var i = 0u; i < 4u; i++) {
         for (var j = 0u; j < 4u; j++) {
-            let row = first_row + my_row + i;
-            let column = first_column + my_column + j;
+            let row = first_row + local.y * 4u + i;
+            let column = first_column + local.x * 4u + j;
             if row < parameters.rows && column < parameters.columns {
                 let at = row * parameters.c_row_stride + column * parameters.c_column_stride;
                 var value = alpha * sums[i][j];

@@ -2,6 +2,8 @@
 // https://doi.org/10.1137/0106005): a sweep turns each pair of columns of A V until they are orthogonal. A dispatch is
 // one sweep; the last one writes the eigenvectors into the columns of Q, that of the largest eigenvalue first. One
 // workgroup computes one matrix.
+import package::lib::workgroup::{largest};
+
 struct EigenvectorsParameters { size: u32, is_first: u32, is_last: u32, row_words: u32, gate_word: u32 }
 
 // A matrix: the number of its tensor, and the first elements of A, of `work` and `vectors`, and of Q.
@@ -22,29 +24,15 @@ const TEAMS: u32 = 32u;
 // Columns whose cosine is less are orthogonal.
 const NEGLIGIBLE: f32 = 1e-7;
 
-var<workgroup> partial: array<vec3<f32>, 256>;
-
-fn largest(value: f32, lane: u32) -> f32 {
-    partial[lane] = vec3<f32>(value);
-    workgroupBarrier();
-    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            partial[lane] = max(partial[lane], partial[lane + width]);
-        }
-        workgroupBarrier();
-    }
-    let result = partial[0].x;
-    workgroupBarrier();
-    return result;
-}
+var<workgroup> dots_of_lanes: array<vec3<f32>, 256>;
 
 fn total_of_team(value: vec3<f32>, lane: u32) -> vec3<f32> {
-    partial[lane] = value;
+    dots_of_lanes[lane] = value;
     workgroupBarrier();
     let first = lane / TEAM * TEAM;
     var sum = vec3<f32>(0.0);
     for (var other = 0u; other < TEAM; other++) {
-        sum += partial[first + other];
+        sum += dots_of_lanes[first + other];
     }
     workgroupBarrier();
     return sum;
@@ -57,7 +45,7 @@ fn load(entry: Entry, lane: u32) {
     for (var at = lane; at < size * size; at += WORKGROUP) {
         magnitude = max(magnitude, abs(matrices[entry.matrix + at]));
     }
-    magnitude = largest(magnitude, lane);
+    magnitude = largest(magnitude, lane, WORKGROUP);
     let scale = select(1.0, 1.0 / magnitude, magnitude > 0.0);
     for (var at = lane; at < size * size; at += WORKGROUP) {
         work[entry.work + at] = matrices[entry.matrix + at] * scale;

@@ -2,6 +2,8 @@
 // table: M = z (A + ridge I) and H = z^(1/p) I with z = (1 + p) / (2 ‖A + ridge I‖), so that the eigenvalues of M lie
 // between 0 and (1 + p) / 2 (Guo & Higham 2006, https://doi.org/10.1137/050643374). The ridge is at least 1e-6 ‖A‖, in
 // Frobenius' norm. One workgroup computes one matrix; of zeros, M and H are zeros.
+import package::lib::workgroup::{largest, total};
+
 struct RootParameters { size: u32, order: u32, row_words: u32, gate_word: u32, ridge_word: u32 }
 
 // A matrix: the number of its tensor, and the first elements of A and of both M and H.
@@ -16,22 +18,6 @@ struct Entry { tensor: u32, statistic: u32, result: u32 }
 
 const WORKGROUP: u32 = 256u;
 const LEAST_RIDGE: f32 = 1e-6;
-
-var<workgroup> partial: array<f32, 256>;
-
-fn total(value: f32, lane: u32) -> f32 {
-    partial[lane] = value;
-    workgroupBarrier();
-    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            partial[lane] = partial[lane] + partial[lane + width];
-        }
-        workgroupBarrier();
-    }
-    let sum = partial[0];
-    workgroupBarrier();
-    return sum;
-}
 
 @compute @workgroup_size(256)
 fn main(
@@ -49,28 +35,19 @@ fn main(
         return;
     }
     let size = parameters.size;
-    var largest = 0.0;
-    for (var at = lane; at < size * size; at += WORKGROUP) {
-        largest = max(largest, abs(statistics[entry.statistic + at]));
-    }
     // Squares of what is large or small would leave float32.
-    partial[lane] = largest;
-    workgroupBarrier();
-    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            partial[lane] = max(partial[lane], partial[lane + width]);
-        }
-        workgroupBarrier();
+    var magnitude = 0.0;
+    for (var at = lane; at < size * size; at += WORKGROUP) {
+        magnitude = max(magnitude, abs(statistics[entry.statistic + at]));
     }
-    largest = partial[0];
-    workgroupBarrier();
-    let scale = select(1.0, largest, largest > 0.0);
+    magnitude = largest(magnitude, lane, WORKGROUP);
+    let scale = select(1.0, magnitude, magnitude > 0.0);
     var squares = 0.0;
     for (var at = lane; at < size * size; at += WORKGROUP) {
         let value = statistics[entry.statistic + at] / scale;
         squares += value * value;
     }
-    let norm_of_statistic = scale * sqrt(total(squares, lane));
+    let norm_of_statistic = scale * sqrt(total(squares, lane, WORKGROUP));
     let ridge = max(bitcast<f32>(tensor_scalars[row + parameters.ridge_word]), LEAST_RIDGE * norm_of_statistic);
     let norm = norm_of_statistic + ridge * sqrt(f32(size)); // at least that of the sum
     let order = f32(parameters.order);

@@ -1,5 +1,6 @@
 // log_softmax over the rows of a (rows, columns) matrix: x - max - log(sum(exp(x - max))). One workgroup for a row.
 import package::lib::math::{precise_exp, precise_log};
+import package::lib::workgroup::{largest, total};
 
 struct SoftmaxParameters { rows: u32, columns: u32 }
 
@@ -9,8 +10,6 @@ struct SoftmaxParameters { rows: u32, columns: u32 }
 
 const WORKGROUP: u32 = 64u;
 const LOWEST: f32 = -3.4028235e38;
-
-var<workgroup> partial: array<f32, 64>;
 
 @compute @workgroup_size(64)
 fn main(
@@ -22,42 +21,25 @@ fn main(
     let is_inside = row < parameters.rows;
     let first = row * parameters.columns;
 
-    var largest = LOWEST;
+    var maximum = LOWEST;
     if is_inside {
         for (var column = lane; column < parameters.columns; column += WORKGROUP) {
-            largest = max(largest, values[first + column]);
+            maximum = max(maximum, values[first + column]);
         }
     }
-    partial[lane] = largest;
-    workgroupBarrier();
-    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            partial[lane] = max(partial[lane], partial[lane + width]);
-        }
-        workgroupBarrier();
-    }
-    largest = partial[0];
-    workgroupBarrier();
+    maximum = largest(maximum, lane, WORKGROUP);
 
     var sum = 0.0;
     if is_inside {
         for (var column = lane; column < parameters.columns; column += WORKGROUP) {
-            sum += precise_exp(values[first + column] - largest);
+            sum += precise_exp(values[first + column] - maximum);
         }
     }
-    partial[lane] = sum;
-    workgroupBarrier();
-    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            partial[lane] = partial[lane] + partial[lane + width];
-        }
-        workgroupBarrier();
-    }
-    let log_sum = precise_log(partial[0]);
+    let log_sum = precise_log(total(sum, lane, WORKGROUP));
 
     if is_inside {
         for (var column = lane; column < parameters.columns; column += WORKGROUP) {
-            result[first + column] = values[first + column] - largest - log_sum;
+            result[first + column] = values[first + column] - maximum - log_sum;
         }
     }
 }

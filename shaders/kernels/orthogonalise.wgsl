@@ -1,6 +1,8 @@
 // The orthogonal factor Q of S = Q R for each matrix of a table, by Householder reflections; R has no negative element
 // on its diagonal. S and Q have `count` columns of `size` elements, at least as many. Q is orthogonal to float32's
 // precision whatever the rank of S. `work` holds S by columns, and is overwritten. One workgroup computes one matrix.
+import package::lib::workgroup::{largest, total, total_of_team};
+
 struct OrthogonaliseParameters { size: u32, count: u32, row_words: u32, gate_word: u32 }
 
 // A matrix: the number of its tensor, and the first elements of `work` and `columns`, and of Q.
@@ -17,48 +19,6 @@ const WORKGROUP: u32 = 256u;
 // So many invocations share a column that is reflected.
 const TEAM: u32 = 8u;
 const TEAMS: u32 = 32u;
-
-var<workgroup> partial: array<f32, 256>;
-
-fn total(value: f32, lane: u32) -> f32 {
-    partial[lane] = value;
-    workgroupBarrier();
-    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            partial[lane] = partial[lane] + partial[lane + width];
-        }
-        workgroupBarrier();
-    }
-    let sum = partial[0];
-    workgroupBarrier();
-    return sum;
-}
-
-fn largest(value: f32, lane: u32) -> f32 {
-    partial[lane] = value;
-    workgroupBarrier();
-    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            partial[lane] = max(partial[lane], partial[lane + width]);
-        }
-        workgroupBarrier();
-    }
-    let result = partial[0];
-    workgroupBarrier();
-    return result;
-}
-
-fn total_of_team(value: f32, lane: u32) -> f32 {
-    partial[lane] = value;
-    workgroupBarrier();
-    let first = lane / TEAM * TEAM;
-    var sum = 0.0;
-    for (var other = 0u; other < TEAM; other++) {
-        sum += partial[first + other];
-    }
-    workgroupBarrier();
-    return sum;
-}
 
 @compute @workgroup_size(256)
 fn main(
@@ -84,7 +44,7 @@ fn main(
     for (var at = lane; at < size * count; at += WORKGROUP) {
         magnitude = max(magnitude, abs(work[entry.work + at]));
     }
-    magnitude = largest(magnitude, lane);
+    magnitude = largest(magnitude, lane, WORKGROUP);
     let scale = select(1.0, 1.0 / magnitude, magnitude > 0.0);
     for (var at = lane; at < size * count; at += WORKGROUP) {
         work[entry.work + at] = work[entry.work + at] * scale;
@@ -101,7 +61,7 @@ fn main(
         for (var i = j + lane; i < size; i += WORKGROUP) {
             squares += work[column + i] * work[column + i];
         }
-        let norm = sqrt(total(squares, lane));
+        let norm = sqrt(total(squares, lane, WORKGROUP));
         if lane == 0u {
             work[column + j] = diagonal + select(-norm, norm, diagonal >= 0.0);
         }
@@ -117,7 +77,7 @@ fn main(
                     dot += work[column + i] * work[entry.work + k * size + i];
                 }
             }
-            dot = total_of_team(dot, lane) * factor;
+            dot = total_of_team(dot, lane, TEAM) * factor;
             if k < count {
                 for (var i = j + mine; i < size; i += TEAM) {
                     let at = entry.work + k * size + i;
@@ -137,7 +97,7 @@ fn main(
         for (var i = j + lane; i < size; i += WORKGROUP) {
             squares += work[column + i] * work[column + i];
         }
-        let square = total(squares, lane);
+        let square = total(squares, lane, WORKGROUP);
         let factor = select(0.0, 2.0 / square, square > 0.0);
         for (var start = j; start < count; start += TEAMS) {
             let k = start + lane / TEAM;
@@ -147,7 +107,7 @@ fn main(
                     dot += work[column + i] * columns[entry.work + k * size + i];
                 }
             }
-            dot = total_of_team(dot, lane) * factor;
+            dot = total_of_team(dot, lane, TEAM) * factor;
             if k < count {
                 for (var i = j + mine; i < size; i += TEAM) {
                     let at = entry.work + k * size + i;

@@ -1,5 +1,7 @@
 // Sums over the middle axis of (outer, length, inner), in chunks of `chunk` elements: the result is
 // (outer, ceil(length / chunk), inner). A long axis takes two passes. One workgroup computes one sum.
+import package::lib::workgroup::{total};
+
 struct SumParameters { outer: u32, length: u32, inner: u32, chunk: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
@@ -7,8 +9,6 @@ struct SumParameters { outer: u32, length: u32, inner: u32, chunk: u32 }
 @group(0) @binding(2) var<uniform> parameters: SumParameters;
 
 const WORKGROUP: u32 = 64u;
-
-var<workgroup> partial: array<f32, 64>;
 
 @compute @workgroup_size(64)
 fn main(
@@ -31,15 +31,8 @@ fn main(
             sum += values[(row * parameters.length + at) * parameters.inner + column];
         }
     }
-    partial[lane] = sum;
-    workgroupBarrier();
-    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            partial[lane] = partial[lane] + partial[lane + width];
-        }
-        workgroupBarrier();
-    }
+    sum = total(sum, lane, WORKGROUP);
     if lane == 0u && is_inside {
-        sums[result] = partial[0];
+        sums[result] = sum;
     }
 }

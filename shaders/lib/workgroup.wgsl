@@ -1,0 +1,63 @@
+// What the invocations of a workgroup make of a value each, for cooperative kernels. All of them call, up to 256, and
+// all get the result. They meet in turns of 64, since browsers on a software adapter take long to compile large arrays.
+const TURN: u32 = 64u;
+
+var<workgroup> partial: array<f32, 64>;
+var<workgroup> of_teams: array<f32, 256>;
+
+fn total(value: f32, lane: u32, invocations: u32) -> f32 {
+    if lane < TURN {
+        partial[lane] = value;
+    }
+    workgroupBarrier();
+    for (var first = TURN; first < invocations; first += TURN) {
+        if lane >= first && lane < first + TURN {
+            partial[lane - first] = partial[lane - first] + value;
+        }
+        workgroupBarrier();
+    }
+    for (var width = min(invocations, TURN) / 2u; width > 0u; width = width / 2u) {
+        if lane < width {
+            partial[lane] = partial[lane] + partial[lane + width];
+        }
+        workgroupBarrier();
+    }
+    let sum = partial[0];
+    workgroupBarrier();
+    return sum;
+}
+
+fn largest(value: f32, lane: u32, invocations: u32) -> f32 {
+    if lane < TURN {
+        partial[lane] = value;
+    }
+    workgroupBarrier();
+    for (var first = TURN; first < invocations; first += TURN) {
+        if lane >= first && lane < first + TURN {
+            partial[lane - first] = max(partial[lane - first], value);
+        }
+        workgroupBarrier();
+    }
+    for (var width = min(invocations, TURN) / 2u; width > 0u; width = width / 2u) {
+        if lane < width {
+            partial[lane] = max(partial[lane], partial[lane + width]);
+        }
+        workgroupBarrier();
+    }
+    let result = partial[0];
+    workgroupBarrier();
+    return result;
+}
+
+// Of so many neighbours, the team of the invocation.
+fn total_of_team(value: f32, lane: u32, team: u32) -> f32 {
+    of_teams[lane] = value;
+    workgroupBarrier();
+    let first = lane / team * team;
+    var sum = 0.0;
+    for (var other = 0u; other < team; other++) {
+        sum += of_teams[first + other];
+    }
+    workgroupBarrier();
+    return sum;
+}
