@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
@@ -38,7 +39,10 @@ def _request() -> Any:
         from optirs_web_transport import request
     except ImportError:
         request = run_js(files(__package__).joinpath("transport.js").read_text(encoding="utf-8"))
-    return request()
+    promise = request()
+    # Needed by whoever opens a device, and meanwhile the browser starts its GPU process.
+    import_module("optirs_web.runtime.kernels")
+    return promise
 
 
 async def probe_async() -> None:

@@ -24,8 +24,23 @@ async () => {
     const chosen = unused ?? await navigator.gpu.requestAdapter();
     unused = null;
     if (!chosen) throw new Error("the browser has no adapter any more");
-    return transport(await chosen.requestDevice({ requiredFeatures: features, requiredLimits: limits }));
+    const device = await chosen.requestDevice({ requiredFeatures: features, requiredLimits: limits });
+    wake(device).catch(() => {}); // nothing depends on it
+    return transport(device);
   };
+  // The first pipeline takes long, since the driver loads its compiler: it can do so while Python is still being loaded.
+  const wake = (device) => device.createComputePipelineAsync({ layout: "auto", compute: { module: device.createShaderModule({
+    code: `@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+      var<workgroup> shared_x: array<f32, 64>;
+      @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) lane: u32) {
+        for (var i = 0u; i < arrayLength(&x); i += 64u) {
+          if i + lane < arrayLength(&x) { shared_x[lane] = x[i + lane]; }
+          workgroupBarrier();
+          x[i] += shared_x[63u - lane];
+          workgroupBarrier();
+        }
+      }`,
+  }) } });
   return { about, open };
 
   function transport(device) {

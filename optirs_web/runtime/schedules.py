@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..wgsl import compile_python, print_python
+from ..wgsl.print_python import compile_python, print_python
 from .buffer import Buffer, View
 from .device import Device
 from .kernels import cooperative, load_map_module

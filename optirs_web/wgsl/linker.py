@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePosixPath
 
@@ -146,54 +145,81 @@ def _override_value(one: Override, type_: Type, value: bool | int | float) -> Li
 # Imports.
 
 
-@dataclass
 class _File:
-    """A module with what its names stand for."""
+    """A module with what its names stand for.
 
-    path: Path
-    module: Module
-    declared: dict[str, Declaration] = field(default_factory=dict)
-    imported: dict[str, tuple[_Key, Position]] = field(default_factory=dict)
+    Raises:
+        ShaderError: a name stands for two things.
+    """
+
+    def __init__(self, path: Path, module: Module) -> None:
+        self.path = path
+        self.module = module
+        self.declared: dict[str, Declaration] = {}
+        self.imported: dict[str, tuple[_Key, Position]] = {}
+        self._references: dict[str, dict[str, Position]] = {}
+        for one in module.declarations:
+            if isinstance(one, Import):
+                for name in one.names:
+                    self._note_import(one, name)
+            elif not isinstance(one, ConstAssert):
+                if one.name in self.declared:
+                    earlier = self.declared[one.name].position
+                    raise fail(one.position, f"'{one.name}' is declared twice; the first is at {earlier}")
+                self.declared[one.name] = one
+        for name, (_, position) in self.imported.items():
+            if name in self.declared:
+                place = self.declared[name].position
+                raise fail(position, f"'{name}' is imported here and declared at {place}; rename the declaration")
+
+    def _note_import(self, one: Import, name: str) -> None:
+        key = (one.path, name)
+        if name in self.imported and self.imported[name][0] != key:
+            earlier = self.imported[name][1]
+            raise fail(one.position, f"'{name}' is imported from two files; the first import is at {earlier}")
+        self.imported[name] = key, one.position
+
+    def target(self, name: str) -> _Key | None:
+        """What a name of this file stands for; None for WGSL's own."""
+        if name in self.declared:
+            return self.path, name
+        return self.imported[name][0] if name in self.imported else None
+
+    def references(self, one: Declaration) -> dict[str, Position]:
+        """The names in a declaration that stand for something of a module, each with the first place where it does."""
+        if isinstance(one, Import | ConstAssert):
+            return _first_places(one)
+        if one.name not in self._references:
+            self._references[one.name] = _first_places(one)
+        return self._references[one.name]
+
+
+def _first_places(one: Declaration) -> dict[str, Position]:
+    places: dict[str, Position] = {}
+    for reference in module_references(one):
+        places.setdefault(reference.name, reference.position)
+    return places
+
+
+@cache
+def _file_of_package(path: Path) -> _File:
+    return _File(path, _load_from_package(path))
 
 
 class _Linker:
     def __init__(self, module: Module, load: Loader) -> None:
         self.load = load
-        self.files: dict[Path, _File] = {}
-        self.own = self.add((), module)
-
-    def add(self, path: Path, module: Module) -> _File:
-        file = self.files[path] = _File(path, module)
-        for one in module.declarations:
-            if isinstance(one, Import):
-                for name in one.names:
-                    self.note_import(file, one, name)
-            elif not isinstance(one, ConstAssert):
-                if one.name in file.declared:
-                    earlier = file.declared[one.name].position
-                    raise fail(one.position, f"'{one.name}' is declared twice; the first is at {earlier}")
-                file.declared[one.name] = one
-        for name, (_, position) in file.imported.items():
-            if name in file.declared:
-                place = file.declared[name].position
-                raise fail(position, f"'{name}' is imported here and declared at {place}; rename the declaration")
-        return file
-
-    def note_import(self, file: _File, one: Import, name: str) -> None:
-        key = (one.path, name)
-        if name in file.imported and file.imported[name][0] != key:
-            earlier = file.imported[name][1]
-            raise fail(one.position, f"'{name}' is imported from two files; the first import is at {earlier}")
-        file.imported[name] = key, one.position
+        self.own = _File((), module)
+        self.files: dict[Path, _File] = {(): self.own}
 
     def file(self, path: Path, position: Position) -> _File:
         """The file of an import path."""
         if path not in self.files:
+            of_package = self.load is _load_from_package
             try:
-                module = self.load(path)
+                self.files[path] = _file_of_package(path) if of_package else _File(path, self.load(path))
             except (FileNotFoundError, KeyError, NotADirectoryError, IsADirectoryError) as error:
                 raise fail(position, f"there is no file {'/'.join(path)}.wgsl to import from") from error
-            self.add(path, module)
         return self.files[path]
 
     def find(self, key: _Key, position: Position) -> Declaration:
@@ -221,12 +247,6 @@ class _Linker:
         enables = [name for path in self.files for name in self.files[path].module.enables]
         return Module(self.own.module.file, list(dict.fromkeys(enables)), declarations)
 
-    def target(self, file: _File, name: str) -> _Key | None:
-        """What a name of a file stands for; None for WGSL's own."""
-        if name in file.declared:
-            return file.path, name
-        return file.imported[name][0] if name in file.imported else None
-
     def reach(self) -> dict[_Key, None]:
         """Everything that the module declares, imports, and that these stand on, in a fixed order."""
         reached: dict[_Key, None] = dict.fromkeys(((), name) for name in self.own.declared)
@@ -236,11 +256,11 @@ class _Linker:
             work.append((self.file(key[0], position), self.find(key, position)))
         while work:
             file, one = work.pop()
-            for reference in module_references(one):
-                target = self.target(file, reference.name)
+            for name, position in file.references(one).items():
+                target = file.target(name)
                 if target is not None and target not in reached:
                     reached[target] = None
-                    found = self.find(target, reference.position)
+                    found = self.find(target, position)
                     work.append((self.files[target[0]], found))
         return reached
 
@@ -273,8 +293,8 @@ class _Linker:
     def renamed(self, one: Declaration, file: _File, names: dict[_Key, str]) -> Declaration:
         """A copy in which every name of the module is the final one."""
         copy = clone(one)
-        for reference in list(module_references(copy)):
-            key = self.target(file, reference.name)
-            if key is not None:
-                reference.name = names[key]
+        finals = {name: names[key] for name in file.references(one) if (key := file.target(name)) is not None}
+        if any(name != final for name, final in finals.items()):
+            for reference in list(module_references(copy)):
+                reference.name = finals.get(reference.name, reference.name)
         return copy

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 _NODES: dict[type, tuple[str, ...]] = {
     node: tuple(field.name for field in fields(node))
-    for node in (getattr(syntax, name) for name in syntax.__all__)
+    for node in vars(syntax).values()
     if isinstance(node, type) and node is not Position and hasattr(node, "__dataclass_fields__")
 }
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from optirs_web.errors import ShaderError
-from optirs_web.wgsl import check, link, lint, parse, print_wgsl
+from optirs_web.wgsl import check, link, parse, print_wgsl
+from optirs_web.wgsl.lints import lint
 
 EXAMPLES = int(os.environ.get("OPTIRS_FUZZ_EXAMPLES", "200"))
 

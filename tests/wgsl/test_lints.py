@@ -3,9 +3,9 @@
 import pytest
 
 from optirs_web.errors import ShaderError
-from optirs_web.wgsl import is_map_module, link, lint, parse
+from optirs_web.wgsl import link, parse
 from optirs_web.wgsl.builtins import BUILTINS
-from optirs_web.wgsl.lints import INACCURATE
+from optirs_web.wgsl.lints import INACCURATE, is_map_module, lint
 
 
 def linted(text, **arguments):
