@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+
+from ..runtime.kernels import load_map_module
+from ..wgsl.print_python import compile_python, print_python
 
 __all__ = ["REPLACEMENTS"]
 
@@ -61,6 +65,29 @@ def _inverse_root_start(
         _matrix(h, result, (size, size), (size, 1))[:] = np.float32(z ** (1 / order)) * eye
 
 
+def _damped_inverse_start(
+    p: Parameters, factors: Array, others: Array, damped: Array, start: Array, entries: Array, scalars: Array
+) -> None:
+    size, other_size = p["size"], p["other_size"]
+    shape, strides = (size, size), (size, 1)
+    table = scalars.view(np.uint32).reshape(-1, p["row_words"])
+    for tensor, first, other, result in entries.view(np.uint32).reshape(-1, 4).tolist():
+        row = table[tensor]
+        if row[0] != 1 or row[p["gate_word"]] == 0:
+            continue
+        factor = _matrix(factors, first, shape, strides).astype(np.float64)
+        mean = factor.trace() / size
+        other_mean = _matrix(others, other, (other_size, other_size), (other_size, 1)).trace() / other_size
+        pi = (mean / other_mean) ** 0.5 if mean > 0 and other_mean > 0 else 1.0
+        norm = np.linalg.norm(factor)
+        ridge = max(pi * float(row.view(np.float32)[p["ridge_word"]]), 1e-6 * norm)
+        norm += ridge * size**0.5
+        z = 1 / norm if norm > 0 else 0.0
+        eye = np.eye(size)
+        _matrix(damped, result, shape, strides)[:] = factor + ridge * eye
+        _matrix(start, result, shape, strides)[:] = 2 * z * eye - z * z * (factor + ridge * eye)
+
+
 def _orthogonalise(p: Parameters, work: Array, _: Array, q: Array, entries: Array, tensor_scalars: Array) -> None:
     size, count = p["size"], p["count"]
     table = tensor_scalars.view(np.uint32).reshape(-1, p["row_words"])
@@ -70,22 +97,71 @@ def _orthogonalise(p: Parameters, work: Array, _: Array, q: Array, entries: Arra
             _matrix(q, result, (size, count), (count, 1))[:] = np.where(triangle.diagonal() < 0, -factor, factor)
 
 
+_Moments = tuple[Array, Array]
+
+
+def _adam(p: Parameters, row: Array, g: Array, moments: _Moments) -> Array:
+    """Bring the moments up to date; the step."""
+    members = ("one_minus_beta1", "beta2", "one_minus_beta2", "eps", "correction1", "correction2")
+    rate1, beta2, rate2, eps, correction1, correction2 = (row.view(np.float32)[p[name]] for name in members)
+    first, second = moments
+    first += rate1 * (g - first)
+    second[:] = beta2 * second + rate2 * g * g
+    step: Array = first / correction1 / (np.sqrt(second / correction2) + eps)
+    return step
+
+
 def _low_rank_adam(
     p: Parameters, direction: Array, exp_avg: Array, exp_avg_sq: Array, entries: Array, tensor_scalars: Array
 ) -> None:
-    size = p["size"]
+    shape, strides = (1, p["size"]), (1, 1)
     table = tensor_scalars.view(np.uint32).reshape(-1, p["row_words"])
     for tensor, first, state in entries.view(np.uint32).reshape(-1, 3).tolist():
-        row = table[tensor]
-        if row[0] != 1:
-            continue
-        members = ("one_minus_beta1", "beta2", "one_minus_beta2", "eps", "correction1", "correction2")
-        rate1, beta2, rate2, eps, correction1, correction2 = (row.view(np.float32)[p[name]] for name in members)
-        g = direction.view(np.float32)[first : first + size]
-        first_moment, second_moment = (one.view(np.float32)[state : state + size] for one in (exp_avg, exp_avg_sq))
-        first_moment += rate1 * (g - first_moment)
-        second_moment[:] = beta2 * second_moment + rate2 * g * g
-        g[:] = first_moment / correction1 / (np.sqrt(second_moment / correction2) + eps)
+        if table[tensor, 0] == 1:
+            g = _matrix(direction, first, shape, strides)
+            moments = _matrix(exp_avg, state, shape, strides), _matrix(exp_avg_sq, state, shape, strides)
+            g[:] = _adam(p, table[tensor], g, moments)
+
+
+def _channel_factors(
+    p: Parameters, gradients: Array, exp_avg: Array, exp_avg_sq: Array, factors: Array, entries: Array, scalars: Array
+) -> None:
+    shape, strides = (p["rank"], p["channels"]), (p["rank_stride"], p["channel_stride"])
+    table = scalars.view(np.uint32).reshape(-1, p["row_words"])
+    for number, (tensor, first, state) in enumerate(entries.view(np.uint32).reshape(-1, 3).tolist()):
+        if table[tensor, 0] == 1:
+            g = _matrix(gradients, first, shape, strides)
+            moments = _matrix(exp_avg, state, shape, strides), _matrix(exp_avg_sq, state, shape, strides)
+            step = _adam(p, table[tensor], g, moments)
+            over = None if p["factors"] == 1 else 0
+            norm, norm_of_step = (np.sqrt(np.sum(one * one, axis=over)) for one in (g, step))
+            place = slice(number * p["factors"], (number + 1) * p["factors"])
+            factors.view(np.float32)[place] = np.where(norm > 0, norm_of_step / norm, 0)
+
+
+def _scale_channels(p: Parameters, matrices: Array, factors: Array, entries: Array, tensor_scalars: Array) -> None:
+    table = tensor_scalars.view(np.uint32).reshape(-1, p["row_words"])
+    for tensor, first, place in entries.view(np.uint32).reshape(-1, 3).tolist():
+        if table[tensor, 0] == 1:
+            matrix = matrices.view(np.float32)[first : first + p["size"]].reshape(-1, p["factors"], p["divisor"])
+            matrix *= factors.view(np.float32)[place : place + p["factors"], None]
+
+
+@cache
+def _random_normal() -> Callable[..., Array]:
+    source = print_python(load_map_module("elementwise", "random", ("random_normal",)))
+    found: Callable[..., Array] = compile_python(source, "random_normal")["random_normal"]
+    return found
+
+
+def _random_projection(p: Parameters, projections: Array, entries: Array, tensor_scalars: Array) -> None:
+    size, seed = p["size"], np.uint32(p["seed"])
+    table = tensor_scalars.view(np.uint32).reshape(-1, p["row_words"])
+    for tensor, first in entries.view(np.uint32).reshape(-1, 2).tolist():
+        if table[tensor, 0] == 1:
+            draw = np.uint32(table[tensor].view(np.float32)[p["draw_word"]])
+            drawn = _random_normal()(np.arange(size, dtype=np.uint32), seed, np.uint32(tensor), draw)
+            projections.view(np.float32)[first : first + size] = drawn
 
 
 def _eigenvectors(
@@ -103,8 +179,12 @@ def _eigenvectors(
 
 REPLACEMENTS: dict[str, Callable[..., None]] = {
     "batched_matmul": _batched_matmul,
+    "channel_factors": _channel_factors,
+    "damped_inverse_start": _damped_inverse_start,
     "eigenvectors": _eigenvectors,
     "low_rank_adam": _low_rank_adam,
     "inverse_root_start": _inverse_root_start,
     "orthogonalise": _orthogonalise,
+    "random_projection": _random_projection,
+    "scale_channels": _scale_channels,
 }

@@ -40,6 +40,7 @@ RECIPES = {
     "Adam": Recipe(4e-3, {"weight_decay": 1e-4}),
     "SGD": Recipe(0.1, {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
     "ADOPT": Recipe(0.01, {}),
+    "APOLLO": Recipe(0.01, {"rank": 8, "scale": 3.0}),
     "ASGD": Recipe(0.3, {}),
     "FTRL": Recipe(0.3, {}),
     "LAMB": Recipe(0.01, {}),

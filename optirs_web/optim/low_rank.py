@@ -1,0 +1,126 @@
+"""State of a low rank: Adam's moments of projected gradients, in stacks of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ..runtime.arena import Home, blocks_of
+from ..runtime.buffer import View
+from ..runtime.kernels import cooperative
+from ..runtime.rules import Flags, Stored
+from ..wgsl import slot_storage
+from ..wgsl.shell import BLOCK
+from .layout import _Shard
+from .matrices import Batch, Matrices
+from .packed import load, store
+from .stacks import AlikeStack, StackedLayout
+
+__all__ = ["LowRankLayout"]
+
+_ITEMSIZE = 4
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+_ADAM = ("one_minus_beta1", "beta2", "one_minus_beta2", "eps", "correction1", "correction2")
+
+
+class LowRankLayout(StackedLayout):
+    """A layout whose gradients are projected along their short side. The rank is handed over with the flags."""
+
+    owner: ClassVar[str]
+    """The optimizer's name."""
+
+    scratch: ClassVar[tuple[str, ...]] = ("direction",)
+    more_state: ClassVar[tuple[str, ...]] = _MOMENTS
+    stacked: ClassVar[tuple[str, ...]] = _MOMENTS
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        """See `Layout`."""
+        *_, flags, _ = arguments
+        ranks = {dict(one)["rank"] for one in flags}
+        if len(ranks) > 1:
+            raise ValueError(f"{self.owner} has one rank for all groups, not {', '.join(map(str, sorted(ranks)))}")
+        self.rank: int = ranks.pop()
+        self.projected: list[AlikeStack] = []
+        self._place: dict[int, tuple[int, int]] = {}  # of each tensor: index in `projected`, and the place there
+        super().__init__(*arguments, **more)
+
+    def _stacks(self) -> Sequence[AlikeStack]:
+        return self.projected
+
+    def _low_shape(self, rows: int, columns: int) -> tuple[int, int]:
+        """What a matrix is projected to."""
+        rank = min(self.rank, rows, columns)
+        return (rank, columns) if rows <= columns else (rows, rank)
+
+    def _state_shapes(self, rows: int, columns: int) -> dict[str, tuple[int, int]]:
+        return dict.fromkeys(_MOMENTS, self._low_shape(rows, columns))
+
+    def state_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:  # type: ignore[override]
+        """The shape of the state of that name of a parameter."""
+        slot = name.removesuffix(slot_storage.largest_name(""))
+        return super().state_shape(name, self._state_shapes(*self.matrix_shape(shape)).get(slot, shape))
+
+    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> _Shard:
+        by_shape: dict[tuple[int, int], list[int]] = {}
+        for number in homes:
+            by_shape.setdefault(self.shapes[number], []).append(number)
+        for (rows, columns), numbers in by_shape.items():
+            whole = (blocks_of(a * b) * BLOCK for a, b in self._state_shapes(rows, columns).values())
+            largest = max(min(rows, columns) ** 2, *whole)
+            if largest:
+                limit = max(1, self.device.capabilities.max_binding_bytes // (largest * _ITEMSIZE))
+                for start in range(0, len(numbers), limit):
+                    self._add(rows, columns, numbers[start : start + limit], stored)
+        return super()._shard(flags, stored, homes, absent, first_block)
+
+    def _add(self, rows: int, columns: int, numbers: Sequence[int], stored: Stored) -> None:
+        for position, number in enumerate(numbers):
+            self._place[number] = len(self.projected), position
+        self.projected.append(self._new_stack(numbers, self._state_shapes(rows, columns), stored))
+
+    def _batch_key(self, number: int) -> tuple[int, ...]:
+        return (*self.shapes[number], self._place[number][0])
+
+    def state_of(self, batch: Batch, kind: str) -> Matrices:
+        """A kind of state of the tensors of a batch."""
+        projected, positions = self._lie(batch)
+        return projected.matrices(kind, positions)
+
+    def _lie(self, batch: Batch) -> tuple[AlikeStack, list[int]]:
+        """Where the state of the tensors of a batch lies."""
+        return self.projected[self._place[batch.tensors[0]][0]], [self._place[one][1] for one in batch.tensors]
+
+    def short_side_first(self, batch: Batch, low: Matrices) -> tuple[Matrices, Matrices]:
+        """The directions of a batch and their projections, transposed where there are more rows than columns."""
+        direction = batch.matrices(batch.shard.state["direction"])
+        return (direction.transposed, low.transposed) if batch.rows > batch.columns else (direction, low)
+
+    def adapt(
+        self, batch: Batch, kernel: str, gradient: Matrices, parameters: Sequence[int], invocations: int, *more: View
+    ) -> None:
+        """Run a kernel that brings Adam's moments up to date.
+
+        Args:
+            batch: the tensors.
+            kernel: takes the gradient, both moments, `more`, a table of entries and the scalars.
+            gradient: a matrix for each tensor.
+            parameters: the first ones; the words of a tensor's row follow.
+            invocations: for each tensor.
+            more: other buffers.
+        """
+        projected, positions = self._lie(batch)
+        packed = {kind: projected.packed(kind, positions) for kind in _MOMENTS if kind in projected.stored}
+        for loaded, its in packed.values():
+            load(self.products, batch.tensors, its, loaded)
+        moments = [packed[kind][0] if kind in packed else projected.matrices(kind, positions) for kind in _MOMENTS]
+        table = self.products.table(zip(batch.tensors, gradient.firsts, moments[0].firsts, strict=True))
+        views = [gradient.view, *(one.view for one in moments), *more, table, View.whole(self._tensor_scalars)]
+        grid = -(-invocations // 256), len(batch.tensors)
+        self.device.dispatch(cooperative(kernel), views, grid, (*parameters, *self.products.words(*_ADAM)))
+        for seed, (loaded, its) in enumerate(packed.values()):
+            store(self.products, batch.tensors, loaded, its, seed)
+
+    def adam(self, batch: Batch, gradient: Matrices) -> None:
+        """Put Adam's step in the place of the gradient."""
+        size = gradient.rows * gradient.columns
+        self.adapt(batch, "low_rank_adam", gradient, (size,), size)
