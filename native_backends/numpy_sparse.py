@@ -83,12 +83,21 @@ def _nonfinite_rows(p: Parameters, rows: Array, sums: Array, found_inf: Array) -
         _words(found_inf)[0] = 1
 
 
+def _unscale_rows(p: Parameters, indices: Array, values: Array, scaler: Array) -> None:
+    state, given = _floats(scaler), _floats(values)[: p["size"]]
+    is_row = np.repeat(_words(indices) < p["rows"], p["length"])
+    if not np.isfinite(given[is_row]).all():
+        state[1] = 1
+    given *= np.float32(1) / state[0]
+
+
 REPLACEMENTS: dict[str, Callable[..., None]] = {
     "join_rows": _join_rows,
     "merge_rows": _merge_rows,
     "nonfinite_rows": _nonfinite_rows,
     "sort_rows": _sort_rows,
     "spread_rows": _spread_rows,
+    "unscale_rows": _unscale_rows,
     "sum_rows": _sum_rows,
 }
 
@@ -97,28 +106,31 @@ def bind_rows(rule: _Rule, p: Parameters) -> Callable[[], None]:
     """A rule's `update` over the rows that a gradient has."""
     tensor, length = p["tensor"], p["length"]
     params = _floats(rule.bound["params"]).reshape(-1, length)
-    slots = {name: _floats(rule.bound[name]).reshape(-1, length) for name in rule.state_names if name in rule.bound}
+    slots = {name: slot.rows(params.size, length) for name, slot in rule.slots.items()}
     sums = _table(p, rule.bound["sums"])
     turn = max(1, _CHUNK // length)
 
     def run() -> None:
         if rule.is_active[tensor] != 1:
             return
-        shared = rule.of_tensor(tensor)
+        shared, step = rule.of_tensor(tensor), int(rule.scalars[tensor, rule.scalar_names.index("step")])
         all_heads, all_rows = _heads(p, rule.bound["rows"])
         for first in range(0, all_heads.size, turn):
             heads, rows = (one[first : first + turn] for one in (all_heads, all_rows))
-            grad = sums[heads].ravel()
-            state = [slots[name][rows].ravel() if name in slots else np.float32(0) for name in rule.state_names]
+            grad, param = sums[heads].ravel(), params[rows].ravel()
+            if rule.transforms is not None:
+                index = (rows[:, None] * np.uint32(length) + np.arange(length, dtype=np.uint32)).ravel()
+                grad = rule.transforms.gradient_of_rows(tensor, p["block"], index, param, grad)
+            state = [slots[name].load(rows).ravel() if name in slots else np.float32(0) for name in rule.state_names]
             values = {
-                "param": params[rows].ravel(),
+                "param": param,
                 "grad": -grad if rule.negates else grad,
                 "state": rule.struct("State", state),
             }
             updated = rule.call("update", {**shared, **values})
             params[rows] = updated.param.reshape(-1, length)
-            for name, value in zip(rule.state_names, getattr(updated, "state", ()), strict=False):
-                if name in slots:
-                    slots[name][rows] = value.reshape(-1, length)
+            new = dict(zip(rule.state_names, getattr(updated, "state", ()), strict=False))
+            for number, (name, slot) in enumerate(slots.items()):
+                slot.store(rows, new[name].reshape(-1, length), step * len(slots) + number)
 
     return run

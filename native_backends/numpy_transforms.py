@@ -106,6 +106,19 @@ class TransformTables:
         result: Array = self.call("transform_gradient", tensor, part, raw)
         return result
 
+    def gradient_of_rows(self, tensor: int, block: int, index: Array, param: Array, raw: Array) -> Array:
+        """What comes out for elements of a tensor, whose first block is given, where only some rows have a gradient."""
+        given = {"grad": raw, "param": param, "index": index, "tensor": np.uint32(tensor)}
+        given |= {"t": self.struct(self.words[tensor]), "on": self.on[tensor]}
+        names = transform_lookup.parameters_of(self.module, "transform_gradient")
+        for name in names:
+            if name not in given:
+                _, first_row, row_size = self.places[block]
+                rows = self.bound[f"rows{name.removeprefix('row')}"].view(np.float32)
+                given[name] = rows[first_row + index // row_size]
+        result: Array = self.functions["transform_gradient"](*(given[name] for name in names))
+        return result
+
     def gather(self, tensor: int, part: slice, raw: Array, is_step: bool) -> Array | None:
         """The same where gradients are kept: stores what is, and gives nothing unless this is the step."""
         assert self.kept is not None

@@ -128,6 +128,14 @@ class SparseRows:
                 coalesced.dispatch("spread_rows", view, first)
         return dense
 
+    def unscale(self, scaler: View) -> None:
+        """What `GradScaler.unscale_` does: divide the values by the scale, in place."""
+        if self.values.size:
+            views = [self.indices.view, self.values.view, scaler]
+            workgroups = -(-self.values.size // ROW_THREADS)
+            parameters = (self.values.size, self.shape[0], self.length)
+            self.device.dispatch(cooperative("unscale_rows"), views, workgroups, parameters)
+
     def coalesced(self) -> Coalesced:
         """The sums of the entries of each row, on the device. There is at least one value."""
         return _coalesced(self)

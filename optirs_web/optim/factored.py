@@ -321,7 +321,7 @@ class FactoredLayout(Layout):
             return (*shape[:-1], *kept)
         if name in cls.column_names:
             return (*shape[:-2], *kept, shape[-1])
-        return shape
+        return super().state_shape(name, shape)
 
     def _is_shown(self, number: int, name: str) -> bool:
         """Whether state dicts show the state of that name of a tensor."""

@@ -1,8 +1,7 @@
 """Optimizers with matrix products: equal matrices are multiplied in one dispatch, wherever they lie in an arena.
 
 A rule of this kind may have parts `prepare` and `adapt` of the form of `update`. A layout runs them, and products
-between them; these work on slots of the state, which are in float32 then, and on stacks of matrices that live for one
-step.
+between them; these work on slots of the state in float32, and on stacks of matrices that live for one step.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
 from ..runtime.kernels import cooperative
-from ..runtime.rules import Flags, Rule, UpdateKernel
+from ..runtime.rules import Flags, Rule, Stored, UpdateKernel
 from ..tensors import Parameter
 from .layout import Layout, _Shard
 from .optimizer import Optimizer
@@ -84,7 +84,7 @@ class Products:
 
     def __init__(self, rule: Rule, tensor_scalars: View, words: int) -> None:
         self.device: Device = tensor_scalars.buffer.device
-        self._tensor_scalars = tensor_scalars
+        self.tensor_scalars = tensor_scalars
         self._words = words
         self._names = ("", *rule.hyper, *rule.scalars)
         self._tables: dict[Any, Buffer] = {}
@@ -173,7 +173,7 @@ class Products:
             operands = [one.part(part) for one in (a, b, result, added)]
             self.device.dispatch(
                 cooperative("batched_matmul"),
-                [*(one.view for one in operands), self._table(tensors[part], operands), self._tensor_scalars],
+                [*(one.view for one in operands), self._table(tensors[part], operands), self.tensor_scalars],
                 (-(-result.columns // _TILE), tile_rows * len(tensors[part])),
                 (
                     *(result.rows, result.columns, inner),
@@ -183,6 +183,11 @@ class Products:
                     *(alpha.number, beta.number if plus is not None else 0.0, diagonal),
                 ),
             )
+
+    @cached_property
+    def unused(self) -> View:
+        """For a binding that is neither read nor written."""
+        return View.whole(self.device.allocate_zeroed(_ITEMSIZE))
 
     def words(self, *names: str) -> tuple[int, ...]:
         """How many words a tensor's row has, and where in it these members are."""
@@ -225,9 +230,6 @@ class Batch(NamedTuple):
 class MatrixLayout(Layout):
     """A layout whose tensors are seen as matrices, and whose Hyper also has their `rows` and `columns`."""
 
-    scratch: ClassVar[tuple[str, ...]] = ()
-    """Members of State that mean nothing from one step to the next."""
-
     def __init__(
         self,
         rule: Rule,
@@ -236,6 +238,7 @@ class MatrixLayout(Layout):
         group_count: int,
         flags: Sequence[Flags],
         checked: bool,
+        stored: Sequence[Stored] | None = None,
     ) -> None:
         """See `Layout`; it has a row of hyper-parameters for each shape in a group."""
         self.device = params[0].device
@@ -243,7 +246,7 @@ class MatrixLayout(Layout):
         self.is_matrix = [one.ndim > 1 for one in params]
         self._kinds = list(dict.fromkeys(zip(groups, self.shapes, strict=True)))
         kinds = [self._kinds.index(one) for one in zip(groups, self.shapes, strict=True)]
-        super().__init__(rule, params, kinds, len(self._kinds), flags, checked)
+        super().__init__(rule, params, kinds, len(self._kinds), flags, checked, stored)
         self.products = Products(rule, View.whole(self._tensor_scalars), self._words)
 
     @staticmethod
@@ -297,7 +300,7 @@ class MatrixLayout(Layout):
     def _run_part(self, part: str, shared: Mapping[str, View]) -> None:
         """Run a part of the rule over everything."""
         for shard in self._shards:
-            self._run_over(shard, UpdateKernel.of(self.rule, shard.flags, part), shared)
+            self._run_over(shard, UpdateKernel.of(self.rule, shard.flags, part, shard.stored), shared)
 
 
 class MatrixOptimizer(Optimizer):

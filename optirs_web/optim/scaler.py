@@ -132,7 +132,7 @@ class GradScaler:
     def unscale_(self, optimizer: Optimizer) -> None:
         """Divide the optimizer's gradients by the scale, in place, to look at them or change them before `step`.
 
-        Transforms of the optimizer see them without the scale in any case.
+        Transforms of the optimizer see them without the scale in any case. Of `SparseRows` the values change.
 
         Raises:
             RuntimeError: they are already, or the step has been taken.

@@ -39,6 +39,7 @@ class Sides:
     order: int
     members: tuple[tuple[int, str], ...]
     buffers: Mapping[str, Buffer]
+    stored: ClassVar[Mapping[str, str]] = {}
 
     def matrices(self, kind: str, members: Sequence[int]) -> Matrices:
         """Those of a kind of state at these places."""
@@ -48,7 +49,7 @@ class Sides:
         """Tensor, name of the state, and place."""
         shapes = dict.fromkeys(self.buffers, (self.size, self.size))
         for position, (tensor, side) in enumerate(self.members):
-            for kind, view in places_of(self.buffers, shapes, position):
+            for kind, view in places_of(self.buffers, shapes, position, self.stored):
                 yield tensor, kind + side, view
 
 
@@ -62,11 +63,11 @@ class SidedLayout(StackedLayout):
     kinds: ClassVar[tuple[str, ...]] = ()
     """What comes before the "L" or "R" in the name of a state."""
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any, **more: Any) -> None:
         """See `Layout`."""
         self.sides: list[Sides] = []
         self._side_of: dict[tuple[int, str], tuple[int, int]] = {}  # index in `sides`, and the place there
-        super().__init__(*arguments)
+        super().__init__(*arguments, **more)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -76,7 +77,7 @@ class SidedLayout(StackedLayout):
     def state_shape(cls, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the state of that name of a parameter."""
         if name not in cls.more_state:
-            return shape
+            return super().state_shape(name, shape)
         size = cls.matrix_shape(shape)[name.endswith(RIGHT)]
         return size, size
 

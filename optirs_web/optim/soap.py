@@ -7,9 +7,11 @@ from typing import Any, ClassVar, Unpack
 
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
+from .arguments import documented, given
 from .layout import Layout
 from .matrices import Batch, Matrices, MatrixOptimizer, Scaled
-from .optimizer import Options, Params, Rule, fractions
+from .optimizer import Options, Params, Rate, Rule, fractions
+from .packed import load, packed_slot, store
 from .sides import LEFT, RIGHT, SidedLayout, Sides
 
 __all__ = ["SOAP"]
@@ -37,7 +39,7 @@ class _SoapLayout(SidedLayout):
         for batch, direction in directions:
             self._turn(batch, direction, direction, is_back=True)
         # The average of the gradients is turned back with the old basis, and again with the new one.
-        averages = [(batch, batch.matrices(batch.shard.state["exp_avg"])) for batch in batches]
+        averages = [(batch, self._average(batch)) for batch in batches]
         turned = [self.products.stack(len(batch.tensors), batch.rows, batch.columns) for batch in batches]
         for (batch, average), middle in zip(averages, turned, strict=True):
             self._turn(batch, average, middle, is_back=True, gate="refresh")
@@ -46,6 +48,18 @@ class _SoapLayout(SidedLayout):
             self._refresh_basis(sides, positions, tensors)
         for (batch, average), middle in zip(averages, turned, strict=True):
             self._turn(batch, middle, average, gate="refresh")
+            packed = packed_slot(batch, "exp_avg")
+            if packed is not None:
+                store(self.products, batch.tensors, average, packed, gate="refresh")
+
+    def _average(self, batch: Batch) -> Matrices:
+        """The average of the gradients as float32."""
+        packed = packed_slot(batch, "exp_avg")
+        if packed is None:
+            return batch.matrices(batch.shard.state["exp_avg"])
+        loaded = self.products.stack(len(batch.tensors), batch.rows, batch.columns)
+        load(self.products, batch.tensors, packed, loaded, "refresh")
+        return loaded
 
     def _turn(
         self,
@@ -92,6 +106,7 @@ class _SoapLayout(SidedLayout):
         self.device.dispatch(cooperative("orthogonalise"), views, len(tensors), parameters)
 
 
+@documented
 class SOAP(MatrixOptimizer):
     """Adam in the eigenbasis of Shampoo's preconditioners (Vyas et al. 2024, arXiv:2409.11321, algorithm 3).
 
@@ -116,20 +131,12 @@ class SOAP(MatrixOptimizer):
     eigenvalues before each QR, which the paper does not.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
-        betas: decay of the averages of the gradient and of its square.
         shampoo_beta: decay of L and R; if negative, the second of the betas.
-        eps: added to the root.
         weight_decay: decoupled, and applied after the step as the authors do.
         precondition_frequency: steps from one QR to the next.
         max_precond_dim: the longest side that is turned.
         precondition_1d: turn vectors too.
         correct_bias: of the averages.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -147,7 +154,7 @@ class SOAP(MatrixOptimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 3e-3,
+        lr: Rate = 3e-3,
         betas: tuple[float, float] = (0.95, 0.95),
         shampoo_beta: float = -1.0,
         eps: float = 1e-8,
@@ -158,18 +165,7 @@ class SOAP(MatrixOptimizer):
         correct_bias: bool = True,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "shampoo_beta": shampoo_beta,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "precondition_frequency": precondition_frequency,
-            "max_precond_dim": max_precond_dim,
-            "precondition_1d": precondition_1d,
-            "correct_bias": correct_bias,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         """Raise ValueError if an option of the group is out of range."""

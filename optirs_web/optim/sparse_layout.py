@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UnsupportedError
 from ..runtime.arena import Home
 from ..runtime.buffer import Buffer, View
+from ..runtime.kernels import Kernel
 from ..runtime.rows import RowsKernel
-from ..runtime.rules import AdvanceKernel
+from ..runtime.rules import UpdateKernel
 from ..sparse import Coalesced, SparseRows
 from ..tensors import Parameter
+from ..wgsl import slot_storage
+from ..wgsl.param_storage import PARAM
+from ..wgsl.shell import BLOCK
 from .layout import Layout, _Shard
 
 if TYPE_CHECKING:
@@ -46,18 +51,36 @@ def rows_of(optimizer: Optimizer, params: Sequence[Parameter]) -> Rows:
     return found
 
 
-class SparseLayout(Layout):
-    """A layout of a rule without measures, whose `update` leaves alone what has no gradient."""
+_WHOLE = {
+    "accumulate": "keeps whole gradients",
+    "add_decayed_weights": "changes all rows",
+    "add_noise": "changes all rows",
+}
+"""Transforms that rows cannot go through, and why."""
 
-    _row_tensors: Buffer | None = None
-    _row_skips: Buffer | None = None
+
+class SparseLayout(Layout):
+    """A layout of a rule without measures, whose `update` leaves alone what has no gradient.
+
+    In a step with gradients of rows `update` is shown blocks of those tensors only that have another gradient.
+    """
+
     _initial: Mapping[int, Mapping[str, float]] = {}
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        """See `Layout`."""
+        super().__init__(*arguments, **more)
+        # Of the step with gradients of rows that is under way: those, their sums, and tensors with another gradient.
+        self._rows: Rows = {}
+        self._sums: Mapping[int, Coalesced] = {}
+        self._others: Collection[int] | None = None
+        self._shard_of = {number: shard for shard in self._shards for number in shard.numbers.values()}
+        self._other_blocks: dict[tuple[int, ...], Buffer] = {}
 
     def retire(self) -> None:
         super().retire()
-        for one in (self._row_tensors, self._row_skips):
-            if one is not None:
-                one.retired = True
+        for one in self._other_blocks.values():
+            one.retired = True
 
     # State that does not begin with zero: a row may be touched for the first time at any step.
 
@@ -79,72 +102,106 @@ class SparseLayout(Layout):
 
     # Work.
 
-    def dispatch_rows(self, live: Sequence[bool], rows: Rows) -> None:
+    def dispatch_rows(self, live: Sequence[bool], rows: Rows, scaler: View | None = None) -> None:
         """One step in which some gradients are of rows.
+
+        A transform that measures sees these gradients with all their rows.
 
         Args:
             live: which tensors have a gradient.
             rows: the gradients of those that have one of rows.
+            scaler: see `dispatch`.
 
         Raises:
-            UnsupportedError: there are transforms or state in fewer bits, which work on whole tensors.
+            UnsupportedError: a transform or the way in which something is stored does not go with rows.
         """
-        if self._pipeline is not None:
-            raise UnsupportedError("transforms and the scale of a loss work on whole gradients; step with to_dense()")
-        shards = {number: shard for shard in self._shards for number in shard.numbers.values()}
-        if any(shards[number].stored for number in rows):
-            raise UnsupportedError("state in fewer bits is stored in whole blocks, not in rows; use float32 state")
-        sums = {number: one.coalesced() for number, one in rows.items() if one.values.size}
-        found = View.whole(self._found_inf)
-        dense = [is_live and number not in rows for number, is_live in enumerate(live)]
-        if self.checked:
-            for one in sums.values():
-                one.dispatch("nonfinite_rows", found)
-            if any(dense):
-                found = self._keep_finding(dense, found)
-        if any(dense):
-            super().dispatch(dense)
-        shared = {
-            "tensors": View.whole(self._row_table([number in rows for number in range(len(live))])),
-            "hyper": View.whole(self._hyper),
-            "tensor_scalars": View.whole(self._tensor_scalars),
-            "found_inf": found,
-        }
-        self._run(AdvanceKernel.of(self.rule, self._shards[0].flags, self.checked), shared, 1)
-        for number, one in sums.items():
-            self._update_rows(shards[number], number, one)
+        for number in rows:
+            self._refuse(number)
+        if any(one.over for one in self.rule.stages):
+            for number, grad in rows.items():
+                self.device.copy(grad.to_dense().view, self._home(number).grad_view())
+        self._rows = rows
+        self._sums = {number: one.coalesced() for number, one in rows.items() if one.values.size}
+        self._others = [number for number, is_live in enumerate(live) if is_live and number not in rows]
+        try:
+            self.dispatch(live, scaler)
+        finally:
+            self._rows, self._sums, self._others = {}, {}, None
 
-    def _keep_finding(self, dense: Sequence[bool], found: View) -> View:
-        """What is found in any gradient, for the second of two turns: the first forgets it, and counts the step."""
-        tensors = View.whole(self._live_table(dense))
-        for shard in self._shards:
-            self._look_for_nonfinite(shard, shard.arena.grads, tensors, found)
-        self._row_skips = self._row_skips or self._table(2)
-        kept = View.whole(self._row_skips)
-        self.device.copy(found, kept)
-        return kept
+    def _refuse(self, number: int) -> None:
+        stored = dict(self._shard_of[number].stored)
+        if PARAM in stored:
+            raise UnsupportedError(
+                "parameters in bfloat16 are rounded in whole tensors, not in rows; step with to_dense()"
+            )
+        if slot_storage.is_blockwise(stored.values()):
+            raise UnsupportedError(
+                "state in 8 bits is stored in blocks of 256 with a scale for each, of which rows change parts; "
+                "use bfloat16 or float16 state"
+            )
+        _, bits = self._live_bits[number] if self._live_bits else (True, 0)
+        for stage_number, stage in enumerate(self.rule.stages):
+            if stage.name in _WHOLE and bits & 2 << stage_number:
+                raise UnsupportedError(f"{stage.name} {_WHOLE[stage.name]}; step with to_dense()")
 
-    def _row_table(self, live: Sequence[bool]) -> Buffer:
-        """As `_live_table`, for the second of two turns."""
-        words = self._live_words(live)
-        recording = self.device.recording
-        if recording is not None:
-            return self._live_table(live)
-        self._row_tensors = self._row_tensors or self._table(len(words))
-        self._write_if_changed(self._row_tensors, words.tobytes())
-        return self._row_tensors
+    def _home(self, number: int) -> Home:
+        shard = self._shard_of[number]
+        return Home(shard.arena, next(index for index, one in shard.numbers.items() if one == number))
 
-    def _update_rows(self, shard: _Shard, number: int, sums: Coalesced) -> None:
-        arena = shard.arena
-        index = next(index for index, its_number in shard.numbers.items() if its_number == number)
-        kernel = RowsKernel.of(self.rule, shard.flags)
+    def _has_others(self, shard: _Shard) -> bool:
+        return self._others is None or any(number in self._others for number in shard.numbers.values())
+
+    def _blocks_of_others(self, shard: _Shard) -> _Shard:
+        """The shard, whose table of blocks shows nothing of tensors with a gradient of rows."""
+        key = (shard.first_block, *sorted(number for number in shard.numbers.values() if number in self._rows))
+        if len(key) == 1:
+            return shard
+        if key not in self._other_blocks:
+            others = {index: number for index, number in shard.numbers.items() if number not in self._rows}
+            table = memoryview(shard.arena.block_table(others, len(self.groups))).cast("B")
+            self._other_blocks[key] = self.device.allocate_zeroed(table.nbytes)
+            self.device.write(View.whole(self._other_blocks[key]), table)
+        return replace(shard, blocks=self._other_blocks[key])
+
+    def _look_at_grads(self, tensors: View, found_inf: View) -> None:
+        for sums in self._sums.values():
+            sums.dispatch("nonfinite_rows", found_inf)
+        for shard in filter(self._has_others, self._shards):
+            self._look_for_nonfinite(self._blocks_of_others(shard), shard.arena.grads, tensors, found_inf)
+
+    def _run_window(
+        self, shard: _Shard, kernel: Kernel, shared: Mapping[str, View], first: int, blocks: int, workgroups: int
+    ) -> None:
+        if self._rows and isinstance(kernel, UpdateKernel):
+            if not self._has_others(shard):
+                return
+            shared = {**shared, "blocks": self._blocks_of_others(shard).block_view(first, blocks)}
+        super()._run_window(shard, kernel, shared, first, blocks, workgroups)
+
+    def _after_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
+        for number, sums in self._sums.items():
+            self._update_rows(number, sums)
+
+    def _update_rows(self, number: int, sums: Coalesced) -> None:
+        shard, home = self._shard_of[number], self._home(number)
+        arena, kernel = shard.arena, RowsKernel.of(self.rule, shard.flags, shard.stored)
         views = {
             "rows": sums.rows.view,
             "sums": sums.sums.view,
             "tensor_scalars": View.whole(self._tensor_scalars),
         }
-        for view, first in sums.windows(Home(arena, index).param_view()):
+        if self._pipeline is not None:
+            views |= self._pipeline.views_of(shard, 0, arena.blocks)
+        for view, first in sums.windows(home.param_view()):
             buffers = {"params": arena.params, **shard.state}
-            windows = {name: View(buffer, view.offset, view.nbytes) for name, buffer in buffers.items()}
+            windows = {name: _like(view, buffer) for name, buffer in buffers.items()}
             bound = [{**views, **windows}[binding.name] for binding in kernel.bindings]
-            self.device.dispatch(kernel, bound, sums.workgroups, (*sums.parameters, first, number))
+            parameters = (*sums.parameters, first, number, arena.firsts[home.index] // BLOCK)
+            self.device.dispatch(kernel, bound, sums.workgroups, parameters)
+
+
+def _like(view: View, buffer: Buffer) -> View:
+    """The part of a buffer beside an arena's that goes with this part of the parameters, in whole words."""
+    whole = view.buffer.nbytes
+    words = -(-view.nbytes * buffer.nbytes // (4 * whole))
+    return View(buffer, view.offset * buffer.nbytes // whole, 4 * words)

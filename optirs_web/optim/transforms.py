@@ -4,6 +4,10 @@ An optimizer takes them in order: ``AdamW(params, transforms=[accumulate(4), cli
 WGSL function in front of the rule's own, so that those of elements cost no dispatch; one that measures adds a dispatch
 over the gradients, and one for what follows unless `advance` does it. `maximize` negates what comes out.
 
+Gradients of rows (`SparseRows`) go through all but `accumulate`, `add_decayed_weights` and `add_noise`, which change
+other rows too. A transform that measures is shown them with all their rows, so that a step then costs as much as one
+with whole gradients.
+
 What is gathered for a step and how many numbers were drawn is part of the optimizer's state, as `accumulated`,
 `accumulate_calls`, `accumulate_gathered` and `add_noise_draw`; torch's state dicts, which have none, load all the same.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, cached_property
 
 from ..wgsl import rows_shell, rule_shell
-from .rules import Flags, Rule, RuleKernel
+from .rules import Flags, Rule, RuleKernel, Stored
 
 __all__ = ["RowsKernel"]
 
@@ -17,12 +17,12 @@ class RowsKernel(RuleKernel):
 
     @staticmethod
     @cache
-    def of(rule: Rule, flags: Flags) -> RowsKernel:
+    def of(rule: Rule, flags: Flags, stored: Stored = ()) -> RowsKernel:
         """The kernel, made once."""
-        return RowsKernel(rule, "update", flags)
+        return RowsKernel(rule, "update", flags, stored)
 
     def _declared_bindings(self) -> rule_shell.Bindings:
-        return rows_shell.update_rows_bindings(self.slots)
+        return rows_shell.update_rows_bindings(self.map_module, self.slots)
 
     @cached_property
     def around(self) -> str:

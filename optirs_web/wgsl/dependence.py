@@ -13,7 +13,7 @@ from .straighten import straighten
 from .syntax import Binary, Call, Expression, Function, Member, Module, Name, Unary
 from .types import Struct
 
-__all__ = ["RULE_PARTS", "dependencies", "live_slots"]
+__all__ = ["RULE_PARTS", "dependencies", "live_slots", "passed_through"]
 
 RULE_PARTS = ("update", "prepare", "adapt", "measure", "train", "eval", "perturb", "restore")
 """The parts of a rule that run at every step or on call and may read state. `init` only writes it."""
@@ -65,6 +65,21 @@ def live_slots(module: Module) -> tuple[str, ...]:
         live |= fresh
         work.extend(fresh)
     return tuple(slot.removeprefix("state").removeprefix(".") for slot in slots if slot in live)
+
+
+def passed_through(module: Module, function: str) -> frozenset[str]:
+    """The members of `state` that a part of a rule returns as it was given them."""
+    result = straighten(module, [function])[function].result
+    if not (isinstance(result, Call) and isinstance(result.type, Struct)):
+        return frozenset()
+    returned = zip((one.name for one in result.type.members), result.arguments, strict=True)
+    state = next((value for name, value in returned if name == "state"), None)
+    if isinstance(state, Call) and isinstance(state.type, Struct):
+        pairs = zip((one.name for one in state.type.members), state.arguments, strict=True)
+        return frozenset(name for name, value in pairs if isinstance(value, Name) and value.name == f"state.{name}")
+    if isinstance(state, Name) and state.name == "state" and isinstance(state.type, Struct):
+        return frozenset(one.name for one in state.type.members)
+    return frozenset()
 
 
 class _Reader:

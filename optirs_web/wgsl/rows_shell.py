@@ -5,37 +5,44 @@ The rows of the entries lie sorted in `rows`, the sum of the gradients of each i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
-from . import rule_shell, syntax
+from . import rule_shell, slot_storage, syntax, transform_lookup, update_shell
 from .shell import GRID_PARAMETERS, storage, struct_of
 
 __all__ = ["PARAMETERS", "update_rows", "update_rows_bindings"]
 
-PARAMETERS = (("count", "u32"), ("rows", "u32"), ("length", "u32"), ("first", "u32"), ("tensor", "u32"))
-"""Entries, rows of the tensor, elements of a row; the first element that is bound; the number of the tensor."""
+PARAMETERS = tuple((name, "u32") for name in ("count", "rows", "length", "first", "tensor", "block"))
+"""Entries, rows of the tensor, elements of a row; the first element that is bound; the number of the tensor, and its
+first block in the arena."""
 
 _WORKGROUP = 256
 
 
-def update_rows_bindings(slots: Collection[str]) -> rule_shell.Bindings:
-    """Those of the kernel; `params` and the slots are one tensor's."""
+def update_rows_bindings(module: syntax.Module, slots: Mapping[str, str]) -> rule_shell.Bindings:
+    """Those of the kernel; `params` and the slots are one tensor's, of which none is in 8 bits."""
     return [
         ("params", "read_write", "array<f32>"),
         ("rows", "read", "array<u32>"),
         ("sums", "read", "array<f32>"),
-        *((name, "read_write", "array<f32>") for name in slots),
+        *transform_lookup.rule_bindings(module),
+        *((name, "read_write", slot_storage.scalar_type(kind)) for name, kind in slots.items()),
         ("tensor_scalars", "read", "array<TensorScalars>"),
     ]
 
 
-def update_rows(module: syntax.Module, slots: Collection[str], negate: bool) -> str:
+def update_rows(module: syntax.Module, slots: Mapping[str, str], negate: bool) -> str:
     """The shell: an invocation for each value of each entry; those of the first entry of a row do something."""
-    state = ", ".join(f"{one.name}[at]" if one.name in slots else "0.0" for one in struct_of(module, "State").members)
+    state_members = struct_of(module, "State").members
+    state = ", ".join(f"old_{one.name}" if one.name in slots else "0.0" for one in state_members)
     values = {"param": "params[at]", "grad": "grad", "state": f"State({state})", "h": "its.h", "s": "its.s"}
     arguments = ", ".join(values[name] for name in rule_shell.arguments_of(module, "update", values))
-    bindings = update_rows_bindings(slots)
-    stores = "\n    ".join(f"{name}[at] = updated.state.{name};" for name in slots)
+    bindings = update_rows_bindings(module, slots)
+    loads = "\n    ".join(line for name, kind in slots.items() for line in slot_storage.load_one(name, kind))
+    stores = "\n    ".join(
+        slot_storage.store_one(name, kind, f"updated.state.{name}", update_shell.seed(list(slots), name))
+        for name, kind in slots.items()
+    )
     members = ", ".join(f"{name}: {type_}" for name, type_ in PARAMETERS)
     return f"""{rule_shell.tables(module)}
 struct RowsParameters {{ {members} }}
@@ -60,7 +67,9 @@ fn main({GRID_PARAMETERS}) {{
     if its.is_active != 1u || at >= arrayLength(&params) {{
         return;
     }}
-    let grad = {"-" if negate else ""}sums[value];
+    let index = at + parameters.first;
+    let grad = {"-" if negate else ""}{transform_lookup.grad_of_row(module)};
+    {loads}
     let updated = update({arguments});
     params[at] = updated.param;
     {stores}

@@ -17,6 +17,7 @@ from . import syntax
 from .shell import BLOCK, function_of, struct_of
 
 __all__ = [
+    "BAD",
     "PLACE",
     "PLACE_WORDS",
     "advance_bindings",
@@ -25,6 +26,7 @@ __all__ = [
     "call",
     "gathers",
     "grad_lines",
+    "grad_of_row",
     "has_transforms",
     "is_left_alone",
     "loads",
@@ -36,6 +38,9 @@ __all__ = [
     "tables",
     "takes_part",
 ]
+
+BAD = "max_bad"
+"""The member of each transform's measures that is not 0 if a gradient is not finite."""
 
 _SCALARS = "struct TensorScalars { is_active: u32, h: Hyper, s: Scalars }"
 _WITH_TRANSFORMS = """\
@@ -161,6 +166,22 @@ def grad_lines(module: syntax.Module, negate: bool) -> list[str]:
         "kept[at] = vec4<f32>(0.0);",
         f"let grad = {sign}{_calls(module, 'finish_gradient', 'gathered')};",
     ]
+
+
+def grad_of_row(module: syntax.Module) -> str:
+    """The gradient of the element with number `index` of its tensor, of which only some rows have one."""
+    if not has_transforms(module):
+        return "sums[value]"
+    values = {
+        "grad": "sums[value]", "param": "params[at]", "index": "index", "tensor": "parameters.tensor",
+        "t": "its.t", "on": "its.on",
+    }  # fmt: skip
+    place = "block_places[parameters.block]"
+    arguments = [
+        values.get(one, f"rows{one.removeprefix('row')}[{place}.first_row + index / {place}.row_size]")
+        for one in parameters_of(module, "transform_gradient")
+    ]
+    return f"transform_gradient({', '.join(arguments)})"
 
 
 # advance.

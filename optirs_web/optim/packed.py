@@ -1,0 +1,94 @@
+"""State in fewer bits for what works on float32: loaded for a part of a step, and stored again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..runtime.arena import BLOCKS_PER_WINDOW, blocks_of
+from ..runtime.buffer import Buffer, View
+from ..runtime.kernels import cooperative
+from ..wgsl import slot_storage
+from ..wgsl.shell import BLOCK
+from .matrices import Batch, Matrices, Products
+
+__all__ = ["Packed", "load", "packed_slot", "packed_stack", "store"]
+
+
+class Packed(NamedTuple):
+    """Equal matrices in fewer bits.
+
+    Attributes:
+        kind: of `wgsl.slot_storage`.
+        stored: what a kernel is shown.
+        largest: the largest magnitude of each block of that; None but for 8 bits.
+        firsts: the first element of each, from the beginning of the view; a block begins there.
+        rows, columns: their shape.
+    """
+
+    kind: str
+    stored: View
+    largest: View | None
+    firsts: tuple[int, ...]
+    rows: int
+    columns: int
+
+
+def packed_slot(batch: Batch, name: str) -> Packed | None:
+    """A slot of the tensors in a batch; None if it is float32."""
+    kind = dict(batch.shard.stored).get(name)
+    if kind is None:
+        return None
+    begin = batch.first_byte // (4 * BLOCK)
+    first = begin // BLOCKS_PER_WINDOW * BLOCKS_PER_WINDOW
+    blocks = begin - first + blocks_of(batch.nbytes // 4)
+
+    def view(buffer: Buffer) -> View:
+        return batch.shard.arena.window(buffer, first, blocks)
+
+    largest = batch.shard.state.get(slot_storage.largest_name(name))
+    firsts = tuple(one + (begin - first) * BLOCK for one in batch.firsts)
+    shown = None if largest is None else view(largest)
+    return Packed(kind, view(batch.shard.state[name]), shown, firsts, batch.rows, batch.columns)
+
+
+def packed_stack(
+    kind: str, buffers: Mapping[str, Buffer], name: str, shape: tuple[int, int], positions: Sequence[int]
+) -> Packed:
+    """The states of these positions in buffers that `stacks.buffers_of` made."""
+    rows, columns = shape
+    largest = buffers.get(slot_storage.largest_name(name))
+    shown = None if largest is None else View.whole(largest)
+    firsts = tuple(position * blocks_of(rows * columns) * BLOCK for position in positions)
+    return Packed(kind, View.whole(buffers[name]), shown, firsts, rows, columns)
+
+
+def load(products: Products, tensors: Sequence[int], packed: Packed, loaded: Matrices, gate: str = "") -> None:
+    """Make `loaded` its matrices as float32; `gate` as in `Products.multiply`."""
+    _dispatch("load_state", products, tensors, packed, loaded, products.words(gate))
+
+
+def store(
+    products: Products, tensors: Sequence[int], loaded: Matrices, packed: Packed, seed: int = 0, gate: str = ""
+) -> None:
+    """The other way; `seed` is 0 or 1, for rounding at random two matrices alike differently."""
+    _dispatch("store_state", products, tensors, packed, loaded, (*products.words(gate, "step"), seed))
+
+
+def _dispatch(
+    kernel: str,
+    products: Products,
+    tensors: Sequence[int],
+    packed: Packed,
+    loaded: Matrices,
+    words: tuple[int, ...],
+) -> None:
+    table = products.table(zip(tensors, packed.firsts, loaded.firsts, strict=True))
+    size = packed.rows * packed.columns
+    most = products.device.capabilities.max_workgroups
+    products.device.dispatch(
+        cooperative(kernel),
+        [packed.stored, packed.largest or products.unused, loaded.view, table, products.tensor_scalars],
+        (min(blocks_of(size), most), len(tensors)),
+        (tuple(slot_storage.BITS).index(packed.kind), size, *words),
+    )
