@@ -16,14 +16,15 @@ from numpy.lib.stride_tricks import as_strided
 from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from ..runtime.rows import RowsKernel
-from ..runtime.rules import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+from ..runtime.rules import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..runtime.schedules import reduce_on_plateau, run_on_host
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
-from ..wgsl import compile_python, print_python, rule_shell, shell, slot_storage
-from ..wgsl.transform_glue import BAD
+from ..wgsl import param_storage, rule_shell, shell, slot_storage
+from ..wgsl.print_python import compile_python, print_python
+from ..wgsl.transform_lookup import BAD
 from . import numpy_matrices, numpy_sparse
 from .numpy_factored import LineTables, bind_measure_lines, bind_settle_lines
-from .numpy_storage import Slot
+from .numpy_storage import REPLACEMENTS as STORAGE_REPLACEMENTS, Params, Slot
 from .numpy_transforms import TransformTables, bind_measure_transform, bind_rows_transform, bind_settle_transform, total
 
 __all__ = ["bind_kernel"]
@@ -46,6 +47,8 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
             return _bind_elementwise(kernel, arrays, values)
         case UpdateKernel():
             return _bind_update(kernel, arrays)
+        case RoundKernel():
+            return _bind_round(kernel, arrays)
         case RowsKernel():
             return numpy_sparse.bind_rows(_Rule(kernel, arrays), values)
         case AdvanceKernel():
@@ -147,6 +150,9 @@ class _Rule:
             for name, kind in kernel.slots.items()
             if name in self.bound
         }
+        if "params" in self.bound:
+            beside = self.bound.get(param_storage.SLOTS.get(kernel.param_kind, ""))
+            self.params = Params(kernel.param_kind, self.bound["params"], beside)
         self.negates = kernel.negates
         self.transforms = (
             TransformTables(kernel, self.bound, self.functions, table[:, width:]) if kernel.rule.stages else None
@@ -169,7 +175,7 @@ class _Rule:
 
     def of_elements(self, part: slice, is_step: bool | None = None) -> dict[str, Any]:
         """What a function is given for some elements; `is_step`, of `update` where gradients are kept for a step."""
-        values = {"param": self.bound["params"].view(np.float32)[part]} if "params" in self.bound else {}
+        values = {"param": self.params.load(part)} if "params" in self.bound else {}
         if "grads" in self.bound:
             grad = self.bound["grads"].view(np.float32)[part]
             if self.transforms is not None:
@@ -261,7 +267,6 @@ def _chunks(first: int, end: int) -> Iterator[slice]:
 
 def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], None]:
     rule = _Rule(kernel, arrays)
-    params = rule.bound["params"].view(np.float32)
     on_call = kernel.part not in rule_shell.STEP_PARTS
     keeping = rule.transforms if kernel.part == kernel.rule.gathering_part else None
     step = rule.scalar_names.index("step")
@@ -278,11 +283,24 @@ def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], 
                     continue
                 updated = rule.call(kernel.part, {**shared, **elements})
                 state = zip(rule.state_names, getattr(updated, "state", ()), strict=False)
-                new = {name: _own(value) for name, value in state if name in rule.slots}
-                params[part] = updated.param
+                new = {name: _own(value) for name, value in state if name in kernel.changed_slots}
+                first_seed = int(rule.scalars[tensor, step])
+                rule.params.store(part, updated.param, first_seed * (len(rule.slots) + 1) + len(rule.slots))
                 for number, (name, slot) in enumerate(rule.slots.items()):
                     if name in new:
-                        slot.store(part, new[name], int(rule.scalars[tensor, step]) * len(rule.slots) + number)
+                        slot.store(part, new[name], first_seed * len(rule.slots) + number)
+
+    return run
+
+
+def _bind_round(kernel: RoundKernel, arrays: Sequence[Array]) -> Callable[[], None]:
+    rule = _Rule(kernel, arrays)
+
+    def run() -> None:
+        for tensor, first, end in _runs(rule.bound["blocks"]):
+            if tensor + 1 < len(rule.is_active):  # the last one stands for tensors of others
+                for part in _chunks(first, end):
+                    rule.params.round(part)
 
     return run
 
@@ -402,6 +420,7 @@ def _update_scale(p: Parameters, scaler: Array) -> None:
 _REPLACEMENTS: dict[str, Callable[..., None]] = {
     **numpy_matrices.REPLACEMENTS,
     **numpy_sparse.REPLACEMENTS,
+    **STORAGE_REPLACEMENTS,
     "matmul": _matmul,
     "sum": _sum,
     "log_softmax": _log_softmax,

@@ -132,16 +132,18 @@ def _plan(
         views.update({_STATE + name: view for name, view in optimizer.state_views().items()})
         make = optimizer.state_reader()
         notes["optimizer"] = {"type": type(optimizer).__name__, "param_groups": optimizer.numbered_groups()}
-    text = _as_json(notes)
+    _as_json(notes)  # what cannot be saved is refused before anything is read
 
     def pack(contents: Mapping[str, memoryview]) -> _Contents:
         tensors = {name: Entry("F32", shape, contents[name]) for name, shape in shapes.items()}
         if make is not None:
             its = {name.removeprefix(_STATE): raw for name, raw in contents.items() if name.startswith(_STATE)}
-            for number, entry in make(its)["state"].items():
+            made = make(its)
+            notes["optimizer"]["param_groups"] = made["param_groups"]  # with what lies on the device
+            for number, entry in made["state"].items():
                 for slot, value in entry.items():
                     tensors[f"{_STATE}{number}.{slot}"] = _entry(value)
-        return tensors, {"format": _FORMAT, "optirs_web": text}
+        return tensors, {"format": _FORMAT, "optirs_web": _as_json(notes)}
 
     return views, pack
 

@@ -102,6 +102,15 @@ def test_saved_state_goes_on_bit_for_bit(device, kind):
         assert a.tolist() == b.tolist() == c.tolist()
 
 
+@by_kind
+def test_state_stays_when_a_group_is_added(device, kind):
+    _, optimizer = trained(ow.optim.AdamW, device, kind)
+    before = optimizer.state_dict()["state"]
+    optimizer.add_param_group({"params": [ow.Parameter([1.0], device=device)]})
+    after = optimizer.state_dict()["state"]
+    np.testing.assert_equal(after, before)
+
+
 def test_state_of_float32_is_taken_over(device):
     params, optimizer = trained(ow.optim.AdamW, device, "float32")
     again = [ow.Parameter(one.numpy(), device=device) for one in params]
@@ -147,10 +156,20 @@ def test_what_cannot_be_stored_so_is_refused(make, kind, error, message):
         make([ow.Parameter([[1.0]], device="cpu")], state_dtype=kind)
 
 
-@pytest.mark.parametrize(("kind", "loss", "accuracy"), [("8bit", 0.10, 0.01), ("bfloat16", 0.03, 0.005)])
-def test_the_digits_are_learned_as_well(monkeypatch, kind, loss, accuracy):
+@pytest.mark.parametrize(
+    ("options", "loss", "accuracy"),
+    [
+        ({"state_dtype": "8bit"}, 0.10, 0.01),
+        ({"state_dtype": "bfloat16"}, 0.03, 0.005),
+        ({"param_dtype": "bfloat16", "rounding": "stochastic"}, 0.03, 0.005),
+        ({"param_dtype": "bfloat16", "rounding": "kahan"}, 0.03, 0.005),
+        ({"param_dtype": "bfloat16", "rounding": "master"}, 0.03, 0.005),
+    ],
+    ids=["8bit", "bfloat16", "stochastic", "kahan", "master"],
+)
+def test_the_digits_are_learned_as_well(monkeypatch, options, loss, accuracy):
     recipe = OPTIMIZERS["adamw"]
-    monkeypatch.setitem(OPTIMIZERS, "smaller", Recipe(recipe.make, recipe.lr, {**recipe.options, "state_dtype": kind}))
+    monkeypatch.setitem(OPTIMIZERS, "smaller", Recipe(recipe.make, recipe.lr, {**recipe.options, **options}))
 
     def results(optimizer):
         found = []

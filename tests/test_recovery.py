@@ -126,6 +126,25 @@ def test_recover_goes_on_from_a_snapshot_that_was_asked_for(run):
     assert lines == ["True", "True", "[True] []", "True"]
 
 
+def test_a_learning_rate_on_the_device_goes_on_too(run):
+    lines = run(
+        """
+        w, lr = ow.Parameter([1.0], device=ON), ow.Parameter(0.5, device=ON)
+        groups = [{"params": [w]}, {"params": [ow.Parameter([1.0], device=ON)], "lr": ow.tensor(0.25, device=ON)}]
+        optimizer = ow.optim.SGD(groups, lr=lr)
+        ow.snapshot()
+        lose()
+        try:
+            w.tolist()
+        except ow.errors.DeviceLostError:
+            ow.recover()
+        optimizer.step(grads=[[1.0], [1.0]])
+        print([one["params"][0].tolist() for one in optimizer.param_groups], optimizer.param_groups[0]["lr"] is lr)
+        """
+    )
+    assert lines == ["[[0.5], [0.75]] True"]
+
+
 def test_a_parameter_that_is_younger_than_its_optimizer_goes_on_too(run):
     lines = run(
         """

@@ -69,6 +69,33 @@ def test_stochastic_rounding_is_right_on_average(compute):
     assert got.mean() == pytest.approx(value, abs=5e-5)
 
 
+def test_two_halves_make_the_float32_again(compute, samples):
+    special = np.array([0.0, -0.0, np.inf, -np.inf, 3.4028235e38, 1.00390625, 1.01171875, -1.00390625], np.float32)
+    values = np.concatenate([special, samples[~np.isnan(samples) & ~is_subnormal(samples)]])
+    upper, lower = compute("upper_half", values), compute("lower_half", values)
+    assert (upper.view(np.uint32) & 0xFFFF == 0).all()
+    assert (lower < 1 << 16).all()
+    np.testing.assert_array_equal(compute("join_halves", upper, lower).view(np.uint32), values.view(np.uint32))
+    # The upper one is the nearest bfloat16; of two as near that which is farther from zero.
+    cut_off = values.view(np.uint32) & 0xFFFF
+    is_finite = np.isfinite(values) & (np.abs(values) < 3.38e38) & (values != 0)
+    nearest = bfloat16(values[is_finite])
+    is_tie = cut_off[is_finite] == 0x8000
+    np.testing.assert_array_equal(upper[is_finite][~is_tie], nearest[~is_tie])
+    assert is_tie.sum() >= 3
+    assert (np.abs(upper) > np.abs(values))[is_finite][is_tie].all()
+
+
+def test_a_nan_stays_one_in_halves(compute):
+    values = np.array([0x7FC00001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], np.uint32).view(np.float32)
+    assert np.isnan(compute("join_halves", compute("upper_half", values), compute("lower_half", values))).all()
+
+
+def test_what_somebody_else_has_set_is_all_there_is(compute):
+    values = np.array([1.2345678, -3.3333333], np.float32)
+    np.testing.assert_array_equal(compute("join_halves", values, np.full(2, 0x1234, np.uint32)), values)
+
+
 def dynamic_map(signed):
     """The numbers of Dettmers et al. 2022 in order: means of neighbours on a grid over seven decades, 0 and 1."""
     values = [0.0, 1.0]

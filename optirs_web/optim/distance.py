@@ -29,7 +29,16 @@ def above_zero(group: Mapping[str, Any], *names: str) -> None:
 class EstimatesDistance(Optimizer):
     """Options of d are those of the first group, since d is one number; a group has the learning rate of all, or 0."""
 
+    takes_tensor_lr = False
     options_of_d: ClassVar[tuple[str, ...]] = ("d0", "growth_rate")
+    meanings: ClassVar[Mapping[str, str]] = {
+        "lr": "multiplies d; leave it at 1, or schedule it down from 1.",
+        "momentum": "of an average of the iterates.",
+        "d0": "the first d.",
+        "growth_rate": "d grows at most by this factor in a step.",
+        "use_bias_correction": "multiply lr by sqrt(1 - beta2^t) / (1 - beta1^t).",
+        "ValueError": "an option is out of range, or, at a step, the learning rates of groups differ.",
+    }
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 __all__ = [
+    "Hooked",
     "Hooks",
     "RemovableHandle",
     "global_step_post_hooks",
@@ -49,6 +50,41 @@ class Hooks:
 
     def __iter__(self) -> Iterator[Callable[..., Any]]:
         return iter(list(self._functions.values()))
+
+
+class Hooked:
+    """What has hooks: an optimizer."""
+
+    def _make_hooks(self) -> None:
+        whens = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_pre", "load_post")
+        self._hooks = {when: Hooks() for when in whens}
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Have `hook(optimizer, args, kwargs)` called before each step; it may return other (args, kwargs).
+
+        Within a compiled step hooks are called while it is recorded, as all Python in it.
+        """
+        return self._hooks["step_pre"].register(hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Have `hook(optimizer, args, kwargs)` called after each step."""
+        return self._hooks["step_post"].register(hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer)` called before a state dict is made."""
+        return self._hooks["state_dict_pre"].register(hook, prepend=prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer, state_dict)` called with what was made; it may return another dict."""
+        return self._hooks["state_dict_post"].register(hook, prepend=prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer, state_dict)` called before one is loaded; it may return another dict."""
+        return self._hooks["load_pre"].register(hook, prepend=prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer)` called after a state dict was loaded."""
+        return self._hooks["load_post"].register(hook, prepend=prepend)
 
 
 global_step_pre_hooks = Hooks()

@@ -56,6 +56,8 @@ class HostDriven(Optimizer):
     recorded by `compile`; the closure can be a compiled function.
     """
 
+    takes_tensor_lr = False
+
     def __init__(self, params: Params, defaults: Mapping[str, Any]) -> None:
         super().__init__(params, defaults)
         for options in (self.defaults, *self.param_groups):

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ..tensors import Tensor
+
 if TYPE_CHECKING:
     from .projections import Projection
     from .transforms import Transform
@@ -32,7 +34,15 @@ class Options(TypedDict, total=False):
         after a step (`optim.projections`).
     state_dtype: how state is stored: "float32", "float16", "bfloat16" (rounded at random, so that small changes add up)
         or "8bit" (blocks of 256 with a dynamic map, Dettmers et al. 2022, arXiv:2110.02861; tensors of less than 4,096
-        elements stay float32); one for all, or a dict by the names of the state.
+        elements stay float32); one for all, or a dict by the names of the state. That is state per element: what is
+        kept per row and column, roots, eigenbases and projectors are float32. State of parameters whose gradients are
+        `SparseRows` may have 16 bits: blocks of 8 bits are stored as a whole.
+    param_dtype: "bfloat16" has the model compute with numbers of bfloat16. They lie in tensors of float32, as WebGPU
+        has no narrower type for them: what is trained is what such weights would be, but memory is not saved.
+    rounding: how steps then change them, computed in float32. "master" keeps the lower halves of float32 weights, in 2
+        more bytes each; state dicts show these weights whole. "kahan" keeps what rounding cut off, as bfloat16 (Kahan
+        summation). "stochastic" keeps nothing, and rounds up or down at random, by place and step alone, so that every
+        device and every run does the same.
     maximize: go up instead of down.
     foreach, fused, capturable: torch's; accepted, and without a meaning here: every step is fused.
     """
@@ -40,6 +50,8 @@ class Options(TypedDict, total=False):
     skip_nonfinite: bool
     transforms: Sequence[Transform | Projection]
     state_dtype: str | Mapping[str, str]
+    param_dtype: str
+    rounding: str
     maximize: bool
     foreach: bool | None
     fused: bool | None
@@ -90,4 +102,5 @@ def derived(group: Mapping[str, Any], name: str) -> float:
         return math.log(value) if value else _SMALLEST_LOG
     if name not in group and name.startswith("beta"):
         return float(group["betas"][int(name.removeprefix("beta")) - 1])
-    return float(group[name])
+    value = group[name]
+    return 0.0 if isinstance(value, Tensor) else float(value)  # the device takes a tensor's value from there itself

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedError
 from ..runtime.buffer import Buffer, View
-from ..runtime.rules import Rule
+from ..runtime.rules import KEPT, Rule
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..tensors import Parameter
 from ..wgsl.shell import BLOCK, struct_of
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from .layout import Layout, _Shard
     from .transforms import Transform
 
-__all__ = ["IS_KNOWN", "KEPT", "Pipeline", "live_words", "rule_with"]
-
-KEPT = "accumulated"
-"""The slot of the state that holds what was gathered since the last step; kernels call it `kept`."""
+__all__ = ["IS_KNOWN", "Pipeline", "live_words", "rule_with"]
 
 IS_KNOWN = 1 << 31
 """The bit of `on` that every tensor of the optimizer has."""

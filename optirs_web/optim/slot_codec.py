@@ -1,6 +1,6 @@
 """State in fewer bits, on the host: what a state dict shows of it, and what is written from one.
 
-The kinds are those of `wgsl.slot_storage`. Without NumPy too, since Pyodide may have none.
+The kinds are those of `wgsl.slot_storage` and `wgsl.param_storage`. Without NumPy too, since Pyodide may have none.
 """
 
 from __future__ import annotations
@@ -8,12 +8,17 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import pairwise
 
+from ..wgsl.param_storage import PARAM
 from ..wgsl.shell import BLOCK
+from ..wgsl.slot_storage import is_blockwise, largest_name
 
-__all__ = ["decode", "encode", "largest_of_blocks", "numbers_of"]
+__all__ = ["decode", "decode_slots", "encode", "encode_slots", "largest_of_blocks", "numbers_of"]
+
+Stored = Iterable[tuple[str, str]]
 
 _DECADES = 7
 
@@ -78,6 +83,40 @@ def encode(kind: str, values: memoryview, largest: memoryview | None = None) -> 
             for place, one in enumerate(numbers)
         )
     )
+
+
+def decode_slots(stored: Stored, slots: dict[str, memoryview], params: memoryview) -> None:
+    """Put what a state dict shows of a tensor in the place of what is stored; `params`: the upper halves, if needed."""
+    for name, kind in stored:
+        if name != PARAM:
+            slots[name] = decode(kind, slots[name], slots.get(largest_name(name)))
+        elif kind == "kahan":
+            slots["kahan_comp"] = decode("bfloat16", slots["kahan_comp"])
+        elif kind == "master":
+            halves = zip(params.cast("I"), slots.pop("master_low").cast("H"), strict=True)
+            slots["master"] = memoryview(array("I", (_joined(*pair) for pair in halves))).cast("B")
+
+
+def encode_slots(stored: Stored, entry: Mapping[str, memoryview]) -> Mapping[str, memoryview]:
+    """The state of a tensor as it is stored."""
+    result = dict(entry)
+    for name, kind in stored:
+        largest = largest_name(name)
+        if name == PARAM and "kahan_comp" in entry:
+            result["kahan_comp"] = encode("bfloat16", entry["kahan_comp"])
+        elif name == PARAM and "master" in entry:
+            bits = entry["master"].cast("B").cast("I")
+            result["master_low"] = memoryview(array("H", (one & 0xFFFF for one in bits))).cast("B")
+        elif name in entry:
+            if is_blockwise([kind]):
+                result.setdefault(largest, largest_of_blocks(entry[name]))
+            result[name] = encode(kind, entry[name], result.get(largest))
+    return result
+
+
+def _joined(upper: int, lower: int) -> int:
+    """A float32 of its halves; see ``shaders/lib/storage.wgsl``."""
+    return upper if upper & 0xFFFF else (upper + lower - ((lower & 0x8000) << 1)) & 0xFFFFFFFF
 
 
 def _to_bfloat16(bits: int) -> int:

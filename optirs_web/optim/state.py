@@ -8,11 +8,15 @@ from typing import Any
 from ..errors import CheckpointError, OptirsError
 from ..hostdata import host_data
 from ..runtime.dtypes import FLOAT32
+from ..runtime.rules import KEPT
 from ..tensors import Parameter
+from ..wgsl.param_storage import NAMES
 from .layout import Layout
-from .pipeline import KEPT
 
 __all__ = ["State", "check", "read", "shape_of", "write"]
+
+_ANYTIME = (KEPT, *NAMES)
+"""State that there is before the first step too."""
 
 _MOST_STEPS = 1e30  # far beyond what float32 can count
 
@@ -34,7 +38,7 @@ def read(
         if any(scalars.values()):
             entry.update({name: _host_scalar(scalars[name]) for name in scalar_names})
         else:
-            its_slots = {name: raw for name, raw in its_slots.items() if name == KEPT}
+            its_slots = {name: raw for name, raw in its_slots.items() if name in _ANYTIME}
         entry.update({name: _host_array(raw, layout.state_shape(name, param.shape)) for name, raw in its_slots.items()})
         if entry:
             state[number] = entry
@@ -49,7 +53,7 @@ def write(layout: Layout, scalar_names: Sequence[str], state: Mapping[int, Mappi
         entry = state.get(number, {})
         counted = {name: float(entry[name]) for name in layout.rule.counters if name in entry}
         # A rule that shows no step only asks whether there was one.
-        has_begun = float(any(value is not None for name, value in entry.items() if name not in (*counted, KEPT)))
+        has_begun = float(any(value is not None for name, value in entry.items() if name not in (*counted, *_ANYTIME)))
         rows.append({"step": has_begun, **{name: float(entry.get(name, 0.0)) for name in scalar_names}, **counted})
         its = {name: value for name, value in entry.items() if name not in (*scalar_names, *counted)}
         values = {name: value for name, value in its.items() if value is not None}
@@ -93,9 +97,9 @@ def check(
     for key, entry in entries.items():
         if key not in numbers:
             raise CheckpointError(f"the state dict has state for parameter {key!r}, which no group holds")
-        needed = scalar_names if set(entry) - {*counters, KEPT} or not entry else ()
+        needed = scalar_names if set(entry) - {*counters, *_ANYTIME} or not entry else ()
         present = (*needed, *(name for name in counters if name in entry))
-        known = (*names, *counters, *([KEPT] if counters else []))
+        known = (*names, *NAMES, *counters, *([KEPT] if counters else []))
         _check_entry(key, entry, params[numbers[key]].shape, known, present, shape_of_state)
     options = [{name: _option(value) for name, value in one.items() if is_option(name)} for one in saved]
     return options, {numbers[key]: entry for key, entry in entries.items()}
@@ -143,8 +147,8 @@ def _check_entry(
 
 
 def _option(value: Any) -> Any:
-    """JSON has no tuples."""
-    return tuple(value) if isinstance(value, list) else value
+    """JSON has no tuples; torch's learning rates may be tensors."""
+    return tuple(value) if isinstance(value, list) else value.item() if hasattr(value, "item") else value
 
 
 def shape_of(value: Any) -> tuple[int, ...]:

@@ -94,6 +94,10 @@ class Wrapper(Optimizer):
     def __init__(self, optimizer: Any, options: Mapping[str, Any], *, skip_nonfinite: bool = False) -> None:
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, HostDriven):
             raise TypeError(f"{type(self).__name__} is made around an optimizer that has a rule, not {optimizer!r}")
+        if optimizer._rounding:
+            raise UnsupportedError(
+                f"{type(self).__name__} moves parameters in float32: make it around one that keeps them so"
+            )
         self.optimizer: Optimizer = optimizer
         self.rule = self.wrapped_rule  # type: ignore[misc]
         self._own = own = {self.prefix + name: value for name, value in options.items()}

@@ -12,17 +12,45 @@ A rule is a WGSL file of map functions over `Hyper`, `Scalars` and `State`; see 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 from ..errors import ShaderError
-from ..wgsl import link, live_slots, package_loader, parse, rule_shell, slot_storage, syntax, transform_glue
+from ..wgsl import (
+    advance_shell,
+    link,
+    live_slots,
+    measure_shell,
+    package_loader,
+    param_storage,
+    parse,
+    rule_shell,
+    slot_storage,
+    syntax,
+    update_shell,
+)
 from ..wgsl.dependence import RULE_PARTS
 from ..wgsl.line_lookup import LINE_STRUCTS
 from ..wgsl.shell import struct_of
 from .kernels import Binding, GeneratedKernel, bindings_of
 
-__all__ = ["AdvanceKernel", "Flags", "MeasureKernel", "Rule", "RuleKernel", "SettleKernel", "Stage", "UpdateKernel"]
+if TYPE_CHECKING:
+    from ..wgsl.transform_glue import Member
+
+__all__ = [
+    "KEPT",
+    "AdvanceKernel",
+    "Flags",
+    "MeasureKernel",
+    "RoundKernel",
+    "Rule",
+    "RuleKernel",
+    "SettleKernel",
+    "Stage",
+    "UpdateKernel",
+]
 
 _STRUCTS = ("Hyper", "Scalars", "State", "Measured", *LINE_STRUCTS.values(), "LineMeasured")
 
@@ -30,7 +58,8 @@ Flags = tuple[tuple[str, bool], ...]
 """The overrides of a rule, sorted by name. `maximize` is not the rule's: the gradient is negated for it."""
 
 Stored = tuple[tuple[str, str], ...]
-"""How slots are stored that are not float32: name and kind of `wgsl.slot_storage`."""
+"""How slots are stored that are not float32: name and kind of `wgsl.slot_storage`; and how parameters are kept, as
+"param" and kind of `wgsl.param_storage`."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +81,7 @@ class Stage:
     @property
     def members(self) -> int:
         """How many its struct has."""
-        return len(transform_glue.members(_transform(self.name), transform_glue.pascal(self.name)))
+        return len(_members(self.name))
 
 
 @dataclass(frozen=True)
@@ -125,13 +154,9 @@ class Rule:
         return _link_rule(self, functions, tuple(one for one in flags if one[0] in self.flags), codecs)
 
     @cached_property
-    def transforms(self) -> tuple[transform_glue.Member, ...]:
+    def transforms(self) -> tuple[Member, ...]:
         """The members of all transforms, one after the other."""
-        return tuple(
-            member
-            for one in self.stages
-            for member in transform_glue.members(_transform(one.name), transform_glue.pascal(one.name))
-        )
+        return tuple(member for one in self.stages for member in _members(one.name))
 
     @cached_property
     def counters(self) -> dict[str, int]:
@@ -176,6 +201,9 @@ class Rule:
         return live_slots(self.linked(parts, flags))
 
 
+KEPT = "accumulated"
+"""The slot of the state that holds what was gathered since the last step; kernels call it `kept`."""
+
 _COUNTERS = {"accumulate": ("calls", "gathered"), "add_noise": ("draw",)}
 
 
@@ -190,9 +218,10 @@ def _link_rule(rule: Rule, functions: tuple[str, ...], flags: Flags, codecs: tup
     roots = [*functions, *(one for one in _STRUCTS if one in rule._declared)]
     source = rule._source
     if rule.stages:
-        modules = {one.name: _transform(one.name) for one in rule.stages}
-        glue = transform_glue.glue(rule.stages, modules)
-        source = syntax.Module(source.file, source.enables, [*source.declarations, *glue.declarations])
+        from ..wgsl.transform_glue import glue
+
+        joint = glue(rule.stages, {one.name: _transform(one.name) for one in rule.stages})
+        source = syntax.Module(source.file, source.enables, [*source.declarations, *joint.declarations])
         roots.append("Transforms")
         if rule._asks_for_grad(functions):
             stores = rule.gathering_part in functions
@@ -206,6 +235,13 @@ def _link_rule(rule: Rule, functions: tuple[str, ...], flags: Flags, codecs: tup
 
 def _transform(name: str) -> syntax.Module:
     return package_loader()(("transforms", name))
+
+
+def _members(name: str) -> Sequence[Member]:
+    """Those of the struct of a transform."""
+    from ..wgsl.transform_glue import members, pascal
+
+    return members(_transform(name), pascal(name))
 
 
 class RuleKernel(GeneratedKernel):
@@ -226,7 +262,14 @@ class RuleKernel(GeneratedKernel):
     def map_module(self) -> syntax.Module:
         """The rule's functions, with its flags set."""
         functions = (self.part,) if self.rule.has(self.part) else ()
-        return self.rule.linked(functions, self.flags, slot_storage.functions(kind for _, kind in self.stored))
+        of_slots = slot_storage.functions(kind for name, kind in self.stored if name != param_storage.PARAM)
+        codecs = tuple(dict.fromkeys((*of_slots, *param_storage.functions(self.param_kind))))
+        return self.rule.linked(functions, self.flags, codecs)
+
+    @property
+    def param_kind(self) -> str:
+        """How parameters are kept, as in `wgsl.param_storage`; "" for float32."""
+        return dict(self.stored).get(param_storage.PARAM, "")
 
     @cached_property
     def slots(self) -> dict[str, str]:
@@ -254,15 +297,40 @@ class UpdateKernel(RuleKernel):
     @property
     def elements_per_workgroup(self) -> int:
         """Of the arena."""
-        return rule_shell.elements_per_workgroup(self.slots)
+        return update_shell.elements_per_workgroup(self.changed_slots)
+
+    @cached_property
+    def changed_slots(self) -> dict[str, str]:
+        """Those of the slots that it stores."""
+        return update_shell.changed_slots(self.map_module, self.part, self.slots)
 
     def _declared_bindings(self) -> rule_shell.Bindings:
-        return rule_shell.update_bindings(self.map_module, self.part, self.slots)
+        return update_shell.update_bindings(self.map_module, self.part, self.slots, self.param_kind)
 
     @cached_property
     def around(self) -> str:
         """See `wgsl.rule_shell`."""
-        return rule_shell.update(self.map_module, self.part, self.slots, self.negates)
+        return update_shell.update(self.map_module, self.part, self.slots, self.negates, self.param_kind)
+
+
+class RoundKernel(RuleKernel):
+    """Brings the parameters of an arena to bfloat16, to begin with."""
+
+    elements_per_workgroup = rule_shell.ELEMENTS_PER_WORKGROUP
+
+    @staticmethod
+    @cache
+    def of(rule: Rule, flags: Flags, stored: Stored) -> RoundKernel:
+        """The kernel, made once."""
+        return RoundKernel(rule, "round", flags, stored)
+
+    def _declared_bindings(self) -> rule_shell.Bindings:
+        return update_shell.round_params_bindings(self.param_kind)
+
+    @cached_property
+    def around(self) -> str:
+        """See `wgsl.update_shell`."""
+        return update_shell.round_params(self.map_module, self.param_kind)
 
 
 class AdvanceKernel(RuleKernel):
@@ -303,12 +371,12 @@ class AdvanceKernel(RuleKernel):
         return self.rule.linked(tuple(functions), self.flags)
 
     def _declared_bindings(self) -> rule_shell.Bindings:
-        return rule_shell.advance_bindings(self.map_module, self.checked, self.measured)
+        return advance_shell.advance_bindings(self.map_module, self.checked, self.measured)
 
     @cached_property
     def around(self) -> str:
         """See `wgsl.rule_shell`."""
-        return rule_shell.advance(self.map_module, self.checked, self.rule.over_all, self.measured, self.settles)
+        return advance_shell.advance(self.map_module, self.checked, self.rule.over_all, self.measured, self.settles)
 
 
 class MeasureKernel(RuleKernel):
@@ -323,12 +391,12 @@ class MeasureKernel(RuleKernel):
         return MeasureKernel(rule, "measure", flags, stored)
 
     def _declared_bindings(self) -> rule_shell.Bindings:
-        return rule_shell.measure_bindings(self.map_module, self.slots)
+        return measure_shell.measure_bindings(self.map_module, self.slots, self.param_kind)
 
     @cached_property
     def around(self) -> str:
         """See `wgsl.rule_shell`."""
-        return rule_shell.measure(self.map_module, self.slots, self.negates)
+        return measure_shell.measure(self.map_module, self.slots, self.negates, self.param_kind)
 
 
 class SettleKernel(RuleKernel):
@@ -341,9 +409,9 @@ class SettleKernel(RuleKernel):
         return SettleKernel(rule, "settle", flags)
 
     def _declared_bindings(self) -> rule_shell.Bindings:
-        return rule_shell.settle_bindings()
+        return measure_shell.settle_bindings()
 
     @cached_property
     def around(self) -> str:
         """See `wgsl.rule_shell`."""
-        return rule_shell.settle(self.map_module, self.rule.over_all)
+        return measure_shell.settle(self.map_module, self.rule.over_all)

@@ -1,5 +1,8 @@
 """The WGSL front end: parse, check, link and print a written-down subset of WGSL.
 
+Printing for Python (`print_python`), the lints (`lints`) and what transforms need (`transform_glue`) are imported from
+their modules, as few need them: in a browser each module costs time to compile.
+
 Example:
     >>> from optirs_web.wgsl import link, parse, print_wgsl
     >>> source = '''
@@ -16,36 +19,32 @@ Example:
     <BLANKLINE>
 """
 
-from . import rule_shell, shell, slot_storage, syntax, transform_glue, types
+from . import advance_shell, measure_shell, rule_shell, shell, slot_storage, syntax, types, update_shell
 from .checker import check
 from .dependence import dependencies, live_slots
 from .fold import fold
 from .linker import Loader, link, package_loader
-from .lints import is_map_module, lint
 from .parser import parse
-from .print_python import compile_python, print_python
 from .print_wgsl import print_wgsl
 from .straighten import straighten
 
 __all__ = [
     "Loader",
+    "advance_shell",
     "check",
-    "compile_python",
     "dependencies",
     "fold",
-    "is_map_module",
     "link",
-    "lint",
     "live_slots",
+    "measure_shell",
     "package_loader",
     "parse",
-    "print_python",
     "print_wgsl",
     "rule_shell",
     "shell",
     "slot_storage",
     "straighten",
     "syntax",
-    "transform_glue",
     "types",
+    "update_shell",
 ]

@@ -10,9 +10,20 @@ dynamic8    four in a u32, as codes of the 8-bit map of ``shaders/lib/storage.wg
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-__all__ = ["BITS", "bindings", "functions", "is_blockwise", "kind_of", "largest_name", "load", "store"]
+__all__ = [
+    "BITS",
+    "bindings",
+    "functions",
+    "halves_of",
+    "is_blockwise",
+    "kind_of",
+    "largest_name",
+    "load",
+    "packed",
+    "store",
+]
 
 BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "dynamic8": 8, "dynamic8_unsigned": 8}
 """Bits per element; a block in 8 bits has 32 more."""
@@ -63,6 +74,16 @@ def bindings(name: str, kind: str, access: str) -> list[tuple[str, str, str]]:
     return [(name, access, "array<u32>"), (f"{name}_largest", access, "array<f32>")]
 
 
+def halves_of(name: str) -> list[str]:
+    """The four halves of words of the vec2<u32> at `at`."""
+    return [f"{name}[at].{word} {shift}" for word in "xy" for shift in ("& 0xffffu", ">> 16u")]
+
+
+def packed(halves: Sequence[str]) -> str:
+    """The vec2<u32> of four halves of words."""
+    return f"vec2<u32>({halves[0]} | ({halves[1]} << 16u), {halves[2]} | ({halves[3]} << 16u))"
+
+
 def load(name: str, kind: str) -> list[str]:
     """Statements after which ``old_NAME`` is the vector at `at`, of the block `number`."""
     if kind == "float32":
@@ -74,8 +95,37 @@ def load(name: str, kind: str) -> list[str]:
             for shift in (0, 8, 16, 24)
         )
     else:
-        parts = (f"from_{kind}({name}[at].{word} {shift})" for word in "xy" for shift in ("& 0xffffu", ">> 16u"))
+        parts = (f"from_{kind}({half})" for half in halves_of(name))
     return [f"let old_{name} = vec4<f32>({', '.join(parts)});"]
+
+
+def scalar_type(kind: str) -> str:
+    """What a slot is bound as where elements are loaded and stored one by one, by any invocation."""
+    return "array<f32>" if kind == "float32" else "array<atomic<u32>>"
+
+
+def load_one(name: str, kind: str) -> list[str]:
+    """Statements after which ``old_NAME`` is the element at `at`; of a slot that is not blockwise."""
+    if kind == "float32":
+        return [f"let old_{name} = {name}[at];"]
+    return [
+        f"let bits_{name} = (atomicLoad(&{name}[at / 2u]) >> (at % 2u * 16u)) & 0xffffu;",
+        f"let old_{name} = from_{kind}(bits_{name});",
+    ]
+
+
+def store_one(name: str, kind: str, value: str, seed: str) -> str:
+    """The statement that stores it; another invocation may change the other half of its word meanwhile."""
+    if kind == "float32":
+        return f"{name}[at] = {value};"
+    return f"atomicXor(&{name}[at / 2u], (bits_{name} ^ {_half(kind, value, 'at', seed)}) << (at % 2u * 16u));"
+
+
+def _half(kind: str, value: str, place: str, seed: str) -> str:
+    """The 16 bits of a value."""
+    if kind == "bfloat16":
+        return f"to_bfloat16_stochastic({value}, rounding_bits({place}, {seed}))"
+    return f"to_{kind}({value})"
 
 
 def store(name: str, kind: str, value: str, seed: str) -> list[str]:
@@ -98,11 +148,5 @@ def store(name: str, kind: str, value: str, seed: str) -> list[str]:
             for lane, shift in zip(_LANES, (0, 8, 16, 24), strict=True)
         )
         return [*lines, f"{name}[at] = {codes};"]
-    if kind == "bfloat16":
-        halves = [
-            f"to_bfloat16_stochastic({new}.{lane}, rounding_bits(at * 4u + {number}u, {seed}))"
-            for number, lane in enumerate(_LANES)
-        ]
-    else:
-        halves = [f"to_{kind}({new}.{lane})" for lane in _LANES]
-    return [*lines, f"{name}[at] = vec2<u32>({halves[0]} | ({halves[1]} << 16u), {halves[2]} | ({halves[3]} << 16u));"]
+    halves = [_half(kind, f"{new}.{lane}", f"at * 4u + {number}u", seed) for number, lane in enumerate(_LANES)]
+    return [*lines, f"{name}[at] = {packed(halves)};"]

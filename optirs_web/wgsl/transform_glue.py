@@ -29,11 +29,9 @@ from typing import NamedTuple, Protocol
 
 from . import syntax
 from .parser import parse
+from .transform_lookup import BAD
 
-__all__ = ["BAD", "Member", "Stage", "glue", "members", "pascal"]
-
-BAD = "max_bad"
-"""The member of what is measured first that is 1 if a gradient is not finite."""
+__all__ = ["Member", "Stage", "glue", "members", "pascal"]
 
 
 class Stage(Protocol):

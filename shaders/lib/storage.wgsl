@@ -35,6 +35,24 @@ fn from_bfloat16(bits: u32) -> f32 {
     return bitcast<f32>(bits << 16u);
 }
 
+// A float32 in two halves: the upper one rounded to the nearest, ties away from zero, as a float32 whose lower half is
+// zero; and the lower one as it is, which tells whether that was up or down.
+fn upper_half(x: f32) -> f32 {
+    return from_bfloat16(bfloat16_bits_plus(bitcast<u32>(x), 0x8000u));
+}
+
+fn lower_half(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    return select(bits & 0xffffu, 0u, (bits & INFINITY) == INFINITY);
+}
+
+// Where the upper one has more digits somebody else has set it since, and it is all there is.
+fn join_halves(upper: f32, lower: u32) -> f32 {
+    let bits = bitcast<u32>(upper);
+    let joined = bits + lower - ((lower & 0x8000u) << 1u);
+    return bitcast<f32>(select(joined, bits, (bits & 0xffffu) != 0u));
+}
+
 // --- float16 ---------------------------------------------------------------------------------------------------------
 
 // To the nearest, ties to even; from 65,520 on infinity.

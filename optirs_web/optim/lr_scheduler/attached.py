@@ -16,6 +16,7 @@ from ...errors import UnsupportedError
 from ...runtime.buffer import Buffer, View
 from ...runtime.program import Program, StaleProgramError
 from ...runtime.schedules import MOST_SCHEDULERS, NOWHERE, Layer as TableLayer, Places, Row, ScheduleTable
+from ...tensors import Tensor
 from ..layout import Layout
 from ..wrapper import Wrapper
 
@@ -33,6 +34,8 @@ def get_option(group: dict[str, Any], name: str) -> float:
     """An option of a group; `beta1` and so on are of `betas`."""
     if name not in group and name.startswith("beta"):
         return float(group["betas"][int(name.removeprefix("beta")) - 1])
+    if isinstance(group[name], Tensor):
+        raise UnsupportedError(f"a schedule computes '{name}' itself: give it as a number, not as a tensor")
     return float(group[name])
 
 

@@ -1,0 +1,153 @@
+"""The device side of an optimizer: made from its groups, and made anew when groups, flags or transforms change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from ..errors import UnsupportedError
+from ..runtime.program import NotReadyError
+from ..runtime.rules import Flags, Stored
+from ..tensors import Parameter
+from ..wgsl import param_storage, slot_storage
+from .arenas import move_into_arenas
+from .groups import Grouped
+from .layout import Layout, Slots
+from .options import SMALLEST_8_BIT, STATE_DTYPES
+
+if TYPE_CHECKING:
+    from .transforms import Transform
+
+__all__ = ["Built"]
+
+
+class Built(Grouped):
+    """Keeps a layout that fits the groups."""
+
+    layout_type: ClassVar[type[Layout]] = Layout
+    takes_dense: ClassVar[bool] = True
+    """Gradients may be tensors; otherwise all are `SparseRows`."""
+
+    _layout: Layout | None
+    _state_dtype: dict[str, str]
+    _rounding: str
+    _transforms: list[Transform]
+    _is_scaled: bool
+    _skip_nonfinite: bool
+    _resting: Slots  # state that a change of flags has put out of use
+
+    def _build(self) -> None:
+        params, group_flags = self._params(), self._flags()
+        if params[0].device.recording is not None:
+            raise UnsupportedError("make optimizers and parameter groups outside a compiled step")
+        groups = [number for number, group in enumerate(self.param_groups) for _ in group["params"]]
+        flags = [group_flags[number] for number in groups]
+        stored = [self._stored(param, its_flags) for param, its_flags in zip(params, flags, strict=True)]
+        move_into_arenas(params, list(zip(flags, stored, strict=True)))
+        rule, transforms = self.rule, self._transforms
+        if self._is_scaled:
+            from .transforms import unscale
+
+            transforms = [unscale(), *transforms]
+        if transforms:
+            from .pipeline import rule_with
+
+            rule = rule_with(rule, transforms)
+        more = {"stored": stored} if any(stored) else {}
+        layout = self.layout_type(rule, params, groups, len(self.param_groups), flags, self._skip_nonfinite, **more)
+        layout.use(transforms, params)
+        if self._layout is not None:
+            self._layout.retire()
+        self._layout = layout
+        self._built_flags = group_flags
+        self._built_params = self._param_ids()
+
+    def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
+        """How each slot is to be stored, by name."""
+        names = self.layout_type.in_fewer_bits(self.rule.state)
+        if self.layout_type.more_state and not names and asked != "float32":
+            raise UnsupportedError(f"{type(self).__name__} keeps its state as float32")
+        by_slot = dict(asked) if isinstance(asked, Mapping) else dict.fromkeys(names, asked)
+        for slot, kind in by_slot.items():
+            if kind not in STATE_DTYPES:
+                raise ValueError(f"state_dtype is one of {', '.join(STATE_DTYPES)}, not {kind!r}")
+            if slot not in names:
+                raise ValueError(f"state_dtype names '{slot}'; {type(self).__name__} has {', '.join(names) or 'none'}")
+        return by_slot
+
+    def _checked_rounding(self, param_dtype: str, rounding: str) -> str:
+        """How parameters are kept, as in `wgsl.param_storage`; "" for float32."""
+        if param_dtype not in ("float32", "bfloat16"):
+            raise ValueError(f"param_dtype is float32 or bfloat16, not {param_dtype!r}")
+        if rounding not in param_storage.ROUNDINGS:
+            raise ValueError(f"rounding is one of {', '.join(param_storage.ROUNDINGS)}, not {rounding!r}")
+        if param_dtype == "float32":
+            return ""
+        if not self.takes_dense:
+            raise UnsupportedError(f"{type(self).__name__} keeps its parameters as float32")
+        return rounding
+
+    def _stored(self, param: Parameter, flags: Flags) -> Stored:
+        """How the state of a parameter, and the parameter, are stored, where not as float32."""
+        slots = self.layout_type.in_fewer_bits(self.rule.slots(flags))
+        asked = {slot: self._state_dtype.get(slot, "float32") for slot in slots}
+        if param.size < SMALLEST_8_BIT and "8bit" in self._state_dtype.values():
+            asked = {}
+        kinds = {slot: slot_storage.kind_of(slot, kind) for slot, kind in asked.items() if kind != "float32"}
+        return (*kinds.items(), *([(param_storage.PARAM, self._rounding)] if self._rounding else []))
+
+    def _param_ids(self) -> list[list[int]]:
+        return [[id(one) for one in group["params"]] for group in self.param_groups]
+
+    def _rebuild(self) -> None:
+        """Another layout with the same state."""
+        before = self._built
+        self._build()
+        self._built.take_over(before, self._resting)
+        self._round_params()
+        self._resting = {**self._resting, **before.slots()}
+
+    def _round_params(self) -> None:
+        """Have the model see numbers of bfloat16, where it is to."""
+        if self._rounding:
+            self._built.round_params()
+            for one in self._params():
+                one._version += 1
+
+    @property
+    def _built(self) -> Layout:
+        assert self._layout is not None
+        return self._layout
+
+    def _make_scaled(self) -> None:
+        """Make room for the scale of the loss."""
+        if not self._is_scaled:
+            if self._built.device.recording is not None:
+                raise NotReadyError(self._make_scaled)
+            self._is_scaled = True
+            self._rebuild()
+
+    def _refresh(self) -> None:
+        """Bring the device up to date with the options of the groups."""
+        self._refresh_options()
+        self._built.copy_rates()
+
+    def _refresh_options(self) -> None:
+        """As `_refresh`, but for tensors: a recorded step copies these itself."""
+        for group in self.param_groups:
+            self._check(group)
+        if self._param_ids() != self._built_params:
+            raise UnsupportedError(
+                "parameters are not exchanged in param_groups; use add_param_group, or a new optimizer"
+            )
+        if self._flags() != self._built_flags:
+            if self._built.device.recording is not None:  # a rebuild moves the state
+                raise NotReadyError(self._refresh)
+            self._rebuild()
+        if self._schedules is not None:
+            self._schedules.notice()
+        self._set_hyper()
+
+    def _set_hyper(self) -> None:
+        self._built.follow({number: lr.view for number, lr in self._rates().items()})
+        self._built.set_hyper([self.hyper(group) for group in self.param_groups])

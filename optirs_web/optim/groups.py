@@ -1,0 +1,196 @@
+"""The parameter groups of an optimizer, and what its rule is told of their options."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from ..errors import UnsupportedError
+from ..runtime.dtypes import FLOAT32
+from ..runtime.rules import Flags, Rule
+from ..tensors import Parameter, Tensor
+from .options import at_least_zero, derived, fractions
+
+__all__ = ["Grouped", "Params", "Rate", "on_host"]
+
+Rate = float | Tensor
+"""A learning rate: a number, or a tensor of one element whose value each step reads on the device."""
+
+Params = Iterable[Parameter] | Iterable[Mapping[str, Any]] | Iterable[tuple[str, Parameter]]
+
+
+class Schedules(Protocol):
+    """The schedules of an optimizer's options; see `lr_scheduler`."""
+
+    params: set[str]
+    """The options that follow one."""
+
+    def notice(self) -> None:
+        """Find out which options somebody else has changed since."""
+
+
+class Grouped(ABC):
+    """The groups, and how the options of each become a rule's Hyper and overrides."""
+
+    rule: ClassVar[Rule]
+    beta_count: ClassVar[int] = 2
+    """How many `betas` there are, if the optimizer has any."""
+
+    takes_tensor_lr: ClassVar[bool] = True
+    """`lr` may be a tensor: the host does not look at it."""
+
+    defaults: dict[str, Any]
+    param_groups: list[dict[str, Any]]
+    _schedules: Schedules | None
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name not in ("params", "param_names")]
+        return "\n".join([*lines, ")"])
+
+    # What a rule says of itself.
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        """Raise ValueError if an option of the group is out of range."""
+        at_least_zero(group, *(one for one in ("lr", "eps", "weight_decay", "momentum") if one in group))
+        if "betas" in group:
+            fractions(group, "betas")
+            if len(group["betas"]) != self.beta_count:
+                raise ValueError(f"betas are {self.beta_count} numbers, not {group['betas']}")
+
+    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
+        """The rule's overrides."""
+        return {name: self._flag(group, name) for name in self.rule.flags}
+
+    def _flag(self, group: Mapping[str, Any], name: str) -> bool:
+        option = name.removeprefix("use_")
+        if option not in group:
+            return bool(getattr(self, name))
+        return bool(group[option]) or (self._schedules is not None and option in self._schedules.params)
+
+    def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
+        """The rule's Hyper."""
+        return {name: derived(group, name) for name in self.rule.hyper}
+
+    def changes_rows_alone(self, group: Mapping[str, Any]) -> bool:
+        """Whether a step with `SparseRows` as gradients changes those rows alone; otherwise they are made dense.
+
+        Raises:
+            UnsupportedError: the optimizer takes none, or none with the options of the group.
+        """
+        raise UnsupportedError(
+            f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead"
+        )
+
+    # Groups.
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Add a group: a dict with "params", and options that differ from the defaults.
+
+        Raises:
+            ValueError: an option is out of range, or a parameter is in another group already.
+            TypeError: "params" holds something that is no `Parameter`, or an option is unknown.
+        """
+        count = len(self.param_groups)
+        self._append_groups([group])
+        try:
+            self._rebuild()
+        except BaseException:
+            del self.param_groups[count:]
+            raise
+
+    def _append_groups(self, groups: Sequence[Any]) -> None:
+        """All of them, or none."""
+        known = {id(one) for one in self._params()}
+        added = []
+        for group in groups:
+            if not isinstance(group, Mapping) or "params" not in group:
+                raise TypeError('a parameter group is a dict with "params"')
+            names, params = _names_and_params(group)
+            unknown = {name for name in group if not self._knows(name)} - {"params", "param_names"}
+            if unknown:
+                raise TypeError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
+            for one in params:
+                if not isinstance(one, Parameter):
+                    raise TypeError(
+                        f"an optimizer steps Parameters, not {type(one).__name__}; use optirs_web.Parameter"
+                    )
+                if id(one) in known:
+                    raise ValueError("some parameters appear in more than one parameter group, or twice in one")
+                known.add(id(one))
+            added.append({**self.defaults, **group, "params": params, **({"param_names": names} if names else {})})
+            self._check(added[-1])
+        everything = [one for group in [*self.param_groups, *added] for one in group["params"]]
+        if not everything:
+            raise ValueError("optimizer got an empty parameter list")
+        devices = dict.fromkeys(one.device for one in everything)
+        if len(devices) > 1:
+            raise ValueError(f"the parameters lie on different devices: {', '.join(map(str, devices))}")
+        names_of_all = [name for group in [*self.param_groups, *added] for name in group.get("param_names", ())]
+        if len(set(names_of_all)) < len(names_of_all):
+            raise ValueError("two parameters have one name")
+        named = {bool(group.get("param_names")) for group in [*self.param_groups, *added] if group["params"]}
+        if len(named) > 1:
+            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+        self.param_groups.extend(added)
+
+    def _check(self, group: Mapping[str, Any]) -> None:
+        """Raise an error if an option of the group cannot be used; the value of a tensor is not looked at."""
+        lr = group.get("lr")
+        if isinstance(lr, Tensor):
+            if lr.size != 1:
+                raise ValueError("Tensor lr must be 1-element")
+            if lr.dtype is not FLOAT32:
+                raise ValueError(f"Tensor lr must be float32, not {lr.dtype}")
+            if any(one.device is not lr.device for one in group["params"]):
+                raise ValueError("Tensor lr must be on the device of the parameters")
+            if not self.takes_tensor_lr:
+                raise UnsupportedError(f"{type(self).__name__} looks at lr on the host: give it as a number")
+        self.validate(on_host(group))
+
+    def _rates(self) -> dict[int, Tensor]:
+        """The learning rates that are tensors, by number of the group."""
+        rates = ((number, group.get("lr")) for number, group in enumerate(self.param_groups))
+        return {number: lr for number, lr in rates if isinstance(lr, Tensor)}
+
+    def _knows(self, name: str) -> bool:
+        """Whether a group may have this option: one of the rule, or what a schedule notes of one."""
+        kind, _, option = name.partition("_")
+        return name in self.defaults or (
+            kind in ("initial", "max", "min", "base") and (option in self.defaults or option in ("momentum", "beta1"))
+        )
+
+    def _params(self) -> list[Parameter]:
+        return [one for group in self.param_groups for one in group["params"]]
+
+    def _flags(self) -> list[Flags]:
+        """The flags of each group."""
+        return [
+            tuple(sorted({**self.flags(on_host(group)), "maximize": bool(group["maximize"])}.items()))
+            for group in self.param_groups
+        ]
+
+    @abstractmethod
+    def _rebuild(self) -> None: ...
+
+
+def on_host(group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options without what lies on the device."""
+    return {**group, "lr": 1.0} if isinstance(group.get("lr"), Tensor) else group
+
+
+def _names_and_params(group: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+    """The parameters of a group and, if they were given as pairs, their names."""
+    given = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+    pairs = [one for one in given if isinstance(one, tuple)]
+    if pairs and len(pairs) < len(given):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    if any(len(one) != 2 or not isinstance(one[0], str) for one in pairs):
+        raise TypeError("a named parameter is a pair of a name and a Parameter")
+    names = [one[0] for one in pairs] or list(group.get("param_names", ()))
+    if names and (len(names) != len(given) or len(set(names)) < len(names)):
+        raise ValueError(f"there is one name for each parameter, and each is another one; there are {names}")
+    return names, [one[1] for one in pairs] or given

@@ -1,0 +1,285 @@
+"""Parameters in bfloat16, updated in float32: a master copy, rounding at random, Kahan summation."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import optirs_web as ow
+from optirs_web.cli.optimizers import all_optimizers, cost_of
+from optirs_web.errors import UnsupportedError
+
+SHAPES = [(24, 32), (9,), (5000,)]
+STEPS = 10
+ROUNDINGS = ["master", "stochastic", "kahan"]
+
+by_rounding = pytest.mark.parametrize("rounding", ROUNDINGS)
+
+
+def bfloat16(values):
+    """The nearest, ties away from zero."""
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def are_bfloat16(params):
+    return all((one.numpy().view(np.uint32) & 0xFFFF == 0).all() for one in params)
+
+
+def problem(seed=0, shapes=SHAPES, steps=STEPS):
+    rng = np.random.default_rng(seed)
+    values = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    return values, [[rng.standard_normal(shape).astype(np.float32) for shape in shapes] for _ in range(steps)]
+
+
+def trained(make, device, values, grads, **options):
+    params = [ow.Parameter(one, device=device) for one in values]
+    optimizer = make(params, **options)
+    for step_grads in grads:
+        optimizer.step(grads=step_grads)
+    return params, optimizer
+
+
+def bits(params):
+    return [one.numpy().view(np.uint32).tolist() for one in params]
+
+
+@by_rounding
+def test_the_model_sees_numbers_of_bfloat16(device, rounding):
+    values, grads = problem()
+    params = [ow.Parameter(one, device=device) for one in values]
+    optimizer = ow.optim.AdamW(params, lr=0.01, param_dtype="bfloat16", rounding=rounding)
+    for one, value in zip(params, values, strict=True):
+        np.testing.assert_array_equal(one.numpy(), bfloat16(value))
+    for step_grads in grads:
+        optimizer.step(grads=step_grads)
+        assert are_bfloat16(params)
+
+
+ASKING_FOR_MORE = ("DiagonalNewton", "KFAC", "Lookahead", "NewtonCG", "Ranger", "Reptile", "SAM", "LBFGS")
+TAKING = [name for name, make in all_optimizers().items() if name not in ASKING_FOR_MORE and make.takes_dense]
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_the_master_is_trained_as_float32_bit_for_bit(open_device, name):
+    """Of a rule that keeps a copy of the parameters the copy is of what the model sees: they begin rounded."""
+    make = all_optimizers()[name]
+    values, grads = problem(shapes=SHAPES[: 1 if make is ow.optim.Muon else 2], steps=6)
+    values = [bfloat16(one) for one in values]
+    for device in ("cpu", "vulkan"):
+        exact, _ = trained(make, open_device(device), values, grads)
+        params, optimizer = trained(make, open_device(device), values, grads, param_dtype="bfloat16")
+        state = optimizer.state_dict()["state"]
+        for number, (one, other) in enumerate(zip(params, exact, strict=True)):
+            np.testing.assert_array_equal(state[number]["master"], other.numpy())
+            np.testing.assert_array_equal(one.numpy(), bfloat16(other.numpy()))
+
+
+def test_the_master_begins_with_all_digits(device):
+    values, grads = problem()
+    exact, _ = trained(ow.optim.AdamW, device, values, grads)
+    params, _ = trained(ow.optim.AdamW, device, values, grads, param_dtype="bfloat16")
+    for one, other in zip(params, exact, strict=True):
+        np.testing.assert_array_equal(one.numpy(), bfloat16(other.numpy()))
+
+
+@by_rounding
+@pytest.mark.parametrize("state_dtype", ["float32", "8bit", {"exp_avg": "bfloat16"}], ids=["float32", "8bit", "mixed"])
+def test_every_device_rounds_alike(open_device, rounding, state_dtype):
+    options = {"param_dtype": "bfloat16", "rounding": rounding, "state_dtype": state_dtype, "lr": 0.01}
+    first, one = trained(ow.optim.AdamW, open_device("cpu"), *problem(), **options)
+    second, other = trained(ow.optim.AdamW, open_device("vulkan"), *problem(), **options)
+    assert bits(first) == bits(second)
+    np.testing.assert_equal(one.state_dict(), other.state_dict())
+
+
+@by_rounding
+@pytest.mark.parametrize("state_dtype", ["float32", "8bit"])
+def test_every_target_does(numerics, rounding, state_dtype):
+    values, grads = problem()
+    options = {"param_dtype": "bfloat16", "rounding": rounding, "state_dtype": state_dtype, "lr": 0.01}
+    params = [ow.Parameter(one, device="cpu") for one in values]
+    optimizer = ow.optim.AdamW(params, **options)
+    for step_grads, found in zip(grads, numerics("transformed", [], "AdamW", options, values, grads), strict=True):
+        optimizer.step(grads=step_grads)
+        for one, other in zip(params, found, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other)
+
+
+# What rounding does to small steps.
+
+_SMALL = 2.0**-12  # a sixteenth of what separates 1 from its neighbour below in bfloat16
+
+
+def summed(device, rounding, steps, size=4096):
+    grads = [[np.full(size, -_SMALL, np.float32)]] * steps
+    options = {} if rounding is None else {"param_dtype": "bfloat16", "rounding": rounding}
+    (param,), _ = trained(ow.optim.SGD, device, [np.ones(size, np.float32)], grads, lr=1.0, **options)
+    return param.numpy().astype(np.float64)
+
+
+@pytest.mark.parametrize("rounding", ["master", "kahan"])
+def test_small_steps_add_up(device, rounding):
+    steps = 500
+    exact = 1 + steps * _SMALL
+    plain = 1.0  # rounded to the nearest after each step it never moves: the step is less than half of 2^-7
+    assert bfloat16(np.float32(plain + _SMALL)) == plain
+    spacing = 2.0**-7
+    off = np.abs(summed(device, rounding, steps) - exact).max()
+    assert off <= spacing / 2 * 1.01
+    assert off < (exact - plain) / 25
+
+
+def test_rounding_at_random_is_right_on_average(device):
+    steps, size = 64, 65_536
+    values = summed(device, "stochastic", steps, size)
+    exact = 1 + steps * _SMALL  # 1.015625: two numbers above 1
+    # Each step rounds up with probability 1/32: 64 steps are a binomial number of moves by 2^-7.
+    deviation = 2.0**-7 * np.sqrt(steps / 32 * 31 / 32)
+    assert abs(values.mean() - exact) < 4 * deviation / np.sqrt(size)
+    assert values.std() == pytest.approx(deviation, rel=0.02)
+
+
+def test_neighbours_and_steps_are_rounded_independently(device):
+    up = summed(device, "stochastic", 1, 65_536) > 1
+    later = summed(device, "stochastic", 2, 65_536) - 1 - up * 2.0**-7 > 0
+    for one, other in ((up[1:], up[:-1]), (up[4:], up[:-4]), (up[256:], up[:-256]), (up, later)):
+        assert abs(np.corrcoef(one, other)[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize(("rounding", "moved"), [("master", 32), ("kahan", 32), ("stochastic", 28)])
+def test_adamw_moves_as_many_bytes_as_it_must(rounding, moved):
+    cost = cost_of(ow.optim.AdamW, param_dtype="bfloat16", rounding=rounding)
+    assert cost.moved == pytest.approx(moved, abs=0.04)
+    assert cost.dispatches == 2
+
+
+# Together with everything else.
+
+
+@by_rounding
+def test_a_step_that_is_left_out_changes_nothing(device, rounding):
+    values, grads = problem()
+    options = {"param_dtype": "bfloat16", "rounding": rounding, "maximize": True, "skip_nonfinite": True}
+    params, optimizer = trained(ow.optim.AdamW, device, values, grads, **options)
+    before = bits(params), optimizer.state_dict()
+    optimizer.step(grads=[np.full(shape, np.nan, np.float32) for shape in SHAPES])
+    assert optimizer.skipped_steps == 1
+    assert bits(params) == before[0]
+    np.testing.assert_equal(optimizer.state_dict(), before[1])
+
+
+@by_rounding
+def test_saved_it_goes_on_bit_for_bit(device, rounding):
+    options = {"lr": 0.01, "param_dtype": "bfloat16", "rounding": rounding}
+    params, optimizer = trained(ow.optim.AdamW, device, *problem(), **options)
+    again = [ow.Parameter(one.numpy(), device=device) for one in params]
+    loaded = ow.optim.AdamW(again, **options)
+    content = ow.dump_checkpoint(dict(zip("abc", params, strict=True)), optimizer)
+    ow.load_checkpoint(content, dict(zip("abc", again, strict=True)), loaded)
+    copied, another = copy.deepcopy((params, optimizer))
+    for one in (optimizer, loaded, another):
+        for step_grads in problem(1)[1]:
+            one.step(grads=step_grads)
+    assert bits(params) == bits(again) == bits(copied)
+    np.testing.assert_equal(optimizer.state_dict(), loaded.state_dict())
+
+
+def test_a_copy_made_before_the_first_step_has_all_digits(device):
+    values, grads = problem()
+    params = [ow.Parameter(one, device=device) for one in values]
+    optimizer = ow.optim.SGD(params, lr=0.1, param_dtype="bfloat16")
+    copied, another = copy.deepcopy((params, optimizer))
+    for one in (optimizer, another):
+        one.step(grads=grads[0])
+    assert bits(params) == bits(copied)
+    master = optimizer.state_dict()["state"][0]["master"]
+    np.testing.assert_array_equal(master, values[0] - np.float32(0.1) * grads[0][0])
+
+
+@by_rounding
+def test_groups_and_flags_may_change(device, rounding):
+    values, grads = problem()
+    params = [ow.Parameter(one, device=device) for one in values]
+    options = {"lr": 0.1, "param_dtype": "bfloat16", "rounding": rounding}
+    optimizer = ow.optim.SGD(params[:2], **options)
+    optimizer.step(grads=grads[0][:2])
+    before = optimizer.state_dict()["state"]
+    optimizer.add_param_group({"params": params[2:], "lr": 0.01})
+    optimizer.param_groups[0]["momentum"] = 0.9
+    optimizer.step(grads=[None, None, grads[0][2]])
+    after = optimizer.state_dict()["state"]
+    for number in before:
+        for name in set(before[number]) - {"step"}:
+            np.testing.assert_array_equal(after[number][name], before[number][name])
+    assert are_bfloat16(params)
+    exact = values[2] - 0.01 * grads[0][2]  # rounded before the step, and after it
+    assert (np.abs(params[2].numpy() - exact) <= 2**-7 * (np.abs(values[2]) + np.abs(exact))).all()
+
+
+@pytest.mark.parametrize("momentum", [0.0, 1e-9])
+def test_values_assigned_in_between_count(device, momentum):
+    values, grads = problem()
+    params, optimizer = trained(ow.optim.SGD, device, values, grads, lr=0.1, param_dtype="bfloat16")
+    params[0].assign(values[0])
+    optimizer.param_groups[0]["momentum"] = momentum  # another shader, and other memory
+    optimizer.step(grads=grads[0])
+    exact = values[0] - np.float32(0.1) * grads[0][0]
+    np.testing.assert_array_equal(params[0].numpy(), bfloat16(exact))
+
+
+@by_rounding
+def test_a_compiled_step_does_the_same(device, rounding):
+    values, grads = problem()
+    options = {"lr": 0.01, "param_dtype": "bfloat16", "rounding": rounding}
+    expected, _ = trained(ow.optim.AdamW, device, values, grads, **options)
+    params = [ow.Parameter(one, device=device) for one in values]
+    optimizer = ow.optim.AdamW(params, **options)
+
+    @ow.compile
+    def step(*given):
+        optimizer.step(grads=given)
+
+    for step_grads in grads:
+        step(*(ow.tensor(one, device=device) for one in step_grads))
+    assert bits(params) == bits(expected)
+
+
+@by_rounding
+def test_transforms_projections_and_a_rule_of_ones_own(device, rounding):
+    rule = """
+        struct Hyper { lr: f32 }
+        struct Updated { param: f32 }
+        fn update(param: f32, grad: f32, h: Hyper) -> Updated { return Updated(param - h.lr * grad); }
+    """
+    transforms = [
+        ow.optim.transforms.add_decayed_weights(0.1),
+        ow.optim.transforms.clip_by_global_norm(1.0),
+        ow.optim.projections.box(-0.5, 0.5),
+    ]
+    make = ow.optim.from_wgsl(rule, lr=0.1)
+    options = {"lr": 0.1, "param_dtype": "bfloat16", "rounding": rounding, "transforms": transforms}
+    params, _ = trained(make, device, *problem(), **options)
+    assert are_bfloat16(params)
+    assert all(np.abs(one.numpy()).max() <= 0.5 for one in params)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "error", "message"),
+    [
+        (ow.optim.Adam, {"param_dtype": "float16"}, ValueError, "param_dtype is float32 or bfloat16, not 'float16'"),
+        (ow.optim.Adam, {"rounding": "up"}, ValueError, "rounding is one of master, stochastic, kahan, not 'up'"),
+        (ow.optim.SparseAdam, {"param_dtype": "bfloat16"}, UnsupportedError, "keeps its parameters as float32"),
+        (ow.optim.Ranger, {"param_dtype": "bfloat16"}, UnsupportedError, "Ranger moves parameters in float32"),
+    ],
+)
+def test_what_cannot_be_kept_so_is_refused(make, options, error, message):
+    with pytest.raises(error, match=message):
+        make([ow.Parameter([[1.0]], device="cpu")], **options)
+
+
+def test_rows_are_refused():
+    w = ow.Parameter([[1.0], [2.0]], device="cpu")
+    optimizer = ow.optim.SGD([w], param_dtype="bfloat16")
+    with pytest.raises(UnsupportedError, match="rounded in whole tensors, not in rows"):
+        optimizer.step(grads=[ow.SparseRows([1], [[1.0]], w.shape, device="cpu")])
