@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .adan import Adan as Adan
     from .ademamix import AdEMAMix as AdEMAMix
     from .adopt import ADOPT as ADOPT
+    from .apollo import APOLLO as APOLLO
     from .asgd import ASGD as ASGD
     from .came import CAME as CAME
     from .cautious import CautiousAdamW as CautiousAdamW, CautiousLion as CautiousLion
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         register_optimizer_step_post_hook as register_optimizer_step_post_hook,
         register_optimizer_step_pre_hook as register_optimizer_step_pre_hook,
     )
+    from .kfac import KFAC as KFAC
     from .lamb import LAMB as LAMB
     from .lars import LARS as LARS
     from .lbfgs import LBFGS as LBFGS
@@ -82,6 +84,7 @@ _NAMES = {
     "adan": "Adan",
     "ademamix": "AdEMAMix",
     "adopt": "ADOPT",
+    "apollo": "APOLLO",
     "asgd": "ASGD",
     "came": "CAME",
     "cautious": "CautiousAdamW CautiousLion",
@@ -94,6 +97,7 @@ _NAMES = {
     "ftrl": "FTRL",
     "galore": "GaLore",
     "hooks": "register_optimizer_step_post_hook register_optimizer_step_pre_hook",
+    "kfac": "KFAC",
     "lamb": "LAMB",
     "lars": "LARS",
     "lbfgs": "LBFGS",
@@ -126,9 +130,11 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names.s
 
 __all__ = [
     "ADOPT",
+    "APOLLO",
     "ASGD",
     "CAME",
     "FTRL",
+    "KFAC",
     "LAMB",
     "LARS",
     "LBFGS",

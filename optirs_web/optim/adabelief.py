@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["AdaBelief"]
 
 
+@documented
 class AdaBelief(Optimizer):
     """Adam with the variance of the gradient (Zhuang et al. 2020, arXiv:2010.07468), as `optax.adabelief`.
 
@@ -19,16 +21,10 @@ class AdaBelief(Optimizer):
     The rectification of the authors' release is left out.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the averages.
         eps: added to the average and to its root.
         weight_decay: see the next.
         decoupled_weight_decay: the parameter shrinks by lr weight_decay param; otherwise an L2 penalty.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -43,18 +39,11 @@ class AdaBelief(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-16,
         weight_decay: float = 0.0,
         decoupled_weight_decay: bool = True,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["AdaBound"]
 
 
+@documented
 class AdaBound(Optimizer):
     """Adam that turns into SGD (Luo et al. 2019, arXiv:1902.09843), as the authors' release.
 
@@ -21,18 +23,10 @@ class AdaBound(Optimizer):
     no bias correction, and divides the rate by sqrt(t). `final_lr` does not follow a schedule of `lr`.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
         lr: learning rate of Adam.
-        betas: decay of the averages of the gradient and of its square.
         final_lr: learning rate of SGD in the end.
         gamma: how fast the bounds close.
-        eps: added to the root.
-        weight_decay: L2 penalty.
         amsbound: divide by the largest exp_avg_sq so far.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -47,7 +41,7 @@ class AdaBound(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         final_lr: float = 0.1,
         gamma: float = 1e-3,
@@ -56,16 +50,7 @@ class AdaBound(Optimizer):
         amsbound: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "final_lr": final_lr,
-            "gamma": gamma,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsbound": amsbound,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["Adadelta"]
 
 
+@documented
 class Adadelta(Optimizer):
     """An adaptive learning rate without one to tune (Zeiler 2012, arXiv:1212.5701), as `torch.optim.Adadelta`.
 
@@ -21,15 +23,9 @@ class Adadelta(Optimizer):
     where g is the gradient (negated if `maximize`) plus weight_decay param.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
         lr: factor of each step; 1 in the paper.
         rho: decay of both averages, at most 1.
         eps: added within both roots; the first steps grow from it.
-        weight_decay: L2 penalty.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -44,13 +40,13 @@ class Adadelta(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1.0,
+        lr: Rate = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay}, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar, Unpack
 
+from .arguments import documented, given
 from .factored import FactoredLayout
-from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rule
+from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["Adafactor"]
 
@@ -21,6 +22,7 @@ class _Layout(FactoredLayout):
     more_state = ("row_var", "col_var", "variance")
 
 
+@documented
 class Adafactor(Optimizer):
     """Adaptive steps with sublinear memory (Shazeer & Stern 2018, arXiv:1804.04235), as `torch.optim.Adafactor`.
 
@@ -34,16 +36,11 @@ class Adafactor(Optimizer):
     last two; one of fewer keeps v itself, as `variance`.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
         lr: largest relative step, and the factor of weight_decay.
         beta2_decay: exponent of t.
         eps: eps1 (None: the distance from 1 to the next float32) and eps2.
         d: the root mean square to which a step is clipped.
         weight_decay: decoupled.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -59,15 +56,14 @@ class Adafactor(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-2,
+        lr: Rate = 1e-2,
         beta2_decay: float = -0.8,
         eps: tuple[float | None, float] = (None, 1e-3),
         d: float = 1.0,
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay}
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         eps1, eps2 = group["eps"]

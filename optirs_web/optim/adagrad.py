@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from ..errors import UnsupportedError
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 from .sparse_layout import SparseLayout
 
 __all__ = ["Adagrad"]
 
 
+@documented
 class Adagrad(Optimizer):
     """Adaptive subgradients (Duchi, Hazan & Singer 2011, JMLR 12), as `torch.optim.Adagrad`.
 
@@ -22,16 +24,10 @@ class Adagrad(Optimizer):
     are named.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         lr_decay: of the learning rate, with each step.
-        weight_decay: L2 penalty.
         initial_accumulator_value: what the sum begins with.
-        eps: added to the root.
-        **options: see `Options`.
 
     Raises:
-        ValueError: an option is out of range.
         UnsupportedError: at a step with `SparseRows` and weight decay.
 
     Example:
@@ -48,21 +44,14 @@ class Adagrad(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-2,
+        lr: Rate = 1e-2,
         lr_decay: float = 0.0,
         weight_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["Adam", "AdamW"]
 
 
+@documented
 class Adam(Optimizer):
     """Adam (Kingma & Ba 2015, arXiv:1412.6980), as `torch.optim.Adam`.
 
@@ -19,16 +21,8 @@ class Adam(Optimizer):
     where g is the gradient (negated if `maximize`) plus weight_decay param.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
-        betas: decay of the averages of the gradient and of its square.
-        eps: added to the root.
         weight_decay: L2 penalty, through the gradient; `AdamW` decays the parameter itself.
         amsgrad: divide by the largest exp_avg_sq so far (Reddi et al. 2018, arXiv:1904.09237).
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -44,21 +38,24 @@ class Adam(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         amsgrad: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
 
+@documented
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101), as `torch.optim.AdamW`.
 
     As `Adam`, but the gradient is left alone and the parameter shrinks by lr weight_decay param.
+
+    Args:
+        weight_decay: decoupled.
 
     Example:
         >>> import optirs_web as ow
@@ -73,7 +70,7 @@ class AdamW(Adam):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,

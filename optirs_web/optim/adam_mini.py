@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["AdamMini"]
 
 
+@documented
 class AdamMini(Optimizer):
     """Adam-mini (Zhang et al. 2024, arXiv:2406.16793): AdamW with one second moment for each tensor.
 
@@ -21,15 +23,8 @@ class AdamMini(Optimizer):
     parameter of its own.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the averages of the gradient and of its mean square.
-        eps: added to the root.
         weight_decay: decoupled.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -45,10 +40,10 @@ class AdamMini(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}, **options)
+        super().__init__(params, given(locals()), **options)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["Adamax"]
 
 
+@documented
 class Adamax(Optimizer):
     """Adam with the infinity norm (Kingma & Ba 2015, arXiv:1412.6980, section 7.1), as `torch.optim.Adamax`.
 
@@ -19,15 +21,8 @@ class Adamax(Optimizer):
     where g is the gradient (negated if `maximize`) plus weight_decay param.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the average of the gradient and of the largest gradient.
         eps: added to the size of the gradient.
-        weight_decay: L2 penalty.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -42,10 +37,10 @@ class Adamax(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 2e-3,
+        lr: Rate = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}, **options)
+        super().__init__(params, given(locals()), **options)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["Adan"]
 
 
+@documented
 class Adan(Optimizer):
     """Adaptive Nesterov momentum (Xie et al. 2022, arXiv:2208.06677), as the authors' release.
 
@@ -23,16 +25,9 @@ class Adan(Optimizer):
     betas were the paper's.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the averages of the gradient, of its change, and of the square.
-        eps: added to the root.
         weight_decay: decoupled.
         no_prox: shrink by lr weight_decay param beforehand, as AdamW, instead of dividing afterwards.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -48,12 +43,11 @@ class Adan(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float, float] = (0.98, 0.92, 0.99),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         no_prox: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "no_prox": no_prox}
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["AdEMAMix"]
 
 
+@documented
 class AdEMAMix(Optimizer):
     """AdamW with a second, slow average (Pagliardini et al. 2024, arXiv:2409.03137), as `optax.contrib.ademamix`.
 
@@ -25,18 +27,11 @@ class AdEMAMix(Optimizer):
         log beta3(t) = log beta1 log beta3 / ((1 - t / T) log beta3 + (t / T) log beta1)
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the fast average, of the square's, and of the slow average.
         alpha: weight of the slow average.
         beta3_warmup: steps of beta3's schedule; None has none. With beta1 = 0 it begins at exp(-100).
         alpha_warmup: steps of alpha's schedule; None has none.
-        eps: added to the root.
         weight_decay: decoupled.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -52,7 +47,7 @@ class AdEMAMix(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float, float] = (0.9, 0.999, 0.9999),
         alpha: float = 2.0,
         beta3_warmup: int | None = None,
@@ -61,16 +56,7 @@ class AdEMAMix(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "alpha": alpha,
-            "beta3_warmup": beta3_warmup,
-            "alpha_warmup": alpha_warmup,
-            "eps": eps,
-            "weight_decay": weight_decay,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

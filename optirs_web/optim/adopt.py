@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["ADOPT"]
 
 
+@documented
 class ADOPT(Optimizer):
     """Adam that converges for every beta2 (Taniguchi et al. 2024, arXiv:2411.02853), as `optax.contrib.adopt`.
 
@@ -18,17 +20,11 @@ class ADOPT(Optimizer):
         exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g²
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the averages of the normed gradient and of the gradient's square.
         eps: the least that the gradient is divided by.
         weight_decay: L2 penalty, or as the next says.
         decouple: shrink the parameter by lr weight_decay param instead.
         clipping: as above; without it the rule is that of the paper's first version.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -45,7 +41,7 @@ class ADOPT(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.9, 0.9999),
         eps: float = 1e-6,
         weight_decay: float = 0.0,
@@ -53,12 +49,4 @@ class ADOPT(Optimizer):
         clipping: bool = True,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "decouple": decouple,
-            "clipping": clipping,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)

@@ -7,11 +7,13 @@ from numbers import Real
 from typing import Any, Unpack
 
 from ..errors import UnsupportedError
-from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["ASGD"]
 
 
+@documented
 class ASGD(Optimizer):
     """Averaged stochastic gradient descent (Polyak & Juditsky 1992), as `torch.optim.ASGD`.
 
@@ -24,16 +26,10 @@ class ASGD(Optimizer):
     `ax` is in the state dict, and `use_average` gives it to the parameters.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
         lr: learning rate of the first step.
         lambd: decay of the parameter, and of eta.
         alpha: power of the decay of eta.
         t0: the step from which on the average is taken; before, `ax` is the parameter.
-        weight_decay: L2 penalty.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -54,15 +50,14 @@ class ASGD(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-2,
+        lr: Rate = 1e-2,
         lambd: float = 1e-4,
         alpha: float = 0.75,
         t0: float = 1e6,
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

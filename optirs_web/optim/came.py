@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
 
+from .arguments import documented, given
 from .factored import FactoredLayout
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["CAME"]
 
@@ -19,6 +20,7 @@ class _Layout(FactoredLayout):
     keeps_dimensions = False
 
 
+@documented
 class CAME(Optimizer):
     """Confidence-guided adaptive memory efficient optimization (Luo et al. 2023, arXiv:2307.02047).
 
@@ -36,16 +38,10 @@ class CAME(Optimizer):
     exp_avg.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         eps: eps1 and eps2.
         clip_threshold: the root mean square to which u is clipped.
         betas: decay of the averages of u, of the square of the gradient and of that of the residual.
         weight_decay: decoupled.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -62,21 +58,14 @@ class CAME(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 2e-4,
+        lr: Rate = 2e-4,
         eps: tuple[float, float] = (1e-30, 1e-16),
         clip_threshold: float = 1.0,
         betas: tuple[float, float, float] = (0.9, 0.999, 0.9999),
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "eps": eps,
-            "clip_threshold": clip_threshold,
-            "betas": betas,
-            "weight_decay": weight_decay,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         for value in group["eps"]:

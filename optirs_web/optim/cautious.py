@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["CautiousAdamW", "CautiousLion"]
 
 
+@documented
 class CautiousAdamW(Optimizer):
     """AdamW with a mask (Liang et al. 2024, arXiv:2411.16085).
 
@@ -19,15 +21,7 @@ class CautiousAdamW(Optimizer):
     over each tensor. The mask is scaled as in the authors' release; in the paper, by size / (sum(mask) + 1).
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
-        betas: decay of the averages of the gradient and of its square.
-        eps: added to the root.
         weight_decay: decoupled, and not masked.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -42,16 +36,16 @@ class CautiousAdamW(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
 
+@documented
 class CautiousLion(Optimizer):
     """Lion with a mask (Liang et al. 2024, arXiv:2411.16085).
 
@@ -63,14 +57,8 @@ class CautiousLion(Optimizer):
     where size and sum are those of each tensor.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the average within the sign, and of the one that is kept.
         weight_decay: decoupled, and not masked.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -86,9 +74,9 @@ class CautiousLion(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-4,
+        lr: Rate = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay}, **options)
+        super().__init__(params, given(locals()), **options)

@@ -9,7 +9,8 @@ from typing import Any, Unpack
 
 from ..errors import ShaderError
 from ..runtime.rules import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
-from ..wgsl import lint, rule_shell
+from ..wgsl import rule_shell
+from ..wgsl.lints import lint
 from .optimizer import Optimizer, Options, Params, Rule
 
 __all__ = ["from_wgsl"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Unpack
 
+from .arguments import documented, given
 from .distance import EstimatesDistance
 from .optimizer import Options, Params, Rule
 
 __all__ = ["DAdaptAdaGrad", "DAdaptAdam", "DAdaptSGD"]
 
 
+@documented
 class DAdaptSGD(EstimatesDistance):
     """Gradient descent by D-Adaptation (Defazio & Mishchenko 2023, arXiv:2301.07733), as `dadaptation.DAdaptSGD`.
 
@@ -25,18 +27,6 @@ class DAdaptSGD(EstimatesDistance):
 
     The options of d (`d0`, `growth_rate`) are those of the first group. A group has the learning rate of all others,
     or 0, which freezes it.
-
-    Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: multiplies d; leave it at 1, or schedule it down from 1.
-        momentum: of an average of the iterates.
-        weight_decay: L2 penalty.
-        d0: the first d.
-        growth_rate: d grows at most by this factor in a step.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range, or, at a step, the learning rates of groups differ.
 
     Example:
         >>> import optirs_web as ow
@@ -59,16 +49,10 @@ class DAdaptSGD(EstimatesDistance):
         growth_rate: float = math.inf,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "d0": d0,
-            "growth_rate": growth_rate,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
 
+@documented
 class DAdaptAdaGrad(EstimatesDistance):
     """AdaGrad by D-Adaptation (Defazio & Mishchenko 2023, arXiv:2301.07733), as `dadaptation.DAdaptAdaGrad`.
 
@@ -81,19 +65,6 @@ class DAdaptAdaGrad(EstimatesDistance):
     1 / (sqrt(alphak) + eps). The norms are over all tensors; d is one number for all, and all have it in their state.
 
     As for `DAdaptSGD`, the options of d are those of the first group, and the learning rate is that of all groups or 0.
-
-    Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: multiplies d; leave it at 1, or schedule it down from 1.
-        momentum: of an average of the iterates.
-        weight_decay: L2 penalty.
-        eps: added to the root.
-        d0: the first d.
-        growth_rate: d grows at most by this factor in a step.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range, or, at a step, the learning rates of groups differ.
 
     Example:
         >>> import optirs_web as ow
@@ -117,17 +88,10 @@ class DAdaptAdaGrad(EstimatesDistance):
         growth_rate: float = math.inf,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "eps": eps,
-            "d0": d0,
-            "growth_rate": growth_rate,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
 
+@documented
 class DAdaptAdam(EstimatesDistance):
     """Adam by D-Adaptation (Defazio & Mishchenko 2023, arXiv:2301.07733), as `dadaptation.DAdaptAdam`.
 
@@ -145,19 +109,8 @@ class DAdaptAdam(EstimatesDistance):
     learning rate of all others, or 0, which freezes it.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: multiplies d; leave it at 1, or schedule it down from 1.
-        betas: decay of the averages of the gradient and of its square.
-        eps: added to the root.
         weight_decay: see `decouple`.
         decouple: decay the parameter itself, by d lr weight_decay param; otherwise through the gradient.
-        use_bias_correction: multiply lr by sqrt(1 - beta2^t) / (1 - beta1^t).
-        d0: the first d.
-        growth_rate: d grows at most by this factor in a step.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range, or, at a step, the learning rates of groups differ.
 
     Example:
         >>> import optirs_web as ow
@@ -184,14 +137,4 @@ class DAdaptAdam(EstimatesDistance):
         growth_rate: float = math.inf,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "decouple": decouple,
-            "use_bias_correction": use_bias_correction,
-            "d0": d0,
-            "growth_rate": growth_rate,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)

@@ -10,7 +10,8 @@ from ..errors import ShapeError, UnsupportedError
 from ..ops import rand, randn
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor, tensor
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["DiagonalNewton", "SophiaH"]
 
@@ -57,6 +58,7 @@ class _DiagonalHessian(Optimizer):
         return [one.detach() for one in given]
 
 
+@documented
 class SophiaH(_DiagonalHessian):
     """Sophia with Hutchinson's estimator (Liu et al. 2023, arXiv:2305.14342, algorithms 1 and 3).
 
@@ -68,8 +70,6 @@ class SophiaH(_DiagonalHessian):
     corrects the bias of exp_avg, and uses an estimate from the next step on.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the averages of the gradient and of the Hessian's diagonal.
         eps: the least that is divided by.
         weight_decay: decoupled.
@@ -80,10 +80,6 @@ class SophiaH(_DiagonalHessian):
             step it is called outside of that. Without it, call `update_hessian` every few steps.
         distribution: of v: "gaussian" as in the paper, or "rademacher" (signs), which is exact for a diagonal Hessian.
         seed: of v.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -102,7 +98,7 @@ class SophiaH(_DiagonalHessian):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.96, 0.99),
         eps: float = 1e-12,
         weight_decay: float = 0.0,
@@ -185,20 +181,15 @@ def _signs(shape: Any, device: Any, seed: int) -> Tensor:
     return is_positive * 2.0 - 1.0
 
 
+@documented
 class DiagonalNewton(_DiagonalHessian):
     """Newton's method with the diagonal of the Hessian (Becker & LeCun 1988).
 
         param = param - lr g / (|h| + damping)
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         damping: the paper's mu: bounds the step where there is no curvature.
         diagonal: gives h, the diagonal of the Hessian, for each parameter; called before every step.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -216,7 +207,7 @@ class DiagonalNewton(_DiagonalHessian):
     def __init__(
         self,
         params: Params,
-        lr: float = 1.0,
+        lr: Rate = 1.0,
         damping: float = 1e-4,
         *,
         diagonal: Diagonal | None = None,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+from .arguments import documented, given
 from .distance import above_zero
 from .optimizer import Optimizer, Options, Params, Rule
 
 __all__ = ["DoG", "LDoG"]
 
 
+@documented
 class DoG(Optimizer):
     """Distance over gradients (Ivgi et al. 2023, arXiv:2302.12022), as `optax.contrib.dog`.
 
@@ -21,15 +23,9 @@ class DoG(Optimizer):
     have a gradient in the step, the sum over all steps. The authors recommend to average the parameters.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
         lr: multiplies the learning rate found; leave it at 1.
         reps_rel: the first distance, beside the norm of the parameters.
         eps: added to the sum of squared norms.
-        weight_decay: L2 penalty.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -51,14 +47,14 @@ class DoG(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {"lr": lr, "reps_rel": reps_rel, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
         above_zero(group, "reps_rel")
 
 
+@documented
 class LDoG(DoG):
     """Layer-wise distance over gradients (Ivgi et al. 2023, arXiv:2302.12022): `DoG` with the norms of each tensor.
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from ..errors import UnsupportedError
-from .optimizer import Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Options, Params, Rate, Rule
 from .options import at_least_zero
 from .wrapper import Anchored
 
 __all__ = ["FedProx"]
 
 
+@documented
 class FedProx(Anchored):
     """The local solver of FedProx (Li et al. 2020, arXiv:1812.06127): SGD with a pull towards the global model.
 
@@ -24,15 +26,8 @@ class FedProx(Anchored):
     The global model is what the parameters hold at the first step, and at each call of `begin_round`.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         mu: weight of the proximal term.
         momentum: decay of the buffer; 0 means that there is none.
-        weight_decay: L2 penalty.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -51,14 +46,13 @@ class FedProx(Anchored):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         mu: float = 0.01,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {"lr": lr, "mu": mu, "momentum": momentum, "weight_decay": weight_decay}
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

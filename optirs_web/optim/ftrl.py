@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["FTRL"]
 
 
+@documented
 class FTRL(Optimizer):
     """Follow the proximally regularized leader (McMahan et al. 2013, "Ad Click Prediction: a View from the Trenches").
 
@@ -22,15 +24,10 @@ class FTRL(Optimizer):
     began. With beta = 0 that is forgotten at the first step.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
         lr: the paper's alpha.
         beta: added to the root.
         lambda1: L1 penalty; makes parameters exactly 0.
         lambda2: L2 penalty.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -46,13 +43,13 @@ class FTRL(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 0.1,
+        lr: Rate = 0.1,
         beta: float = 1.0,
         lambda1: float = 0.0,
         lambda2: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "beta": beta, "lambda1": lambda1, "lambda2": lambda2}, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

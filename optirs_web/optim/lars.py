@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["LARS"]
 
 
+@documented
 class LARS(Optimizer):
     """Layer-wise adaptive rate scaling (You et al. 2017, arXiv:1708.03888), algorithm 1 of the paper.
 
@@ -21,17 +23,11 @@ class LARS(Optimizer):
     which otherwise differs with a weight decay: it divides by ‖g + weight_decay param‖.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         momentum: 0 needs no state.
         weight_decay: L2 penalty, within the ratio.
         trust_coefficient: multiplies the ratio.
         eps: added to the ratio's denominator.
         nesterov: move by lr ratio (g + weight_decay param) + momentum buffer instead.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -47,7 +43,7 @@ class LARS(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
         trust_coefficient: float = 1e-3,
@@ -55,15 +51,7 @@ class LARS(Optimizer):
         nesterov: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "trust_coefficient": trust_coefficient,
-            "eps": eps,
-            "nesterov": nesterov,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

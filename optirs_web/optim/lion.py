@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, fractions
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, fractions
 
 __all__ = ["Lion", "Signum"]
 
 
+@documented
 class Lion(Optimizer):
     """Evolved sign momentum (Chen et al. 2023, arXiv:2302.06675), as `optax.lion`.
 
@@ -17,14 +19,9 @@ class Lion(Optimizer):
         exp_avg = beta2 exp_avg + (1 - beta2) g
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
         lr: learning rate; 3 to 10 times smaller than Adam's.
         betas: decay of the average within the sign, and of the one that is kept.
         weight_decay: decoupled.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -41,14 +38,15 @@ class Lion(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-4,
+        lr: Rate = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay}, **options)
+        super().__init__(params, given(locals()), **options)
 
 
+@documented
 class Signum(Optimizer):
     """The sign of the averaged gradient (Bernstein et al. 2018, arXiv:1802.04434), as `optax.signum`.
 
@@ -58,14 +56,8 @@ class Signum(Optimizer):
     Lion with two equal betas.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         momentum: decay of the average; 0 is signSGD, and needs no state.
         weight_decay: decoupled, as in the paper's experiments.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -81,12 +73,12 @@ class Signum(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

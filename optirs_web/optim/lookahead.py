@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from ..runtime.buffer import View
+from .arguments import documented
 from .optimizer import Optimizer, Options, Params, Rule
 from .options import at_least_zero
 from .radam import RAdam
@@ -77,24 +78,15 @@ class Lookahead(Anchored, Wrapper):
             self._given_scaler = None
 
 
+@documented
 class Ranger(Lookahead):
     """RAdam (Liu et al. 2020, arXiv:1908.03265) within Lookahead (Zhang et al. 2019, arXiv:1907.08610).
 
     The combination and its defaults are Less Wright's (2019). See `RAdam` and `Lookahead`.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         alpha: how far the slow weights move towards the parameters.
         k: steps from one update of the slow weights to the next.
-        betas: decay of the averages of the gradient and of its square.
-        eps: added to the root.
-        weight_decay: L2 penalty.
-        decoupled_weight_decay: shrink the parameter by lr weight_decay param and leave the gradient alone.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["MARS"]
 
 
+@documented
 class MARS(Optimizer):
     """AdamW with reduced variance (Yuan et al. 2024, arXiv:2411.10438): MARS-AdamW, approximate.
 
@@ -20,17 +22,9 @@ class MARS(Optimizer):
     gradient before the first is 0 and all tensors are treated alike.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the averages of c and of its square.
-        eps: added to the root.
         weight_decay: decoupled.
-        amsgrad: divide by the largest exp_avg_sq so far.
         gamma: strength of the correction.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -45,7 +39,7 @@ class MARS(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 3e-3,
+        lr: Rate = 3e-3,
         betas: tuple[float, float] = (0.95, 0.99),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
@@ -53,15 +47,7 @@ class MARS(Optimizer):
         gamma: float = 0.025,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "gamma": gamma,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

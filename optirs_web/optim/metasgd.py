@@ -10,6 +10,7 @@ from ..errors import ShapeError, UnsupportedError
 from ..ops import clone, multiply, zeros
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor, tensor
+from .arguments import documented
 from .optimizer import Optimizer, Options, Params, Rule
 from .options import at_least_zero
 
@@ -18,6 +19,7 @@ __all__ = ["MetaSGD"]
 HessianProduct = Callable[[list[Tensor]], Sequence[Any]]
 
 
+@documented
 class MetaSGD(Optimizer):
     """Meta-SGD (Li et al. 2017, arXiv:1707.09835): SGD with a learning rate for each element, which is learned too.
 
@@ -32,15 +34,10 @@ class MetaSGD(Optimizer):
     Steps alone are SGD with the learned rates: adapt to a new task with them.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
         lr: alpha at the beginning.
         meta_lr: learning rate of the parameters and of alpha, in `meta_step`.
         hvp: computes the products of the Hessian of the support loss at the parameters of now with some tensors, one
             for each parameter in the order of the groups: a list of tensors or arrays.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow

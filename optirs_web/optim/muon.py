@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from ..runtime.buffer import View
+from .arguments import documented, given
 from .layout import Layout
 from .matrices import Batch, Matrices, MatrixLayout, MatrixOptimizer, Scaled
-from .optimizer import Options, Params, Rule
+from .optimizer import Options, Params, Rate, Rule
 
 __all__ = ["Muon"]
 
@@ -57,6 +58,7 @@ class _MuonLayout(MatrixLayout):
         multiply(tensors, polynomial, x, target, factor, x, Scaled(1.0, "first_a" if is_first else "a"))
 
 
+@documented
 class Muon(MatrixOptimizer):
     """Momentum orthogonalised by Newton-Schulz (Jordan et al. 2024), as `torch.optim.Muon`.
 
@@ -71,7 +73,6 @@ class Muon(MatrixOptimizer):
 
     Args:
         params: matrices, or dicts with "params" and options of their own. Use AdamW for everything else.
-        lr: learning rate.
         weight_decay: decoupled.
         momentum: decay of the average of the gradient.
         nesterov: look ahead along the gradient.
@@ -80,7 +81,6 @@ class Muon(MatrixOptimizer):
         ns_steps: iterations.
         adjust_lr_fn: the ratio: "original" (or None) is sqrt(max(1, rows / columns)), "match_rms_adamw" is
             0.2 sqrt(max(rows, columns)) (Liu et al. 2025, arXiv:2502.16982).
-        **options: see `Options`.
 
     Raises:
         ValueError: an option is out of range, or a parameter is no matrix.
@@ -103,7 +103,7 @@ class Muon(MatrixOptimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         weight_decay: float = 0.1,
         momentum: float = 0.95,
         nesterov: bool = True,
@@ -113,17 +113,7 @@ class Muon(MatrixOptimizer):
         adjust_lr_fn: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients,
-            "eps": eps,
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         """Raise ValueError if an option of the group is out of range, in torch's words."""

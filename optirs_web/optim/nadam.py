@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["NAdam"]
 
 
+@documented
 class NAdam(Optimizer):
     """Adam with Nesterov's momentum (Dozat 2016, "Incorporating Nesterov Momentum into Adam"), as `torch.optim.NAdam`.
 
@@ -23,17 +25,7 @@ class NAdam(Optimizer):
     `nadam` has no schedule of mu and is another rule.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
-        betas: decay of the averages of the gradient and of its square.
-        eps: added to the root.
-        weight_decay: L2 penalty.
         momentum_decay: how fast mu grows from beta1 / 2 to beta1.
-        decoupled_weight_decay: shrink the parameter by lr weight_decay param and leave the gradient alone.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -49,7 +41,7 @@ class NAdam(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 2e-3,
+        lr: Rate = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
@@ -57,15 +49,7 @@ class NAdam(Optimizer):
         decoupled_weight_decay: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["NovoGrad"]
 
 
+@documented
 class NovoGrad(Optimizer):
     """NovoGrad (Ginsburg et al. 2019, arXiv:1905.11286), as `optax.novograd`.
 
@@ -19,15 +21,8 @@ class NovoGrad(Optimizer):
     with the norm of each tensor: `exp_avg_sq` is one number for each.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: decay of the momentum and of the average of the squared norm.
-        eps: added to the root.
         weight_decay: decoupled, within the momentum.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -43,10 +38,10 @@ class NovoGrad(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.95, 0.98),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}, **options)
+        super().__init__(params, given(locals()), **options)

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+from .arguments import documented, given
 from .distance import EstimatesDistance
 from .optimizer import Options, Params, Rule, at_least_zero, fractions
 
 __all__ = ["Prodigy"]
 
 
+@documented
 class Prodigy(EstimatesDistance):
     """Prodigy (Mishchenko & Defazio 2023, arXiv:2306.06101): Adam that estimates its learning rate, as `prodigyopt`.
 
@@ -28,22 +30,13 @@ class Prodigy(EstimatesDistance):
     group. A group has the learning rate of all others, or 0, which freezes it.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: multiplies d; leave it at 1, or schedule it down from 1.
-        betas: decay of the averages of the gradient and of its square.
         beta3: decay of the sums that make d; sqrt(beta2) if None.
         eps: added to the root, times d.
         weight_decay: see `decouple`.
         decouple: decay the parameter itself, as AdamW; otherwise through the gradient.
-        use_bias_correction: multiply lr by sqrt(1 - beta2^t) / (1 - beta1^t).
         safeguard_warmup: leave lr out of s, for schedules that begin with a warm-up.
-        d0: the first d.
         d_coef: multiplies the estimate; 0.5 or 2 for a smaller or a larger d.
         growth_rate: d grows at most by this factor in a step, from the second rise on.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range, or, at a step, the learning rates of groups differ.
 
     Example:
         >>> import optirs_web as ow
@@ -73,20 +66,7 @@ class Prodigy(EstimatesDistance):
         growth_rate: float = math.inf,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "beta3": beta3,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "decouple": decouple,
-            "use_bias_correction": use_bias_correction,
-            "safeguard_warmup": safeguard_warmup,
-            "d0": d0,
-            "d_coef": d_coef,
-            "growth_rate": growth_rate,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

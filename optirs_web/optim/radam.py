@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["RAdam"]
 
 
+@documented
 class RAdam(Optimizer):
     """Rectified Adam (Liu et al. 2020, arXiv:1908.03265), as `torch.optim.RAdam`.
 
@@ -21,18 +23,6 @@ class RAdam(Optimizer):
 
     with Adam's exp_avg and exp_avg_sq; g is the gradient (negated if `maximize`) plus weight_decay param. The paper
     rectifies where rho > 4, torch where rho > 5, and torch adds eps before the bias correction.
-
-    Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
-        betas: decay of the averages of the gradient and of its square.
-        eps: added to the root.
-        weight_decay: L2 penalty.
-        decoupled_weight_decay: shrink the parameter by lr weight_decay param and leave the gradient alone.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -47,21 +37,14 @@ class RAdam(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         decoupled_weight_decay: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
         rho_inf = 2 / (1 - float(group["betas"][1])) - 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["RMSprop"]
 
 
+@documented
 class RMSprop(Optimizer):
     """Division by the root of the mean square of recent gradients (Hinton 2012, lecture 6.5), as `torch.optim.RMSprop`.
 
@@ -23,17 +25,9 @@ class RMSprop(Optimizer):
     0 here; in torch it may round to less, which makes the parameter NaN.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         alpha: decay of the averages.
-        eps: added to the root.
-        weight_decay: L2 penalty.
         momentum: of the steps; 0 needs no state.
         centered: divide by the standard deviation (Graves 2013, arXiv:1308.0850).
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -48,7 +42,7 @@ class RMSprop(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-2,
+        lr: Rate = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
@@ -56,15 +50,7 @@ class RMSprop(Optimizer):
         centered: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "alpha": alpha,
-            "eps": eps,
-            "centered": centered,
-            "weight_decay": weight_decay,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["Rprop"]
 
 
+@documented
 class Rprop(Optimizer):
     """Resilient propagation (Riedmiller & Braun 1993), as `torch.optim.Rprop`; for full batches.
 
@@ -21,14 +23,9 @@ class Rprop(Optimizer):
     where g is the gradient (negated if `maximize`).
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
         lr: the first step size of every element.
         etas: (etaminus, etaplus), with 0 < etaminus < 1 < etaplus.
         step_sizes: the smallest and the largest.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -45,12 +42,12 @@ class Rprop(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-2,
+        lr: Rate = 1e-2,
         etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50),
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "etas": etas, "step_sizes": step_sizes}, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 from ..errors import UnsupportedError
 from ..runtime.device import Device
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["AdamWScheduleFree", "SGDScheduleFree"]
 
@@ -21,6 +22,11 @@ class _ScheduleFree(Optimizer):
 
     rule = Rule("schedule_free")
     scalars_in_state = ("step", "lr_max", "weight_sum", "beta1")
+    meanings: ClassVar[Mapping[str, str]] = {
+        "warmup_steps": "of a linear warm-up.",
+        "r": "power of the step within the weights.",
+        "weight_lr_power": "power of the learning rate within the weights.",
+    }
     train_mode = True
     _snapshot_mode = True
 
@@ -78,6 +84,7 @@ class _ScheduleFree(Optimizer):
         self.train_mode = self._snapshot_mode
 
 
+@documented
 class SGDScheduleFree(_ScheduleFree):
     """Schedule-Free SGD (Defazio et al. 2024, arXiv:2405.15682), as the authors' `schedulefree`.
 
@@ -91,17 +98,8 @@ class SGDScheduleFree(_ScheduleFree):
     and `train` y again. The state has z, and each tensor counts its own steps.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         momentum: how near y is to x, between 0 and 1.
         weight_decay: L2 penalty, at y.
-        warmup_steps: of a linear warm-up.
-        r: power of the step within the weights.
-        weight_lr_power: power of the learning rate within the weights.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -121,7 +119,7 @@ class SGDScheduleFree(_ScheduleFree):
     def __init__(
         self,
         params: Params,
-        lr: float = 1.0,
+        lr: Rate = 1.0,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
         warmup_steps: int = 0,
@@ -129,15 +127,7 @@ class SGDScheduleFree(_ScheduleFree):
         weight_lr_power: float = 2.0,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "warmup_steps": warmup_steps,
-            "r": r,
-            "weight_lr_power": weight_lr_power,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
@@ -148,6 +138,7 @@ class SGDScheduleFree(_ScheduleFree):
         return super().hyper({**group, "betas": (group["momentum"], 0.0), "eps": 0.0})
 
 
+@documented
 class AdamWScheduleFree(_ScheduleFree):
     """Schedule-Free AdamW (Defazio et al. 2024, arXiv:2405.15682), as the authors' `schedulefree`.
 
@@ -157,18 +148,8 @@ class AdamWScheduleFree(_ScheduleFree):
     and x and y as for `SGDScheduleFree`, with beta1 for momentum; g is the gradient at y.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         betas: how near y is to x, between 0 and 1, and decay of the average of the gradient's square.
-        eps: added to the root.
         weight_decay: decoupled, at y.
-        warmup_steps: of a linear warm-up.
-        r: power of the step within the weights.
-        weight_lr_power: power of the learning rate within the weights.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -183,7 +164,7 @@ class AdamWScheduleFree(_ScheduleFree):
     def __init__(
         self,
         params: Params,
-        lr: float = 0.0025,
+        lr: Rate = 0.0025,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
@@ -192,16 +173,7 @@ class AdamWScheduleFree(_ScheduleFree):
         weight_lr_power: float = 2.0,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "warmup_steps": warmup_steps,
-            "r": r,
-            "weight_lr_power": weight_lr_power,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -7,12 +7,14 @@ from numbers import Real
 from typing import Any, Unpack
 
 from ..errors import UnsupportedError
-from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rule
+from .arguments import documented, given
+from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rate, Rule
 from .sparse_layout import SparseLayout
 
 __all__ = ["SGD"]
 
 
+@documented
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum if asked for, as `torch.optim.SGD`.
 
@@ -23,16 +25,11 @@ class SGD(Optimizer):
     are named; with momentum all that have been named so far, so that then the gradient is made dense.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         momentum: 0 needs no state.
         dampening: of the gradient, from the second step on.
-        weight_decay: L2 penalty.
         nesterov: Nesterov's momentum (Sutskever et al. 2013).
-        **options: see `Options`.
 
     Raises:
-        ValueError: an option is out of range.
         UnsupportedError: at a step with `SparseRows` and weight decay.
 
     Example:
@@ -50,21 +47,14 @@ class SGD(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         momentum: float = 0.0,
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

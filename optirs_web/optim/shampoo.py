@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Unpack
 
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
+from .arguments import documented, given
 from .layout import Layout
 from .matrices import Batch, Matrices, MatrixOptimizer, Scaled
-from .optimizer import Options, Params, Rule
+from .optimizer import Options, Params, Rate, Rule
 from .sides import LEFT, RIGHT, SidedLayout, Sides
 
 __all__ = ["Shampoo"]
@@ -91,6 +92,7 @@ class _ShampooLayout(SidedLayout):
         self.products.enclose(batch.tensors, left, direction, right, direction)
 
 
+@documented
 class Shampoo(MatrixOptimizer):
     """Shampoo: a preconditioner for each mode of a tensor (Gupta, Koren & Singer 2018, arXiv:1802.09568, algorithm 1).
 
@@ -109,17 +111,11 @@ class Shampoo(MatrixOptimizer):
     the norm of L or R where eps is less.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         momentum: of the preconditioned gradient.
         weight_decay: L2 penalty, through the gradient.
         eps: the ridge.
         update_freq: steps from one computation of the roots to the next.
         max_preconditioner_dim: the longest side that has a preconditioner.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -135,7 +131,7 @@ class Shampoo(MatrixOptimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-1,
+        lr: Rate = 1e-1,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         eps: float = 1e-4,
@@ -143,15 +139,7 @@ class Shampoo(MatrixOptimizer):
         max_preconditioner_dim: int = 2048,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "eps": eps,
-            "update_freq": update_freq,
-            "max_preconditioner_dim": max_preconditioner_dim,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         """Raise ValueError if an option of the group is out of range."""

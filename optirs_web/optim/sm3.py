@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
 
+from .arguments import documented, given
 from .factored import FactoredLayout
-from .optimizer import Optimizer, Options, Params, Rule, fractions
+from .optimizer import Optimizer, Options, Params, Rate, Rule, fractions
 
 __all__ = ["SM3"]
 
@@ -19,6 +20,7 @@ class _Layout(FactoredLayout):
     updates_first = True
 
 
+@documented
 class SM3(Optimizer):
     """Square-root of minima of sums of maxima of squares (Anil et al. 2019, arXiv:1901.11150), as `optax.sm3`.
 
@@ -32,14 +34,8 @@ class SM3(Optimizer):
     index of each dimension.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
         momentum: decay of the average of the scaled gradients; 0 for none.
         eps: added to nu under the root.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -56,12 +52,12 @@ class SM3(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 0.1,
+        lr: Rate = 0.1,
         momentum: float = 0.9,
         eps: float = 1e-8,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum, "eps": eps}, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule
+from .arguments import documented
+from .optimizer import Optimizer, Options, Params, Rate, Rule
 from .sparse_layout import SparseLayout
 
 __all__ = ["SparseAdam"]
 
 
+@documented
 class SparseAdam(Optimizer):
     """Adam (Kingma & Ba 2015, arXiv:1412.6980) of the rows that a gradient has, as `torch.optim.SparseAdam`.
 
@@ -23,10 +25,7 @@ class SparseAdam(Optimizer):
 
     Args:
         params: parameters, or dicts with "params" and options of their own. Their gradients are `SparseRows`.
-        lr: learning rate.
-        betas: decay of the averages of the gradient and of its square.
-        eps: added to the root.
-        **options: see `Options`.
+        maximize: go up instead of down.
 
     Raises:
         ValueError: an option is out of range; unlike in Adam, lr and eps may not be 0.
@@ -49,7 +48,7 @@ class SparseAdam(Optimizer):
     def __init__(  # type: ignore[misc]  # torch has maximize at this place
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: Rate = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         maximize: bool = False,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .optimizer import Optimizer, Options, Params, Rule, at_least_zero
+from .arguments import documented, given
+from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["Yogi"]
 
 
+@documented
 class Yogi(Optimizer):
     """Adam whose second moment grows and shrinks additively (Zaheer et al. 2018), as `optax.yogi`.
 
@@ -21,16 +23,7 @@ class Yogi(Optimizer):
     Optimization", has no bias correction.
 
     Args:
-        params: parameters, or dicts with "params" and options of their own.
-        lr: learning rate.
-        betas: decay of the averages of the gradient and of its square.
-        eps: added to the root.
         initial_accumulator: what both averages begin with.
-        weight_decay: L2 penalty.
-        **options: see `Options`.
-
-    Raises:
-        ValueError: an option is out of range.
 
     Example:
         >>> import optirs_web as ow
@@ -45,21 +38,14 @@ class Yogi(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-2,
+        lr: Rate = 1e-2,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-3,
         initial_accumulator: float = 1e-6,
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "initial_accumulator": initial_accumulator,
-            "weight_decay": weight_decay,
-        }
-        super().__init__(params, defaults, **options)
+        super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...errors import UnsupportedError
 from ..optimizer import Optimizer
 from ..schedules import Schedule, join_schedules
 from .attached import attached, get_option, set_option
@@ -167,10 +168,12 @@ class ChainedScheduler(_ComposedLR):
         """The values of the first steps for a group, if all multiply.
 
         Raises:
-            NotImplementedError: not all do.
+            UnsupportedError: not all do.
         """
         if not all(one._multiplies for one in self._stepped):
-            raise NotImplementedError("these schedulers have no common formula")
+            raise UnsupportedError(
+                "these schedulers have no common formula: step them, and read get_last_lr() after each step"
+            )
         values = [self._stepped[0].base_lrs[group]] * steps
         for one in self._stepped:
             factors = one._work.plans[one.param][group].values(steps)

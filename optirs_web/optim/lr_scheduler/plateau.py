@@ -247,5 +247,9 @@ class ReduceLROnPlateau(LRScheduler):
             attached(self.optimizer).note(group, self.param, by_device=False)
 
     def values(self, steps: int, group: int = 0) -> list[float]:
-        """There are none without the metric."""
-        raise NotImplementedError("what it does depends on the metric")
+        """Refused.
+
+        Raises:
+            UnsupportedError: always; there are none without the metric.
+        """
+        raise UnsupportedError("the values depend on the metric: step with it, and read get_last_lr() after each step")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from ...errors import UnsupportedError
 from ..optimizer import Optimizer
 from ..schedules import Schedule, plot_values
 from .attached import attached, get_option, set_option
@@ -108,7 +109,9 @@ class LRScheduler:
     def get_lr(self) -> list[float]:
         """The values for the groups at `last_epoch`: for those who have no formula."""
         if not self._work.plans:
-            raise NotImplementedError(f"{type(self).__name__} has no formula and no get_lr")
+            raise UnsupportedError(
+                f"{type(self).__name__} has no formula: define get_lr(), which returns a value for each group"
+            )
         return self.get_last_lr()
 
     def get_last_lr(self) -> list[float]:
@@ -246,10 +249,12 @@ class LRScheduler:
         """The values of the first steps for a group, if nobody else changes them.
 
         Raises:
-            NotImplementedError: there is no formula.
+            UnsupportedError: there is no formula.
         """
         if not self._work.plans:
-            raise NotImplementedError(f"{type(self).__name__} has no formula")
+            raise UnsupportedError(
+                f"{type(self).__name__} has no formula: step it, and read get_last_lr() after each step"
+            )
         return self._work.plans[self.param][group].values(steps, self.base_lrs[group])
 
     def plot(self, steps: int, path: str | os.PathLike[str] | None = None) -> Any:
