@@ -15,6 +15,7 @@ from optirs_web.optim.lr_scheduler.attached import get_option
 from optirs_web.runtime.buffer import View
 
 OPERATIONS = {case.name: case for case in operation_cases.CASES}
+DRIVEN = {case.name: case for case in optimizer_cases.DRIVEN_CASES}
 OPTIMIZERS = {case.name: case for case in [*optimizer_cases.CASES, *optimizer_cases.SPARSE_CASES]}
 
 
@@ -45,6 +46,16 @@ def sparse_steps(name, params, grads, device):
         pairs = zip(step_grads, ours, strict=True)
         optimizer.step(grads=[pair and ow.SparseRows(*pair, one.shape, device=device) for pair, one in pairs])
     return [one.read() for one in ours], _by_text(optimizer.state_dict()["state"])
+
+
+def sparse_run(optimizer, options, params, grads, device):
+    """Parameters after a step of an optimizer with each of the lists of pairs of rows and values."""
+    ours = [ow.Parameter(one, device=device) for one in params]
+    stepped = getattr(ow.optim, optimizer)(ours, **options)
+    for step_grads in grads:
+        pairs = zip(step_grads, ours, strict=True)
+        stepped.step(grads=[ow.SparseRows(*pair, one.shape, device=device) for pair, one in pairs])
+    return [one.read() for one in ours]
 
 
 def sparse_sums(rows, values, shape, device):
@@ -125,6 +136,15 @@ def scaled_steps(transforms, options, params, grads, scaler, device):
         scaler.update()
         scales.append(scaler.get_scale())
     return [one.read() for one in ours], scales, float(optimizer.state_dict()["state"][0]["step"])
+
+
+def driven_steps(name, starts, curvatures, device):
+    """Parameters and state after the steps of an optimizer that asks for gradients itself."""
+    ours = [ow.Parameter(one, device=device) for one in starts]
+    problem = optimizer_cases.Problem(ours, [ow.tensor(one, device=device) for one in curvatures])
+    case = DRIVEN[name]
+    state = case.run(problem, case.steps, **case.options)
+    return [one.read() for one in ours], [one.read() for one in state]
 
 
 def _optimizer(name, params, device):

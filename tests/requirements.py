@@ -1,10 +1,11 @@
 """What the tests may find missing: a named skip, or a failure where OPTIRS_REQUIRE (`vulkan,cpu,torch`) lists it."""
 
 import os
+from importlib.util import find_spec
 
 import pytest
 
-__all__ = ["missing", "required", "vulkan_device"]
+__all__ = ["missing", "released", "required", "vulkan_device"]
 
 
 def required():
@@ -17,6 +18,14 @@ def missing(name, reason):
     if name in required():
         pytest.fail(f"{name} is in OPTIRS_REQUIRE and is missing: {reason}", pytrace=False)
     pytest.skip(f"{name}: {reason}")
+
+
+def released(package, module, *, is_needed=False):
+    """Whether the authors' code is there, a package of the index; if it is needed and is not, a skip or a failure."""
+    is_there = find_spec(module.partition(".")[0]) is not None
+    if is_needed and not is_there:
+        missing("released", f"{package} is not installed")
+    return is_there
 
 
 def vulkan_device():

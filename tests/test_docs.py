@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import optirs_web
+from optirs_web.cli.optimizers import all_optimizers
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,6 +32,14 @@ def test_there_are_examples():
     finder = doctest.DocTestFinder(exclude_empty=True)
     examples = [test for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples]
     assert len(examples) >= PUBLIC_FUNCTIONS_WITH_EXAMPLES
+
+
+def test_every_argument_of_an_optimizer_is_explained():
+    for name, one in all_optimizers().items():
+        arguments = inspect.signature(one).parameters.values()
+        names = ["**" * (arg.kind is arg.VAR_KEYWORD) + arg.name for arg in arguments]
+        explained = re.findall(r"^ {4}(\S+): ", inspect.getdoc(one), re.MULTILINE)
+        assert [arg for arg in explained if arg in names] == names, name
 
 
 def test_the_readmes_python_runs():

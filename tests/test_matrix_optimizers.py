@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from optimizer_problems import assert_close, make_problem
 from optimizer_references.matrices import inverse_root
-from test_optimizers import assert_close, make_problem
 
 import optirs_web as ow
 from optirs_web.errors import CheckpointError

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from optimizer_problems import make_problem
 from optimizer_references import modern
 
 import optirs_web as ow
@@ -15,12 +16,6 @@ SCHEDULE_FREE = {
 schedule_free = pytest.mark.parametrize("name", SCHEDULE_FREE)
 
 
-def make_problem(steps, shapes=SHAPES):
-    rng = np.random.default_rng(0)
-    params = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-    return params, [[rng.standard_normal(shape).astype(np.float32) for shape in shapes] for _ in range(steps)]
-
-
 def assert_close(ours, want, tolerance=5e-6):
     for got, expected in zip(ours, want, strict=True):
         assert np.abs(np.asarray(got.tolist()) - expected).max() <= tolerance * np.abs(expected).max()
@@ -32,7 +27,7 @@ def assert_close(ours, want, tolerance=5e-6):
 @schedule_free
 def test_eval_gives_the_average_and_train_goes_back(device, name):
     reference, options = SCHEDULE_FREE[name]
-    params, grads = make_problem(40)
+    params, grads = make_problem(SHAPES, 40)
     ours = [ow.Parameter(one, device=device) for one in params]
     optimizer = getattr(ow.optim, name)(ours, **options)
     optimizer.eval()  # x and y are equal here
@@ -50,7 +45,7 @@ def test_eval_gives_the_average_and_train_goes_back(device, name):
 @schedule_free
 def test_a_saved_average_is_trained_further(device, name):
     reference, options = SCHEDULE_FREE[name]
-    params, grads = make_problem(20)
+    params, grads = make_problem(SHAPES, 20)
     first = [ow.Parameter(one, device=device) for one in params]
     optimizer = getattr(ow.optim, name)(first, **options)
     for step_grads in grads[:12]:
@@ -87,7 +82,7 @@ def test_the_average_is_not_stepped(device):
 
 
 def test_learning_rates_of_zero_weigh_nothing(device):
-    params, grads = make_problem(10)
+    params, grads = make_problem(SHAPES, 10)
     ours = [ow.Parameter(one, device=device) for one in params]
     optimizer = ow.optim.SGDScheduleFree(ours, lr=0.0)
     for step_grads in grads:
@@ -111,7 +106,7 @@ def spread(size):
 
 @pytest.mark.parametrize("distribution", ["gaussian", "rademacher"])
 def test_sophia_takes_hutchinsons_estimate_every_few_steps(device, distribution):
-    params, grads = make_problem(25)
+    params, grads = make_problem(SHAPES, 25)
     hessians = [spread(one.size) for one in params]
     drawn = []
 
@@ -148,7 +143,7 @@ def test_sophia_takes_hutchinsons_estimate_every_few_steps(device, distribution)
 
 
 def test_sophia_looks_at_the_hessian_before_a_replay(device):
-    params, grads = make_problem(1)
+    params, grads = make_problem(SHAPES, 1)
     calls = []
 
     def hvp(vectors):
@@ -180,7 +175,7 @@ def test_sophia_without_hvp_is_told_when_to_look(device):
 
 
 def test_diagonal_newton_solves_a_separable_quadratic_in_one_step(device):
-    params, _ = make_problem(0)
+    params, _ = make_problem(SHAPES, 0)
     curvatures = [np.linspace(0.5, 50, one.size).reshape(one.shape).astype(np.float32) for one in params]
     ours = [ow.Parameter(one, device=device) for one in params]
     optimizer = ow.optim.DiagonalNewton(ours, damping=0.0, diagonal=lambda: curvatures)
@@ -217,7 +212,7 @@ def test_a_diagonal_that_is_missing_or_does_not_fit_changes_nothing(device):
 
 
 def test_ftrl_from_zero_is_the_papers_algorithm_and_makes_zeros(device):
-    params, grads = make_problem(60)
+    params, grads = make_problem(SHAPES, 60)
     zeros = [np.zeros_like(one) for one in params]
     options = {"lr": 0.1, "lambda1": 8.0}
     ours = [ow.Parameter(one, device=device) for one in zeros]
@@ -261,7 +256,7 @@ def test_where_nothing_agrees_nothing_moves(device, name):
     ("name", "dispatches"), [("Lion", 2), ("CautiousLion", 4), ("CautiousAdamW", 4), ("MARS", 4), ("ADOPT", 2)]
 )
 def test_dispatches_of_a_step(device, name, dispatches):
-    params, grads = make_problem(1)
+    params, grads = make_problem(SHAPES, 1)
     ours = [ow.Parameter(one, device=device) for one in params]
     optimizer = getattr(ow.optim, name)(ours)
     optimizer.step(grads=grads[0])

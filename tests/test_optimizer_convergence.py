@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from chromium import ROOT
 from click.testing import CliRunner
-from optimizer_cases import CONVERGENCE
+from optimizer_cases import CASES, CONVERGENCE
 
 import optirs_web as ow
 from optirs_web.cli.commands import cli
-from optirs_web.cli.optimizers import all_optimizers, cost_of, is_counted, results
+from optirs_web.cli.optimizers import all_optimizers, cost_of, results
 from optirs_web.datasets import load_digits
 from optirs_web.runtime.rules import Rule, UpdateKernel
 
@@ -71,15 +71,13 @@ def test_lowers_its_problem_by_the_stated_factor(row):
 
 def test_every_optimizer_has_a_problem_that_it_lowers():
     """Wrappers and what the host drives have theirs in tests of their own, as sparse gradients do."""
-    counted = {name for name, one in all_optimizers().items() if is_counted(one) and one.takes_dense}
-    assert counted - {one.optimizer for one in CONVERGENCE} == set()
+    assert {one.optimizer for one in CASES} - {one.optimizer for one in CONVERGENCE} == set()
 
 
 def test_the_table_of_the_documentation_is_that_of_the_results():
     made = CliRunner().invoke(cli, ["optimizers", "--markdown"]).stdout
     assert (ROOT / "docs/optimizers.md").read_text("utf-8") == made
-    compared = {name for name, one in all_optimizers().items() if is_counted(one) and one.takes_dense}
-    assert compared - set(results()) == set()
+    assert set(all_optimizers()) - set(results()) == set()
     assert all(set(one) >= {"cpu", "vulkan", "webgpu"} for name, one in results().items())
 
 

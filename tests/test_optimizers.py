@@ -5,11 +5,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from optimizer_cases import CASES, SPARSE_CASES
+from optimizer_cases import CASES, DRIVEN_CASES, SPARSE_CASES
+from optimizer_problems import assert_close, make_problem, relative_error, replay_cost
 from optimizer_references import result_of
 
 import optirs_web as ow
-from optirs_web.cli.optimizers import all_optimizers, is_counted
+from optirs_web.cli.optimizers import all_optimizers
 from optirs_web.errors import NonFiniteError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
 from optirs_web.interop.torch import to_torch
 from optirs_web.runtime.buffer import View
@@ -20,26 +21,6 @@ STRIDE, TAIL = 97, 5000
 
 by_name = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 torchs = [case for case in CASES if case.source == "torch"]
-
-
-def make_problem(shapes, steps):
-    """Parameters, and for each step a gradient for each of them."""
-    rng = np.random.default_rng(0)
-    params = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-    grads = [[rng.standard_normal(shape).astype(np.float32) for shape in shapes] for _ in range(steps)]
-    return params, grads
-
-
-def relative_error(got, want):
-    """The largest difference, of the largest magnitude."""
-    got, want = np.asarray(got), np.asarray(want)
-    assert got.shape == want.shape
-    difference = np.abs(got - want).max()
-    return float(difference / np.abs(want).max()) if difference else 0.0
-
-
-def assert_close(got, want, tolerance):
-    assert relative_error(got, want) <= tolerance
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +116,7 @@ def test_one_replayed_adamw_step_over_200_tensors_is_two_dispatches_and_one_subm
         {"params": params[120:], "weight_decay": 0.0},
     ]
     optimizer = ow.optim.AdamW(groups)
-    for param in params:
-        param.grad = np.ones(param.shape, np.float32)
-    step = ow.compile(lambda: optimizer.step(), device=device)
-    step()
-    before = device.stats.copy()
-    step()
-    cost = device.stats - before
+    cost = replay_cost(optimizer, params, device)
     assert (cost.dispatches, cost.submits, cost.replays, cost.copies) == (2, 1, 1, 0)
     assert (cost.bind_groups, cost.pipelines, cost.bytes_up, cost.bytes_down) == (0, 0, 0, 0)
 
@@ -149,13 +124,7 @@ def test_one_replayed_adamw_step_over_200_tensors_is_two_dispatches_and_one_subm
 def test_skip_nonfinite_costs_one_dispatch_and_no_readback(device):
     params = [ow.Parameter(np.ones(size, np.float32), device=device) for size in (5, 700, 1)]
     optimizer = ow.optim.AdamW(params, skip_nonfinite=True)
-    for param in params:
-        param.grad = np.ones(param.shape, np.float32)
-    step = ow.compile(lambda: optimizer.step(), device=device)
-    step()
-    before = device.stats.copy()
-    step()
-    cost = device.stats - before
+    cost = replay_cost(optimizer, params, device)
     assert (cost.dispatches, cost.submits, cost.bytes_up, cost.bytes_down) == (3, 1, 0, 0)
 
 
@@ -330,10 +299,11 @@ def test_gradients_that_do_not_fit_change_nothing(device):
 
 
 def test_every_option_of_every_optimizer_has_a_row():
-    for name in (name for name, one in all_optimizers().items() if is_counted(one)):
+    rows = {name: [case for case in [*CASES, *SPARSE_CASES] if case.optimizer == name] for name in all_optimizers()}
+    assert {name for name in rows if not rows[name]} <= {case.optimizer for case in DRIVEN_CASES}
+    for name in (name for name in rows if rows[name]):
         options = set(getattr(ow.optim, name)([ow.Parameter([[1.0]], device="cpu")]).defaults)
-        covered = set().union(*(case.options for case in [*CASES, *SPARSE_CASES] if case.optimizer == name))
-        assert not options - covered, name
+        assert not options - set().union(*(case.options for case in rows[name])), name
 
 
 def test_the_rest_of_a_tensors_last_block_stays_zero(device):

@@ -192,7 +192,7 @@ TAKING = sorted(
     name
     for name in ow.optim.__all__
     if hasattr(getattr(ow.optim, name), "rule")
-    and name not in ("DiagonalNewton", "Lookahead", "Ranger", "SAM", "Reptile", "SparseAdam")
+    and name not in ("DiagonalNewton", "KFAC", "Lookahead", "Ranger", "SAM", "Reptile", "SparseAdam")
 )
 
 

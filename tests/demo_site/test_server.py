@@ -2,7 +2,6 @@
 
 import json
 import resource
-import sys
 import threading
 import time
 from contextlib import closing
@@ -12,6 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 from demo_servers import TOKEN, checkpoint, connect, files_of, put_head, read_response, running_server, send_raw
+from requirements import missing
 
 LARGE = 200_000  # values: large enough that a checkpoint arrives in many pieces
 LIMIT = 4 << 20
@@ -193,8 +193,9 @@ def test_a_killed_server_leaves_the_old_checkpoint_or_the_new_one(data):
             uploads.join()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux limits the files of another process")
 def test_a_full_disk_is_said_to_be_one_and_the_old_checkpoint_stays(data):
+    if not hasattr(resource, "prlimit"):
+        missing("linux", "the files of another process cannot be limited here")
     with running_server(data) as (process, url):
         put(url, checkpoint(7))
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))

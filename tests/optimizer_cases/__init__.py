@@ -4,9 +4,11 @@ Each family has a module with its rows. They are read in the browser too, where 
 """
 
 from . import (
+    apollo_cases,
     core_convergence,
     factored_cases,
     factored_convergence,
+    kfac_cases,
     matrix_cases,
     matrix_convergence,
     modern_cases,
@@ -19,15 +21,18 @@ from . import (
     wrapper_convergence,
 )
 from .case import VECTORS, Case
+from .driven_cases import DRIVEN_CASES, Problem
 from .sparse_cases import SPARSE_CASES
 
-__all__ = ["CASES", "CONVERGENCE", "SPARSE_CASES", "VECTORS", "Case"]
+__all__ = ["CASES", "CONVERGENCE", "DRIVEN_CASES", "SPARSE_CASES", "VECTORS", "Case", "Problem"]
 
 CASES = [
     *torch_cases.CASES,
     *norm_cases.CASES,
     *factored_cases.CASES,
     *matrix_cases.CASES,
+    *apollo_cases.CASES,
+    *kfac_cases.CASES,
     *modern_cases.CASES,
     *wrapper_cases.CASES,
 ]

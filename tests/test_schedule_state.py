@@ -1,0 +1,101 @@
+"""Schedules that are saved, taken over from torch, or go on from an epoch."""
+
+import copy
+
+import numpy as np
+import pytest
+from schedule_cases import TORCH
+from schedule_problems import on_device, ours, torchs, values_of
+
+from optirs_web.optim import lr_scheduler
+
+STEPS = 1000
+HOST, DEVICE = 1e-6, 2e-6  # of each value
+
+
+@pytest.mark.parametrize("case", TORCH, ids=lambda case: case.name)
+def test_torchs_state_and_ours_are_taken_over(device, torch, case):
+    theirs = torchs(torch, case.optimizer)
+    expected = case.make(torch.optim.lr_scheduler, theirs)
+    for _ in range(37):
+        expected.step()
+    mine = ours(device, case.optimizer)
+    first = case.make(lr_scheduler, mine)
+    first.load_state_dict(copy.deepcopy(expected.state_dict()))
+    set_groups(mine, theirs)
+    again = ours(device, case.optimizer)
+    for _ in range(20):
+        expected.step()
+        first.step()
+    second = case.make(lr_scheduler, again)
+    again.load_state_dict(mine.state_dict())
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    for _ in range(60):
+        for one in (expected, first, second):
+            one.step()
+        for optimizer in (mine, again):
+            np.testing.assert_allclose(values_of(optimizer, "lr"), values_of(theirs, "lr"), rtol=HOST)
+    np.testing.assert_allclose([on_device(again, group=g) for g in range(2)], values_of(again, "lr"), rtol=DEVICE)
+    if hasattr(expected, "last_epoch"):
+        assert second.last_epoch == 117
+
+
+def set_groups(mine, theirs):
+    for group, other in zip(mine.param_groups, theirs.param_groups, strict=True):
+        group.update({name: value for name, value in other.items() if name in group and name != "params"})
+
+
+@pytest.mark.parametrize(
+    "name", ["StepLR", "ExponentialLR", "LinearLR", "PolynomialLR", "CosineAnnealingLR", "LambdaLR"]
+)
+def test_going_on_from_an_epoch_is_torchs(device, torch, name):
+    theirs, mine = torchs(torch, "SGD", (0.2, 0.4)), ours(device, lrs=(0.2, 0.4))
+    make = {
+        "StepLR": lambda m, o: m.StepLR(o, 10, last_epoch=9),
+        "ExponentialLR": lambda m, o: m.ExponentialLR(o, 0.9, last_epoch=9),
+        "LinearLR": lambda m, o: m.LinearLR(o, total_iters=30, last_epoch=9),
+        "PolynomialLR": lambda m, o: m.PolynomialLR(o, 30, 2.0, last_epoch=9),
+        "CosineAnnealingLR": lambda m, o: m.CosineAnnealingLR(o, 30, 0.1, last_epoch=9),
+        "LambdaLR": lambda m, o: m.LambdaLR(o, lambda e: 0.9**e, last_epoch=9),
+    }[name]
+    with pytest.raises(KeyError, match=r"'initial_lr' is not specified in param_groups\[0\]"):
+        make(lr_scheduler, mine)
+    for optimizer in (theirs, mine):
+        for group in optimizer.param_groups:
+            group["initial_lr"] = 2 * group["lr"]
+    expected, got = make(torch.optim.lr_scheduler, theirs), make(lr_scheduler, mine)
+    for _ in range(15):
+        np.testing.assert_allclose(values_of(mine, "lr"), values_of(theirs, "lr"), rtol=HOST)
+        expected.step()
+        got.step()
+    assert mine.state_dict()["param_groups"][0]["initial_lr"] == 0.4
+
+
+def test_an_epoch_may_be_given_and_be_a_fraction(device, torch):
+    for restarts in (1, 2):
+        theirs, mine = torchs(torch, "SGD"), ours(device)
+        expected = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(theirs, 5, restarts, 0.01)
+        got = lr_scheduler.CosineAnnealingWarmRestarts(mine, 5, restarts, 0.01)
+        for epoch in (0.5, 3.25, 4.75, 5.0, 12.5, None, None, None, 33.0, None):
+            expected.step(epoch)
+            got.step(epoch)
+            np.testing.assert_allclose(values_of(mine, "lr"), values_of(theirs, "lr"), rtol=HOST)
+            np.testing.assert_allclose(on_device(mine), values_of(mine, "lr")[0], rtol=DEVICE)
+            assert (got.T_cur, got.T_i) == (pytest.approx(expected.T_cur), expected.T_i)
+    theirs, mine = torchs(torch, "SGD"), ours(device)
+    expected, got = torch.optim.lr_scheduler.StepLR(theirs, 5), lr_scheduler.StepLR(mine, 5)
+    for epoch in (3, 12, None, 4, None):
+        expected.step(epoch)
+        got.step(epoch)
+        np.testing.assert_allclose(values_of(mine, "lr"), values_of(theirs, "lr"), rtol=HOST)
+        np.testing.assert_allclose(on_device(mine), values_of(mine, "lr")[0], rtol=DEVICE)
+
+
+def test_a_copy_of_an_optimizer_has_the_options_and_no_scheduler(device):
+    optimizer = ours(device)
+    lr_scheduler.ExponentialLR(optimizer, 0.5).step()
+    twin = copy.deepcopy(optimizer)
+    assert values_of(twin, "lr") == [0.25, 0.5]
+    one = lr_scheduler.ExponentialLR(twin, 0.5)
+    one.step()
+    assert (on_device(twin), on_device(optimizer)) == (0.125, 0.25)

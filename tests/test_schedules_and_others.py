@@ -1,0 +1,115 @@
+"""Schedules and what others do with the options; and schedules of any option."""
+
+import math
+
+import numpy as np
+import pytest
+from schedule_cases import TORCH
+from schedule_problems import on_device, ours, torchs, values_of
+
+import optirs_web as ow
+from optirs_web.optim import lr_scheduler, schedules
+
+STEPS = 1000
+HOST, DEVICE = 1e-6, 2e-6  # of each value
+
+
+@pytest.mark.parametrize("case", [case for case in TORCH if "momentum" not in case.name], ids=lambda case: case.name)
+def test_a_value_that_somebody_sets_counts_as_in_torch(device, torch, case):
+    theirs, mine = torchs(torch, case.optimizer), ours(device, case.optimizer)
+    expected, got = case.make(torch.optim.lr_scheduler, theirs), case.make(lr_scheduler, mine)
+    for count in range(400):
+        if count in (7, 23, 150, 301):
+            for optimizer in (theirs, mine):
+                optimizer.param_groups[0]["lr"] = 0.123
+        expected.step()
+        got.step()
+        np.testing.assert_allclose(values_of(mine, "lr"), values_of(theirs, "lr"), rtol=HOST, err_msg=str(count))
+    np.testing.assert_allclose([on_device(mine, group=g) for g in range(2)], values_of(mine, "lr"), rtol=DEVICE)
+
+
+def test_a_value_set_after_the_end_stays(device, torch):
+    theirs, mine = torchs(torch, "SGD"), ours(device)
+    expected, got = (
+        module.PolynomialLR(optimizer, 5)
+        for module, optimizer in ((torch.optim.lr_scheduler, theirs), (lr_scheduler, mine))
+    )
+    for count in range(12):
+        if count == 8:
+            theirs.param_groups[0]["lr"] = mine.param_groups[0]["lr"] = 0.25
+        expected.step()
+        got.step()
+        np.testing.assert_allclose(values_of(mine, "lr"), values_of(theirs, "lr"), rtol=HOST)
+    assert on_device(mine) == 0.25
+    assert not got.is_on_device
+
+
+def test_schedules_go_on_when_the_optimizer_needs_other_kernels(device):
+    optimizer = ours(device, lrs=(0.5,), momentum=0.0)
+    one = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    grads = [ow.tensor([1.0], device=device)]
+    for count in range(6):
+        if count == 3:
+            optimizer.param_groups[0]["momentum"] = 0.9
+        optimizer.step(grads=grads)
+        one.step()
+    assert on_device(optimizer) == optimizer.param_groups[0]["lr"] == 0.5**7
+
+
+def test_the_option_of_an_optimizer_around_another_is_that_of_the_inner_one(device):
+    inner = ours(device, lrs=(0.5,))
+    optimizer = ow.optim.Lookahead(inner, k=2)
+    one = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    one.step()
+    assert on_device(inner) == optimizer.param_groups[0]["lr"] == 0.25
+    assert one.is_on_device
+
+
+def test_an_optimizer_may_compute_with_more_than_the_option(device):
+    """NAdam and others make of an option what a device does not know: the host does it."""
+    optimizer = ow.optim.AdEMAMix([ow.Parameter([1.0], device=device)], lr=0.5)
+    one = lr_scheduler.ScheduleLR(optimizer, schedules.linear_schedule(0.5, 0.1, 8), param="beta1")
+    one.step()
+    names = optimizer._built.rule.hyper
+    want = optimizer.hyper(optimizer.param_groups[0])
+    for name in (name for name in names if "beta1" in name):
+        np.testing.assert_allclose(on_device(optimizer, name), want[name], rtol=1e-6)
+
+
+# Any option.
+
+
+def test_a_schedule_for_any_option(device):
+    optimizer = ours(device, "AdamW", lrs=(0.5,))
+    decay = lr_scheduler.ScheduleLR(optimizer, schedules.cosine_decay_schedule(0.2, 10), param="weight_decay")
+    beta = lr_scheduler.LinearLR(optimizer, 0.5, total_iters=4, param="beta1")
+    for _ in range(3):
+        decay.step()
+        beta.step()
+    group = optimizer.param_groups[0]
+    assert group["initial_beta1"] == 0.9
+    np.testing.assert_allclose(group["weight_decay"], 0.1 * (1 + math.cos(0.3 * math.pi)), rtol=1e-6)
+    np.testing.assert_allclose(group["betas"], (0.9 * 0.875, 0.999), rtol=1e-12)
+    np.testing.assert_allclose(on_device(optimizer, "weight_decay"), group["weight_decay"], rtol=DEVICE)
+    np.testing.assert_allclose(on_device(optimizer, "log_beta1"), math.log(group["betas"][0]), rtol=DEVICE)
+    np.testing.assert_allclose(on_device(optimizer, "one_minus_beta1"), 1 - group["betas"][0], rtol=DEVICE)
+    assert decay.is_on_device
+    assert beta.is_on_device
+
+
+def test_a_decay_that_begins_at_0_is_felt(device):
+    def final(option):
+        w = ow.Parameter([1.0], device=device)
+        optimizer = ow.optim.SGD([w], lr=0.5, **option)
+        rising = lr_scheduler.ScheduleLR(optimizer, schedules.linear_schedule(0.0, 0.5, 2), param="weight_decay")
+
+        def train_step():
+            optimizer.step(grads=[ow.zeros((1,), device=device)])
+            rising.step()
+
+        for _ in range(3):
+            train_step()
+        return w.item()
+
+    assert final({}) == pytest.approx(1.0 * (1 - 0.125) * (1 - 0.25))
+    assert final({"momentum": 0.5}) == pytest.approx(0.875 - 0.5 * (0.5 * 0.25 + 0.5 * 0.875))

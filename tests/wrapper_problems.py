@@ -1,0 +1,31 @@
+"""What the tests of optimizers around others step: some tensors, and a loss whose Hessian is diagonal."""
+
+import numpy as np
+from optimizer_cases.driven_cases import Problem
+
+import optirs_web as ow
+
+__all__ = ["CURVATURES", "SHAPES", "STARTS", "given_gradients", "make_closure", "make_problem", "parameters"]
+
+SHAPES = [(1,), (257,), (7, 40)]
+_RNG = np.random.default_rng(0)
+STARTS = [_RNG.standard_normal(shape) for shape in SHAPES]
+CURVATURES = [_RNG.uniform(0.5, 2.0, shape) for shape in SHAPES]
+
+
+def parameters(device, starts=STARTS):
+    return [ow.Parameter(one.astype(np.float32), device=device) for one in starts]
+
+
+def make_problem(params, device):
+    return Problem(params, [ow.tensor(one.astype(np.float32), device=device) for one in CURVATURES])
+
+
+def make_closure(params, device, optimum=0.0):
+    """The loss and its gradients."""
+    return make_problem(params, device).closure(optimum)
+
+
+def given_gradients(steps, seed=1):
+    rng = np.random.default_rng(seed)
+    return [[rng.standard_normal(shape).astype(np.float32) for shape in SHAPES] for _ in range(steps)]
