@@ -7,6 +7,8 @@ DRIVER        := $(VENV)/.driver
 STAMP         := $(VENV)/.set-up
 TORCH         := torch==2.13.0
 OPTAX         := optax==0.2.8 jax==0.10.2 jaxlib==0.10.2
+RELEASED      := adabound==0.0.5 adam-mini==1.1.1 bitsandbytes==0.50.2 came-pytorch==0.1.3 dadaptation==3.2 prodigyopt==1.1.2 \
+                 schedulefree==1.4.1
 FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
@@ -20,11 +22,14 @@ DEMO_ARGS     ?=
 TRAIN_ARGS    ?=
 PYTEST_ARGS   ?=
 
-# OPTIRS_REQUIRE lists what has to be there for the tests (vulkan,webgpu,cpu,torch,optax): a skip for one is a failure.
+# OPTIRS_REQUIRE lists what has to be there for the tests (vulkan,webgpu,cpu,torch,optax,released): a skip for one is a
+# failure. `released` is what authors of optimizers released, which needs torch and is installed without what else it names.
 # torch and optax, with which the optimizers are compared, are installed where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
 PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax,$(REQUIRED)),$(OPTAX))
+
+PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -77,14 +82,15 @@ demo: $(APPLICATIONS) bundles ## serve the site and print its address (DEMO_ARGS
 train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')
 	$(BIN)/optirs-web train digits $(TRAIN_ARGS)
 
-test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,cpu,torch,optax; PYTEST_ARGS='-k adamw')
+test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,cpu,torch,optax,released; PYTEST_ARGS='-k adamw')
 	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
+	$(PYTEST) $(PYTEST_ARGS)
 
 optimizers: OPTIRS_REQUIRE := vulkan,webgpu,cpu,torch,optax
 optimizers: setup ## compare every optimizer with its source, and make the table of docs/optimizers.md from the results
 	$(BIN)/python -m pip install -qq $(TORCH) $(OPTAX)
-	OPTIRS_REQUIRE=$(OPTIRS_REQUIRE) $(BIN)/python -m pytest tests/test_optimizers.py -k follows_its_source
+	OPTIRS_REQUIRE=$(OPTIRS_REQUIRE) $(PYTEST) tests/test_optimizers.py tests/test_sparse_optimizers.py tests/test_driven_optimizers.py -k follows_its_source
 	cp build/optimizers.json optirs_web/cli/optimizers.json
 	$(BIN)/optirs-web optimizers --markdown > docs/optimizers.md
 
@@ -110,7 +116,7 @@ check: setup wheel ## formatting, lint, layers, and types on the built wheels
 UNPACKAGED    := '.*' __pycache__ README.md frontend '*.egg-info' '*.map' '*.toml'
 MISSING       := LC_ALL=C diff -rq $(addprefix -x ,$(UNPACKAGED))
 
-wheel: setup ## build the two wheels, the library's and the demo's, in build/wheel
+wheel: setup ## build the library's wheel, the demo's, and the library's for browsers, in build/wheel
 	@rm -rf build/lib build/bdist.* build/wheel $(SITE) && mkdir -p build/wheel
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel demo_site > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
@@ -118,6 +124,7 @@ wheel: setup ## build the two wheels, the library's and the demo's, in build/whe
 	$(BIN)/python -m pip install -qq --no-deps --target $(SITE) build/wheel/*.whl
 	@! $(MISSING) $(addprefix -x ,$(MAPPED)) optirs_web $(SITE)/optirs_web | grep '^Only'
 	@for folder in $(MAPPED); do ! $(MISSING) $$folder $(SITE)/optirs_web/$$folder | grep '^Only' || exit 1; done
+	$(BIN)/python -m optirs_web.demo_site.wheel build/wheel
 
 # pyodide-build needs a newer Python than the library: it is installed for Pyodide's own, and runs there (under Node).
 $(PYODIDE_TOOLS)/.installed: $(STAMP)
@@ -126,7 +133,7 @@ $(PYODIDE_TOOLS)/.installed: $(STAMP)
 	@touch $@
 
 pyodide: wheel $(PYODIDE_TOOLS)/.installed $(PACKAGES) ## compile the wheel for Pyodide, and add it to Pyodide's lock file, in build/pyodide
-	@rm -rf $(PYODIDE) && mkdir -p $(PYODIDE) && cp build/wheel/optirs_web-*.whl $(PYODIDE)
+	@rm -rf $(PYODIDE) && mkdir -p $(PYODIDE) && cp build/wheel/optirs_web-*-any.whl $(PYODIDE)
 	node scripts/build_for_pyodide.mjs $(PYODIDE_TOOLS) $(PYODIDE)
 
 format: setup ## format and fix what can be fixed
