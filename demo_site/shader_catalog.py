@@ -15,7 +15,8 @@ import optirs_web as ow
 
 from ..optim import Optimizer
 from ..runtime.kernels import Kernel, cooperative, elementwise
-from ..runtime.rules import AdvanceKernel, MeasureKernel, Rule, SettleKernel, UpdateKernel
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
+from ..runtime.rules import Rule
 from ..wgsl import link, package_loader, print_wgsl, syntax
 from ..wgsl.lints import is_map_module
 from ..wgsl.print_python import print_python

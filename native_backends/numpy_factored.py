@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..runtime.factored import LineSettleKernel
-from ..runtime.rules import RuleKernel
+from ..runtime.rule_kernels import RuleKernel
 from ..wgsl import factored_shell, line_lookup, rule_shell
 from ..wgsl.shell import struct_of
 

@@ -1,11 +1,10 @@
-"""Kernels in NumPy: map functions printed as Python, cooperative kernels replaced by library calls.
+"""Kernels in NumPy: map functions printed as Python; `numpy_library` has what takes the place of cooperative kernels.
 
 Loaded at the first kernel, so that a device can be opened and filled without the compiler.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -16,21 +15,18 @@ from numpy.lib.stride_tricks import as_strided
 from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from ..runtime.rows import RowsKernel
-from ..runtime.rules import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
-from ..runtime.schedules import reduce_on_plateau, run_on_host
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..wgsl import param_storage, rule_shell, shell, slot_storage
 from ..wgsl.print_python import compile_python, print_python
 from ..wgsl.transform_lookup import BAD
-from . import numpy_matrices, numpy_sparse
+from . import numpy_sparse
 from .numpy_factored import LineTables, bind_measure_lines, bind_settle_lines
-from .numpy_storage import REPLACEMENTS as STORAGE_REPLACEMENTS, Params, Slot
+from .numpy_library import REPLACEMENTS, Array, Parameters, runs
+from .numpy_storage import Params, Slot
 from .numpy_transforms import TransformTables, bind_measure_transform, bind_rows_transform, bind_settle_transform, total
 
 __all__ = ["bind_kernel"]
-
-Array = np.ndarray[Any, Any]
-Parameters = Mapping[str, Any]
 
 _CHUNK = 1 << 15
 """Elements handled at once: the temporaries of a map function then stay in the cache."""
@@ -54,7 +50,7 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
         case AdvanceKernel():
             return _bind_advance(kernel, arrays)
         case TransformMeasureKernel():
-            return bind_measure_transform(_Rule(kernel, arrays), kernel, _runs, _chunks)
+            return bind_measure_transform(_Rule(kernel, arrays), kernel, runs, _chunks)
         case TransformSettleKernel():
             return bind_settle_transform(_Rule(kernel, arrays), kernel)
         case TransformRowsKernel():
@@ -68,7 +64,7 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
         case LineSettleKernel():
             return bind_settle_lines(_Rule(kernel, arrays), kernel)
         case CooperativeKernel():
-            replacement = _REPLACEMENTS[kernel.name]
+            replacement = REPLACEMENTS[kernel.name]
             return lambda: replacement(values, *arrays)
     raise TypeError(f"kernel '{kernel.name}' is of no kind that the cpu device knows")
 
@@ -252,14 +248,6 @@ def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[]
     return run
 
 
-def _runs(blocks: Array) -> Iterator[tuple[int, int, int]]:
-    """Tensor, first element and end of each run of blocks of one tensor."""
-    tensor, size = blocks.view(np.uint32).reshape(-1, 2).T
-    edges = np.flatnonzero(np.diff(tensor, prepend=tensor[0] + 1, append=tensor[-1] + 1))
-    for first, end in itertools.pairwise(edges):
-        yield int(tensor[first]), int(first) * shell.BLOCK, int(end - 1) * shell.BLOCK + int(size[end - 1])
-
-
 def _chunks(first: int, end: int) -> Iterator[slice]:
     for start in range(first, end, _CHUNK):
         yield slice(start, min(start + _CHUNK, end))
@@ -272,7 +260,7 @@ def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], 
     step = rule.scalar_names.index("step")
 
     def run() -> None:
-        for tensor, first, end in _runs(rule.bound["blocks"]):
+        for tensor, first, end in runs(rule.bound["blocks"]):
             is_due = bool(rule.scalars[tensor, step] if on_call else rule.is_active[tensor] == 1)
             if not (is_due or (keeping is not None and keeping.on[tensor] & 1)):
                 continue
@@ -297,7 +285,7 @@ def _bind_round(kernel: RoundKernel, arrays: Sequence[Array]) -> Callable[[], No
     rule = _Rule(kernel, arrays)
 
     def run() -> None:
-        for tensor, first, end in _runs(rule.bound["blocks"]):
+        for tensor, first, end in runs(rule.bound["blocks"]):
             if tensor + 1 < len(rule.is_active):  # the last one stands for tensors of others
                 for part in _chunks(first, end):
                     rule.params.round(part)
@@ -312,7 +300,7 @@ def _bind_measure(kernel: MeasureKernel, arrays: Sequence[Array]) -> Callable[[]
 
     def run() -> None:
         partials[:] = 0
-        for tensor, first, end in _runs(rule.bound["blocks"]):
+        for tensor, first, end in runs(rule.bound["blocks"]):
             if rule.is_active[tensor] != 1:
                 continue
             shared = rule.of_tensor(tensor)
@@ -345,88 +333,3 @@ def _bind_settle(kernel: SettleKernel, arrays: Sequence[Array]) -> Callable[[], 
 
 def _members(module: Any, name: str) -> list[str]:
     return [one.name for one in shell.struct_of(module, name).members]
-
-
-# Library calls that take the place of cooperative kernels. Each is called with the kernel's parameters and its
-# bindings as bytes, and writes the bindings that the kernel writes.
-
-
-def _floats(raw: Array) -> Array:
-    return raw.view(np.float32)
-
-
-def _matmul(p: Parameters, a: Array, b: Array, c: Array) -> None:
-    rows, columns, inner = p["rows"], p["columns"], p["inner"]
-    left = as_strided(_floats(a), (rows, inner), (4 * p["a_row_stride"], 4 * p["a_inner_stride"]))
-    right = as_strided(_floats(b), (inner, columns), (4 * p["b_inner_stride"], 4 * p["b_column_stride"]))
-    np.matmul(left, right, out=_floats(c)[: rows * columns].reshape(rows, columns))
-
-
-def _sum(p: Parameters, values: Array, sums: Array) -> None:
-    outer, length, inner, chunk = p["outer"], p["length"], p["inner"], p["chunk"]
-    chunks = -(-length // chunk)
-    table = _floats(values)[: outer * length * inner].reshape(outer, length, inner)
-    result = _floats(sums)[: outer * chunks * inner].reshape(outer, chunks, inner)
-    result[:] = np.add.reduceat(table, np.arange(0, length, chunk), axis=1, dtype=np.float64)
-
-
-def _log_softmax(p: Parameters, values: Array, result: Array) -> None:
-    shape = (p["rows"], p["columns"])
-    table = _floats(values)[: shape[0] * shape[1]].reshape(shape)
-    shifted = table - table.max(axis=1, keepdims=True)
-    log_sum = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    _floats(result)[: table.size].reshape(shape)[:] = shifted - log_sum
-
-
-def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found_inf: Array) -> None:
-    live = tensors.view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)[:, 1] & 1
-    values = _floats(grads)
-    for tensor, first, end in _runs(blocks):
-        if live[tensor] and not np.isfinite(values[first:end]).all():
-            found_inf.view(np.uint32)[0] = 1
-            return
-
-
-def _schedule(p: Parameters, rows: Array, layers: Array, pieces: Array, hyper: Array) -> None:
-    run_on_host(p["stepping"], rows, layers, pieces, _floats(hyper))
-
-
-def _plateau(p: Parameters, metric: Array, rows: Array, progress: Array, hyper: Array) -> None:
-    reduce_on_plateau(p, float(_floats(metric)[0]), rows, _floats(progress), _floats(hyper))
-
-
-def _unscale(p: Parameters, grads: Array, blocks: Array, tensors: Array, scaler: Array, found_inf: Array) -> None:
-    live = tensors.view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)[:, 1] & 1
-    values, state = _floats(grads), _floats(scaler)
-    for tensor, first, end in _runs(blocks):
-        if live[tensor]:
-            if not np.isfinite(values[first:end]).all():
-                found_inf.view(np.uint32)[0] = 1
-                state[1] = 1
-            values[first:end] *= np.float32(1) / state[0]
-
-
-def _update_scale(p: Parameters, scaler: Array) -> None:
-    scale, found_inf, tracker = state = _floats(scaler)
-    if found_inf:
-        state[:] = scale * np.float32(p["backoff_factor"]), 0, 0
-    elif tracker + 1 == p["growth_interval"]:
-        grown = scale * np.float32(p["growth_factor"])
-        state[:] = (grown if np.isfinite(grown) else scale), 0, 0
-    else:
-        state[2] = tracker + 1
-
-
-_REPLACEMENTS: dict[str, Callable[..., None]] = {
-    **numpy_matrices.REPLACEMENTS,
-    **numpy_sparse.REPLACEMENTS,
-    **STORAGE_REPLACEMENTS,
-    "matmul": _matmul,
-    "sum": _sum,
-    "log_softmax": _log_softmax,
-    "nonfinite": _nonfinite,
-    "plateau": _plateau,
-    "schedule": _schedule,
-    "unscale": _unscale,
-    "update_scale": _update_scale,
-}

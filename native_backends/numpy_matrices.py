@@ -1,4 +1,4 @@
-"""Library calls that take the place of the kernels for stacks of matrices. See `numpy_kernels`."""
+"""Library calls that take the place of the kernels for stacks of matrices. See `numpy_library`."""
 
 from __future__ import annotations
 

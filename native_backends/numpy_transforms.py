@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..runtime.rules import RuleKernel
+from ..runtime.rule_kernels import RuleKernel
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..wgsl import rule_shell, shell, transform_lookup
 

@@ -10,7 +10,8 @@ import optirs_web as ow
 from optirs_web.cli.commands import cli
 from optirs_web.cli.optimizers import all_optimizers, cost_of, results
 from optirs_web.datasets import load_digits
-from optirs_web.runtime.rules import Rule, UpdateKernel
+from optirs_web.runtime.rule_kernels import UpdateKernel
+from optirs_web.runtime.rules import Rule
 
 
 def rosenbrock(device):

@@ -10,7 +10,8 @@ from optimizer_references import gradients
 
 import optirs_web as ow
 from optirs_web.errors import NonFiniteError, UnsupportedError
-from optirs_web.runtime.rules import Rule, Stage, UpdateKernel
+from optirs_web.runtime.rule_kernels import UpdateKernel
+from optirs_web.runtime.rules import Rule, Stage
 
 T = ow.optim.transforms
 SHAPES = [(1,), (3,), (255,), (257,), (16, 65), (3, 4, 5)]

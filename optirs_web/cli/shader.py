@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import click
 
 from ..runtime.kernels import Kernel, cooperative, elementwise
-from ..runtime.rules import AdvanceKernel, MeasureKernel, Rule, SettleKernel, UpdateKernel
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
+from ..runtime.rules import Rule
 from ..wgsl import package_loader, syntax
 from ..wgsl.print_python import print_python
 

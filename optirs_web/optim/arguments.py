@@ -22,7 +22,7 @@ _MEANINGS = {
     "ValueError": "an option is out of range.",
 }
 _SECTION = r"(?:^ *{}:\n((?:^ +\S.*\n)+)\n)?"
-_SECTIONS = re.compile(f"{_SECTION.format('Args')}{_SECTION.format('Raises')}^( *)Example:", re.MULTILINE)
+_SECTIONS = f"{_SECTION.format('Args')}{_SECTION.format('Raises')}^( *)Example:"
 
 
 def given(names: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,8 +32,8 @@ def given(names: Mapping[str, Any]) -> dict[str, Any]:
 
 def documented(cls: Class) -> Class:
     """Complete Args and Raises of the docstring by what most classes mean, or `meanings` of the class or its base."""
-    doc = cls.__doc__ or ""  # there are no docstrings with -OO
-    found = _SECTIONS.search(doc)
+    doc = cls.__doc__ or ""  # there are no docstrings with -OO, and short ones in a page
+    found = re.search(_SECTIONS, doc, re.MULTILINE) if "Example:" in doc else None
     if found:
         args, raises, margin = found.groups("")
         own = dict(re.findall(rf"^{margin}    (\S+): (.*(?:\n{margin}     .*)*)", args + raises, re.MULTILINE))

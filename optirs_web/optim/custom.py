@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ..errors import ShaderError
-from ..runtime.rules import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..wgsl import rule_shell
 from ..wgsl.lints import lint
 from .optimizer import Optimizer, Options, Params, Rule

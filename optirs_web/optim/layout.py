@@ -13,7 +13,7 @@ from ..runtime.arena import Arena
 from ..runtime.buffer import Buffer, View
 from ..runtime.kernels import Kernel, cooperative
 from ..runtime.program import Program
-from ..runtime.rules import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
 from ..tensors import Parameter
 from ..wgsl.rule_shell import ENTRY_WORDS
 from ..wgsl.shell import BLOCK

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, NamedTuple
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
 from ..runtime.kernels import cooperative
-from ..runtime.rules import Flags, Rule, Stored, UpdateKernel
+from ..runtime.rule_kernels import UpdateKernel
+from ..runtime.rules import Flags, Rule, Stored
 from ..tensors import Parameter
 from .layout import Layout, _Shard
 from .optimizer import Optimizer

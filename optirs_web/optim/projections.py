@@ -22,7 +22,8 @@ from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32
 from ..runtime.program import NotReadyError
-from ..runtime.rules import MeasureKernel, Rule
+from ..runtime.rule_kernels import MeasureKernel
+from ..runtime.rules import Rule
 from ..tensors import Parameter, Tensor
 from .in_place import in_place
 from .layout import Layout

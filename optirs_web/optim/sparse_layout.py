@@ -12,7 +12,7 @@ from ..runtime.arena import Home
 from ..runtime.buffer import Buffer, View
 from ..runtime.kernels import Kernel
 from ..runtime.rows import RowsKernel
-from ..runtime.rules import UpdateKernel
+from ..runtime.rule_kernels import UpdateKernel
 from ..sparse import Coalesced, SparseRows
 from ..tensors import Parameter
 from ..wgsl import slot_storage

@@ -7,7 +7,8 @@ from functools import cache, cached_property
 from ..wgsl import factored_shell, rule_shell, syntax
 from ..wgsl.factored_shell import AGAIN
 from ..wgsl.shell import struct_of
-from .rules import Flags, Rule, RuleKernel, Stored
+from .rule_kernels import RuleKernel
+from .rules import Flags, Rule, Stored
 
 __all__ = ["PASSES", "LineMeasureKernel", "LineSettleKernel", "measured_words"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache, cached_property
 
 from ..wgsl import rows_shell, rule_shell
-from .rules import Flags, Rule, RuleKernel, Stored
+from .rule_kernels import RuleKernel
+from .rules import Flags, Rule, Stored
 
 __all__ = ["RowsKernel"]
 

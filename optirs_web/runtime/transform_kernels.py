@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache, cached_property
 
 from ..wgsl import rule_shell, syntax, transform_shell
-from .rules import Flags, Rule, RuleKernel
+from .rule_kernels import RuleKernel
+from .rules import Flags, Rule
 
 __all__ = ["TransformKernel", "TransformMeasureKernel", "TransformRowsKernel", "TransformSettleKernel"]
 

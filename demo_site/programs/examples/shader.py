@@ -1,6 +1,7 @@
 """Read the shader of an optimizer"""
 
-from optirs_web.runtime.rules import Rule, UpdateKernel
+from optirs_web.runtime.rule_kernels import UpdateKernel
+from optirs_web.runtime.rules import Rule
 from optirs_web.wgsl import package_loader, print_wgsl
 
 # The mathematics is a pure function...
