@@ -22,8 +22,8 @@ DEMO_ARGS     ?=
 TRAIN_ARGS    ?=
 PYTEST_ARGS   ?=
 
-# OPTIRS_REQUIRE lists what has to be there for the tests (vulkan,webgpu,cpu,torch,optax,released): a skip for one is a
-# failure. `released` is what authors of optimizers released, which needs torch and is installed without what else it names.
+# OPTIRS_REQUIRE lists what has to be there for the tests, of what tests/conftest.py names: a skip for one is a failure.
+# `released` is what authors of optimizers released, which needs torch and is installed without what else it names.
 # torch and optax, with which the optimizers are compared, are installed where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
@@ -82,7 +82,7 @@ demo: $(APPLICATIONS) bundles ## serve the site and print its address (DEMO_ARGS
 train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')
 	$(BIN)/optirs-web train digits $(TRAIN_ARGS)
 
-test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,cpu,torch,optax,released; PYTEST_ARGS='-k adamw')
+test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,torch; PYTEST_ARGS='-k adamw')
 	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
 	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
 	$(PYTEST) $(PYTEST_ARGS)

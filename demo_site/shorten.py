@@ -82,9 +82,9 @@ class _Shorten(ast.NodeTransformer):
             return node
         return ast.copy_location(ast.Assign([node.target], node.value), node) if node.value else None
 
-    def visit_If(self, node: ast.If) -> ast.If | None:
+    def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return None
+            return [self.visit(one) for one in node.orelse]
         self.generic_visit(node)
         node.body = node.body or [ast.Pass()]
         return node

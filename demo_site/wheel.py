@@ -17,7 +17,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +29,7 @@ from .shorten import shorten
 __all__ = ["library_wheel", "wheel_name"]
 
 _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
+# Names of files and folders: the applications, and the device that a browser has in place of wgpu.
 _LEFT_OUT = {"cli", "datasets", "demo_site", "training", "__pycache__", "__main__.py", "wgpu.py"}
 _SUFFIXES = {".js", ".py", ".wgsl"}
 # In an editable install these lie elsewhere.
@@ -67,12 +68,13 @@ def _sources() -> dict[str, Path]:
     sources: dict[str, Path] = {}
     for package in ("optirs_web", *(f"optirs_web.{name}" for name in _MAPPED)):
         spec = find_spec(package)
-        for folder in spec.submodule_search_locations or [] if spec else []:
+        folders = spec.submodule_search_locations if spec else None
+        for folder in folders or ():
             sources.update(_walk(Path(folder), package.replace(".", "/")))
     return sources
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # `state` is a part of the key alone: a changed file makes another wheel
 def _build(sources: tuple[tuple[str, Path], ...], state: tuple[tuple[Path, int], ...]) -> bytes:
     # A clone has an .egg-info besides, which Python finds too where it was started there.
     about = next(one for one in distributions(name="optirs-web") if one.read_text("METADATA"))
@@ -80,7 +82,7 @@ def _build(sources: tuple[tuple[str, Path], ...], state: tuple[tuple[Path, int],
     contents = {
         _ENTRY: Path(__file__).with_name("unpack.py").read_bytes(),
         "optirs_web/library.xz": _pack(dict(sources)),
-        **{f"{note}/{name}": (about.read_text(name) or "").encode() for name in ("METADATA", "licenses/LICENSE")},
+        **{f"{note}/{name}": _text(about, name) for name in ("METADATA", "licenses/LICENSE")},
         f"{note}/WHEEL": f"Wheel-Version: 1.0\nGenerator: optirs-web\nRoot-Is-Purelib: true\nTag: {_TAG}\n".encode(),
     }
     record = "".join(f"{name},sha256={_digest(body)},{len(body)}\n" for name, body in contents.items())
@@ -95,7 +97,8 @@ def _build(sources: tuple[tuple[str, Path], ...], state: tuple[tuple[Path, int],
 
 def _pack(sources: dict[str, Path]) -> bytes:
     """The archive that `unpack` reads."""
-    # Like files side by side: the language first, then the folder.
+    # Like files side by side: the language first, then the folder. The entry is last, so
+    # that an import that was cut off unpacks again.
     names = sorted(sources, key=lambda name: (name == _ENTRY, name.rpartition(".")[2], name))
     public = _public_names()
     texts = [shorten(name, sources[name].read_text("utf-8"), public) for name in names]
@@ -110,9 +113,17 @@ def _public_names() -> set[str]:
     while packages:
         package = packages.pop()
         names.update(package.__all__)
+        # The data sets are not in this wheel.
         members = [getattr(package, name) for name in package.__all__ if (package, name) != (ow, "datasets")]
         packages += [one for one in members if isinstance(one, ModuleType)]
     return names
+
+
+def _text(about: Distribution, name: str) -> bytes:
+    text = about.read_text(name)
+    if text is None:
+        raise FileNotFoundError(f"the installed optirs-web has no {name}; install it again")
+    return text.encode()
 
 
 def _digest(body: bytes) -> str:

@@ -120,7 +120,7 @@ def _bind_elementwise(kernel: ElementwiseKernel, arrays: Sequence[Array], values
     return run
 
 
-# Optimizer kernels: the shells of `wgsl.rule_shell`, over arrays that go by the names of the bindings.
+# Optimizer kernels: the shells of `wgsl.*_shell`, over arrays that go by the names of the bindings.
 
 
 class _Rule:
@@ -264,7 +264,7 @@ def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], 
             is_due = bool(rule.scalars[tensor, step] if on_call else rule.is_active[tensor] == 1)
             if not (is_due or (keeping is not None and keeping.on[tensor] & 1)):
                 continue
-            shared = rule.of_tensor(tensor)
+            shared, steps_taken = rule.of_tensor(tensor), int(rule.scalars[tensor, step])
             for part in _chunks(first, end):
                 elements = rule.of_elements(part, is_due if keeping is not None else None)
                 if not is_due:
@@ -272,11 +272,10 @@ def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], 
                 updated = rule.call(kernel.part, {**shared, **elements})
                 state = zip(rule.state_names, getattr(updated, "state", ()), strict=False)
                 new = {name: _own(value) for name, value in state if name in kernel.changed_slots}
-                first_seed = int(rule.scalars[tensor, step])
-                rule.params.store(part, updated.param, first_seed * (len(rule.slots) + 1) + len(rule.slots))
+                rule.params.store(part, updated.param, steps_taken * (len(rule.slots) + 1) + len(rule.slots))
                 for number, (name, slot) in enumerate(rule.slots.items()):
                     if name in new:
-                        slot.store(part, new[name], first_seed * len(rule.slots) + number)
+                        slot.store(part, new[name], steps_taken * len(rule.slots) + number)
 
     return run
 

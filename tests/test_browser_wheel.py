@@ -1,5 +1,6 @@
 """The library's wheel for browsers: small, with the code of the sources, and itself again at the first import."""
 
+import ast
 import dis
 import inspect
 import io
@@ -49,19 +50,25 @@ def sources():
 
 
 def functions(source):
-    """What each function does, by its name, wherever its lines begin. A function in another is one of them."""
+    """What each function does but for where it jumps, by its name, without annotations."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
     found = {}
 
     def collect(code):
         inner = [one for one in code.co_consts if isinstance(one, types.CodeType)]
-        if code.co_flags & inspect.CO_OPTIMIZED and not inner:  # a function; annotations of inner ones would be code
+        if code.co_flags & inspect.CO_OPTIMIZED:  # a function, not a module or class
             steps = [one for one in dis.get_instructions(code) if one.opcode not in LAYOUT]
-            does = [(one.opname, one.argval) for one in steps]
+            does = [(one.opname, None if one.argval in inner else one.argval) for one in steps]
             found.setdefault(code.co_qualname, []).append(does)
         for one in inner:
             collect(one)
 
-    collect(compile(source, "", "exec", optimize=2))  # without docstrings
+    collect(compile(tree, "", "exec", optimize=2))  # without docstrings
     return found
 
 
@@ -134,6 +141,7 @@ def test_it_trains(page):
         ('class A:\n    """One."""\n\n    x: int\n    """Two."""\n', 'class A:\n """One."""\n x: int'),
         ("@dataclass\nclass _A:\n    x: int\n", '@dataclass\nclass _A:\n """."""\n x: int'),
         ("if TYPE_CHECKING:\n    import a\nx = 1\n", "x = 1"),
+        ("if TYPE_CHECKING:\n    import a\nelse:\n    a = None\n", "a = None"),
         ('__all__ = ["x"]\nx = f"""a\n    {b}"""\n', "x = f'a\\n    {b}'"),
     ],
 )

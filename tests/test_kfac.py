@@ -204,6 +204,7 @@ def test_parameters_that_are_no_layers_are_refused(shapes):
         ({"damping": -1.0}, "Invalid damping value: -1.0"),
         ({"stat_decay": 1.0}, "Invalid stat_decay value: 1.0"),
         ({"kl_clip": -1.0}, "Invalid kl_clip value: -1.0"),
+        ({"kl_clip": 0.0}, "Invalid kl_clip value: 0.0"),
         ({"update_freq": 0}, "Invalid update_freq value: 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The wheels: what is in them, that the library's works without the demo's, and how small the one for browsers is."""
+"""The wheels for native Python: what is in them, and that the library's works without the demo's."""
 
 import subprocess
 import sys
@@ -8,7 +8,6 @@ import tomllib
 import pytest
 from wheels import FOLDERS, ROOT, build_wheels
 
-LARGEST = 200_000  # bytes: a page downloads the library before it can train
 APPLICATIONS = ("cli", "datasets", "demo_site", "training")
 SOURCES = {".py", ".js", ".wgsl", ".gz", ".html", ".typed"}
 

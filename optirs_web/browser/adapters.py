@@ -39,10 +39,18 @@ def _request() -> Any:
         from optirs_web_transport import request
     except ImportError:
         request = run_js(files(__package__).joinpath("transport.js").read_text(encoding="utf-8"))
-    promise = request()
-    # Needed by whoever opens a device, and meanwhile the browser starts its GPU process.
-    import_module("optirs_web.runtime.kernels")
+    return _meanwhile(request(), "optirs_web.runtime.kernels")
+
+
+def _meanwhile(promise: Any, module: str) -> Any:
+    """The promise. While the browser keeps it, in another process, what opening a device leads to is loaded."""
+    import_module(module)
     return promise
+
+
+def _open() -> Any:
+    """The promise of the adapter's device."""
+    return _meanwhile(_adapter.open(), "optirs_web.runtime.rule_kernels")
 
 
 async def probe_async() -> None:
@@ -81,7 +89,7 @@ def open_adapter(info: AdapterInfo) -> BrowserBackend:
     """Open it. Waits."""
     need_waiting("device()", "optirs_web.device_async()")
     try:
-        return _opened(info, wait(_adapter.open()))
+        return _opened(info, wait(_open()))
     except JsException as error:
         raise _refused(info, error) from error
 
@@ -89,7 +97,7 @@ def open_adapter(info: AdapterInfo) -> BrowserBackend:
 async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
     """The awaitable twin of `open_adapter`."""
     try:
-        return _opened(info, await _adapter.open())
+        return _opened(info, await _open())
     except JsException as error:
         raise _refused(info, error) from error
 

@@ -91,9 +91,14 @@ class Built(Grouped):
         """How the state of a parameter, and the parameter, are stored, where not as float32."""
         slots = self.layout_type.in_fewer_bits(self.rule.slots(flags))
         asked = {slot: self._state_dtype.get(slot, "float32") for slot in slots}
-        if param.size < SMALLEST_8_BIT and "8bit" in self._state_dtype.values():
-            asked = {}
-        kinds = {slot: slot_storage.kind_of(slot, kind) for slot, kind in asked.items() if kind != "float32"}
+        if param.size < SMALLEST_8_BIT:
+            asked = {slot: kind for slot, kind in asked.items() if kind != "8bit"}
+        is_own = self.rule.text is not None
+        kinds = {
+            slot: slot_storage.kind_of(slot, kind, is_own_rule=is_own)
+            for slot, kind in asked.items()
+            if kind != "float32"
+        }
         return (*kinds.items(), *([(param_storage.PARAM, self._rounding)] if self._rounding else []))
 
     def _param_ids(self) -> list[list[int]]:

@@ -90,7 +90,9 @@ class KFAC(MatrixOptimizer):
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
-        at_least_zero(group, "damping", *(["kl_clip"] if group["kl_clip"] is not None else []))
+        at_least_zero(group, "damping")
+        if group["kl_clip"] is not None and not group["kl_clip"] > 0:
+            raise ValueError(f"Invalid kl_clip value: {group['kl_clip']}")
         fractions(group, "stat_decay")
         if not group["update_freq"] >= 1:
             raise ValueError(f"Invalid update_freq value: {group['update_freq']}")
@@ -101,7 +103,8 @@ class KFAC(MatrixOptimizer):
         return {**super().flags(group), "in_first": bool(group["in_first"])}
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        return super().hyper({**group, "kl_clip": group["kl_clip"] or LARGEST_FLOAT32})
+        largest = LARGEST_FLOAT32 if group["kl_clip"] is None else group["kl_clip"]
+        return super().hyper({**group, "kl_clip": largest})
 
     def step(
         self,

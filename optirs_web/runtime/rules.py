@@ -4,6 +4,7 @@ A rule is a WGSL file of map functions over `Hyper`, `Scalars` and `State`; see 
 
     advance              once per tensor, before anything else
     measure, settle      a sum over each tensor (or all), and what follows from it, once per tensor
+    prepare, adapt       every element before that, where the optimizer's layout runs them
     update               every element
     measure_lines, settle_row, settle_column, settle_matrix   per row and column; see `wgsl.factored_shell`
     other names          on call, over every element of the tensors that have taken a step
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ShaderError
 from ..wgsl import (
@@ -35,8 +36,9 @@ __all__ = ["KEPT", "Flags", "Rule", "Stage", "Stored"]
 
 _STRUCTS = ("Hyper", "Scalars", "State", "Measured", *LINE_STRUCTS.values(), "LineMeasured")
 
-Flags = tuple[tuple[str, bool], ...]
-"""The overrides of a rule, sorted by name. `maximize` is not the rule's: the gradient is negated for it."""
+Flags = tuple[tuple[str, Any], ...]
+"""The overrides of a rule, and what else of a group decides its layout, sorted by name. `maximize` is not the
+rule's: the gradient is negated for it."""
 
 Stored = tuple[tuple[str, str], ...]
 """How slots are stored that are not float32: name and kind of `wgsl.slot_storage`; and how parameters are kept, as

@@ -28,15 +28,16 @@ __all__ = [
 BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "dynamic8": 8, "dynamic8_unsigned": 8}
 """Bits per element; a block in 8 bits has 32 more."""
 
+# How names of the library's slots end that hold squares, sums of them, or magnitudes.
 _NOT_NEGATIVE = ("_sq", "square_avg", "acc_delta", "sum", "exp_inf")
 _LARGEST = "_largest"
 
 
-def kind_of(slot: str, asked: str) -> str:
-    """How a slot is stored: of "8bit" the map with or without signs, as the slot's name tells."""
+def kind_of(slot: str, asked: str, *, is_own_rule: bool) -> str:
+    """How a slot is stored: of "8bit" the map without signs where a rule of the library's never has any."""
     if asked != "8bit":
         return asked
-    return "dynamic8_unsigned" if slot.endswith(_NOT_NEGATIVE) else "dynamic8"
+    return "dynamic8" if is_own_rule or not slot.endswith(_NOT_NEGATIVE) else "dynamic8_unsigned"
 
 
 def largest_name(slot: str) -> str:
@@ -71,7 +72,7 @@ def bindings(name: str, kind: str, access: str) -> list[tuple[str, str, str]]:
     """Name, access and type of what a slot of that kind is bound to."""
     if not is_blockwise([kind]):
         return [(name, access, _TYPES[kind])]
-    return [(name, access, "array<u32>"), (f"{name}_largest", access, "array<f32>")]
+    return [(name, access, "array<u32>"), (largest_name(name), access, "array<f32>")]
 
 
 def halves_of(name: str) -> list[str]:

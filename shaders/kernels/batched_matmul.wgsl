@@ -29,6 +29,7 @@ struct BatchedParameters {
 // A product: the number of its tensor, and the first element of each matrix.
 struct Product { tensor: u32, a: u32, b: u32, c: u32, d: u32 }
 
+// 0 and 1 are those of tile.wgsl.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 @group(0) @binding(3) var<storage, read> d: array<f32>;
 @group(0) @binding(4) var<storage, read> products: array<Product>;

@@ -11,6 +11,7 @@ struct MatmulParameters {
     b_column_stride: u32,
 }
 
+// 0 and 1 are those of tile.wgsl.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 @group(0) @binding(3) var<uniform> parameters: MatmulParameters;
 

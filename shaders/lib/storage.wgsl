@@ -1,5 +1,5 @@
 // How numbers are stored in fewer than 32 bits, and read again: bfloat16, float16, and the 8-bit dynamic map of
-// Dettmers et al. 2022 (arXiv:2110.02861). By integers alone, so that every adapter stores the same bits.
+// Dettmers et al. 2022 (arXiv:2110.02861). bfloat16 by integers alone; subnormals of float16 and the map by float32.
 import package::lib::math::{is_inf, is_nan, power_of_two, replace_bits};
 
 const MAGNITUDE: u32 = 0x7fffffffu;

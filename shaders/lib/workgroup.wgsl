@@ -1,5 +1,5 @@
-// What the invocations of a workgroup make of a value each, for cooperative kernels. All of them call, up to 256, and
-// all get the result. They meet in turns of 64, since browsers on a software adapter take long to compile large arrays.
+// What the invocations of a workgroup make of a value each, for cooperative kernels. All of them call, and all get the
+// result. There are a power of two up to 64, or any number from 64 to 256: they meet in turns of 64, since browsers on a software adapter take long to compile large arrays.
 const TURN: u32 = 64u;
 
 var<workgroup> partial: array<f32, 64>;
