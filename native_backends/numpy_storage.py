@@ -108,9 +108,7 @@ class Params:
         if self._beside is None:
             return params
         beside = self._beside[part].astype(np.uint32)
-        if self._kind == "master":
-            return np.asarray(_codec()["join_halves"](params, beside))
-        return params + (beside << 16).view(np.float32)
+        return np.asarray(_codec()["join_halves" if self._kind == "master" else "add_cut_off"](params, beside))
 
     def store(self, part: slice, values: Array, seed: int | None = None) -> None:
         """Store some elements; without a seed those that are rounded at random are rounded to the nearest."""

@@ -15,6 +15,7 @@ from .tensors import Edge, Parameter, Tensor, tensor
 __all__ = [
     "GradientTape",
     "ObservedGrad",
+    "as_gradient",
     "backward",
     "grad_enabled",
     "no_grad",
@@ -153,10 +154,10 @@ def _first_gradient(root: Tensor, gradient: Any) -> Tensor:
         if root.size != 1:
             raise ShapeError(f"backward() of a tensor of shape {root.shape} needs a gradient of that shape")
         return ops.full(root.shape, 1.0, root.device)
-    return _as_gradient(root, gradient)
+    return as_gradient(root, gradient)
 
 
-def _as_gradient(of: Tensor, value: Any) -> Tensor:
+def as_gradient(of: Tensor, value: Any) -> Tensor:
     """A float32 tensor on the same device, of the same shape."""
     if not isinstance(value, Tensor):
         value = tensor(value, device=of.device, dtype="float32")
@@ -233,7 +234,7 @@ def set_grad(leaf: Tensor, value: Any) -> None:
         note_grad(leaf, reads=False)
         leaf._grad = value
         return
-    given = None if value is None else _as_gradient(leaf, value)
+    given = None if value is None else as_gradient(leaf, value)
     note_grad(leaf, reads=False)
     if given is None:
         leaf._grad = None

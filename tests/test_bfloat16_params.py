@@ -228,6 +228,35 @@ def test_values_assigned_in_between_count(device, momentum):
     np.testing.assert_array_equal(params[0].numpy(), bfloat16(exact))
 
 
+@pytest.mark.parametrize("rounding", ["master", "kahan"])
+@pytest.mark.parametrize("value", [0.0, -0.0, 0.001, 2.0**-20, 1.0, 3e38])
+def test_what_was_cut_off_of_others_is_forgotten(device, rounding, value):
+    before, grad = np.linspace(900, 1100, 64), np.linspace(-1.9, 1.9, 64)
+    (param,), optimizer = trained(
+        ow.optim.SGD, device, [before], [[grad]], lr=1.0, param_dtype="bfloat16", rounding=rounding
+    )
+    param.assign(np.full(64, value, np.float32))
+    for _ in range(2):
+        optimizer.step(grads=[np.zeros(64)])
+        np.testing.assert_array_equal(param.numpy(), bfloat16(np.full(64, value)))
+    master = optimizer.state_dict()["state"][0].get("master", param.numpy())
+    np.testing.assert_allclose(master, np.full(64, value), rtol=2**-8, atol=1e-40)
+
+
+@pytest.mark.parametrize("rounding", ["master", "kahan"])
+@pytest.mark.parametrize("name", ["non_negative", "box", "l2_ball"])
+def test_projections_count(device, rounding, name):
+    project = getattr(ow.optim.projections, name)(*{"non_negative": (), "box": (-0.25, 0.25), "l2_ball": (1.0,)}[name])
+    grads = [[one] for one in np.random.default_rng(0).standard_normal((6, 64))]
+    options = {"lr": 0.3, "param_dtype": "bfloat16", "rounding": rounding, "transforms": [project]}
+    (param,), optimizer = trained(ow.optim.SGD, device, [np.linspace(-1, 1, 64)], grads, **options)
+    values = param.numpy()
+    assert np.isfinite(optimizer.state_dict()["state"][0].get("master", values)).all()
+    project.apply([param])
+    np.testing.assert_allclose(param.numpy(), values, rtol=2**-8)
+    assert (values.view(np.uint32) & 0xFFFF == 0).all()
+
+
 @by_rounding
 def test_a_compiled_step_does_the_same(device, rounding):
     values, grads = problem()

@@ -59,6 +59,8 @@ def test_flags_and_parts_change_the_shader():
         run("shader", "adamw", "--flag", "amsgrad=true").stdout.count("var<storage")
     )
     assert "fn advance" in run("shader", "adamw", "--part", "advance").stdout
+    assert "fn measure" in run("shader", "lamb", "--part", "measure").stdout
+    assert "'adam' has no 'settle'" in run("shader", "adamw", "--part", "settle").output
 
 
 @pytest.mark.parametrize("name", ["adamw", "relu"])

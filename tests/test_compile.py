@@ -1,6 +1,7 @@
 """Compiled steps: recorded once, replayed as one submit, with the same numbers as without."""
 
 import gc
+import warnings
 
 import numpy as np
 import pytest
@@ -149,6 +150,32 @@ def test_a_dropped_compiled_step_gives_its_memory_back(device):
     del step
     gc.collect()
     assert device.memory_stats().live_buffers == before
+
+
+@pytest.mark.parametrize("ending", ["replaced", "dropped", "fails"])
+def test_recording_again_and_again_uses_the_memory_of_recordings_that_have_gone(device, ending):
+    weight = ow.Parameter(np.ones((64, 64), np.float32), device=device)
+
+    def step(x):
+        total = (x @ weight).sum()
+        return 0 if ending == "fails" else total
+
+    held = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        kept = ow.compile(step, device=device)
+        for _ in range(4):
+            for rows in range(8, 168, 8):
+                one = kept if ending == "replaced" else ow.compile(step, device=device)
+                if ending == "fails":
+                    with pytest.raises(UnsupportedError):
+                        one(np.ones((rows, 64), np.float32))
+                else:
+                    assert one(np.ones((rows, 64), np.float32)).item() == rows * 64 * 64
+            gc.collect()
+            now = device.memory_stats()
+            held.append(now.live_bytes + now.pooled_bytes)
+    assert held[1] == held[3]
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])

@@ -1,6 +1,7 @@
 """A user's own rule in WGSL is an optimizer like the others."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -62,6 +63,18 @@ def test_it_is_saved_loaded_and_copied(momentum, device):
     for param, optimizer in ((w, first), (other, second), (copied, third)):
         optimizer.step(grads=[[2.0, 2.0]])
         assert param.tolist() == w.tolist()
+    assert type(third) is momentum
+
+
+def test_it_is_pickled_with_its_text(momentum, device):
+    w = ow.Parameter([1.0, 2.0], device=device)
+    first = momentum([w], lr=0.5)
+    first.step(grads=[[1.0, -1.0]])
+    again, second = pickle.loads(pickle.dumps((w, first)))
+    assert type(second).__name__ == "HeavyBall"
+    for param, optimizer in ((w, first), (again, second)):
+        optimizer.step(grads=[[2.0, 2.0]])
+        assert param.tolist() == w.tolist()
 
 
 def test_state_may_have_the_names_of_lanes(device):
@@ -91,6 +104,10 @@ RULE = "struct Hyper {{ lr: f32 }} struct Updated {{ param: f32 }} fn update({})
         (RULE.format("param: f32, gradient: f32, h: Hyper", "param"), {"lr": 1.0}, ShaderError, "parameter 'gradient'"),
         (RULE.format("param: f32", "param + nothing"), {"lr": 1.0}, ShaderError, "nothing"),
         (MOMENTUM.replace("average", "at"), {"lr": 0.1, "betas": (0.9,)}, ShaderError, "cannot have a member 'at'"),
+        *(
+            (MOMENTUM.replace("average", name), {"lr": 0.1, "betas": (0.9,)}, ShaderError, f"have a member '{name}'")
+            for name in ("master", "kahan_comp", "accumulated", "average_largest")  # what state dicts have besides
+        ),
         ("struct Hyper { lr: f32 }", {"lr": 1.0}, ShaderError, "a rule declares 'Updated'"),
         ("struct Hyper { lr: f32 ", {"lr": 1.0}, ShaderError, "line 1|:1:"),
         (RULE.format("param: f32, h: Hyper", "exp(param)"), {"lr": 1.0}, ShaderError, "exp"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import optirs_web as ow
-from optirs_web.errors import CheckpointError
+from optirs_web.errors import CheckpointError, UnsupportedError
 
 
 def named(device, **values):
@@ -172,3 +172,62 @@ def test_a_closure_gives_the_loss(device):
 
     assert optimizer.step(closure).item() == 9.0
     assert w.tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("Shampoo", "update_freq", 10**40),
+        ("GaLore", "scale", "x"),
+        ("GaLore", "scale", float("nan")),
+        ("SOAP", "shampoo_beta", float("nan")),
+        ("DoG", "reps_rel", 1e39),
+        ("Muon", "ns_coefficients", (1e40, 1, 1)),
+        ("Prodigy", "use_bias_correction", None),
+    ],
+)
+def test_options_that_are_no_float32_are_refused_and_not_loaded(name, option, value):
+    make = getattr(ow.optim, name)
+    with pytest.raises(ValueError, match=f"Invalid {option} value"):
+        make([ow.Parameter(np.ones((3, 4), "f"), device="cpu")], **{option: value})
+    optimizer = make([ow.Parameter(np.ones((3, 4), "f"), device="cpu")])
+    optimizer.step(grads=[np.ones((3, 4), "f")])
+    before = optimizer.state_dict()
+    changed = optimizer.state_dict()
+    changed["param_groups"][0][option] = value
+    with pytest.raises(CheckpointError):
+        optimizer.load_state_dict(changed)
+    np.testing.assert_equal(optimizer.state_dict(), before)
+
+
+@pytest.mark.parametrize("name", ["APOLLO", "GaLore"])
+def test_the_rank_is_not_changed_in_training(name):
+    optimizer = getattr(ow.optim, name)([ow.Parameter(np.ones((3, 4), "f"), device="cpu")], rank=2)
+    optimizer.step(grads=[np.ones((3, 4), "f")])
+    before = optimizer.state_dict()
+    changed = optimizer.state_dict()
+    changed["param_groups"][0]["rank"] = 4
+    with pytest.raises(CheckpointError):
+        optimizer.load_state_dict(changed)
+    np.testing.assert_equal(optimizer.state_dict(), before)
+    optimizer.param_groups[0]["rank"] = 3
+    with pytest.raises(UnsupportedError, match="rank is not changed"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("CAME", {}), ("Adafactor", {}), ("AdamMini", {}), ("APOLLO", {"state_dtype": "bfloat16"})],
+)
+def test_the_state_of_a_parameter_without_elements_is_loaded(name, options):
+    optimizer = getattr(ow.optim, name)([ow.Parameter(np.zeros((0, 3), "f"), device="cpu")], **options)
+    optimizer.step(grads=[np.zeros((0, 3), "f")])
+    optimizer.load_state_dict(optimizer.state_dict())
+    copy.deepcopy(optimizer).step()
+
+
+def test_gradients_are_all_taken_or_none():
+    params = [ow.Parameter([1.0], device="cpu") for _ in range(2)]
+    with pytest.raises(UnsupportedError):
+        ow.optim.SGD(params).step(grads=[[1.0], ["a"]])
+    assert params[0].grad is None

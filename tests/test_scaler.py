@@ -1,6 +1,8 @@
 """GradScaler against torch's, on the device and without a readback."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -229,11 +231,46 @@ def test_a_state_dict_that_does_not_fit_is_refused(broken):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"growth_factor": 1.0}, "The growth factor must be > 1.0"),
-        ({"backoff_factor": 1.0}, "The backoff factor must be < 1.0"),
-        ({"growth_interval": 0}, "a growth interval"),
+        *(({"growth_factor": one}, "The growth factor must be > 1.0") for one in (1.0, math.nan, 1e39)),
+        *(({"backoff_factor": one}, "The backoff factor must be < 1.0") for one in (1.0, math.nan, 0.0, -1.0)),
+        *(({"growth_interval": one}, "a growth interval") for one in (0, math.nan, 2.5, 1 << 24)),
+        *(({"init_scale": one}, "The scale must be > 0.0") for one in (0.0, -1.0, math.nan, math.inf, 1e39)),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         ow.optim.GradScaler("cpu", **arguments)
+    scaler = ow.optim.GradScaler("cpu")
+    before = scaler.state_dict()
+    [(name, value)] = arguments.items()
+    setter = scaler.update if name == "init_scale" else getattr(scaler, f"set_{name}")
+    with pytest.raises(ValueError, match=message):
+        setter(value)
+    with pytest.raises(CheckpointError, match=message):
+        scaler.load_state_dict({**before, "scale": 4.0, name.removeprefix("init_"): value})
+    assert scaler.state_dict() == before
+
+
+def test_an_optimizer_on_another_device_is_refused(open_device):
+    other = open_device("vulkan")
+    w = ow.Parameter([1.0, 2.0], device="cpu")
+    optimizer, scaler = ow.optim.SGD([w], lr=0.1), ow.optim.GradScaler(other)
+    w.grad = [1.0, 1.0]
+    for call in (
+        lambda: scaler.step(optimizer),
+        lambda: scaler.unscale_(optimizer),
+        lambda: scaler.update(ow.tensor(2.0, device="cpu")),
+    ):
+        with pytest.raises(ValueError, match="GradScaler got tensors on"):
+            call()
+    assert w.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_goes_on_by_itself(device, copied):
+    scaler = ow.optim.GradScaler(device, init_scale=8.0, growth_interval=3)
+    again = copied(scaler)
+    assert again.state_dict() == scaler.state_dict()
+    again.update(2.0)
+    assert (scaler.get_scale(), again.get_scale()) == (8.0, 2.0)
+    assert not copied(ow.optim.GradScaler(enabled=False)).is_enabled()

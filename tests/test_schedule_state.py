@@ -7,6 +7,8 @@ import pytest
 from schedule_cases import TORCH
 from schedule_problems import on_device, ours, torchs, values_of
 
+import optirs_web as ow
+from optirs_web.errors import CheckpointError, UnsupportedError
 from optirs_web.optim import lr_scheduler
 
 STEPS = 1000
@@ -89,6 +91,34 @@ def test_an_epoch_may_be_given_and_be_a_fraction(device, torch):
         got.step(epoch)
         np.testing.assert_allclose(values_of(mine, "lr"), values_of(theirs, "lr"), rtol=HOST)
         np.testing.assert_allclose(on_device(mine), values_of(mine, "lr")[0], rtol=DEVICE)
+
+
+@pytest.mark.parametrize("wrong", [{"step_size": 0}, {"gamma": "x"}, {"last_epoch": "x"}, {"last_epoch": np.nan}, None])
+@pytest.mark.parametrize("composed", [False, True])
+def test_a_state_dict_that_does_not_fit_changes_nothing(device, wrong, composed):
+    optimizer = ours(device)
+    one = part = lr_scheduler.StepLR(optimizer, 2, 0.5)
+    if composed:
+        one = lr_scheduler.SequentialLR(optimizer, [lr_scheduler.ConstantLR(optimizer), part], [1])
+    one.step()
+    before, values = copy.deepcopy(one.state_dict()), one.values(6)
+    broken = {**part.state_dict(), **wrong} if wrong else wrong
+    if composed:
+        first, _ = before["_schedulers"]
+        broken = {**before, "_schedulers": [{**first, "total_iters": 9}, broken]}
+    with pytest.raises(CheckpointError, match="does not fit"):
+        one.load_state_dict(broken)
+    assert (one.state_dict(), one.values(6)) == (before, values)
+    one.step()
+    assert one.last_epoch == 2
+
+
+def test_a_cycle_refuses_a_rate_that_is_a_tensor(device):
+    rate = ow.tensor(0.1, device=device)
+    optimizer = ow.optim.SGD([ow.Parameter([1.0], device=device)], lr=rate, momentum=0.9)
+    with pytest.raises(UnsupportedError, match="give it as a number"):
+        lr_scheduler.CyclicLR(optimizer, 0.1, 0.2)
+    assert optimizer.param_groups[0]["lr"] is rate
 
 
 def test_a_copy_of_an_optimizer_has_the_options_and_no_scheduler(device):

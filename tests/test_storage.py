@@ -94,6 +94,22 @@ def test_a_nan_stays_one_in_halves(compute):
 def test_what_somebody_else_has_set_is_all_there_is(compute):
     values = np.array([1.2345678, -3.3333333], np.float32)
     np.testing.assert_array_equal(compute("join_halves", values, np.full(2, 0x1234, np.uint32)), values)
+    np.testing.assert_array_equal(compute("add_cut_off", values, np.full(2, 0x0012, np.uint32)), values)
+    ends = np.array([0.0, -0.0, np.inf, -np.inf], np.float32)
+    beyond = np.array([0x8000, 0xFFFF, 0x0001, 0x7FFF], np.uint32)
+    joined = compute("join_halves", ends, beyond)
+    np.testing.assert_array_equal(joined.view(np.uint32), ends.view(np.uint32))
+    np.testing.assert_array_equal(compute("add_cut_off", ends, np.full(4, 0x3F80, np.uint32)), ends)
+
+
+def test_a_cut_off_is_no_more_than_half_a_spacing(compute):
+    rounded = np.repeat(np.array([1.0, -1.0, 1.9921875, 1e30, -(2.0**-100)], np.float32), 2)
+    rounded = (rounded.view(np.uint32) & 0xFFFF0000).view(np.float32)
+    power = np.exp2(np.floor(np.log2(np.abs(rounded)))).astype(np.float32)
+    half, more = power * np.float32(2**-8), power * np.float32(2**-8 * 1.0078125)
+    half[::2] *= -1
+    np.testing.assert_array_equal(compute("add_cut_off", rounded, half.view(np.uint32) >> 16), rounded + half)
+    np.testing.assert_array_equal(compute("add_cut_off", rounded, more.view(np.uint32) >> 16), rounded)
 
 
 def dynamic_map(signed):

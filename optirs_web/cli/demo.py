@@ -64,6 +64,8 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
             click.echo(f"The demo is at   {url}")
             click.echo(f"Data is kept in  {data.resolve()}")
             click.echo(f"Token            {settings.token}")
+            if settings.pyodide is None:
+                click.echo("Python comes from the network: OPTIRS_PYODIDE_DIST may name a folder with Pyodide.")
             click.echo("Ctrl-C ends it.")
             if opens:
                 webbrowser.open(url)

@@ -46,7 +46,10 @@ _PARTS: dict[str, Callable[[Rule, Any], Kernel]] = {
 def _rule(name: str, preset: Flags) -> _Source:
     def make(flags: Flags, part: str) -> Kernel:
         pairs: Any = tuple(sorted({**preset, **flags}.items()))
-        return _PARTS[part](Rule(name), pairs)
+        rule = Rule(name)
+        if part not in ("update", "advance") and not rule.has(part):
+            raise click.BadParameter(f"'{name}' has no '{part}'", param_hint="--part")
+        return _PARTS[part](rule, pairs)
 
     return _Source("optimizers", name, make, preset)
 
@@ -135,9 +138,9 @@ _TARGETS: dict[str, Callable[[Kernel], str]] = {"wgsl": Kernel.wgsl, "numpy": _n
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An override, as amsgrad=true.")
 @click.option(
     "--part",
-    type=click.Choice(["update", "advance"]),
+    type=click.Choice(list(_PARTS)),
     default="update",
-    help="Of an optimizer: the step of the elements (the default), or that of the scalars.",
+    help="Of an optimizer: the step of the elements (the default) or that of the scalars; what is summed, and its use.",
 )
 def shader(name: str, target: str, flags: tuple[str, ...], part: str) -> None:
     """Print the complete shader of an optimizer (adamw), a kernel (matmul) or a function (relu)."""

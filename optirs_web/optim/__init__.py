@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .newton_cg import NewtonCG as NewtonCG
     from .novograd import NovoGrad as NovoGrad
     from .optimizer import Optimizer as Optimizer
+    from .options import Options as Options
     from .prodigy import Prodigy as Prodigy
     from .radam import RAdam as RAdam
     from .reptile import Reptile as Reptile
@@ -110,6 +111,7 @@ _NAMES = {
     "newton_cg": "NewtonCG",
     "novograd": "NovoGrad",
     "optimizer": "Optimizer",
+    "options": "Options",
     "prodigy": "Prodigy",
     "radam": "RAdam",
     "reptile": "Reptile",
@@ -174,6 +176,7 @@ __all__ = [
     "NewtonCG",
     "NovoGrad",
     "Optimizer",
+    "Options",
     "Prodigy",
     "RAdam",
     "RMSprop",

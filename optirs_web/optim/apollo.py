@@ -117,6 +117,7 @@ class APOLLO(MatrixOptimizer):
     """
 
     rule = Rule("apollo")
+    fixed: ClassVar[tuple[str, ...]] = ("rank",)
     layout_type: ClassVar[type[Layout]] = _ApolloLayout
     scalars_in_state: ClassVar[tuple[str, ...]] = ("step", "norm")
 

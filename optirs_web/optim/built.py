@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import UnsupportedError
 from ..runtime.program import NotReadyError
 from ..runtime.rules import Flags, Stored
-from ..tensors import Parameter
+from ..tensors import Parameter, Tensor
 from ..wgsl import param_storage, slot_storage
 from .arenas import move_into_arenas
 from .groups import Grouped
@@ -28,12 +28,16 @@ class Built(Grouped):
     takes_dense: ClassVar[bool] = True
     """Gradients may be tensors; otherwise all are `SparseRows`."""
 
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Flags that state has its shape from."""
+
     _layout: Layout | None
     _state_dtype: dict[str, str]
     _rounding: str
     _transforms: list[Transform]
     _is_scaled: bool
     _skip_nonfinite: bool
+    _checked_options: Sequence[Mapping[str, Any]] = ()  # those of the groups when all was well
     _resting: Slots  # state that a change of flags has put out of use
 
     def _build(self) -> None:
@@ -139,13 +143,22 @@ class Built(Grouped):
 
     def _refresh_options(self) -> None:
         """As `_refresh`, but for tensors: a recorded step copies these itself."""
-        for group in self.param_groups:
-            self._check(group)
+        options = [
+            {name: id(one) if isinstance(one, Tensor | list) else one for name, one in group.items()}
+            for group in self.param_groups
+        ]
+        if options != self._checked_options:
+            for group in self.param_groups:
+                self._check(group)
+            self._checked_options = options
         if self._param_ids() != self._built_params:
             raise UnsupportedError(
                 "parameters are not exchanged in param_groups; use add_param_group, or a new optimizer"
             )
         if self._flags() != self._built_flags:
+            for name in self.fixed:
+                if [group[name] for group in self.param_groups] != [dict(one)[name] for one in self._built_flags]:
+                    raise UnsupportedError(f"{name} is not changed in training; make a new optimizer")
             if self._built.device.recording is not None:  # a rebuild moves the state
                 raise NotReadyError(self._refresh)
             self._rebuild()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from ..errors import ShaderError
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..wgsl import rule_shell
 from ..wgsl.lints import lint
+from ..wgsl.slot_storage import largest_name
 from .optimizer import Optimizer, Options, Params, Rule
 
 __all__ = ["from_wgsl"]
@@ -72,6 +74,17 @@ def from_wgsl(
             own = {key: options.pop(key, value) for key, value in defaults.items()}  # type: ignore[misc]
             super().__init__(params, own, **options)
 
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            """For `pickle`, which would look for the class in a module: it is made again from its text."""
+            if type(self) is not Rules:
+                return super().__reduce_ex__(protocol)
+            return _unpickled, (text, rule.name, over_all, defaults), self.__getstate__()
+
+        def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+            made = memo[id(self)] = type(self).__new__(type(self))
+            made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+            return made
+
     Rules.rule = rule
     Rules.beta_count = len(defaults.get("betas", ()))
     Rules.scalars_in_state = rule.scalars
@@ -79,9 +92,15 @@ def from_wgsl(
     return Rules
 
 
+def _unpickled(text: str, name: str, over_all: bool, defaults: Mapping[str, Any]) -> Optimizer:
+    kind = from_wgsl(text, name=name, over_all=over_all, **defaults)
+    return kind.__new__(kind)
+
+
 def _check(rule: Rule) -> None:
     """Raise the ShaderError that a step would meet."""
-    taken = rule_shell.RESERVED.intersection(rule.state)
+    of_blocks = largest_name("")
+    taken = [one for one in rule.state if one in rule_shell.RESERVED or one.endswith(of_blocks)]
     if taken:
         message = f"State cannot have a member '{min(taken)}': use another name"
         raise ShaderError(message, file=rule.name, line=1, column=1)

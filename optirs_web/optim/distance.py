@@ -53,10 +53,11 @@ class EstimatesDistance(Optimizer):
         Raises:
             ValueError: two groups have different learning rates, neither of them 0.
         """
-        rates = {float(one["lr"]) for one in self.param_groups}
+        groups: list[Mapping[str, Any]] = [*self.param_groups] or [group]
+        rates = {float(one["lr"]) for one in groups}
         if len(rates - {0.0}) > 1:
             raise ValueError(f"the learning rates of groups are one number or 0, since d is one number; not {rates}")
-        options = {**group, **{name: self.param_groups[0][name] for name in self.options_of_d}}
+        options = {**group, **{name: groups[0][name] for name in self.options_of_d}}
         options["growth_rate"] = min(float(options["growth_rate"]), _LARGEST_GROWTH)
         if "betas" in options:
             options["sqrt_beta2"] = math.sqrt(options["betas"][1])

@@ -384,5 +384,5 @@ class FactoredLayout(Layout):
                     rows = memoryview(entry[name.removeprefix(_MEAN)]).cast("B").cast("f")
                     count = self._stacks[number].rows
                     for matrix in range(place.length):
-                        content[place.first + matrix] = sum(rows[matrix * count : (matrix + 1) * count]) / count
+                        content[place.first + matrix] = sum(rows[matrix * count : (matrix + 1) * count]) / max(count, 1)
             self.device.write(View.whole(lines.lines), content.cast("B"))

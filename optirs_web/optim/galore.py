@@ -112,6 +112,7 @@ class GaLore(MatrixOptimizer):
     """
 
     rule = Rule("galore")
+    fixed: ClassVar[tuple[str, ...]] = ("rank",)
     layout_type: ClassVar[type[Layout]] = _GaLoreLayout
 
     def __init__(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from typing import Any, ClassVar, Protocol
 
 from ..errors import UnsupportedError
 from ..runtime.dtypes import FLOAT32
 from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter, Tensor
-from .options import at_least_zero, derived, fractions
+from .options import LARGEST_FLOAT32, at_least_zero, derived, fractions
 
 __all__ = ["Grouped", "Params", "Rate", "on_host"]
 
@@ -149,7 +150,27 @@ class Grouped(ABC):
                 raise ValueError("Tensor lr must be on the device of the parameters")
             if not self.takes_tensor_lr:
                 raise UnsupportedError(f"{type(self).__name__} looks at lr on the host: give it as a number")
-        self.validate(on_host(group))
+        error = self._fault(on_host(group))
+        if error is None:
+            return
+        if isinstance(error, ValueError):  # it names the option
+            raise error
+        for name, one in signature(type(self)).parameters.items():  # the option whose default mends it
+            if name in group and not self._fault({**on_host(group), name: one.default}):
+                raise ValueError(f"Invalid {name} value: {group[name]}") from error
+        raise ValueError(f"Invalid options: {error}") from error
+
+    def _fault(self, group: Mapping[str, Any]) -> Exception | None:
+        """What is wrong with the options of a group."""
+        try:
+            self.validate(group)
+            self.flags(group)
+            for name, value in self.hyper(group).items():
+                if not -LARGEST_FLOAT32 <= value <= LARGEST_FLOAT32:
+                    return OverflowError(f"{name} is {value}")
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            return error
+        return None
 
     def _rates(self) -> dict[int, Tensor]:
         """The learning rates that are tensors, by number of the group."""

@@ -102,6 +102,14 @@ class HostDriven(Optimizer):
     def _built(self) -> Space:  # type: ignore[override]
         return self._space
 
+    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
+        """None: there is no rule."""
+        return {}
+
+    def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
+        """None: there is no rule."""
+        return {}
+
     def _refresh(self) -> None:
         self.validate(self.param_groups[0])
         if self._param_ids() != self._built_params:

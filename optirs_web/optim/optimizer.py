@@ -7,7 +7,7 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..autograd import note_grad, set_grad
+from ..autograd import as_gradient, note_grad, set_grad
 from ..errors import NonFiniteError, ShapeError
 from ..ops import clone, zeros
 from ..recovery import keep_track
@@ -201,7 +201,11 @@ class Optimizer(Stateful):
         # A gradient that lies in an arena may be overwritten by one before it.
         pairs = zip(params, grads, strict=True)
         in_arenas = {one._home.arena.grads for one, grad in pairs if one._home and not isinstance(grad, SparseRows)}
-        given = [clone(one) if isinstance(one, Tensor) and one.view.buffer in in_arenas else one for one in grads]
+        given = [
+            grad if grad is None or isinstance(grad, SparseRows) else as_gradient(param, grad)
+            for param, grad in zip(params, grads, strict=True)
+        ]
+        given = [clone(one) if isinstance(one, Tensor) and one.view.buffer in in_arenas else one for one in given]
         for param, grad in zip(params, given, strict=True):
             set_grad(param, grad)
 

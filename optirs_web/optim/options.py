@@ -103,4 +103,6 @@ def derived(group: Mapping[str, Any], name: str) -> float:
     if name not in group and name.startswith("beta"):
         return float(group["betas"][int(name.removeprefix("beta")) - 1])
     value = group[name]
+    if isinstance(value, str):
+        raise TypeError(f"{name} is a number, not {value!r}")
     return 0.0 if isinstance(value, Tensor) else float(value)  # the device takes a tensor's value from there itself

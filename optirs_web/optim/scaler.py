@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import struct
 import weakref
-from collections.abc import Callable, Mapping
-from numbers import Real
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..errors import CheckpointError, UnsupportedError
 from ..ops import multiply
+from ..ops.launch import need_one_device
 from ..recovery import keep_track
 from ..runtime.buffer import View
 from ..runtime.device import Device
@@ -20,11 +18,31 @@ from ..runtime.kernels import cooperative
 from ..runtime.program import Program
 from ..runtime.registry import device as device_of
 from ..tensors import Tensor
-from .optimizer import Optimizer
+from .optimizer import LARGEST_FLOAT32, Optimizer
 
 __all__ = ["GradScaler"]
 
 _READY, _UNSCALED, _STEPPED = "ready", "unscaled", "stepped"
+_MOST_STEPS = (1 << 24) - 1  # a float32 counts them
+
+
+def _within(low: float, high: float, words: str, make: Callable[[Any], Any] = float) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if not low <= value <= high or (make is int and value != int(value)):
+            raise ValueError(f"{words} It is {value}.")
+        return make(value)
+
+    return check
+
+
+_CHECKED = {
+    "scale": _within(2.0**-149, LARGEST_FLOAT32, "The scale must be > 0.0 and a float32."),
+    "growth_factor": _within(1 + 2.0**-23, LARGEST_FLOAT32, "The growth factor must be > 1.0."),
+    "backoff_factor": _within(2.0**-149, 1 - 2.0**-24, "The backoff factor must be < 1.0 and > 0.0."),
+    "growth_interval": _within(1, _MOST_STEPS, "a growth interval is a number of steps from 1.", int),
+    "_growth_tracker": _within(0, _MOST_STEPS, "a growth tracker is a number of steps.", int),
+}
+"""What a state dict holds, and what makes a number of it or raises ValueError."""
 
 
 class GradScaler:
@@ -68,17 +86,13 @@ class GradScaler:
         self._enabled = enabled
         if not enabled:
             return
-        if growth_factor <= 1.0:
-            raise ValueError("The growth factor must be > 1.0.")
-        if backoff_factor >= 1.0:
-            raise ValueError("The backoff factor must be < 1.0.")
-        if not 0 < operator.index(growth_interval) < 1 << 24:
-            raise ValueError(f"a growth interval is a number of steps from 1, not {growth_interval}")
-        self._growth_factor, self._backoff_factor = float(growth_factor), float(backoff_factor)
-        self._growth_interval = growth_interval
+        scale = _CHECKED["scale"](init_scale)
+        self.set_growth_factor(growth_factor)
+        self.set_backoff_factor(backoff_factor)
+        self.set_growth_interval(growth_interval)
         self._snapshot: memoryview | None = None
         self._lie_on(device_of(device))
-        self._write(init_scale, 0)
+        self._write(scale, 0)
         keep_track(self)
 
     def _lie_on(self, device: Device) -> None:
@@ -88,8 +102,12 @@ class GradScaler:
         self._recording: weakref.ref[Program] | None = None
 
     def _write(self, scale: float, tracker: int) -> None:
-        content = struct.pack("<3f", float(scale), 0.0, float(tracker))
+        content = struct.pack("<3f", scale, 0.0, tracker)
         self._device.write(View.whole(self._buffer), memoryview(content))
+
+    @property
+    def _scale(self) -> Tensor:
+        return Tensor(View(self._buffer, 0, 4), (), FLOAT32)
 
     @property
     def _state(self) -> View:
@@ -104,7 +122,7 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            return multiply(outputs, Tensor(View(self._buffer, 0, 4), (), FLOAT32))
+            return multiply(outputs, self._scale)
         if isinstance(outputs, Mapping):
             return {key: self.scale(one) for key, one in outputs.items()}
         if isinstance(outputs, (list, tuple)):
@@ -129,6 +147,9 @@ class GradScaler:
     def _set_stage(self, optimizer: Optimizer, stage: str) -> None:
         self._stages[id(optimizer)] = weakref.ref(optimizer), stage
 
+    def _check_device(self, tensors: Sequence[Tensor]) -> None:
+        need_one_device("GradScaler", self._scale, *tensors)
+
     def unscale_(self, optimizer: Optimizer) -> None:
         """Divide the optimizer's gradients by the scale, in place, to look at them or change them before `step`.
 
@@ -136,9 +157,11 @@ class GradScaler:
 
         Raises:
             RuntimeError: they are already, or the step has been taken.
+            ShapeError: the optimizer lies on another device.
         """
         if not self._enabled:
             return
+        self._check_device(optimizer._params())
         stage = self._stage(optimizer)
         if stage == _UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
@@ -152,11 +175,13 @@ class GradScaler:
 
         Raises:
             RuntimeError: it was called since the last update, or with a closure.
+            ShapeError: the optimizer lies on another device.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if args or "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        self._check_device(optimizer._params())
         stage = self._stage(optimizer)
         if stage == _STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
@@ -169,6 +194,7 @@ class GradScaler:
 
         Raises:
             RuntimeError: no gradients were looked at.
+            ValueError: `new_scale` is out of range, or not one number on the scaler's device.
         """
         if not self._enabled:
             return
@@ -186,9 +212,11 @@ class GradScaler:
         if isinstance(new_scale, Tensor):
             if new_scale.size != 1 or new_scale.dtype is not FLOAT32:
                 raise ValueError("new_scale should be a float or a 1-element float32 Tensor")
-            self._device.copy(new_scale.view, View(self._buffer, 0, 4))
+            self._check_device([new_scale])
+            self._device.copy(new_scale.view, self._scale.view)
         else:
-            self._device.write(View(self._buffer, 0, 4), memoryview(struct.pack("<f", float(new_scale))))
+            content = struct.pack("<f", _CHECKED["scale"](new_scale))
+            self._device.write(self._scale.view, memoryview(content))
 
     # Reading and writing. Factors are constants of a recorded step.
 
@@ -205,24 +233,24 @@ class GradScaler:
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set it."""
-        self._growth_factor = float(new_factor)
+        """Set it. ValueError if it is out of range."""
+        self._growth_factor: float = _CHECKED["growth_factor"](new_factor)
 
     def get_backoff_factor(self) -> float:
         """What it shrinks by."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set it."""
-        self._backoff_factor = float(new_factor)
+        """Set it. ValueError if it is out of range."""
+        self._backoff_factor: float = _CHECKED["backoff_factor"](new_factor)
 
     def get_growth_interval(self) -> int:
         """Steps in a row after which it grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set it."""
-        self._growth_interval = new_interval
+        """Set it. ValueError if it is out of range."""
+        self._growth_interval: int = _CHECKED["growth_interval"](new_interval)
 
     # What `recovery.Recoverable` asks for.
 
@@ -265,23 +293,43 @@ class GradScaler:
 
         Raises:
             RuntimeError: it is empty, as that of one that was not enabled is.
-            CheckpointError: something is missing in it, or no number.
+            CheckpointError: something is missing in it, no number, or out of range; nothing is taken then.
             UnsupportedError: a step is being recorded.
         """
         if not self._enabled:
             return
         if self._device.recording is not None:
             raise UnsupportedError("a state dict is not loaded inside a compiled step")
+        if not isinstance(state_dict, Mapping):
+            raise CheckpointError(f"the state dict of a scaler is a dict, not {state_dict!r}")
         if len(state_dict) == 0:
             raise RuntimeError(
                 "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
             )
-        names = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
-        values = {name: state_dict.get(name) for name in names}
-        for name, value in values.items():
-            if not (isinstance(value, Real) and math.isfinite(value)):
-                raise CheckpointError(f"the state dict of a scaler has no usable '{name}'")
-        self._write(values["scale"], int(values["_growth_tracker"]))  # type: ignore[arg-type]
-        self._growth_factor = float(values["growth_factor"])  # type: ignore[arg-type]
-        self._backoff_factor = float(values["backoff_factor"])  # type: ignore[arg-type]
-        self._growth_interval = int(values["growth_interval"])  # type: ignore[arg-type]
+        values = {}
+        for name, check in _CHECKED.items():
+            try:
+                values[name] = check(state_dict[name])
+            except (KeyError, TypeError, ValueError) as error:
+                raise CheckpointError(f"the state dict of a scaler has no usable '{name}': {error}") from error
+        self._write(values["scale"], values["_growth_tracker"])
+        self._growth_factor, self._backoff_factor = values["growth_factor"], values["backoff_factor"]
+        self._growth_interval = values["growth_interval"]
+
+    # Copies.
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy.deepcopy` and `pickle`. Waits."""
+        left_out = {"_device", "_buffer", "_stages", "_recording", "_snapshot"}
+        kept = {name: value for name, value in vars(self).items() if name not in left_out}
+        return {**kept, "_state": (self._device.name, bytes(self._device.read(self._state)))} if self._enabled else kept
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        content = dict(content)
+        place = content.pop("_state", None)
+        vars(self).update(content)
+        if place is not None:
+            self._snapshot = None
+            self._lie_on(device_of(place[0]))
+            self._device.write(self._state, memoryview(place[1]))
+            keep_track(self)

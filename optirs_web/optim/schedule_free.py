@@ -58,10 +58,10 @@ class _ScheduleFree(Optimizer):
             self._note_change([True] * len(self._params()))
             self.train_mode = train_mode
 
-    def _refresh(self) -> None:
+    def _refresh_options(self) -> None:
         if not self.train_mode:
             raise UnsupportedError("the parameters are the average; call the optimizer's train() before its step()")
-        super()._refresh()
+        super()._refresh_options()
 
     def numbered_groups(self) -> list[dict[str, Any]]:
         return [{**group, "train_mode": self.train_mode} for group in super().numbered_groups()]

@@ -88,7 +88,7 @@ def encode(kind: str, values: memoryview, largest: memoryview | None = None) -> 
 def decode_slots(stored: Stored, slots: dict[str, memoryview], params: memoryview) -> None:
     """Put what a state dict shows of a tensor in the place of what is stored; `params`: the upper halves, if needed."""
     for name, kind in stored:
-        if name != PARAM:
+        if name in slots:  # stacks hold nothing of a tensor without elements
             slots[name] = decode(kind, slots[name], slots.get(largest_name(name)))
         elif kind == "kahan":
             slots["kahan_comp"] = decode("bfloat16", slots["kahan_comp"])
@@ -116,7 +116,9 @@ def encode_slots(stored: Stored, entry: Mapping[str, memoryview]) -> Mapping[str
 
 def _joined(upper: int, lower: int) -> int:
     """A float32 of its halves; see ``shaders/lib/storage.wgsl``."""
-    return upper if upper & 0xFFFF else (upper + lower - ((lower & 0x8000) << 1)) & 0xFFFFFFFF
+    down = lower & 0x8000
+    is_set = upper & 0xFFFF or upper & 0x7FFFFFFF == (0 if down else 0x7F800000)
+    return upper if is_set else upper + lower - (down << 1)
 
 
 def _to_bfloat16(bits: int) -> int:

@@ -128,7 +128,8 @@ class SOAP(MatrixOptimizer):
     accurate to that divided by the relative gap of its eigenvalue). One workgroup computes one matrix, in a time that
     grows with the third power of its size, and the eigenvectors, in the first step, take 2 + 2 log2(size) times as long
     as a QR; hence `max_precond_dim` is 1,024, where the authors have 10,000. They also sort the basis by estimated
-    eigenvalues before each QR, which the paper does not.
+    eigenvalues before each QR, which the paper does not. Where L or R has no full rank, as at first for long and narrow
+    matrices, eigenvectors of 0 are any basis: devices take different ones, and different ways.
 
     Args:
         shampoo_beta: decay of L and R; if negative, the second of the betas.
@@ -184,5 +185,5 @@ class SOAP(MatrixOptimizer):
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
         """The rule's Hyper."""
-        beta = group["shampoo_beta"] if group["shampoo_beta"] >= 0 else group["betas"][1]
+        beta = group["betas"][1] if group["shampoo_beta"] < 0 else group["shampoo_beta"]
         return super().hyper({**group, "shampoo_beta": beta})

@@ -166,26 +166,31 @@ class Stateful(Built, Hooked):
             state_dict, self.param_groups, self._knows, known, self.scalars_in_state, self._built.state_shape,
             self._built.rule.counters,
         )  # fmt: skip
-        for one in options:
-            try:
-                self.validate({**on_host(self.defaults), **one})
-            except ValueError as error:
-                raise CheckpointError(f"the state dict has an option out of range: {error}") from error
-        before = [dict(group) for group in self.param_groups]
+        before, layout = [dict(group) for group in self.param_groups], self._built
         rates = {number: options[number].pop("lr") for number in self._rates() if "lr" in options[number]}
         try:
+            for number, value in rates.items():
+                self.validate({**on_host(self.param_groups[number]), "lr": value})
             for group, loaded in zip(self.param_groups, options, strict=True):
                 group.update(loaded)
+            for group in self.param_groups:
+                self._check(group)
             if self._flags() != self._built_flags:
                 self._build()
-        except BaseException:  # no memory for another layout
+            self._write_state(its_state)
+        except BaseException as error:  # or no memory for another layout
             for group, old in zip(self.param_groups, before, strict=True):
+                group.clear()
                 group.update(old)
+            if self._layout is not layout:
+                self._build()
+                self._built.take_over(layout, self._resting)
+            if isinstance(error, (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)):
+                raise CheckpointError(f"the state dict has options or state that do not fit: {error}") from error
             raise
         for number, value in rates.items():
             lr = self.param_groups[number]["lr"].view
             lr.buffer.device.write(lr, memoryview(struct.pack("<f", value)))
-        self._write_state(its_state)
         self._built.forget_skipped()
         self._resting = {}
         self._seen_skipped = 0

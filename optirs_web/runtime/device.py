@@ -105,19 +105,19 @@ class Device:
         self._check_open()
         self._take_back()
         rounded = self._rounded(nbytes)
-        if self._recording is not None:
-            handle = self._recording.pool.take(rounded)
+        recording = self._recording
+        handle = recording.pool.take(rounded) if recording is not None else None
+        if handle is None:
+            handle = self._pool.take(rounded)
             if handle is None:
                 handle = self._new_handle(rounded, nbytes)
-                self._hold(rounded)
-                self._recording.own(handle, rounded)
-            return Buffer(self, handle, nbytes, self._recording.give_back(rounded))
-        handle = self._pool.take(rounded)
-        if handle is None:
-            handle = self._new_handle(rounded, nbytes)
-        else:
-            self._reused += 1
-        self._hold(rounded)
+            else:
+                self._reused += 1
+            self._hold(rounded)
+            if recording is not None:
+                recording.own(handle, rounded)
+        if recording is not None:
+            return Buffer(self, handle, nbytes, recording.give_back(rounded))
         return Buffer(self, handle, nbytes, lambda handle, _: self.reclaim(handle, rounded))
 
     def _rounded(self, nbytes: int) -> int:

@@ -61,7 +61,7 @@ class Program:
     # Called by the device while it records.
 
     def own(self, handle: Any, nbytes: int) -> None:
-        """Take over fresh memory."""
+        """Take over memory that nobody else holds."""
         self._owned.append((handle, nbytes))
         self._own_handles.add(handle)
 

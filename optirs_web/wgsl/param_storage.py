@@ -27,7 +27,7 @@ NAMES = ("master", "kahan_comp")
 
 _FUNCTIONS = {
     "master": ("join_halves", "lower_half", "upper_half"),
-    "kahan": ("from_bfloat16", "to_bfloat16"),
+    "kahan": ("add_cut_off", "from_bfloat16", "to_bfloat16"),
     "stochastic": ("from_bfloat16", "rounding_bits", "to_bfloat16", "to_bfloat16_stochastic"),
 }
 _LANES = "xyzw"
@@ -51,10 +51,8 @@ def whole(kind: str) -> str:
 def load(kind: str) -> list[str]:
     """Statements after which it has that name; `param` is loaded."""
     halves = halves_of(SLOTS[kind]) if kind in SLOTS else []
-    if kind == "master":
-        parts = [f"join_halves(param.{lane}, {half})" for lane, half in zip(_LANES, halves, strict=True)]
-    else:
-        parts = [f"param.{lane} + from_bfloat16({half})" for lane, half in zip(_LANES, halves, strict=False)]
+    join = "join_halves" if kind == "master" else "add_cut_off"
+    parts = [f"{join}(param.{lane}, {half})" for lane, half in zip(_LANES, halves, strict=False)]
     return [f"let whole = vec4<f32>({', '.join(parts)});"] if parts else []
 
 

@@ -56,11 +56,11 @@ STEP_PARTS = ("update", "prepare", "adapt")
 """Parts over every element that belong to a step: a layout runs `prepare` and `adapt`, and others, before `update`."""
 
 RESERVED = frozenset(
-    ("at", "block", "blocks", "grad", "grads", "grid", "is_inside", "is_updated", "its", "kahan_comp", "kept", "lane",
-     "master_low", "member", "most", "number", "param", "params", "place", "rounded", "tensor_scalars", "total",
-     "vector", "whole", "workgroup")
+    ("accumulated", "at", "block", "blocks", "grad", "grads", "grid", "is_inside", "is_updated", "its", "kahan_comp",
+     "kept", "lane", "master", "master_low", "member", "most", "number", "param", "params", "place", "rounded",
+     "tensor_scalars", "total", "vector", "whole", "workgroup")
 )  # fmt: skip
-"""Names that the generated shaders use themselves, and that a member of State cannot have."""
+"""Names that the generated shaders or state dicts use themselves, and that a member of State cannot have."""
 
 LANES = "xyzw"
 VECTORS = BLOCK // len(LANES)

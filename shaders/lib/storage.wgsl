@@ -46,11 +46,22 @@ fn lower_half(x: f32) -> u32 {
     return select(bits & 0xffffu, 0u, (bits & INFINITY) == INFINITY);
 }
 
-// Where the upper one has more digits somebody else has set it since, and it is all there is.
+// Where the upper one has more digits, or is 0 or infinite and the lower one leads beyond, somebody else has set it
+// since, and it is all there is.
 fn join_halves(upper: f32, lower: u32) -> f32 {
     let bits = bitcast<u32>(upper);
-    let joined = bits + lower - ((lower & 0x8000u) << 1u);
-    return bitcast<f32>(select(joined, bits, (bits & 0xffffu) != 0u));
+    let down = lower & 0x8000u;
+    let is_set = ((bits & 0xffffu) != 0u) | ((bits & MAGNITUDE) == select(INFINITY, 0u, down != 0u));
+    return bitcast<f32>(select(bits + lower - (down << 1u), bits, is_set));
+}
+
+// A number of bfloat16, and as such what was cut off. Where the number has more digits, or that is more than half its
+// spacing, somebody else has set it since, and it is all there is.
+fn add_cut_off(rounded: f32, cut_off: u32) -> f32 {
+    let bits = bitcast<u32>(rounded);
+    let half_spacing = max(bits & INFINITY, 0x4000000u) - 0x4000000u; // 2^-8 of its power of two
+    let is_set = ((bits & 0xffffu) != 0u) | (((cut_off & 0x7fffu) << 16u) > half_spacing);
+    return rounded + from_bfloat16(select(cut_off, 0u, is_set));
 }
 
 // --- float16 ---------------------------------------------------------------------------------------------------------

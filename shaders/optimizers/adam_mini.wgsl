@@ -31,7 +31,7 @@ fn measure(grad: f32) -> Measured {
 }
 
 fn settle(s: Scalars, measured: Measured, h: Hyper, size: f32) -> Scalars {
-    let exp_avg_sq = h.beta2 * s.exp_avg_sq + h.one_minus_beta2 * (measured.grad_sq / size);
+    let exp_avg_sq = h.beta2 * s.exp_avg_sq + h.one_minus_beta2 * (measured.grad_sq / max(size, 1.0));
     return Scalars(s.step, exp_avg_sq, s.correction1, s.correction2);
 }
 

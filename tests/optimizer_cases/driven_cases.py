@@ -145,13 +145,7 @@ DRIVEN_CASES = [
     Driven("newton-cg damped", "NewtonCG", newton_cg,
            {"optimum": 0.5, "lr": 0.05, "max_iter": 3, "tolerance": 0.0, "damping": 1.0}),
     Driven("l-bfgs", "LBFGS", lbfgs, {"optimum": 0.5, "lr": 0.2, "max_iter": 1, "history_size": 10}, "torch"),
-    # On its way, in its first iterations; above, at the minimum.
-    *(
-        Driven(f"l-bfgs history {size}", "LBFGS", lbfgs,
-               {"optimum": 0.5, "lr": 0.2, "max_iter": 1, "history_size": size}, "torch", steps=15, tolerance=1e-5)
-        for size in (3, 10)
-    ),
-    # On its way after 100. A pair is the difference of two gradients, of which a step of a twentieth
+    # On its way; above, at the minimum. A pair is the difference of two gradients, of which a step of a twentieth
     # leaves float32 that much less: 6e-8 becomes 1e-6 of the curvature, which each iteration passes on to the next.
     Driven("l-bfgs short", "LBFGS", lbfgs, {"optimum": 0.5, "lr": 0.05, "max_iter": 1, "history_size": 10}, "torch",
            tolerance=1e-4),

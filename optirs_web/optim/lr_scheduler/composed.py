@@ -40,11 +40,10 @@ class _ComposedLR(LRScheduler):
         """That of each scheduler is under "_schedulers"."""
         return {**super().state_dict(), "_schedulers": [one.state_dict() for one in self._schedulers]}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over a state dict, of ours or of torch's scheduler of that name."""
+    def _load(self, state_dict: Mapping[str, Any]) -> None:
         for one, its_state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             one.load_state_dict(its_state)
-        super().load_state_dict(state_dict)
+        super()._load(state_dict)
 
 
 class SequentialLR(_ComposedLR):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ...runtime.schedules import Piece
 from ..optimizer import Optimizer
 from ..schedules import Curve, Schedule, one_layer, ramp, split_ratio
-from .attached import set_option
+from .attached import get_option, set_option
 from .scheduler import LRScheduler
 
 __all__ = ["CyclicLR", "OneCycleLR"]
@@ -84,6 +84,8 @@ class CyclicLR(_CycleLR):
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
+        for group in optimizer.param_groups:
+            get_option(group, param)  # refuses a tensor
         bases = _of_groups("base_lr", optimizer, base_lr)
         self.max_lrs = _of_groups("max_lr", optimizer, max_lr)
         if last_epoch == -1:
@@ -139,14 +141,13 @@ class CyclicLR(_CycleLR):
         super()._start()
         self._work.is_on_host = self._scale_fn is not None
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over a state dict, of ours or of torch's scheduler of that name."""
+    def _load(self, state_dict: Mapping[str, Any]) -> None:
         held = dict(state_dict)
         custom = held.pop("_scale_fn_custom", None)
+        self._lows = list(held.get("base_lrs", self._lows))
+        super()._load(held)
         if custom is not None and self._scale_fn is not None:
             vars(self._scale_fn).update(custom)
-        self._lows = list(held.get("base_lrs", self._lows))
-        super().load_state_dict(held)
 
 
 class OneCycleLR(_CycleLR):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ...errors import UnsupportedError
+from ...errors import CheckpointError, UnsupportedError
 from ..optimizer import Optimizer
 from ..schedules import Schedule, plot_values
 from .attached import attached, get_option, set_option
@@ -227,9 +229,34 @@ class LRScheduler:
         return {name: value for name, value in vars(self).items() if name not in self._left_out}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over a state dict, of ours or of torch's scheduler of that name. The options stay as they are."""
+        """Take over a state dict, of ours or of torch's scheduler of that name. The options stay as they are.
+
+        Raises:
+            CheckpointError: it does not fit; nothing is taken then.
+        """
+        parts = self._with_parts()
+        before = [dict(vars(one)) for one in parts]
+        for one in parts:
+            if hasattr(one, "_work"):
+                one._work = copy.deepcopy(one._work)
+        try:
+            self._load(state_dict)
+        except Exception as error:
+            for one, held in zip(parts, before, strict=True):
+                vars(one).clear()
+                vars(one).update(held)
+            raise CheckpointError(f"the state dict of {type(self).__name__} does not fit: {error}") from error
+
+    def _with_parts(self) -> list[LRScheduler]:
+        return [self, *(part for one in getattr(self, "_schedulers", ()) for part in one._with_parts())]
+
+    def _load(self, state_dict: Mapping[str, Any]) -> None:
+        if not math.isfinite(state_dict.get("last_epoch", 0)):
+            raise ValueError(f"last_epoch is {state_dict['last_epoch']}")
         vars(self).update({name: value for name, value in state_dict.items() if name not in self._left_out})
         self._resume()
+        if hasattr(self, "_work") and not all(math.isfinite(one) for of in self._work.computed.values() for one in of):
+            raise ValueError(f"'{self.param}' would not be finite")
 
     def _resume(self) -> None:
         work = self._work

@@ -52,12 +52,11 @@ class _FunctionLR(LRScheduler):
         kept = [None if isinstance(one, types.FunctionType) else dict(vars(one)) for one in self.lr_lambdas]
         return {**super().state_dict(), "lr_lambdas": kept}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over a state dict."""
+    def _load(self, state_dict: Mapping[str, Any]) -> None:
+        super()._load(state_dict)
         for one, held in zip(self.lr_lambdas, state_dict.get("lr_lambdas", ()), strict=False):
             if held is not None:
                 vars(one).update(held)
-        super().load_state_dict(state_dict)
 
 
 class LambdaLR(_FunctionLR):
