@@ -16,6 +16,8 @@ import pytest
 from requirements import missing
 from wire import decode, encode
 
+from optirs_web.demo_site.wheel import library_wheel
+
 __all__ = ["BrowserPython", "browser", "browser_python", "chromium_context", "page", "pyodide_folder"]
 
 ROOT = Path(__file__).parent.parent
@@ -107,9 +109,10 @@ SETUP = """
 async ([folder]) => {
   const { loadPyodide } = await import("/pyodide/pyodide.mjs");
   const pyodide = await loadPyodide({ indexURL: "/pyodide/" });
-  pyodide.unpackArchive(await (await fetch("/library.zip")).arrayBuffer(), "zip", { extractDir: "/library" });
+  pyodide.unpackArchive(await (await fetch("/library.whl")).arrayBuffer(), "wheel");
+  pyodide.unpackArchive(await (await fetch("/cases.zip")).arrayBuffer(), "zip", { extractDir: "/cases" });
   if (folder.numpy) await pyodide.loadPackage("numpy");
-  pyodide.runPython("import sys; sys.path[:0] = ['/library', '/library/tests']");
+  pyodide.runPython("import sys; sys.path.insert(0, '/cases')");
   globalThis.pyodide = pyodide;
   globalThis.call = async (number) => {
     const run = pyodide.globals.get("call");
@@ -137,31 +140,23 @@ def call(request):
 """
 
 
-def library_archive():
-    """The library as it stands in the repository, and the modules of the tests that run in the page."""
+def cases_archive():
+    """The modules of the tests that run in the page."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        for source, target in (
-            (ROOT / "optirs_web", "optirs_web"),
-            (ROOT / "shaders", "optirs_web/shaders"),
-            (ROOT / "native_backends", "optirs_web/native_backends"),
-        ):
-            for path in source.rglob("*"):
-                if path.is_file() and "__pycache__" not in path.parts:
-                    archive.write(path, f"{target}/{path.relative_to(source)}")
         for name in ("numerics", "operation_cases", "schedule_cases", "wire"):
-            archive.write(TESTS / f"{name}.py", f"tests/{name}.py")
+            archive.write(TESTS / f"{name}.py", f"{name}.py")
         for path in (TESTS / "optimizer_cases").glob("*.py"):
-            archive.write(path, f"tests/optimizer_cases/{path.name}")
+            archive.write(path, f"optimizer_cases/{path.name}")
     return packed.getvalue()
 
 
 class Exchange:
-    """A server on loopback: Pyodide, the library, and what goes into the page and comes out of it."""
+    """A server on loopback: Pyodide, the library's wheel, and what goes into the page and comes out of it."""
 
     def __init__(self):
         self.given, self.taken = {}, {}
-        self.library = library_archive()
+        self.archives = {"/library.whl": library_wheel(), "/cases.zip": cases_archive()}
         pyodide = pyodide_folder()
         exchange = self
 
@@ -173,8 +168,8 @@ class Exchange:
                 content = None
                 if kind == "pyodide" and (pyodide / rest).is_file():
                     content = (pyodide / rest).read_bytes()
-                elif self.path == "/library.zip":
-                    content = exchange.library
+                elif self.path in exchange.archives:
+                    content = exchange.archives[self.path]
                 elif self.path == "/":
                     content = b"<!doctype html><link rel=icon href=data:,><title>Python on WebGPU</title>"
                 elif kind == "in":

@@ -102,7 +102,8 @@ def counting(browser):
     with fresh_page(browser, COUNTING) as python:
         python.page.evaluate(
             """async () => {
-              const text = pyodide.FS.readFile("/library/optirs_web/browser/transport.js", { encoding: "utf8" });
+              const folder = pyodide.runPython("import optirs_web; optirs_web.__path__[0]");
+              const text = pyodide.FS.readFile(`${folder}/browser/transport.js`, { encoding: "utf8" });
               const source = new Blob([`export default ${text}`], { type: "text/javascript" });
               const { default: request } = await import(URL.createObjectURL(source));
               pyodide.registerJsModule("optirs_web_transport", { request: async () => {
@@ -263,9 +264,7 @@ async () => {
     import { loadPyodide } from "${location.origin}/pyodide/pyodide.mjs";
     onmessage = async ({ data }) => {
       const pyodide = await loadPyodide({ indexURL: "${location.origin}/pyodide/" });
-      const library = await (await fetch("${location.origin}/library.zip")).arrayBuffer();
-      pyodide.unpackArchive(library, "zip", { extractDir: "/library" });
-      pyodide.runPython("import sys; sys.path.insert(0, '/library')");
+      pyodide.unpackArchive(await (await fetch("${location.origin}/library.whl")).arrayBuffer(), "wheel");
       postMessage(await pyodide.runPythonAsync(data));
     };
     onerror = (event) => postMessage("error: " + event);
