@@ -8,20 +8,25 @@ from requirements import released
 from test_storage import TEXT, dynamic_map
 
 BLOCK, BLOCKS = 256, 16
-SIGNED = pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
+KIND = pytest.mark.parametrize("kind", ["signed", "unsigned"])
 
+# On the CPU its quantizer is two programs: a general one, which takes the nearest number as the one for GPUs does, and
+# one for float32, which misses it for values close to the middle of two numbers, or to 0 by up to 7 codes.
 PROGRAM = """
-from bitsandbytes.functional import create_dynamic_map, quantize_blockwise
+from bitsandbytes.functional import create_dynamic_map
 
 for kind, signed in (("signed", True), ("unsigned", False)):
     numbers = create_dynamic_map(signed=signed)
-    codes, state = quantize_blockwise(torch.tensor(given[kind]), code=numbers, blocksize=options["block"])
-    found = {"map": numbers, "codes": codes, "largest": state.absmax}
+    found = {"map": numbers}
+    for program, dtype in (("general", torch.float64), ("float32", torch.float32)):
+        values = torch.tensor(given[kind], dtype=dtype)
+        quantize = torch.ops.bitsandbytes.quantize_blockwise.default
+        found[f"codes, {program}"], found["largest"] = quantize(values, numbers, options["block"])
     results.update({f"{kind} {name}": one.numpy() for name, one in found.items()})
 """
 
 
-@pytest.fixture(params=["cpu", "vulkan"])
+@pytest.fixture(params=["cpu", "vulkan", "webgpu"])
 def compute(request):
     """`compute(name, *arguments)`: the function of storage.wgsl over arrays, on each device."""
     return on_each_device(request, TEXT)
@@ -41,30 +46,41 @@ def theirs(requires, values, tmp_path_factory):
     return run_with_arrays(PROGRAM, {"block": BLOCK}, values, tmp_path_factory.mktemp("released"))
 
 
-@SIGNED
-def test_the_maps_are_one(theirs, signed):
-    kind = "signed" if signed else "unsigned"
-    np.testing.assert_allclose(theirs[f"{kind} map"], dynamic_map(signed), rtol=0, atol=1e-6)
+@KIND
+def test_the_maps_are_one(theirs, kind):
+    np.testing.assert_allclose(theirs[f"{kind} map"], dynamic_map(kind == "signed"), rtol=0, atol=1e-6)
 
 
-@SIGNED
-def test_codes_are_one_but_where_ours_are_nearer(theirs, values, compute, signed):
-    """On the CPU theirs takes the farther of two neighbours now and then, for up to 10 or so of 4,096 values.
+@pytest.fixture
+def ours(compute, values):
+    """`ours(kind)`: the codes of our map."""
 
-    Of the squares of those, about 100 become another number than the nearest, up to 7 codes away.
-    """
-    kind = "signed" if signed else "unsigned"
-    largest = np.abs(values[kind]).reshape(BLOCKS, BLOCK).max(axis=1)
-    np.testing.assert_array_equal(theirs[f"{kind} largest"], largest)
-    name = "to_dynamic8" if signed else "to_dynamic8_unsigned"
-    ours = compute(name, values[kind], np.repeat(largest, BLOCK)).astype(np.int64)
-    codes = theirs[f"{kind} codes"].reshape(-1).astype(np.int64)
-    scaled = values[kind].astype(np.float64) / np.repeat(largest, BLOCK)
-    numbers = dynamic_map(signed)
-    differ = ours != codes
-    many, far = (20, 1) if signed else (120, 7)
+    def quantize(kind):
+        name = "to_dynamic8" if kind == "signed" else "to_dynamic8_unsigned"
+        return compute(name, values[kind], np.repeat(largest_of(values[kind]), BLOCK)).astype(np.int64)
+
+    return quantize
+
+
+def largest_of(values):
+    return np.abs(values).reshape(BLOCKS, BLOCK).max(axis=1)
+
+
+@KIND
+def test_codes_are_one(theirs, values, ours, kind):
+    np.testing.assert_array_equal(theirs[f"{kind} largest"], largest_of(values[kind]))
+    np.testing.assert_array_equal(ours(kind), theirs[f"{kind} codes, general"])
+
+
+@KIND
+def test_where_their_program_for_float32_differs_ours_are_nearer(theirs, values, ours, kind):
+    codes = theirs[f"{kind} codes, float32"].astype(np.int64)
+    scaled = values[kind].astype(np.float64) / np.repeat(largest_of(values[kind]), BLOCK)
+    numbers = dynamic_map(kind == "signed")
+    differ = ours(kind) != codes
+    many, far = (20, 1) if kind == "signed" else (120, 7)
     assert differ.sum() <= many
-    assert np.abs(ours - codes).max() <= far
+    assert np.abs(ours(kind) - codes).max() <= far
     # As near as float32 knows the numbers and the quotient.
-    farther = np.abs(scaled - numbers[codes]) - np.abs(scaled - numbers[ours])
+    farther = np.abs(scaled - numbers[codes]) - np.abs(scaled - numbers[ours(kind)])
     assert (farther[differ] >= -2e-7 * np.abs(scaled)[differ]).all()
