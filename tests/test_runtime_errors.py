@@ -1,0 +1,143 @@
+"""Errors of a device: owners that go at a bad moment, forks, devices that are lost or closed, shaders it refuses."""
+
+import gc
+
+import numpy as np
+import pytest
+from processes import run_python
+from requirements import missing
+
+import optirs_web as ow
+from optirs_web.errors import ShaderError, UnsupportedError
+from optirs_web.runtime.kernels import Binding, Kernel
+from optirs_web.wgsl import parse
+
+
+def test_owners_may_go_in_the_middle_of_a_submit(device):
+    """Python collects cycles at any moment; what is freed then must not reach the device half-way."""
+    submit, seen = device._backend.submit, []
+
+    def collecting_submit(commands):
+        gc.collect()
+        seen.append(len(commands))
+        submit(commands)
+
+    class Cycle:
+        pass
+
+    param = ow.Parameter(np.ones(100, np.float32), device=device)
+    cycle = Cycle()
+    cycle.itself, cycle.optimizer = cycle, ow.optim.Adam([param], lr=0.1)
+    cycle.optimizer.step(grads=[np.ones(100, np.float32)])
+    device._backend.submit = collecting_submit
+    try:
+        gc.disable()
+        cycle.optimizer.step()
+        del cycle
+        device.flush()
+        assert param.numpy()[0] == pytest.approx(0.8)
+    finally:
+        gc.enable()
+        del device._backend.submit
+    assert seen
+
+
+def test_a_forked_process_is_told_to_spawn(open_device):
+    open_device("vulkan")
+    lines = run_python(
+        """
+        import os, signal
+        import optirs_web as ow
+        x = ow.ones((4,), device="vulkan")
+        x.tolist()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            for attempt in (lambda: (x + 1.0).tolist(), lambda: ow.ones((1,), device="vulkan")):
+                try:
+                    attempt()
+                except ow.errors.OptirsError as error:
+                    print(type(error).__name__, "spawn" in str(error), flush=True)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), x.tolist())
+        """
+    )
+    assert lines == ["DeviceLostError True", "DeviceNotAvailableError True", "0 [1.0, 1.0, 1.0, 1.0]"]
+
+
+def test_a_lost_device_is_reported_and_opened_again(open_device):
+    open_device("vulkan")
+    lines = run_python(
+        """
+        import optirs_web as ow
+        device = ow.device("vulkan")
+        x = ow.ones((4,), device=device)
+        x.sum().item()
+        device._backend._device.destroy()
+        for _ in range(2):
+            try:
+                (x + 1.0).sum().item()
+            except ow.errors.DeviceLostError as error:
+                print(error)
+        print(device.lost)
+        again = ow.device("vulkan")
+        print(again is device, ow.ones((4,), device=again).sum().item())
+        """
+    )
+    assert "device 'vulkan' was lost, and all that lay on it" in lines[0]
+    assert "load a checkpoint" in lines[0]
+    assert lines[1:] == [lines[0], "True", "False 4.0"]
+
+
+def test_a_closed_device_says_so(open_device):
+    open_device("vulkan")
+    lines = run_python(
+        """
+        import optirs_web as ow
+        device = ow.device("vulkan")
+        x = ow.ones((4,), device=device)
+        ow.close_device(device)
+        try:
+            x.tolist()
+        except ow.errors.DeviceLostError as error:
+            print(error)
+        del x
+        print(ow.ones((4,), device="vulkan").tolist())
+        """
+    )
+    assert lines == ["device 'vulkan' was closed", "[1.0, 1.0, 1.0, 1.0]"]
+
+
+class _BrokenKernel(Kernel):
+    name = "broken"
+    module = None  # the text below is not of our making
+    parameters = ()
+    bindings = (Binding("x", "array<f32>", True),)
+
+    def wgsl(self, host="naga"):
+        return (
+            "@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n@compute @workgroup_size(1) fn main() { y }"
+        )
+
+
+def test_a_shader_that_the_devices_compiler_refuses_is_a_shader_error(open_device):
+    vulkan = open_device("vulkan")
+    x = ow.zeros((4,), device=vulkan)
+    with pytest.raises(ShaderError, match="refused by the device's compiler"):
+        vulkan.dispatch(_BrokenKernel(), [x.view], 1)
+
+
+def test_a_shader_with_a_syntax_error_names_file_line_and_column():
+    with pytest.raises(ShaderError, match=r"^mine\.wgsl:2:\d+: ") as caught:
+        parse("fn f(x: f32) -> f32 {\n    return x + ;\n}", "mine.wgsl")
+    assert (caught.value.file, caught.value.line) == ("mine.wgsl", 2)
+
+
+def test_a_binding_that_a_kernel_cannot_see_whole_is_refused(open_device):
+    vulkan = open_device("vulkan")
+    side = 1 + vulkan.capabilities.max_binding_bytes // 4
+    if side * 4 > vulkan.capabilities.max_buffer_bytes:
+        missing("vulkan", "an adapter that shows kernels less than its largest buffer")
+    x = ow.zeros((1, side), device=vulkan)
+    with pytest.raises(UnsupportedError, match="Split the tensor"):
+        x @ x.reshape(side, 1)
