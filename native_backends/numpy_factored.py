@@ -6,7 +6,7 @@ What is measured of a line is complete after each dispatch here, so it lies in t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from ..runtime.factored import LineSettleKernel
 from ..runtime.rule_kernels import RuleKernel
 from ..wgsl import factored_shell, line_lookup, rule_shell
 from ..wgsl.shell import struct_of
+
+if TYPE_CHECKING:
+    from .numpy_rules import BoundRule
 
 __all__ = ["LineTables", "bind_measure_lines", "bind_settle_lines"]
 
@@ -124,9 +127,14 @@ def _parts(shape: _Shape) -> Iterator[tuple[int, int, int]]:
             yield matrix * shape.rows + row, 1, min(rows, shape.rows - row)
 
 
-def bind_measure_lines(rule: Any, kernel: RuleKernel) -> Callable[[], None]:
-    """`rule` is the kernel with the tables that it is bound to."""
-    tables = rule.lines
+def _tables(rule: BoundRule) -> LineTables:
+    assert rule.lines is not None
+    return rule.lines
+
+
+def bind_measure_lines(rule: BoundRule, kernel: RuleKernel) -> Callable[[], None]:
+    """`factored_shell.measure_lines`."""
+    tables = _tables(rule)
     names = [one.name for one in struct_of(rule.module, "LineMeasured").members]
     partials = rule.bound["line_partials"].view(np.float32).reshape(-1, len(names))
     tensors = np.unique(rule.bound["tiles"].view(np.uint32).reshape(-1, factored_shell.TILE_WORDS)[:, 0])
@@ -168,9 +176,9 @@ def _add(name: str, totals: dict[str, Array], stack: Array, row: int, shape: _Sh
             totals[kind][first : first + found.size] += found
 
 
-def bind_settle_lines(rule: Any, kernel: LineSettleKernel) -> Callable[[], None]:
-    """`rule` is the kernel with the tables that it is bound to."""
-    tables = rule.lines
+def bind_settle_lines(rule: BoundRule, kernel: LineSettleKernel) -> Callable[[], None]:
+    """`factored_shell.settle_lines`."""
+    tables = _tables(rule)
     names = [one.name for one in struct_of(rule.module, "LineMeasured").members]
     partials = rule.bound["line_partials"].view(np.float32).reshape(-1, len(names))
     groups = rule.bound["groups"].view(np.uint32).reshape(-1, factored_shell.GROUP_WORDS)

@@ -5,8 +5,7 @@ Loaded at the first kernel, so that a device can be opened and filled without th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,15 @@ from numpy.lib.stride_tricks import as_strided
 from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from ..runtime.rows import RowsKernel
-from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
-from ..wgsl import param_storage, rule_shell, shell, slot_storage
-from ..wgsl.print_python import compile_python, print_python
+from ..wgsl import rule_shell, shell
 from ..wgsl.transform_lookup import BAD
 from . import numpy_sparse
-from .numpy_factored import LineTables, bind_measure_lines, bind_settle_lines
+from .numpy_factored import bind_measure_lines, bind_settle_lines
 from .numpy_library import REPLACEMENTS, Array, Parameters, runs
-from .numpy_storage import Params, Slot
-from .numpy_transforms import TransformTables, bind_measure_transform, bind_rows_transform, bind_settle_transform, total
+from .numpy_rules import BoundRule, functions_of
+from .numpy_transforms import bind_measure_transform, bind_rows_transform, bind_settle_transform, members_of, total
 
 __all__ = ["bind_kernel"]
 
@@ -46,33 +44,27 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
         case RoundKernel():
             return _bind_round(kernel, arrays)
         case RowsKernel():
-            return numpy_sparse.bind_rows(_Rule(kernel, arrays), values)
+            return numpy_sparse.bind_rows(BoundRule(kernel, arrays), values)
         case AdvanceKernel():
             return _bind_advance(kernel, arrays)
         case TransformMeasureKernel():
-            return bind_measure_transform(_Rule(kernel, arrays), kernel, runs, _chunks)
+            return bind_measure_transform(BoundRule(kernel, arrays), kernel, runs, _chunks)
         case TransformSettleKernel():
-            return bind_settle_transform(_Rule(kernel, arrays), kernel)
+            return bind_settle_transform(BoundRule(kernel, arrays), kernel)
         case TransformRowsKernel():
-            return bind_rows_transform(_Rule(kernel, arrays), kernel)
+            return bind_rows_transform(BoundRule(kernel, arrays), kernel)
         case MeasureKernel():
             return _bind_measure(kernel, arrays)
         case SettleKernel():
             return _bind_settle(kernel, arrays)
         case LineMeasureKernel():
-            return bind_measure_lines(_Rule(kernel, arrays), kernel)
+            return bind_measure_lines(BoundRule(kernel, arrays), kernel)
         case LineSettleKernel():
-            return bind_settle_lines(_Rule(kernel, arrays), kernel)
+            return bind_settle_lines(BoundRule(kernel, arrays), kernel)
         case CooperativeKernel():
             replacement = REPLACEMENTS[kernel.name]
             return lambda: replacement(values, *arrays)
     raise TypeError(f"kernel '{kernel.name}' is of no kind that the cpu device knows")
-
-
-@cache
-def _functions(kernel: ElementwiseKernel | RuleKernel) -> Mapping[str, Any]:
-    """The kernel's map functions and structs, as Python."""
-    return compile_python(print_python(kernel.map_module, "numpy"), kernel.name)
 
 
 # Elementwise kernels.
@@ -80,7 +72,7 @@ def _functions(kernel: ElementwiseKernel | RuleKernel) -> Mapping[str, Any]:
 
 def _bind_elementwise(kernel: ElementwiseKernel, arrays: Sequence[Array], values: Parameters) -> Callable[[], None]:
     declared = shell.function_of(kernel.map_module, kernel.name)
-    call = _functions(kernel)[kernel.name]
+    call = functions_of(kernel)[kernel.name]
     size = values["size"]
     result_type = _DTYPES.get(str(declared.return_type), np.uint32)
     result = arrays[-1].view(result_type)[:size]
@@ -123,88 +115,13 @@ def _bind_elementwise(kernel: ElementwiseKernel, arrays: Sequence[Array], values
 # Optimizer kernels: the shells of `wgsl.*_shell`, over arrays that go by the names of the bindings.
 
 
-class _Rule:
-    """A kernel of a rule with the tables that it is bound to."""
-
-    def __init__(self, kernel: RuleKernel, arrays: Sequence[Array]) -> None:
-        self.bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
-        self.functions = _functions(kernel)
-        self.module = kernel.map_module
-        self.hyper_names, self.scalar_names, self.state_names = (
-            kernel.rule.hyper,
-            kernel.rule.scalars,
-            kernel.rule.state,
-        )
-        width = 1 + len(self.hyper_names) + len(self.scalar_names)
-        more = 1 + len(kernel.rule.transforms) if kernel.rule.stages else 0
-        table = self.bound["tensor_scalars"].view(np.uint32).reshape(-1, width + more)
-        self.is_active = table[:, 0]
-        self.hyper = table[:, 1 : 1 + len(self.hyper_names)].view(np.float32)
-        self.scalars = table[:, 1 + len(self.hyper_names) : width].view(np.float32)
-        self.slots = {
-            name: Slot(kind, self.bound[name], self.bound.get(slot_storage.largest_name(name)))
-            for name, kind in kernel.slots.items()
-            if name in self.bound
-        }
-        if "params" in self.bound:
-            beside = self.bound.get(param_storage.SLOTS.get(kernel.param_kind, ""))
-            self.params = Params(kernel.param_kind, self.bound["params"], beside)
-        self.negates = kernel.negates
-        self.transforms = (
-            TransformTables(kernel, self.bound, self.functions, table[:, width:]) if kernel.rule.stages else None
-        )
-        self.lines = LineTables(kernel, self.bound, self.functions) if "shapes" in self.bound else None
-
-    def tensor_at(self, part: slice) -> int:
-        """The tensor that these elements belong to."""
-        if self.lines is not None:
-            return self.lines.tensor_at(part)
-        return int(self.bound["blocks"].view(np.uint32)[2 * (part.start // shell.BLOCK)])
-
-    def struct(self, name: str, columns: Iterable[Any]) -> Any:
-        """A struct of the rule, where it has a use for it."""
-        return self.functions[name](*columns) if name in self.functions else None
-
-    def of_tensor(self, tensor: int) -> dict[str, Any]:
-        """What every function of the rule is given for a tensor."""
-        return {"h": self.struct("Hyper", self.hyper[tensor]), "s": self.struct("Scalars", self.scalars[tensor])}
-
-    def of_elements(self, part: slice, is_step: bool | None = None) -> dict[str, Any]:
-        """What a function is given for some elements; `is_step`, of `update` where gradients are kept for a step."""
-        values = {"param": self.params.load(part)} if "params" in self.bound else {}
-        if "grads" in self.bound:
-            grad = self.bound["grads"].view(np.float32)[part]
-            if self.transforms is not None:
-                tensor = self.tensor_at(part)
-                if is_step is None:
-                    grad = self.transforms.gradient(tensor, part, grad)
-                else:
-                    gathered = self.transforms.gather(tensor, part, grad, is_step)
-                    grad = grad if gathered is None else gathered
-            values["grad"] = -grad if self.negates else grad
-        if "State" in self.functions:
-            zero = np.float32(0)
-            values["state"] = self.struct(
-                "State", [self.slots[name].load(part) if name in self.slots else zero for name in self.state_names]
-            )
-        if self.lines is not None and self.lines.are_used:
-            values |= self.lines.of_elements(self.tensor_at(part), part)
-        return values
-
-    def call(self, function: str, values: Mapping[str, Any]) -> Any:
-        """A function of the rule, given what the names of its parameters ask for."""
-        return self.functions[function](
-            *(values[name] for name in rule_shell.arguments_of(self.module, function, values))
-        )
-
-
 def _own(value: Any) -> Any:
     """A value that stays when what it was taken from is overwritten: a function may pass its arguments through."""
     return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
 
 
 def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    rule = _Rule(kernel, arrays)
+    rule = BoundRule(kernel, arrays)
     groups = rule.bound["hyper"].view(np.float32).reshape(-1, len(rule.hyper_names))
     entries = rule.bound["tensors"].view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)
     found_inf = rule.bound["found_inf"].view(np.uint32) if kernel.checked else np.zeros(2, np.uint32)
@@ -212,7 +129,7 @@ def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[]
     rest = 2 if kernel.rule.over_all else 0
     measured = kernel.measured
     if measured is not None:
-        names = _members(rule.module, f"Partial{measured}")
+        names = members_of(rule.module, f"Partial{measured}")
         partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
 
     def all_measured() -> Any:
@@ -254,7 +171,7 @@ def _chunks(first: int, end: int) -> Iterator[slice]:
 
 
 def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    rule = _Rule(kernel, arrays)
+    rule = BoundRule(kernel, arrays)
     on_call = kernel.part not in rule_shell.STEP_PARTS
     keeping = rule.transforms if kernel.part == kernel.rule.gathering_part else None
     step = rule.scalar_names.index("step")
@@ -270,7 +187,7 @@ def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], 
                 if not is_due:
                     continue
                 updated = rule.call(kernel.part, {**shared, **elements})
-                state = zip(rule.state_names, getattr(updated, "state", ()), strict=False)
+                state = zip(rule.state_names, getattr(updated, "state", ()), strict=True)
                 new = {name: _own(value) for name, value in state if name in kernel.changed_slots}
                 rule.params.store(part, updated.param, steps_taken * (len(rule.slots) + 1) + len(rule.slots))
                 for number, (name, slot) in enumerate(rule.slots.items()):
@@ -281,7 +198,7 @@ def _bind_update(kernel: UpdateKernel, arrays: Sequence[Array]) -> Callable[[], 
 
 
 def _bind_round(kernel: RoundKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    rule = _Rule(kernel, arrays)
+    rule = BoundRule(kernel, arrays)
 
     def run() -> None:
         for tensor, first, end in runs(rule.bound["blocks"]):
@@ -293,8 +210,8 @@ def _bind_round(kernel: RoundKernel, arrays: Sequence[Array]) -> Callable[[], No
 
 
 def _bind_measure(kernel: MeasureKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    rule = _Rule(kernel, arrays)
-    names = _members(rule.module, "Measured")
+    rule = BoundRule(kernel, arrays)
+    names = members_of(rule.module, "Measured")
     partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
 
     def run() -> None:
@@ -314,8 +231,8 @@ def _bind_measure(kernel: MeasureKernel, arrays: Sequence[Array]) -> Callable[[]
 
 
 def _bind_settle(kernel: SettleKernel, arrays: Sequence[Array]) -> Callable[[], None]:
-    rule = _Rule(kernel, arrays)
-    names = _members(rule.module, "Measured")
+    rule = BoundRule(kernel, arrays)
+    names = members_of(rule.module, "Measured")
     partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
     entries = rule.bound["tensors"].view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)
 
@@ -328,7 +245,3 @@ def _bind_settle(kernel: SettleKernel, arrays: Sequence[Array]) -> Callable[[], 
             rule.scalars[tensor] = rule.call("settle", {**rule.of_tensor(int(tensor)), **values})
 
     return run
-
-
-def _members(module: Any, name: str) -> list[str]:
-    return [one.name for one in shell.struct_of(module, name).members]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from .numpy_kernels import _Rule
+    from .numpy_rules import BoundRule
 
 __all__ = ["REPLACEMENTS", "bind_rows"]
 
@@ -102,7 +102,7 @@ REPLACEMENTS: dict[str, Callable[..., None]] = {
 }
 
 
-def bind_rows(rule: _Rule, p: Parameters) -> Callable[[], None]:
+def bind_rows(rule: BoundRule, p: Parameters) -> Callable[[], None]:
     """A rule's `update` over the rows that a gradient has."""
     tensor, length = p["tensor"], p["length"]
     params = _floats(rule.bound["params"]).reshape(-1, length)
@@ -129,7 +129,7 @@ def bind_rows(rule: _Rule, p: Parameters) -> Callable[[], None]:
             }
             updated = rule.call("update", {**shared, **values})
             params[rows] = updated.param.reshape(-1, length)
-            new = dict(zip(rule.state_names, getattr(updated, "state", ()), strict=False))
+            new = dict(zip(rule.state_names, getattr(updated, "state", ()), strict=True))
             for number, (name, slot) in enumerate(slots.items()):
                 slot.store(rows, new[name].reshape(-1, length), step * len(slots) + number)
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..wgsl import link, package_loader, slot_storage
 from ..wgsl.print_python import compile_python, print_python
 from ..wgsl.shell import BLOCK
+from .numpy_matrices import taking_part
 
 __all__ = ["REPLACEMENTS", "Params", "Slot"]
 
@@ -169,11 +170,8 @@ def _codec() -> dict[str, Any]:
 def _chosen(p: Parameters, stored: Array, largest: Array, entries: Array, scalars: Array) -> Iterator[Any]:
     """For each tensor that takes part: its row of scalars, the slot, its elements there, and as they are loaded."""
     slot = Slot(tuple(slot_storage.BITS)[p["kind"]], stored, largest)
-    table = scalars.view(np.uint32).reshape(-1, p["row_words"])
-    for tensor, first, other in entries.view(np.uint32).reshape(-1, 3).tolist():
-        row = table[tensor]
-        if row[0] == 1 and row[p["gate_word"]] != 0:
-            yield row, slot, slice(first, first + p["size"]), slice(other, other + p["size"])
+    for _, row, (_, first, other) in taking_part(p, entries, 3, scalars):
+        yield row, slot, slice(first, first + p["size"]), slice(other, other + p["size"])
 
 
 def _load_state(p: Parameters, stored: Array, largest: Array, loaded: Array, entries: Array, scalars: Array) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,18 +11,19 @@ from ..runtime.rule_kernels import RuleKernel
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..wgsl import rule_shell, shell, transform_lookup
 
-__all__ = ["TransformTables", "bind_measure_transform", "bind_rows_transform", "bind_settle_transform", "total"]
+if TYPE_CHECKING:
+    from .numpy_rules import BoundRule
+
+__all__ = [
+    "TransformTables",
+    "bind_measure_transform",
+    "bind_rows_transform",
+    "bind_settle_transform",
+    "members_of",
+    "total",
+]
 
 Array = np.ndarray[Any, Any]
-
-
-class BoundRule(Protocol):
-    """A kernel of a rule with the tables that it is bound to; see `numpy_kernels`."""
-
-    bound: dict[str, Array]
-    functions: Mapping[str, Any]
-    module: Any
-    transforms: TransformTables | None
 
 
 class TransformTables:

@@ -9,17 +9,17 @@ import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..errors import CheckpointError
 from ..runtime.buffer import Buffer, View
 from ..runtime.factored import PASSES, LineMeasureKernel, LineSettleKernel, measured_words
-from ..runtime.rules import Flags, Rule, Stored
+from ..runtime.rules import Flags
 from ..tensors import Parameter
 from ..wgsl.factored_shell import GROUP_WORDS, LINES_PER_GROUP, TILE, TILE_WORDS
 from ..wgsl.line_lookup import LINE_STRUCTS, SHAPE_WORDS, line_members
 from ..wgsl.shell import BLOCK
-from .layout import Layout, Slots, _Shard
+from .layout import Layout, Shard, Slots
 
 __all__ = ["FactoredLayout"]
 
@@ -149,25 +149,19 @@ class FactoredLayout(Layout):
     keeps_dimensions: ClassVar[bool] = True
     updates_first: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        rule: Rule,
-        params: Sequence[Parameter],
-        groups: Sequence[int],
-        group_count: int,
-        flags: Sequence[Flags],
-        checked: bool,
-        stored: Sequence[Stored] | None = None,
-    ) -> None:
-        super().__init__(rule, params, groups, group_count, flags, checked, stored)
-        self._members = line_members(rule.linked(("update",), ()))
-        self._passes = [suffix for suffix in PASSES if rule.has(f"measure_lines{suffix}")]
-        self._stacks = [Stack.of(one.shape) for one in params]
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        """See `Layout`."""
+        super().__init__(*arguments, **more)
+        self._members = line_members(self.rule.linked(("update",), ()))
+        self._passes = [suffix for suffix in PASSES if self.rule.has(f"measure_lines{suffix}")]
         self._lines = [self._lines_of(shard) for shard in self._shards]
+
+    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+        self._stacks = [Stack.of(one.shape) for one in params]
 
     # Tables.
 
-    def _lines_of(self, shard: _Shard) -> _Lines:
+    def _lines_of(self, shard: Shard) -> _Lines:
         places: dict[int, tuple[_Place, ...]] = {}
         partials: dict[int, int] = {}  # where those of each tensor begin
         words = entries = 0
@@ -195,7 +189,7 @@ class FactoredLayout(Layout):
                 first += stack.count(kind)
 
     @staticmethod
-    def _turns(shard: _Shard, index: int, windows: Sequence[tuple[int, int]]) -> list[int]:
+    def _turns(shard: Shard, index: int, windows: Sequence[tuple[int, int]]) -> list[int]:
         """The first blocks of the windows that show some of a tensor."""
         first = shard.arena.firsts[index] // BLOCK
         end = first + -(-shard.arena.sizes[index] // BLOCK)
@@ -203,7 +197,7 @@ class FactoredLayout(Layout):
 
     def _window(
         self,
-        shard: _Shard,
+        shard: Shard,
         first: int,
         blocks: int,
         windows: Sequence[tuple[int, int]],
@@ -238,7 +232,7 @@ class FactoredLayout(Layout):
         table = self._filled(tiles) if tiles else None
         return _Window(first, blocks, self._filled(shapes), table, len(tiles) // TILE_WORDS)
 
-    def _groups(self, shard: _Shard, suffix: str, windows: Sequence[tuple[int, int]]) -> tuple[Buffer, int]:
+    def _groups(self, shard: Shard, suffix: str, windows: Sequence[tuple[int, int]]) -> tuple[Buffer, int]:
         kernel = LineSettleKernel.of(self.rule, shard.flags, suffix)
         groups = array("I")
         for index, number in shard.numbers.items():
@@ -296,7 +290,7 @@ class FactoredLayout(Layout):
         views = {**shared, **self._views_of(shard, 0), "groups": View.whole(groups)}
         self._run(LineSettleKernel.of(self.rule, shard.flags, suffix), views, count)
 
-    def _views_of(self, shard: _Shard, first: int) -> dict[str, View]:
+    def _views_of(self, shard: Shard, first: int) -> dict[str, View]:
         lines = self._lines[self._shards.index(shard)]
         return {
             "lines": View.whole(lines.lines),

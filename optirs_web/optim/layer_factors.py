@@ -11,6 +11,7 @@ from ..ops import ones, sum as sum_of
 from ..ops.launch import apply
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
+from ..runtime.rules import Flags
 from ..tensors import Parameter, Tensor
 from .matrices import Batch, Matrices, Scaled
 from .stacks import AlikeStack, StackedLayout, room
@@ -82,27 +83,29 @@ class KfacLayout(StackedLayout):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         """See `Layout`."""
-        _, params, groups, _, flags, _ = arguments
-        kinds = {dict(one)["in_first"] for one in flags}
-        if len(kinds) > 1:
-            raise ValueError("KFAC has one in_first for all groups")
-        (self._in_first,) = kinds
-        self.layers: list[Layer] = []
-        for group in dict.fromkeys(groups):
-            first, count = groups.index(group), groups.count(group)
-            for layer in layers_of(params[first : first + count], self._in_first):
-                bias = None if layer.bias is None else first + layer.bias
-                self.layers.append(layer._replace(weight=first + layer.weight, bias=bias))
+        super().__init__(*arguments, **more)
         self.statistics: Sequence[tuple[Tensor, Tensor]] = ()
         self._alike: list[AlikeStack] = []
         self._place: dict[int, tuple[int, int]] = {}  # of each tensor: index in `_alike`, and the place there
-        self._layer = {number: one for one in self.layers for number in one[:2] if number is not None}
-        super().__init__(*arguments, **more)
         by_shape: dict[tuple[int, int, bool], list[Layer]] = {}
         for layer in self.layers:
             by_shape.setdefault((layer.inputs, layer.outputs, layer.bias is None), []).append(layer)
         for layers in by_shape.values():
             self._add(layers)
+
+    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+        kinds = {dict(one)["in_first"] for one in flags}
+        if len(kinds) > 1:
+            raise ValueError("KFAC has one in_first for all groups")
+        (self._in_first,) = kinds
+        self.layers: list[Layer] = []
+        for group in dict.fromkeys(self.groups):
+            first, count = self.groups.index(group), self.groups.count(group)
+            for layer in layers_of(params[first : first + count], self._in_first):
+                bias = None if layer.bias is None else first + layer.bias
+                self.layers.append(layer._replace(weight=first + layer.weight, bias=bias))
+        self._layer = {number: one for one in self.layers for number in one[:2] if number is not None}
+        super()._look_at(params, flags)
 
     def _stacks(self) -> Sequence[AlikeStack]:
         return self._alike

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedError
@@ -19,12 +18,12 @@ from ..wgsl.rule_shell import ENTRY_WORDS
 from ..wgsl.shell import BLOCK
 from .arenas import move_into_arenas
 from .stored_state import Slots, StoredState
-from .tables import _Shard as _Shard
+from .tables import Shard
 
 if TYPE_CHECKING:
     from .transforms import Transform
 
-__all__ = ["Layout", "Slots", "move_into_arenas"]
+__all__ = ["Layout", "Shard", "Slots", "move_into_arenas"]
 
 
 class Layout(StoredState):
@@ -100,7 +99,7 @@ class Layout(StoredState):
         """What the rule changes."""
         return arena.params
 
-    def _views_of(self, shard: _Shard, first: int) -> Mapping[str, View]:
+    def _views_of(self, shard: Shard, first: int) -> Mapping[str, View]:
         """What a subclass shows kernels of the part of an arena that begins at this block."""
         return {}
 
@@ -117,7 +116,7 @@ class Layout(StoredState):
             self._run_over(shard, RoundKernel.of(self.rule, shard.flags, shard.stored), shared)
 
     def _run_over(
-        self, shard: _Shard, kernel: UpdateKernel | MeasureKernel | RoundKernel, shared: Mapping[str, View]
+        self, shard: Shard, kernel: UpdateKernel | MeasureKernel | RoundKernel, shared: Mapping[str, View]
     ) -> None:
         for first, blocks in shard.arena.windows():
             views = dict(shared)
@@ -127,7 +126,7 @@ class Layout(StoredState):
             self._run_window(shard, kernel, views, first, blocks, -(-blocks * BLOCK // kernel.elements_per_workgroup))
 
     def _run_window(
-        self, shard: _Shard, kernel: Kernel, shared: Mapping[str, View], first: int, blocks: int, workgroups: int
+        self, shard: Shard, kernel: Kernel, shared: Mapping[str, View], first: int, blocks: int, workgroups: int
     ) -> None:
         """Run a kernel over a part of an arena."""
         arena = shard.arena
@@ -148,7 +147,7 @@ class Layout(StoredState):
         for shard in self._shards:
             self._look_for_nonfinite(shard, shard.arena.grads, tensors, found_inf)
 
-    def _look_for_nonfinite(self, shard: _Shard, buffer: Buffer, tensors: View, found_inf: View) -> None:
+    def _look_for_nonfinite(self, shard: Shard, buffer: Buffer, tensors: View, found_inf: View) -> None:
         for first, blocks in shard.arena.windows():
             views = {
                 "grads": shard.arena.window(buffer, first, blocks),
@@ -190,7 +189,7 @@ class Layout(StoredState):
     def _live_words(self, live: Sequence[bool]) -> array[int]:
         words = array("I")
         for group, is_live, place, (is_trained, bits) in zip(
-            self.groups, live, self._places, self._live_bits or repeat((True, 0)), strict=False
+            self.groups, live, self._places, self._live_bits or [(True, 0)] * len(live), strict=True
         ):
             words.extend((group, bits | (is_live and is_trained), *place))
         words.extend([0] * ENTRY_WORDS)

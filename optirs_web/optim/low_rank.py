@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..runtime.arena import Home, blocks_of
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
 from ..runtime.rules import Flags, Stored
+from ..tensors import Parameter
 from ..wgsl import slot_storage
 from ..wgsl.shell import BLOCK
-from .layout import _Shard
+from .layout import Shard
 from .matrices import Batch, Matrices
 from .packed import load, store
 from .stacks import AlikeStack, StackedLayout
@@ -33,16 +34,14 @@ class LowRankLayout(StackedLayout):
     more_state: ClassVar[tuple[str, ...]] = _MOMENTS
     stacked: ClassVar[tuple[str, ...]] = _MOMENTS
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        """See `Layout`."""
-        *_, flags, _ = arguments
+    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
         ranks = {dict(one)["rank"] for one in flags}
         if len(ranks) > 1:
             raise ValueError(f"{self.owner} has one rank for all groups, not {', '.join(map(str, sorted(ranks)))}")
         self.rank: int = ranks.pop()
         self.projected: list[AlikeStack] = []
         self._place: dict[int, tuple[int, int]] = {}  # of each tensor: index in `projected`, and the place there
-        super().__init__(*arguments, **more)
+        super()._look_at(params, flags)
 
     def _stacks(self) -> Sequence[AlikeStack]:
         return self.projected
@@ -57,10 +56,10 @@ class LowRankLayout(StackedLayout):
 
     def state_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:  # type: ignore[override]
         """The shape of the state of that name of a parameter."""
-        slot = name.removesuffix(slot_storage.largest_name(""))
+        slot = slot_storage.slot_of(name)
         return super().state_shape(name, self._state_shapes(*self.matrix_shape(shape)).get(slot, shape))
 
-    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> _Shard:
+    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> Shard:
         by_shape: dict[tuple[int, int], list[int]] = {}
         for number in homes:
             by_shape.setdefault(self.shapes[number], []).append(number)

@@ -16,9 +16,9 @@ from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
 from ..runtime.kernels import cooperative
 from ..runtime.rule_kernels import UpdateKernel
-from ..runtime.rules import Flags, Rule, Stored
+from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter
-from .layout import Layout, _Shard
+from .layout import Layout, Shard
 from .optimizer import Optimizer
 
 __all__ = ["Batch", "Matrices", "MatrixLayout", "MatrixOptimizer", "Products", "Scaled"]
@@ -214,7 +214,7 @@ class Products:
 class Batch(NamedTuple):
     """Tensors of one arena that have the same shape, near enough to each other that a kernel sees all of them."""
 
-    shard: _Shard
+    shard: Shard
     tensors: tuple[int, ...]
     firsts: tuple[int, ...]  # elements, from the first byte
     first_byte: int
@@ -231,24 +231,19 @@ class Batch(NamedTuple):
 class MatrixLayout(Layout):
     """A layout whose tensors are seen as matrices, and whose Hyper also has their `rows` and `columns`."""
 
-    def __init__(
-        self,
-        rule: Rule,
-        params: Sequence[Parameter],
-        groups: Sequence[int],
-        group_count: int,
-        flags: Sequence[Flags],
-        checked: bool,
-        stored: Sequence[Stored] | None = None,
-    ) -> None:
-        """See `Layout`; it has a row of hyper-parameters for each shape in a group."""
-        self.device = params[0].device
+    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+        """There is a row of hyper-parameters for each shape in a group."""
         self.shapes = [self.matrix_shape(one.shape) for one in params]
         self.is_matrix = [one.ndim > 1 for one in params]
-        self._kinds = list(dict.fromkeys(zip(groups, self.shapes, strict=True)))
-        kinds = [self._kinds.index(one) for one in zip(groups, self.shapes, strict=True)]
-        super().__init__(rule, params, kinds, len(self._kinds), flags, checked, stored)
-        self.products = Products(rule, View.whole(self._tensor_scalars), self._words)
+        kinds = list(zip(self.groups, self.shapes, strict=True))
+        self._kinds = list(dict.fromkeys(kinds))
+        self.groups = [self._kinds.index(one) for one in kinds]
+        self.hyper_count = len(self._kinds)
+
+    @cached_property
+    def products(self) -> Products:
+        """Of matrices that belong to its tensors."""
+        return Products(self.rule, View.whole(self._tensor_scalars), self._words)
 
     @staticmethod
     def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -291,7 +286,7 @@ class MatrixLayout(Layout):
                         start = end
 
     @staticmethod
-    def _batch(shard: _Shard, members: Sequence[tuple[int, int]], rows: int, columns: int) -> Batch:
+    def _batch(shard: Shard, members: Sequence[tuple[int, int]], rows: int, columns: int) -> Batch:
         first = members[0][0]
         nbytes = (members[-1][0] + rows * columns - first) * _ITEMSIZE
         tensors = tuple(number for _, number in members)

@@ -20,7 +20,7 @@ from ..tensors import Parameter
 from ..wgsl.shell import BLOCK, struct_of
 
 if TYPE_CHECKING:
-    from .layout import Layout, _Shard
+    from .layout import Layout, Shard
     from .transforms import Transform
 
 __all__ = ["IS_KNOWN", "Pipeline", "live_words", "rule_with"]
@@ -87,7 +87,7 @@ class Pipeline:
         self._partials = device.allocate_zeroed(4 * most * blocks) if most else None
         self._beside = {id(shard): self._make(shard, params) for shard in layout._shards}
 
-    def _make(self, shard: _Shard, params: Sequence[Parameter]) -> _Beside:
+    def _make(self, shard: Shard, params: Sequence[Parameter]) -> _Beside:
         device, stages = self.layout.device, self.rule.stages
         has_rows = any(one.over == "row" for one in stages)
         if has_rows and len(list(shard.arena.windows())) > 1:
@@ -148,7 +148,7 @@ class Pipeline:
             self._neutral = self._written(array("f", [1, 0, 0]))
         return View.whole(self._neutral)
 
-    def views_of(self, shard: _Shard, first: int, blocks: int) -> dict[str, View]:
+    def views_of(self, shard: Shard, first: int, blocks: int) -> dict[str, View]:
         """What kernels may bind for a part of an arena."""
         beside = self._beside[id(shard)]
         found = {name: View.whole(buffer) for name, buffer in beside.rows.items()}
@@ -200,7 +200,7 @@ class Pipeline:
                 self.layout._run_window(shard, kernel, shared, 0, shard.arena.blocks, count)
 
 
-def _tables_of(shard: _Shard, params: Sequence[Parameter]) -> tuple[array[int], array[int]]:
+def _tables_of(shard: Shard, params: Sequence[Parameter]) -> tuple[array[int], array[int]]:
     """The entries of `block_places` and `row_entries`. Tensors of one dimension or none are one row."""
     places, entries = array("I"), array("I")
     rows = 0

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ..runtime.arena import Home
 from ..runtime.buffer import Buffer, View
 from ..runtime.rules import Flags, Stored
-from .layout import _Shard
+from .layout import Shard
 from .matrices import Batch, Matrices
 from .stacks import StackedLayout, matrices_of, places_of, room
 
@@ -81,7 +81,7 @@ class SidedLayout(StackedLayout):
         size = cls.matrix_shape(shape)[name.endswith(RIGHT)]
         return size, size
 
-    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> _Shard:
+    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> Shard:
         by_size: dict[tuple[int, int], list[tuple[int, str]]] = {}
         options = dict(flags)
         most, has_vectors = options["max_preconditioner_dim"], options.get("precondition_1d", True)

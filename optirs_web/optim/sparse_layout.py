@@ -18,7 +18,7 @@ from ..tensors import Parameter
 from ..wgsl import slot_storage
 from ..wgsl.param_storage import PARAM
 from ..wgsl.shell import BLOCK
-from .layout import Layout, _Shard
+from .layout import Layout, Shard
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
@@ -148,10 +148,10 @@ class SparseLayout(Layout):
         shard = self._shard_of[number]
         return Home(shard.arena, next(index for index, one in shard.numbers.items() if one == number))
 
-    def _has_others(self, shard: _Shard) -> bool:
+    def _has_others(self, shard: Shard) -> bool:
         return self._others is None or any(number in self._others for number in shard.numbers.values())
 
-    def _blocks_of_others(self, shard: _Shard) -> _Shard:
+    def _blocks_of_others(self, shard: Shard) -> Shard:
         """The shard, whose table of blocks shows nothing of tensors with a gradient of rows."""
         key = (shard.first_block, *sorted(number for number in shard.numbers.values() if number in self._rows))
         if len(key) == 1:
@@ -170,7 +170,7 @@ class SparseLayout(Layout):
             self._look_for_nonfinite(self._blocks_of_others(shard), shard.arena.grads, tensors, found_inf)
 
     def _run_window(
-        self, shard: _Shard, kernel: Kernel, shared: Mapping[str, View], first: int, blocks: int, workgroups: int
+        self, shard: Shard, kernel: Kernel, shared: Mapping[str, View], first: int, blocks: int, workgroups: int
     ) -> None:
         if self._rows and isinstance(kernel, UpdateKernel):
             if not self._has_others(shard):

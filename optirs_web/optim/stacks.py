@@ -166,7 +166,7 @@ class StackedLayout(MatrixLayout):
         found = super().places(scalars)
         for stack in self._stacks():
             for tensor, name, view in stack.views():
-                if name.removesuffix(slot_storage.largest_name("")) not in stack.stored:
+                if slot_storage.slot_of(name) not in stack.stored:
                     found[tensor][name] = view
         return found
 

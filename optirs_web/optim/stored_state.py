@@ -49,8 +49,7 @@ class StoredState(Tables):
     @staticmethod
     def state_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the state of that name of a parameter."""
-        is_of_blocks = name.endswith(slot_storage.largest_name(""))
-        return (blocks_of(math.prod(shape)),) if is_of_blocks else shape
+        return (blocks_of(math.prod(shape)),) if slot_storage.is_largest(name) else shape
 
     def state_views(self) -> dict[str, View]:
         """What `scalars_in` and `state_in` are given the contents of: one view for each slot of an arena."""

@@ -12,7 +12,6 @@ import struct
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 from ..runtime.arena import BLOCKS_PER_WINDOW, Arena, Home, blocks_of
@@ -29,7 +28,7 @@ from .arenas import home_of
 if TYPE_CHECKING:
     from .pipeline import Pipeline
 
-__all__ = ["Tables"]
+__all__ = ["Shard", "Tables"]
 
 _LARGEST_BYTES = 4  # of a block whose state is stored in 8 bits
 
@@ -37,7 +36,7 @@ _OF_A_SCHEDULE = b"\xff\xff\xff\xff"  # a NaN that no option is
 
 
 @dataclass(frozen=True, slots=True)
-class _Shard:
+class Shard:
     """The tensors of one arena that have the same flags, and state stored alike."""
 
     arena: Arena
@@ -78,21 +77,23 @@ class Tables:
     ) -> None:
         self.device: Device = params[0].device
         self.groups = list(groups)
+        self.hyper_count = group_count
         self.checked = checked
         self.rule = rule
+        self._look_at(params, flags)
         self._words = 1 + len(rule.hyper) + len(rule.scalars) + (1 + len(rule.transforms) if rule.stages else 0)
 
         rows = len(params) + 1
         self._tensors = self._table(ENTRY_WORDS * rows)
-        self._hyper = self._table(len(rule.hyper) * group_count)
+        self._hyper = self._table(len(rule.hyper) * self.hyper_count)
         self._tensor_scalars = self._table(self._words * rows)
         self._found_inf = self._table(2)
         self._zero = self._table(1)
         members: dict[tuple[int, Flags, Stored], dict[int, Home]] = {}
-        for number, (param, its_flags, its) in enumerate(zip(params, flags, stored or repeat(()), strict=False)):
+        for number, (param, its_flags, its) in enumerate(zip(params, flags, stored or [()] * len(params), strict=True)):
             home = home_of(param)
             members.setdefault((id(home.arena), its_flags, its), {})[number] = home
-        self._shards: list[_Shard] = []
+        self._shards: list[Shard] = []
         blocks = 0
         for (_, its_flags, its), homes in members.items():
             self._shards.append(self._shard(its_flags, its, homes, len(params), blocks))
@@ -120,10 +121,13 @@ class Tables:
         self.scheduled: set[int] = set()  # words of `hyper` that schedules have written since the host did
         self._followed: dict[int, View] = {}  # words of `hyper` that are copied from elsewhere
 
+    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+        """What a subclass learns of the tensors before there are tables; it may give them other rows of `hyper`."""
+
     def _table(self, words: int) -> Buffer:
         return self.device.allocate_zeroed(4 * words)
 
-    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> _Shard:
+    def _shard(self, flags: Flags, stored: Stored, homes: Mapping[int, Home], absent: int, first_block: int) -> Shard:
         arena = next(iter(homes.values())).arena
         numbers = {home.index: number for number, home in homes.items()}
         table = arena.block_table(numbers, absent)
@@ -140,7 +144,7 @@ class Tables:
             state[beside] = arena.new_buffer(BLOCK * 2)
         if self.rule.gathers:
             state[KEPT] = arena.new_buffer()
-        return _Shard(arena, flags, stored, state, blocks, numbers, first_block)
+        return Shard(arena, flags, stored, state, blocks, numbers, first_block)
 
     def retire(self) -> None:
         """Programs that use this layout must be recorded again."""

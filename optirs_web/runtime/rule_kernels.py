@@ -73,12 +73,14 @@ class UpdateKernel(RuleKernel):
         return update_shell.changed_slots(self.map_module, self.part, self.slots)
 
     def _declared_bindings(self) -> rule_shell.Bindings:
-        return update_shell.update_bindings(self.map_module, self.part, self.slots, self.param_kind)
+        return update_shell.update_bindings(self.map_module, self.part, self.slots, self.changed_slots, self.param_kind)
 
     @cached_property
     def around(self) -> str:
         """See `wgsl.rule_shell`."""
-        return update_shell.update(self.map_module, self.part, self.slots, self.negates, self.param_kind)
+        return update_shell.update(
+            self.map_module, self.part, self.slots, self.changed_slots, self.negates, self.param_kind
+        )
 
 
 class RoundKernel(RuleKernel):

@@ -27,6 +27,7 @@ from ..wgsl import (
 )
 from ..wgsl.dependence import RULE_PARTS
 from ..wgsl.line_lookup import LINE_STRUCTS
+from ..wgsl.scopes import fail
 from ..wgsl.shell import struct_of
 
 if TYPE_CHECKING:
@@ -161,8 +162,20 @@ class Rule:
 
     @property
     def gathering_part(self) -> str | None:
-        """The part that stores what is gathered: the last one of a step that asks for the gradient."""
-        return next((one for one in ("update", "prepare") if self.gathers and self._asks_for_grad((one,))), None)
+        """The part that stores what is gathered: the last one of a step that asks for the gradient.
+
+        Raises:
+            ShaderError: no part can, since one that only measures is the last.
+        """
+        asking = [one for one in _PARTS_OF_A_STEP if self.gathers and self._asks_for_grad((one,))]
+        if asking and asking[-1] not in ("update", "prepare"):
+            found = next(one for one in self._source.declarations if getattr(one, "name", "") == asking[-1])
+            raise fail(
+                found.position,
+                f"gradients cannot be accumulated for '{self.name}': '{asking[-1]}' is the last part that asks for "
+                "'grad', and keeps none; let 'update' ask for it too, or 'prepare' alone, which puts it into State",
+            )
+        return asking[-1] if asking else None
 
     @property
     def first_measure(self) -> int | None:
@@ -186,6 +199,9 @@ class Rule:
 
 KEPT = "accumulated"
 """The slot of the state that holds what was gathered since the last step; kernels call it `kept`."""
+
+_PARTS_OF_A_STEP = ("prepare", "adapt", "measure", "measure_lines", "measure_lines_again", "update")
+"""Those over every element, in their order. What `prepare` has stored as gathered is no longer there for the next."""
 
 _COUNTERS = {"accumulate": ("calls", "gathered"), "add_noise": ("draw",)}
 

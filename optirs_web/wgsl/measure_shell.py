@@ -27,12 +27,12 @@ from .shell import GRID_PARAMETERS, storage
 __all__ = ["measure", "measure_bindings", "settle", "settle_bindings"]
 
 
-def measure_bindings(module: syntax.Module, slots: Mapping[str, str], kind: str = "") -> Bindings:
+def measure_bindings(module: syntax.Module, slots: Mapping[str, str], param_kind: str = "") -> Bindings:
     """Those of the `measure` kernel; `partials` has one entry for each block."""
     bound = slots if uses(module, "measure", "state") else {}
     return [
         ("params", "read", "array<vec4<f32>>"),
-        *(param_storage.bindings(kind, "read") if uses(module, "measure", "param") else []),
+        *(param_storage.bindings(param_kind, "read") if uses(module, "measure", "param") else []),
         *grad_bindings(module, "measure"),
         *(one for name, kind in bound.items() for one in slot_storage.bindings(name, kind, "read")),
         *line_lookup.bindings(module, "measure"),
@@ -42,16 +42,16 @@ def measure_bindings(module: syntax.Module, slots: Mapping[str, str], kind: str 
     ]
 
 
-def measure(module: syntax.Module, slots: Mapping[str, str], negate: bool, kind: str = "") -> str:
-    """The shell of ``measure``: its sum over each block. `kind` is that of the parameters, as in `param_storage`."""
-    lines = loads(module, "measure", slots, negate, kind)
+def measure(module: syntax.Module, slots: Mapping[str, str], negate: bool, param_kind: str = "") -> str:
+    """The shell of ``measure``: its sum over each block. `param_kind` is one of `param_storage`."""
+    lines = loads(module, "measure", slots, negate, param_kind)
     for number, lane in enumerate(LANES):
-        value = call(module, "measure", element(module, slots, lane, param_storage.whole(kind)))
+        value = call(module, "measure", element(module, slots, lane, param_storage.whole(param_kind)))
         lines.append(f"if vector * 4u + {number}u < block.size {{ total = combine(total, {value}); }}")
     indented = "\n                ".join(lines)
     return f"""{tables(module)}
 {combine(module)}
-{storage(measure_bindings(module, slots, kind))}
+{storage(measure_bindings(module, slots, param_kind))}
 {line_lookup.tables(module, "measure")}
 var<workgroup> totals: array<Measured, {WORKGROUP}>;
 

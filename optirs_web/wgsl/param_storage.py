@@ -10,6 +10,8 @@ stochastic  nothing: the number is rounded up or down at random, right on averag
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .slot_storage import halves_of, packed
 
 __all__ = ["NAMES", "PARAM", "ROUNDINGS", "SLOTS", "bindings", "functions", "load", "store", "whole"]
@@ -17,25 +19,63 @@ __all__ = ["NAMES", "PARAM", "ROUNDINGS", "SLOTS", "bindings", "functions", "loa
 PARAM = "param"
 """What stands for the parameter among the slots that are not stored as float32."""
 
-ROUNDINGS = ("master", "stochastic", "kahan")
-
-SLOTS = {"master": "master_low", "kahan": "kahan_comp"}
-"""What lies beside the parameter, of 16 bits."""
-
 NAMES = ("master", "kahan_comp")
 """What state dicts have of it: the whole, or what was cut off."""
 
-_FUNCTIONS = {
-    "master": ("join_halves", "lower_half", "upper_half"),
-    "kahan": ("add_cut_off", "from_bfloat16", "to_bfloat16"),
-    "stochastic": ("from_bfloat16", "rounding_bits", "to_bfloat16", "to_bfloat16_stochastic"),
+
+class _Kind(NamedTuple):
+    """How a kind is loaded and stored, as expressions of an element: of its new whole `x`, and of `r`, `x` rounded.
+
+    Attributes:
+        functions: those of ``shaders/lib/storage.wgsl`` that it takes.
+        rounded: the number of bfloat16.
+        slot: what lies beside the parameter, of 16 bits; "" for nothing.
+        join: the function that makes the whole of both.
+        beside: what is stored there.
+        at_random: in place of `rounded`, where there is a seed.
+    """
+
+    functions: tuple[str, ...]
+    rounded: str
+    slot: str = ""
+    join: str = ""
+    beside: str = ""
+    at_random: str = ""
+
+
+_NEAREST = "from_bfloat16(to_bfloat16({x}))"
+_KINDS = {
+    "master": _Kind(
+        ("join_halves", "lower_half", "upper_half"),
+        "upper_half({x})",
+        slot="master_low",
+        join="join_halves",
+        beside="lower_half({x})",
+    ),
+    "stochastic": _Kind(
+        ("from_bfloat16", "rounding_bits", "to_bfloat16", "to_bfloat16_stochastic"),
+        _NEAREST,
+        at_random="from_bfloat16(to_bfloat16_stochastic({x}, rounding_bits(at * 4u + {number}u, {seed})))",
+    ),
+    "kahan": _Kind(
+        ("add_cut_off", "from_bfloat16", "to_bfloat16"),
+        _NEAREST,
+        slot="kahan_comp",
+        join="add_cut_off",
+        beside="to_bfloat16({x} - {r})",
+    ),
 }
 _LANES = "xyzw"
+
+ROUNDINGS = tuple(_KINDS)
+
+SLOTS = {name: kind.slot for name, kind in _KINDS.items() if kind.slot}
+"""What lies beside the parameter, of 16 bits."""
 
 
 def functions(kind: str) -> tuple[str, ...]:
     """The functions of ``shaders/lib/storage.wgsl`` that it takes; none for float32, which is ""."""
-    return _FUNCTIONS.get(kind, ())
+    return _KINDS[kind].functions if kind else ()
 
 
 def bindings(kind: str, access: str) -> list[tuple[str, str, str]]:
@@ -50,10 +90,12 @@ def whole(kind: str) -> str:
 
 def load(kind: str) -> list[str]:
     """Statements after which it has that name; `param` is loaded."""
-    halves = halves_of(SLOTS[kind]) if kind in SLOTS else []
-    join = "join_halves" if kind == "master" else "add_cut_off"
-    parts = [f"{join}(param.{lane}, {half})" for lane, half in zip(_LANES, halves, strict=False)]
-    return [f"let whole = vec4<f32>({', '.join(parts)});"] if parts else []
+    if kind not in SLOTS:
+        return []
+    pairs = zip(_LANES, halves_of(SLOTS[kind]), strict=True)
+    return [
+        f"let whole = vec4<f32>({', '.join(f'{_KINDS[kind].join}(param.{lane}, {half})' for lane, half in pairs)});"
+    ]
 
 
 def store(kind: str, value: str, seed: str = "") -> list[str]:
@@ -66,18 +108,14 @@ def store(kind: str, value: str, seed: str = "") -> list[str]:
     """
     if not kind:
         return [f"params[at] = {value};"]
-    rounded = {
-        "master": "upper_half(new_param.{lane})",
-        "kahan": "from_bfloat16(to_bfloat16(new_param.{lane}))",
-        "stochastic": "from_bfloat16(to_bfloat16(new_param.{lane}))"
-        if not seed
-        else "from_bfloat16(to_bfloat16_stochastic(new_param.{lane}, rounding_bits(at * 4u + {number}u, {seed})))",
-    }[kind]
-    parts = (rounded.format(lane=lane, number=number, seed=seed) for number, lane in enumerate(_LANES))
-    lines = [f"let new_param = {value};", f"let rounded = vec4<f32>({', '.join(parts)});", "params[at] = rounded;"]
-    if kind == "master":
-        lines.append(f"master_low[at] = {packed([f'lower_half(new_param.{lane})' for lane in _LANES])};")
-    elif kind == "kahan":
-        cut_off = packed([f"to_bfloat16(new_param.{lane} - rounded.{lane})" for lane in _LANES])
-        lines.append(f"kahan_comp[at] = {cut_off};")
-    return lines
+    its = _KINDS[kind]
+
+    def of_lanes(text: str) -> list[str]:
+        return [
+            text.format(x=f"new_param.{lane}", r=f"rounded.{lane}", number=number, seed=seed)
+            for number, lane in enumerate(_LANES)
+        ]
+
+    rounded = ", ".join(of_lanes((seed and its.at_random) or its.rounded))
+    lines = [f"let new_param = {value};", f"let rounded = vec4<f32>({rounded});", "params[at] = rounded;"]
+    return [*lines, f"{its.slot}[at] = {packed(of_lanes(its.beside))};"] if its.slot else lines

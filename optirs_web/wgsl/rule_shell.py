@@ -141,7 +141,9 @@ def element(module: syntax.Module, slots: Mapping[str, str], lane: str, param: s
     return {**values, **line_lookup.values(module, lane)}
 
 
-def loads(module: syntax.Module, function: str, slots: Mapping[str, str], negate: bool, kind: str = "") -> list[str]:
+def loads(
+    module: syntax.Module, function: str, slots: Mapping[str, str], negate: bool, param_kind: str = ""
+) -> list[str]:
     """Statements that load what a function asks for of the vector at `at`.
 
     Args:
@@ -149,13 +151,13 @@ def loads(module: syntax.Module, function: str, slots: Mapping[str, str], negate
         function: of it.
         slots: the members of State that exist, and how each is stored.
         negate: the gradient.
-        kind: of `param_storage`. Transforms are given the parameter that the model sees, not the whole.
+        param_kind: of `param_storage`. Transforms are given the parameter that the model sees, not the whole.
     """
     lines = ["let param = params[at];"]
     if uses(module, function, "grad"):
         lines += transform_lookup.grad_lines(module, negate)
     if uses(module, function, "param"):
-        lines += param_storage.load(kind)
+        lines += param_storage.load(param_kind)
     if uses(module, function, "state"):
         lines += [line for name, kind in slots.items() for line in slot_storage.load(name, kind)]
     return lines + line_lookup.loads(module, function, LANES)

@@ -14,14 +14,18 @@ from collections.abc import Iterable, Sequence
 
 __all__ = [
     "BITS",
+    "EXACT",
+    "NOT_NEGATIVE",
     "bindings",
     "functions",
     "halves_of",
     "is_blockwise",
+    "is_largest",
     "kind_of",
     "largest_name",
     "load",
     "packed",
+    "slot_of",
     "store",
 ]
 
@@ -29,7 +33,11 @@ BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "dynamic8": 8, "dynamic8_u
 """Bits per element; a block in 8 bits has 32 more."""
 
 # How names of the library's slots end that hold squares, sums of them, or magnitudes.
-_NOT_NEGATIVE = ("_sq", "square_avg", "acc_delta", "sum", "exp_inf")
+NOT_NEGATIVE = ("_sq", "_var", "square_avg", "acc_delta", "sum", "exp_inf", "alphak", "accumulator")
+
+# Those that hold positions, or sums that positions are made of: rounding would move the parameters.
+EXACT = ("s", "sk", "p0", "x0", "z", "ax", "linear")
+
 _LARGEST = "_largest"
 
 
@@ -37,12 +45,22 @@ def kind_of(slot: str, asked: str, *, is_own_rule: bool) -> str:
     """How a slot is stored: of "8bit" the map without signs where a rule of the library's never has any."""
     if asked != "8bit":
         return asked
-    return "dynamic8" if is_own_rule or not slot.endswith(_NOT_NEGATIVE) else "dynamic8_unsigned"
+    return "dynamic8" if is_own_rule or not slot.endswith(NOT_NEGATIVE) else "dynamic8_unsigned"
 
 
 def largest_name(slot: str) -> str:
     """What the table of a slot's largest magnitudes is called."""
     return slot + _LARGEST
+
+
+def is_largest(name: str) -> bool:
+    """Whether it is the name of such a table."""
+    return name.endswith(_LARGEST)
+
+
+def slot_of(name: str) -> str:
+    """The slot that such a table belongs to; of a slot its own name."""
+    return name.removesuffix(_LARGEST)
 
 
 _FUNCTIONS: dict[str, tuple[str, ...]] = {
@@ -92,7 +110,7 @@ def load(name: str, kind: str) -> list[str]:
     if is_blockwise([kind]):
         suffix = kind.removeprefix("dynamic8")
         parts = (
-            f"from_dynamic8{suffix}(({name}[at] >> {shift}u) & 0xffu, {name}_largest[number])"
+            f"from_dynamic8{suffix}(({name}[at] >> {shift}u) & 0xffu, {largest_name(name)}[number])"
             for shift in (0, 8, 16, 24)
         )
     else:

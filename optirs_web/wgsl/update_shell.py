@@ -35,14 +35,17 @@ __all__ = [
 _BLOCKWISE = 4  # blocks of a workgroup where state is stored in 8 bits
 
 
-def update_bindings(module: syntax.Module, function: str, slots: Mapping[str, str], kind: str = "") -> Bindings:
+def update_bindings(
+    module: syntax.Module, function: str, slots: Mapping[str, str], changed: Mapping[str, str], param_kind: str = ""
+) -> Bindings:
     """Those of the `update` kernel; see `update`."""
+    access = {name: "read_write" if name in changed else "read" for name in slots}
     grads = grad_bindings(module, function)
     return [
         ("params", "read_write", "array<vec4<f32>>"),
-        *param_storage.bindings(kind, "read_write"),
+        *param_storage.bindings(param_kind, "read_write"),
         *grads,
-        *(one for name, kind in slots.items() for one in slot_storage.bindings(name, kind, "read_write")),
+        *(one for name, kind in slots.items() for one in slot_storage.bindings(name, kind, access[name])),
         *line_lookup.bindings(module, function),
         ("blocks", "read", "array<Block>"),
         ("tensor_scalars", "read", "array<TensorScalars>"),
@@ -63,23 +66,30 @@ def elements_per_workgroup(slots: Mapping[str, str]) -> int:
     return _BLOCKWISE * BLOCK if slot_storage.is_blockwise(slots.values()) else ELEMENTS_PER_WORKGROUP
 
 
-def update(module: syntax.Module, function: str, slots: Mapping[str, str], negate: bool, kind: str = "") -> str:
+def update(
+    module: syntax.Module,
+    function: str,
+    slots: Mapping[str, str],
+    changed: Mapping[str, str],
+    negate: bool,
+    param_kind: str = "",
+) -> str:
     """The shell of an optimizer's ``update``: a team of invocations for a block, which belongs to one tensor.
 
     Args:
         module: the rule.
         function: ``update``, for tensors with a gradient; or a part on call, for those that have taken a step.
         slots: the members of State that exist, and how each is stored.
+        changed: the `changed_slots` among them.
         negate: the gradient (to maximize).
-        kind: how the parameters are kept, as in `param_storage`; "" for float32.
+        param_kind: how the parameters are kept, as in `param_storage`; "" for float32.
     """
-    changed = changed_slots(module, function, slots)
     is_blockwise = slot_storage.is_blockwise(changed.values())
-    lines = loads(module, function, slots, negate, kind)
+    lines = loads(module, function, slots, negate, param_kind)
     for lane in LANES:
-        given = element(module, slots, lane, param_storage.whole(kind))
+        given = element(module, slots, lane, param_storage.whole(param_kind))
         lines.append(f"let updated_{lane} = {call(module, function, given)};")
-    lines += param_storage.store(kind, _kept("param"), seed([*slots, "param"], "param"))
+    lines += param_storage.store(param_kind, _kept("param"), seed([*slots, "param"], "param"))
     kept = {name: _kept(f"state.{name}") for name in changed}
     if is_blockwise:
         lines += [f"new_{name} = {value};" for name, value in kept.items()]
@@ -89,7 +99,7 @@ def update(module: syntax.Module, function: str, slots: Mapping[str, str], negat
     is_left_alone = "its.is_active != 1u" if function in STEP_PARTS else "its.s.step == 0.0"
     is_left_alone = transform_lookup.is_left_alone(module, is_left_alone)
     declared = f"""{tables(module)}
-{storage(update_bindings(module, function, slots, kind))}
+{storage(update_bindings(module, function, slots, changed, param_kind))}
 {line_lookup.tables(module, function)}
 """
     if is_blockwise:
@@ -120,29 +130,29 @@ fn main({GRID_PARAMETERS}) {{
 """
 
 
-def round_params_bindings(kind: str) -> Bindings:
+def round_params_bindings(param_kind: str) -> Bindings:
     """Those of the kernel that `round_params` makes."""
     return [
         ("params", "read_write", "array<vec4<f32>>"),
-        *param_storage.bindings(kind, "read_write"),
+        *param_storage.bindings(param_kind, "read_write"),
         ("blocks", "read", "array<Block>"),
         ("tensor_scalars", "read", "array<TensorScalars>"),
     ]
 
 
-def round_params(module: syntax.Module, kind: str) -> str:
+def round_params(module: syntax.Module, param_kind: str) -> str:
     """The shell that rounds parameters to the nearest, but for vectors of bfloat16: a second time changes nothing."""
     bits = " | ".join(f"bitcast<u32>(param.{lane})" for lane in LANES)
-    value = f"select(vec4<f32>(0.0), {param_storage.whole(kind)}, is_inside)"
+    value = f"select(vec4<f32>(0.0), {param_storage.whole(param_kind)}, is_inside)"
     lines = [
         "let param = params[at];",
         f"if (({bits}) & 0xffffu) == 0u {{ continue; }}",
-        *param_storage.load(kind),
-        *param_storage.store(kind, value),
+        *param_storage.load(param_kind),
+        *param_storage.store(param_kind, value),
     ]
     # The last entry is that of tensors of others.
     is_anothers = "block.tensor + 1u >= arrayLength(&tensor_scalars)"
-    declared = f"{tables(module)}\n{storage(round_params_bindings(kind))}\n"
+    declared = f"{tables(module)}\n{storage(round_params_bindings(param_kind))}\n"
     return declared + _main("\n        ".join(lines), is_anothers)
 
 
@@ -167,7 +177,7 @@ def _main_blockwise(slots: Mapping[str, str], changed: Mapping[str, str], comput
         for number, name in enumerate(in_8_bits)
     )
     stores = "\n        ".join(line for name in changed for line in _stores(slots, name, f"new_{name}"))
-    tops = "\n            ".join(f"{name}_largest[number] = {name}_most;" for name in in_8_bits)
+    tops = "\n            ".join(f"{slot_storage.largest_name(name)}[number] = {name}_most;" for name in in_8_bits)
     return f"""var<workgroup> most: array<atomic<u32>, {_BLOCKWISE * len(in_8_bits)}>;
 
 // Not negative, so that bits are in the order of the numbers.

@@ -1,6 +1,7 @@
 // What Adam makes of a projected gradient R, as a factor for each channel or for the whole tensor (APOLLO, Zhu et al.
 // 2024, arXiv:2412.05270, algorithm 1): the norm of its step divided by that of R, or 0 where R is 0. A row of the grid is
 // one tensor; where there is one factor, it has one workgroup.
+import package::lib::adam::{Adam, Moments, adam_step, next_moments};
 import package::lib::workgroup::total;
 
 struct FactorParameters {
@@ -10,13 +11,12 @@ struct FactorParameters {
     rank_stride: u32,
     factors: u32, // of a tensor: 1, or as many as channels
     row_words: u32,
-    // Words of the tensor's row:
-    one_minus_beta1: u32,
-    beta2: u32,
-    one_minus_beta2: u32,
-    eps: u32,
-    correction1: u32,
-    correction2: u32,
+    one_minus_beta1_word: u32,
+    beta2_word: u32,
+    one_minus_beta2_word: u32,
+    eps_word: u32,
+    correction1_word: u32,
+    correction2_word: u32,
 }
 
 // The number of a tensor, and the first elements of its projected gradient, and of its moments.
@@ -31,6 +31,18 @@ struct Entry { tensor: u32, gradient: u32, moments: u32 }
 @group(0) @binding(6) var<uniform> parameters: FactorParameters;
 
 const WORKGROUP: u32 = 256u;
+
+// Of the tensor with this row of scalars.
+fn adam_of(row: u32) -> Adam {
+    return Adam(
+        bitcast<f32>(tensor_scalars[row + parameters.one_minus_beta1_word]),
+        bitcast<f32>(tensor_scalars[row + parameters.beta2_word]),
+        bitcast<f32>(tensor_scalars[row + parameters.one_minus_beta2_word]),
+        bitcast<f32>(tensor_scalars[row + parameters.eps_word]),
+        bitcast<f32>(tensor_scalars[row + parameters.correction1_word]),
+        bitcast<f32>(tensor_scalars[row + parameters.correction2_word]),
+    );
+}
 
 fn factor(step_sq: f32, gradient_sq: f32) -> f32 {
     return select(0.0, sqrt(step_sq) / sqrt(gradient_sq), gradient_sq > 0.0);
@@ -47,12 +59,7 @@ fn main(
     if tensor_scalars[row] != 1u {
         return;
     }
-    let one_minus_beta1 = bitcast<f32>(tensor_scalars[row + parameters.one_minus_beta1]);
-    let beta2 = bitcast<f32>(tensor_scalars[row + parameters.beta2]);
-    let one_minus_beta2 = bitcast<f32>(tensor_scalars[row + parameters.one_minus_beta2]);
-    let eps = bitcast<f32>(tensor_scalars[row + parameters.eps]);
-    let correction1 = bitcast<f32>(tensor_scalars[row + parameters.correction1]);
-    let correction2 = bitcast<f32>(tensor_scalars[row + parameters.correction2]);
+    let adam = adam_of(row);
     let is_one = parameters.factors == 1u;
     let first_factor = workgroup.y * parameters.factors;
     var step_sq = 0.0;
@@ -65,12 +72,11 @@ fn main(
         for (var line = 0u; line < parameters.rank; line++) {
             let at = channel * parameters.channel_stride + line * parameters.rank_stride;
             let g = gradients[entry.gradient + at];
-            let moment = entry.moments + at;
-            let first = exp_avg[moment] + one_minus_beta1 * (g - exp_avg[moment]);
-            let second = beta2 * exp_avg_sq[moment] + one_minus_beta2 * g * g;
-            exp_avg[moment] = first;
-            exp_avg_sq[moment] = second;
-            let step = first / correction1 / (sqrt(second / correction2) + eps);
+            let place = entry.moments + at;
+            let moments = next_moments(Moments(exp_avg[place], exp_avg_sq[place]), g, adam);
+            exp_avg[place] = moments.first;
+            exp_avg_sq[place] = moments.second;
+            let step = adam_step(moments, adam);
             step_sq += step * step;
             gradient_sq += g * g;
         }

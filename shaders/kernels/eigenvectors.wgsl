@@ -26,8 +26,9 @@ const NEGLIGIBLE: f32 = 1e-7;
 
 var<workgroup> dots_of_lanes: array<vec3<f32>, 256>;
 
-fn total_of_team(value: vec3<f32>, lane: u32) -> vec3<f32> {
-    dots_of_lanes[lane] = value;
+// The three dot products of a pair of columns, of which each invocation of the team has a part.
+fn dots_of_team(dots: vec3<f32>, lane: u32) -> vec3<f32> {
+    dots_of_lanes[lane] = dots;
     workgroupBarrier();
     let first = lane / TEAM * TEAM;
     var sum = vec3<f32>(0.0);
@@ -38,9 +39,15 @@ fn total_of_team(value: vec3<f32>, lane: u32) -> vec3<f32> {
     return sum;
 }
 
+// Never more than there is. That it is not a plain constant matters: llvmpipe puts those into the code of a loop, and
+// compiled this one anew for every dispatch.
+fn matrix_size() -> u32 {
+    return min(parameters.size, arrayLength(&matrices));
+}
+
 // A = (matrix, scaled so that squares stay in float32), V = I.
 fn load(entry: Entry, lane: u32) {
-    let size = parameters.size;
+    let size = matrix_size();
     var magnitude = 0.0;
     for (var at = lane; at < size * size; at += WORKGROUP) {
         magnitude = max(magnitude, abs(matrices[entry.matrix + at]));
@@ -57,7 +64,7 @@ fn load(entry: Entry, lane: u32) {
 
 // Each pair once: in a round, every column meets another one, as in a tournament.
 fn sweep(entry: Entry, lane: u32) {
-    let size = parameters.size;
+    let size = matrix_size();
     let players = size + size % 2u;
     let mine = lane % TEAM;
     for (var round = 0u; round + 1u < players; round++) {
@@ -77,7 +84,7 @@ fn sweep(entry: Entry, lane: u32) {
                     dots += vec3<f32>(work[a + i] * work[a + i], work[b + i] * work[b + i], work[a + i] * work[b + i]);
                 }
             }
-            dots = total_of_team(dots, lane);
+            dots = dots_of_team(dots, lane);
             if is_pair && abs(dots.z) > NEGLIGIBLE * sqrt(dots.x) * sqrt(dots.y) {
                 let cotangent = (dots.y - dots.x) / (2.0 * dots.z); // of twice the angle
                 let magnitude = 1.0 / (abs(cotangent) + sqrt(1.0 + cotangent * cotangent));
@@ -101,7 +108,7 @@ fn sweep(entry: Entry, lane: u32) {
 
 // Each eigenvector to its place by the square of its eigenvalue, which is that of the column's length.
 fn store(entry: Entry, lane: u32) {
-    let size = parameters.size;
+    let size = matrix_size();
     for (var column = lane; column < size; column += WORKGROUP) {
         var square = 0.0;
         for (var i = 0u; i < size; i++) {
