@@ -71,6 +71,80 @@ TORCH = [
 ]  # fmt: skip
 """As torch has them."""
 
+
+def _with_tensors(m, o):
+    for group in o.param_groups:
+        if m.__name__.startswith("torch"):
+            import torch
+
+            group["lr"] = torch.tensor(group["lr"], dtype=torch.float64)
+        else:
+            import optirs_web as ow
+
+            group["lr"] = ow.tensor(group["lr"], device=group["params"][0].device)
+
+
+def _of_tensors(case):
+    def make(m, o):
+        _with_tensors(m, o)
+        return case.make(m, o)
+
+    return case._replace(name=f"{case.name}; lr is a tensor", make=make)
+
+
+def _with_a_late_group(case):
+    def make(m, o):
+        late = o.param_groups.pop()
+        one = case.make(m, o)
+        o.add_param_group(late)
+        return one
+
+    return case._replace(name=f"{case.name}; a group is added", make=make)
+
+
+def _only(m, o, make):
+    return m.SequentialLR(o, [make(m, o)], [])
+
+
+EDGES = [
+    *(_with_a_late_group(case) for case in TORCH if case.name in (
+        "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "PolynomialLR", "ChainedScheduler",
+    )),
+    *(_of_tensors(case) for case in TORCH if case.name in (
+        "StepLR", "CosineAnnealingLR, eta_min", "CyclicLR", "CyclicLR, a function", "OneCycleLR", "LambdaLR",
+        "SequentialLR", "ChainedScheduler",
+    )),
+    Case("StepLR, 1", lambda m, o: m.StepLR(o, 1, gamma=0.99)),
+    Case("StepLR, -3", lambda m, o: m.StepLR(o, -3, gamma=0.99)),
+    Case("StepLR, 2.5", lambda m, o: m.StepLR(o, 2.5, gamma=0.99)),
+    Case("StepLR, gamma 0", lambda m, o: m.StepLR(o, 3, gamma=0.0)),
+    Case("MultiStepLR, none", lambda m, o: m.MultiStepLR(o, [])),
+    Case("MultiStepLR, one before the first", lambda m, o: m.MultiStepLR(o, [-2, 3])),
+    Case("ConstantLR, 0", lambda m, o: m.ConstantLR(o, 0.3, 0)),
+    Case("ConstantLR, 1", lambda m, o: m.ConstantLR(o, 0.3, 1)),
+    Case("LinearLR, 0", lambda m, o: m.LinearLR(o, 0.3, total_iters=0)),
+    Case("LinearLR, 1", lambda m, o: m.LinearLR(o, 0.3, total_iters=1)),
+    Case("LinearLR, to 0", lambda m, o: m.LinearLR(o, 1.0, 0.0, 4)),
+    Case("PolynomialLR, 0", lambda m, o: m.PolynomialLR(o, 0)),
+    Case("PolynomialLR, 1", lambda m, o: m.PolynomialLR(o, 1)),
+    Case("ExponentialLR, 0", lambda m, o: m.ExponentialLR(o, 0.0)),
+    Case("ExponentialLR, 1", lambda m, o: m.ExponentialLR(o, 1.0)),
+    Case("CosineAnnealingLR, 1", lambda m, o: m.CosineAnnealingLR(o, 1, 0.01)),
+    Case("CosineAnnealingLR, -7", lambda m, o: m.CosineAnnealingLR(o, -7, 0.01)),
+    Case("CosineAnnealingWarmRestarts, 1", lambda m, o: m.CosineAnnealingWarmRestarts(o, 1)),
+    Case("CosineAnnealingWarmRestarts, 1, T_mult", lambda m, o: m.CosineAnnealingWarmRestarts(o, 1, 3, 0.01)),
+    Case("CyclicLR, 1", lambda m, o: m.CyclicLR(o, 0.01, 0.3, 1)),
+    Case("CyclicLR, 1 and 3", lambda m, o: m.CyclicLR(o, 0.01, 0.3, 1, 3)),
+    Case("OneCycleLR, upwards alone", lambda m, o: m.OneCycleLR(o, 1.0, 1001, pct_start=1.0)),
+    Case("OneCycleLR, upwards alone, linear",
+         lambda m, o: m.OneCycleLR(o, 1.0, 1001, pct_start=1.0, anneal_strategy="linear")),
+    Case("OneCycleLR, downwards alone", lambda m, o: m.OneCycleLR(o, 1.0, 1001, pct_start=0.0)),
+    Case("OneCycleLR, downwards alone, linear",
+         lambda m, o: m.OneCycleLR(o, 1.0, 1001, pct_start=0.0, anneal_strategy="linear")),
+    Case("SequentialLR, of one", lambda m, o: _only(m, o, lambda m, o: m.StepLR(o, 30, gamma=0.7))),
+]  # fmt: skip
+"""Where torch's rules have ends: each is one of the above."""
+
 OPTAX = {
     "constant_schedule": [{"value": 0.3}],
     "linear_schedule": [
@@ -133,7 +207,7 @@ OPTIRS = {
 
 def scheduler(name, lr_scheduler, optimizer, schedules):
     """The scheduler of that name: one of torch's, or a `ScheduleLR`."""
-    for case in TORCH:
+    for case in (*TORCH, *EDGES):
         if case.name == name:
             return case.make(lr_scheduler, optimizer)
     return lr_scheduler.ScheduleLR(optimizer, schedule(name, schedules))

@@ -2,13 +2,19 @@
 
 import numpy as np
 import pytest
-from schedule_cases import TORCH, scheduler
+from schedule_cases import EDGES, TORCH, scheduler
 from schedule_problems import on_device, ours, values_of
 
 import optirs_web as ow
+from optirs_web.errors import UnsupportedError
 from optirs_web.optim import lr_scheduler, schedules
 
 RECORDED = [case for case in TORCH if "scheduler" not in case.name.lower() or case.on_device]
+RECORDED += [case for case in EDGES if ";" in case.name]
+
+
+def rates_of(optimizer):
+    return [*values_of(optimizer, "lr", "momentum", "weight_decay"), *(on_device(optimizer, group=g) for g in range(2))]
 
 
 def train(device, make, compiled, order, steps=12, change=None, **options):
@@ -32,7 +38,7 @@ def train(device, make, compiled, order, steps=12, change=None, **options):
         if change is not None and number == 6:
             change(optimizer)
         step(np.array([0.1], np.float32))
-        history.append([*values_of(optimizer, "lr", "momentum", "weight_decay"), *(w.item() for w in params)])
+        history.append([*rates_of(optimizer), *(w.item() for w in params)])
     return np.array(history)
 
 
@@ -62,6 +68,27 @@ def test_what_somebody_sets_counts_in_a_recording_too(device, name, order):
     eager = train(device, make, compiled=False, order=order, change=change, weight_decay=0.2)
     recorded = train(device, make, compiled=True, order=order, change=change, weight_decay=0.2)
     np.testing.assert_array_equal(recorded, eager)
+
+
+def test_a_compiled_step_follows_what_a_tensor_is_assigned_between(device):
+    rates = [ow.Parameter(0.5, device=device), ow.Parameter(0.5, device=device)]
+    parts = [ow.optim.SGD([ow.Parameter([1.0], device=device)], lr=rate) for rate in rates]
+    ones = [lr_scheduler.ExponentialLR(parts[0], 0.5), lr_scheduler.MultiplicativeLR(parts[1], lambda _: 0.5)]
+    step = ow.compile(lambda: [one.step() for one in ones] and None, device=device)
+    got = []
+    for value in (0.25, None, 1.0, None):
+        for rate in rates if value else ():
+            rate.assign(value)
+        step()
+        got.append([rate.item() for rate in rates])
+    assert got == [[0.125] * 2, [0.0625] * 2, [0.5] * 2, [0.25] * 2]
+
+    def assigning():
+        rates[0].assign(ow.tensor(0.5, device=device))
+        ones[0].step()
+
+    with pytest.raises(UnsupportedError, match="does not assign"):
+        ow.compile(assigning, device=device)()
 
 
 def cost_of_a_replay(device, make, kind="AdamW"):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from schedule_cases import OPTAX_NAMES, OPTIRS, TORCH, schedule
+from schedule_cases import EDGES, OPTAX_NAMES, OPTIRS, TORCH, schedule
 from schedule_problems import on_device, ours, torchs, values_of
 
 import optirs_web as ow
@@ -15,7 +15,7 @@ STEPS = 1000
 HOST, DEVICE = 1e-6, 2e-6  # of each value
 
 
-@pytest.mark.parametrize("case", TORCH, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*TORCH, *EDGES], ids=lambda case: case.name)
 def test_torchs_numbers(numerics, torch, case):
     theirs = torchs(torch, case.optimizer)
     expected = case.make(torch.optim.lr_scheduler, theirs)
@@ -179,6 +179,30 @@ def test_refusals_are_torchs(torch, make):
             make(module, optimizer)
         messages.append((caught.type, " ".join(str(caught.value).split())))
     assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda m, o: m.StepLR(o, 0).step(),
+        lambda m, o: m.CosineAnnealingLR(o, 0).step(),
+        lambda m, o: m.OneCycleLR(o, 1.0, 20, pct_start=0.05),
+        lambda m, o: m.CyclicLR(o, 0.1, 0.2, 0),
+    ],
+)
+def test_steps_that_would_divide_by_0_do_so_as_in_torch(torch, make):
+    for module, optimizer in ((torch.optim.lr_scheduler, torchs(torch, "SGD")), (lr_scheduler, ours("cpu"))):
+        with pytest.raises(ZeroDivisionError):
+            make(module, optimizer)
+
+
+def test_a_line_of_one_cycle_ends_at_its_end(device):
+    """torch's goes on below 0 with the step after the last one that anybody takes, which no optimizer would take."""
+    optimizer = ours(device)
+    one = lr_scheduler.OneCycleLR(optimizer, 1.0, 10, anneal_strategy="linear")
+    for _ in range(10):
+        one.step()
+    np.testing.assert_allclose(values_of(optimizer, "lr"), [1 / 25 / 1e4] * 2)
 
 
 def test_a_step_too_many_leaves_everything_as_it_was(device):

@@ -44,6 +44,62 @@ def test_a_value_set_after_the_end_stays(device, torch):
     assert not got.is_on_device
 
 
+CHAINS = ["StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "PolynomialLR", "ChainedScheduler"]
+PLATEAUS = {
+    "plateau": lambda m, o: m.ReduceLROnPlateau(o, patience=0, min_lr=0.01),
+    "plateau of a tensor": lambda m, o: m.ReduceLROnPlateau(o, patience=0, min_lr=0.01),
+}
+COSINES = {"cosine": lambda m, o: m.CosineAnnealingLR(o, 40, 0.01)}
+MAKERS = {case.name: case.make for case in TORCH if case.name in CHAINS} | PLATEAUS | COSINES
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_group_that_is_added_follows_as_in_torch(device, torch, name):
+    theirs, mine = torchs(torch, "SGD"), ours(device)
+    expected, got = MAKERS[name](torch.optim.lr_scheduler, theirs), MAKERS[name](lr_scheduler, mine)
+    metric = [1.0] if "plateau" in name else []
+    for count in range(40):
+        if count == 17:
+            theirs.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))], "lr": 0.7})
+            mine.add_param_group({"params": [ow.Parameter([1.0], device=device)], "lr": 0.7})
+        expected.step(*metric)
+        got.step(*(ow.tensor(one, device=device) if "tensor" in name else one for one in metric))
+        np.testing.assert_allclose(got.get_last_lr(), expected.get_last_lr(), rtol=HOST, err_msg=str(count))
+    rates = [on_device(mine, group=g) for g in range(3)]
+    np.testing.assert_allclose(rates, values_of(theirs, "lr"), rtol=DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda m, o: m.LambdaLR(o, lambda e: 0.9**e), ValueError),
+        (lambda m, o: m.MultiplicativeLR(o, lambda e: 0.9), ValueError),
+        (lambda m, o: m.CosineAnnealingLR(o, 4), ValueError),
+        (lambda m, o: m.CosineAnnealingWarmRestarts(o, 4), ValueError),
+        (lambda m, o: m.CyclicLR(o, 0.1, 0.3, 4), ValueError),
+        (lambda m, o: m.OneCycleLR(o, 1.0, 20), KeyError),
+        (lambda m, o: m.SequentialLR(o, [m.LinearLR(o, 0.5), m.ExponentialLR(o, 0.9)], [5]), ValueError),
+        (lambda m, o: m.ReduceLROnPlateau(o, patience=2, min_lr=[0.1, 0.1]), RuntimeError),
+    ],
+)
+def test_a_group_that_is_added_without_a_first_value_is_refused_where_torch_does(torch, make, error):
+    counts = []
+    for module, optimizer, late in (
+        (torch.optim.lr_scheduler, torchs(torch, "SGD"), torch.nn.Parameter(torch.ones(1))),
+        (lr_scheduler, ours("cpu"), ow.Parameter([1.0], device="cpu")),
+    ):
+        one = make(module, optimizer)
+        optimizer.add_param_group({"params": [late], "lr": 0.7})
+        counts.append(0)
+        try:
+            for _ in range(20):
+                one.step(*([1.0] if error is RuntimeError else []))
+                counts[-1] += 1
+        except error:
+            continue
+    assert counts[0] == counts[1] < 20
+
+
 def test_schedules_go_on_when_the_optimizer_needs_other_kernels(device):
     optimizer = ours(device, lrs=(0.5,), momentum=0.0)
     one = lr_scheduler.ExponentialLR(optimizer, 0.5)

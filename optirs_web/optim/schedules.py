@@ -123,6 +123,11 @@ def ramp(
     return Piece(kind, first, steps=steps, until=until, start=start, end=end, power=power, period=period, **more)
 
 
+def hold(value: float, begin: float = 0.0) -> Piece:
+    """Always the same."""
+    return ramp(value, value, 1, begin=begin)
+
+
 def geometric(start: float, ratio: float, steps: float = 1.0, end: float | None = None, **more: Any) -> Piece:
     """Start ratio^(t / steps), not beyond `end`."""
     if end is None:
@@ -141,7 +146,7 @@ def split_ratio(ratio: float) -> dict[str, Any]:
 
 def constant_schedule(value: float) -> Schedule:
     """Always the same."""
-    return one_layer(ramp(value, value, 1))
+    return one_layer(hold(value))
 
 
 def polynomial_schedule(
@@ -174,7 +179,7 @@ def exponential_decay(
         first = max(first, end_value) if decay_rate < 1 else min(first, end_value)
     begin = max(transition_begin, 0)
     decay = geometric(init_value, decay_rate, transition_steps, end_value, begin=begin, stairs=float(staircase))
-    return one_layer(ramp(first, first, 1), decay)
+    return one_layer(hold(first), decay)
 
 
 def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
@@ -188,7 +193,7 @@ def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.
     if exponent == 0:
         return constant_schedule(init_value)
     end = alpha * init_value
-    return one_layer(ramp(init_value, end, decay_steps, "cosine", exponent), ramp(end, end, 1, begin=decay_steps))
+    return one_layer(ramp(init_value, end, decay_steps, "cosine", exponent), hold(end, decay_steps))
 
 
 def piecewise_constant_schedule(
@@ -200,7 +205,7 @@ def piecewise_constant_schedule(
         ValueError: a scale is negative.
     """
     bounds, values = _scaled("piecewise_constant_schedule", init_value, boundaries_and_scales)
-    return one_layer(*(ramp(value, value, 1, begin=begin) for begin, value in zip(bounds, values, strict=True)))
+    return one_layer(*map(hold, values, bounds))
 
 
 def piecewise_interpolate_schedule(
@@ -219,7 +224,7 @@ def piecewise_interpolate_schedule(
         ramp(value, after, end - begin, curve, begin=begin)
         for (begin, end), (value, after) in zip(itertools.pairwise(bounds), itertools.pairwise(values), strict=True)
     ]
-    return one_layer(*pieces, ramp(values[-1], values[-1], 1, begin=bounds[-1]))
+    return one_layer(*pieces, hold(values[-1], bounds[-1]))
 
 
 def _scaled(name: str, value: float, scales: Mapping[int, float] | None) -> tuple[list[int], list[float]]:
@@ -244,13 +249,8 @@ def linear_onecycle_schedule(
     Raises:
         ValueError: transition_steps is not positive.
     """
-    _check_cycle("linear", transition_steps)
-    scales = {
-        int(pct_start * transition_steps): div_factor,
-        int(pct_final * transition_steps): 1 / div_factor,
-        transition_steps: 1 / final_div_factor,
-    }
-    return piecewise_interpolate_schedule("linear", peak_value / div_factor, scales)
+    scales = {pct_start: div_factor, pct_final: 1 / div_factor, 1: 1 / final_div_factor}
+    return _one_cycle("linear", transition_steps, peak_value / div_factor, scales)
 
 
 def cosine_onecycle_schedule(
@@ -265,14 +265,15 @@ def cosine_onecycle_schedule(
     Raises:
         ValueError: transition_steps is not positive.
     """
-    _check_cycle("linear", transition_steps)  # as optax says it
-    scales = {int(pct_start * transition_steps): div_factor, transition_steps: 1 / (div_factor * final_div_factor)}
-    return piecewise_interpolate_schedule("cosine", peak_value / div_factor, scales)
+    scales = {pct_start: div_factor, 1: 1 / (div_factor * final_div_factor)}
+    return _one_cycle("cosine", transition_steps, peak_value / div_factor, scales)
 
 
-def _check_cycle(name: str, steps: int) -> None:
-    if steps <= 0:
-        raise ValueError(f"A {name} onecycle schedule was set with a non-positive `transition_steps`")
+def _one_cycle(curve: Curve, steps: int, value: float, scales: Mapping[float, float]) -> Schedule:
+    """Scaled at these shares of the steps."""
+    if steps <= 0:  # optax says "linear" of both
+        raise ValueError("A linear onecycle schedule was set with a non-positive `transition_steps`")
+    return piecewise_interpolate_schedule(curve, value, {int(at * steps): scale for at, scale in scales.items()})
 
 
 def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
@@ -291,7 +292,7 @@ def warmup_cosine_decay_schedule(
     """A straight line, and then cosine decay, for `decay_steps` together."""
     alpha = 0.0 if peak_value == 0 else end_value / peak_value
     decay = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
-    return join_schedules([linear_schedule(init_value, peak_value, warmup_steps), decay], [warmup_steps])
+    return _line_to(init_value, peak_value, warmup_steps, decay)
 
 
 def warmup_exponential_decay_schedule(
@@ -306,7 +307,11 @@ def warmup_exponential_decay_schedule(
 ) -> Schedule:
     """A straight line, and then exponential decay."""
     decay = exponential_decay(peak_value, transition_steps, decay_rate, transition_begin, staircase, end_value)
-    return join_schedules([linear_schedule(init_value, peak_value, warmup_steps), decay], [warmup_steps])
+    return _line_to(init_value, peak_value, warmup_steps, decay)
+
+
+def _line_to(init_value: float, peak_value: float, steps: int, decay: Schedule) -> Schedule:
+    return join_schedules([linear_schedule(init_value, peak_value, steps), decay], [steps])
 
 
 def sgdr_schedule(cosine_kwargs: Iterable[Mapping[str, Any]]) -> Schedule:
@@ -400,11 +405,10 @@ def curriculum(
     pieces = []
     begin, before = 0, stages[0][0]
     for value, steps in stages:
-        if transition == "smooth" and blend_steps and begin:
-            pieces.append(ramp(before, value, blend_steps, "cosine", begin=begin))
-            pieces.append(ramp(value, value, 1, begin=begin + blend_steps))
-        else:
-            pieces.append(ramp(value, value, 1, begin=begin))
+        blend = blend_steps if begin and transition == "smooth" else 0
+        if blend:
+            pieces.append(ramp(before, value, blend, "cosine", begin=begin))
+        pieces.append(hold(value, begin + blend))
         begin, before = begin + steps, value
     return one_layer(*pieces)
 

@@ -124,12 +124,6 @@ class Row:
     places: Places
     layers: Sequence[Layer]
 
-    def value(self, base: float = 1.0) -> float:
-        """What the layers make of a base, where they stand now."""
-        for one in self.layers:
-            base = value_of(one.pieces, one.count, base)
-        return base
-
 
 class ScheduleTable:
     """Rows on a device, whose kernel moves the counts and writes the values."""
@@ -206,7 +200,7 @@ def reduce_on_plateau(p: Mapping[str, float], metric: float, rows: Any, progress
 
 def place(value: float, places: Places, hyper: Any) -> None:
     """Write a value, and what is made of it."""
-    written = (value, 1 - value, math.log(value) if value else -100.0)
+    written = (value, 1 - value, math.log(value) if value > 0 else -100.0)
     for at, one in zip(places, written, strict=True):
         if at != NOWHERE:
             hyper[at] = one

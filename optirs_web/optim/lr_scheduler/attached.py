@@ -11,12 +11,14 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from ...errors import UnsupportedError
 from ...runtime.buffer import Buffer, View
-from ...runtime.program import Program, StaleProgramError
+from ...runtime.program import NotReadyError, Program, StaleProgramError
 from ...runtime.schedules import MOST_SCHEDULERS, NOWHERE, Layer as TableLayer, Places, Row, ScheduleTable
 from ...tensors import Tensor
+from ..groups import on_host
 from ..layout import Layout
 from ..wrapper import Wrapper
 
@@ -34,19 +36,48 @@ def get_option(group: dict[str, Any], name: str) -> float:
     """An option of a group; `beta1` and so on are of `betas`."""
     if name not in group and name.startswith("beta"):
         return float(group["betas"][int(name.removeprefix("beta")) - 1])
-    if isinstance(group[name], Tensor):
-        raise UnsupportedError(f"a schedule computes '{name}' itself: give it as a number, not as a tensor")
-    return float(group[name])
+    option = group[name]
+    return _value_of(option) if isinstance(option, Tensor) else float(option)
 
 
-def set_option(group: dict[str, Any], name: str, value: float) -> None:
-    """Set it."""
+def set_option(group: dict[str, Any], name: str, value: float, is_there: bool = False) -> None:
+    """Set it; a tensor is filled in place, unless a kernel does so."""
+    option = group.get(name)
     if name not in group and name.startswith("beta"):
         betas, number = list(group["betas"]), int(name.removeprefix("beta")) - 1
         betas[number] = value
         group["betas"] = tuple(betas)
+    elif isinstance(option, Tensor):
+        if not is_there:
+            option.device.write(option.view, memoryview(struct.pack("<f", value)))
+        _known[option] = _version(option), value, False
     else:
         group[name] = value
+
+
+_known: WeakKeyDictionary[Tensor, tuple[int, float, bool]] = WeakKeyDictionary()
+"""Of a learning rate that is a tensor its version, its value, and whether that was read for a recording."""
+
+
+def _version(rate: Tensor) -> int:
+    return getattr(rate._tracked, "_version", 0)
+
+
+def _learn(rate: Tensor, for_recording: bool = False) -> None:
+    _known[rate] = _version(rate), float(rate.item()), for_recording
+
+
+def _value_of(rate: Tensor) -> float:
+    """What it holds: read once, and again when somebody else has assigned to it."""
+    version, _, for_recording = _known.get(rate, (-1, 0.0, False))
+    if version != _version(rate):
+        if rate.device.recording is None:
+            _learn(rate)
+        elif for_recording:  # and has changed again
+            raise UnsupportedError("a compiled step does not assign to an lr that a scheduler sets")
+        else:
+            raise NotReadyError(partial(_learn, rate, True))
+    return _known[rate][1]
 
 
 class _Staged(NamedTuple):
@@ -85,6 +116,7 @@ class Attached:
         self._table_layout: Layout | None = None
         self._rows: dict[_Place, list[int]] = {}
         self._bits: dict[int, int] = {}  # by id of a scheduler
+        optimizer.register_load_state_dict_post_hook(lambda one: [*map(_learn, one._rates().values())])
 
     @property
     def layout(self) -> Layout | None:
@@ -115,10 +147,10 @@ class Attached:
 
     # Values.
 
-    def set(self, param: str, values: Sequence[float], by_device: bool = False) -> None:
+    def set(self, param: str, values: Sequence[float], by_device: bool = False, is_recorded: bool = False) -> None:
         """Set an option of every group, which the device does as well, or does not."""
         for group, value in enumerate(values):
-            set_option(self.optimizer.param_groups[group], param, value)
+            set_option(self.optimizer.param_groups[group], param, value, by_device or is_recorded)
             self.note(group, param, by_device)
 
     def note(self, group: int, param: str, by_device: bool) -> None:
@@ -139,7 +171,7 @@ class Attached:
                 self._go_on_from(group, param)
 
     def _go_on_from(self, group: int, param: str) -> None:
-        members = [one for one in self.on(param) if one._work.plans and group < len(one.base_lrs)]
+        members = [one for one in self.on(param) if one._work.plans and group < one.reach(param)]
         if not members or not members[0]._chains:
             return
         if len(members) == 1 and not members[0]._rebase(param, group):
@@ -195,7 +227,7 @@ class Attached:
     def dependents(self, param: str) -> tuple[str, ...]:
         """The members of Hyper that change with an option."""
         optimizer = self.optimizer
-        group = dict(optimizer.param_groups[0])
+        group = dict(on_host(optimizer.param_groups[0]))
         before = optimizer.hyper(group)
         set_option(group, param, 0.5 * get_option(group, param) + 0.1)
         after = optimizer.hyper(group)
@@ -211,7 +243,7 @@ class Attached:
         members = self.on(param)
         if len(members) > 1 and not all(one._multiplies and not one._work.is_on_host for one in members):
             return False
-        return self.is_by_name(param)
+        return self.is_by_name(param) and len({one.reach(param) for one in members}) == 1
 
     def is_by_name(self, param: str) -> bool:
         """All that follows from an option is what the names in Hyper say."""
@@ -227,7 +259,7 @@ class Attached:
         for param in self.params:
             its_own = self.on(param)
             if all(map(self.can_be_on_device, its_own)):
-                for group in range(min(len(one.base_lrs) for one in its_own)):
+                for group in range(its_own[0].reach(param)):
                     bases[group, param] = self._base(group, param, its_own)
         members = [one for one in self.members if self.can_be_on_device(one)][:MOST_SCHEDULERS]
         self._bits = {id(one): number for number, one in enumerate(members)}
@@ -235,7 +267,7 @@ class Attached:
         rows: list[Row] = []
         for param in dict.fromkeys(param for one in members for param in one.params):
             its_own = [one for one in members if param in one.params]
-            for group in range(min(len(one.base_lrs) for one in its_own)):  # later ones are not theirs
+            for group in range(its_own[0].reach(param)):
                 layers = [
                     TableLayer(self._bits[id(one)], one._work.position, pieces)
                     for one in its_own
@@ -252,6 +284,8 @@ class Attached:
         """A step of these schedulers, on the host and on the device."""
         layout = self.layout
         recording = None if layout is None else layout.device.recording
+        for one in members:
+            one._grow()
         if recording is not None:
             if epoch is not None:
                 raise UnsupportedError("a compiled step does not go to an epoch; call step() without")
@@ -264,16 +298,29 @@ class Attached:
         self._advance(members, table, epoch)
         self._enqueue(members, table)
 
-    def _advance(self, members: Sequence[LRScheduler], table: ScheduleTable | None, epoch: float | None = None) -> None:
+    def _advance(
+        self,
+        members: Sequence[LRScheduler],
+        table: ScheduleTable | None,
+        epoch: float | None = None,
+        is_recorded: bool = False,
+    ) -> None:
         for one in members:
             by_device = table is not None and id(one) in self._bits
             for param, values in one._advance(epoch).items():
-                self.set(param, values, by_device)
+                self.set(param, values, by_device, is_recorded)
 
     def _enqueue(self, members: Sequence[LRScheduler], table: ScheduleTable | None) -> None:
         mask = sum(1 << self._bits[id(one)] for one in members if id(one) in self._bits)
         if table is not None and mask and self.layout is not None:
             table.step(mask, self.layout.hyper_buffer)
+            if (0, "lr") in self._rows and any("lr" in one.params for one in members):
+                self.copy_to_rates(self.layout)
+
+    def copy_to_rates(self, layout: Layout) -> None:
+        """Have the learning rates that are tensors follow what a kernel has written in the table."""
+        for group, rate in self.optimizer._rates().items():
+            layout.device.copy(View(layout.hyper_buffer, 4 * self.places(group, "lr")[0].at, 4), rate.view)
 
     # Recorded steps: the host follows before each replay.
 
@@ -286,9 +333,10 @@ class Attached:
             for one in members
             if table is None or id(one) not in self._bits
             for param in one.params
-            for group in range(len(one.base_lrs))
+            for group in range(one.reach(param))
         ]
         recording.before_replay.append(partial(self._check, table, self.layout))
+        recording.before_replay.append(partial(self.optimizer._check_rates, self.optimizer._rates()))
         recording.at_replay.append(partial(self._follow, members, table, staged))
 
     def _stage(self, recording: Program, group: int, param: str) -> _Staged:
@@ -296,11 +344,16 @@ class Attached:
         assert layout is not None
         order = layout.rule.hyper
         words = tuple(order.index(name) + row * len(order) for row in layout.hyper_rows(group) for name in names)
-        buffer = layout.device.allocate_zeroed(max(4, 4 * len(words)))
+        names *= len(layout.hyper_rows(group))
+        targets = [View(layout.hyper_buffer, 4 * word, 4) for word in words]
+        rate = self.optimizer.param_groups[group].get(param)
+        if isinstance(rate, Tensor):
+            names, words, targets = (param,), (), [rate.view]
+        buffer = layout.device.allocate_zeroed(max(4, 4 * len(targets)))
         recording.keep(buffer)
-        for number, word in enumerate(words):
-            layout.device.copy(View(buffer, 4 * number, 4), View(layout.hyper_buffer, 4 * word, 4))
-        return _Staged(group, names * len(layout.hyper_rows(group)), words, buffer)
+        for number, target in enumerate(targets):
+            layout.device.copy(View(buffer, 4 * number, 4), target)
+        return _Staged(group, names, words, buffer)
 
     def _check(self, table: ScheduleTable | None, layout: Layout | None) -> None:
         self.notice()
@@ -308,10 +361,11 @@ class Attached:
             raise StaleProgramError("the schedules have changed; record the step again")
 
     def _follow(self, members: Sequence[LRScheduler], table: ScheduleTable | None, staged: Sequence[_Staged]) -> None:
-        self._advance(members, table)
+        self._advance(members, table, is_recorded=True)
         layout = self.layout
         for group, names, words, buffer in staged:
-            values = self.optimizer.hyper(self.optimizer.param_groups[group])
+            options = self.optimizer.param_groups[group]
+            values = self.optimizer.hyper(options) if words else {name: get_option(options, name) for name in names}
             content = struct.pack(f"<{len(names)}f", *(values[name] for name in names))
             assert layout is not None
             if content:

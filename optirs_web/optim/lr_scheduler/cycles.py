@@ -8,8 +8,8 @@ from typing import Any, Literal
 from ...runtime.schedules import Piece
 from ..optimizer import Optimizer
 from ..schedules import Curve, Schedule, one_layer, ramp, split_ratio
-from .attached import get_option, set_option
-from .scheduler import LRScheduler
+from .attached import set_option
+from .scheduler import LRScheduler, _check_optimizer
 
 __all__ = ["CyclicLR", "OneCycleLR"]
 
@@ -81,11 +81,8 @@ class CyclicLR(_CycleLR):
         *,
         param: str = "lr",
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        _check_optimizer(optimizer)
         self.optimizer = optimizer
-        for group in optimizer.param_groups:
-            get_option(group, param)  # refuses a tensor
         bases = _of_groups("base_lr", optimizer, base_lr)
         self.max_lrs = _of_groups("max_lr", optimizer, max_lr)
         if last_epoch == -1:
@@ -175,8 +172,7 @@ class OneCycleLR(_CycleLR):
         *,
         param: str = "lr",
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        _check_optimizer(optimizer)
         self.optimizer = optimizer
         if total_steps is not None:
             self.total_steps = _positive("total_steps", total_steps)
@@ -208,6 +204,9 @@ class OneCycleLR(_CycleLR):
             plans[self._momentum] = [self._phases(high, low, high) for high, low in bounds]
         return plans
 
+    def _bases(self, param: str) -> list[float]:
+        return [1.0] * len(self.optimizer.param_groups)  # all is in the groups
+
     def _phases(self, first: float, middle: float, last: float) -> Schedule:
         ends = [self._pct_start * self.total_steps - 1, self.total_steps - 1]
         values = [first, middle, last]
@@ -218,8 +217,11 @@ class OneCycleLR(_CycleLR):
         pieces: list[Piece] = []
         begin = 0.0
         for start, end, until in zip(values, values[1:], ends, strict=False):
-            # torch has a phase hold at its end, and the next one begin after it: there they are equal.
-            pieces.append(ramp(start, end, until - begin, curve, begin=begin, is_absolute=True))
+            # torch has a phase hold at its end, and the next one begin after it: there they are equal, if it has steps.
+            if until != begin:
+                pieces.append(ramp(start, end, until - begin, curve, begin=begin, is_absolute=True))
+            elif not begin:
+                raise ZeroDivisionError("pct_start * total_steps is 1")
             begin = until
         return one_layer(*pieces)
 

@@ -56,6 +56,7 @@ class ReduceLROnPlateau(LRScheduler):
         groups = len(optimizer.param_groups)
         if isinstance(min_lr, (list, tuple)) and len(min_lr) != groups:
             raise ValueError(f"expected {groups} min_lrs, got {len(min_lr)}")
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
         self.factor, self.patience, self.cooldown, self.eps = factor, patience, cooldown, eps
@@ -123,6 +124,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
+            self._bound_all()
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
             for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
@@ -130,6 +132,15 @@ class ReduceLROnPlateau(LRScheduler):
                 value = max(before * self.factor, lowest)
                 if before - value > self.eps:
                     set_option(group, self.param, value)
+
+    def _bound_all(self) -> None:
+        """Have a bound for groups that were added since."""
+        groups, bounds = len(self.optimizer.param_groups), len(self.min_lrs)
+        if groups == bounds:
+            return
+        if self.default_min_lr is None:
+            raise RuntimeError(f"`min_lrs` has {bounds} values for {groups} groups")
+        self.min_lrs = [self.default_min_lr] * groups
 
     # On the device.
 
@@ -150,10 +161,13 @@ class ReduceLROnPlateau(LRScheduler):
         numbers = [sign, scale, margin, self.factor, self.patience, self.cooldown, self.eps]
         views = [metric.view, *map(View.whole, (self._rows, self._progress, layout.hyper_buffer))]
         device.dispatch(cooperative("plateau"), views, 1, numbers)
+        if self.param == "lr":
+            attached(self.optimizer).copy_to_rates(layout)
         if recording is None:
             self._follow(epoch)
         else:
             recording.before_replay.append(partial(self._check, layout))
+            recording.before_replay.append(partial(self.optimizer._check_rates, self.optimizer._rates()))
             recording.at_replay.append(self._follow)
 
     def _check(self, layout: Layout) -> None:
@@ -170,15 +184,16 @@ class ReduceLROnPlateau(LRScheduler):
         """The tables that the kernel needs for this layout."""
         if self._device_layout is layout and self._progress is not None:
             return
+        self._bound_all()
         schedules, device = attached(self.optimizer), layout.device
         places = [(g, one) for g in range(len(self.min_lrs)) for one in schedules.places(g, self.param)]
         before = self._device_layout
         if before is not None and before.device is device and not device.lost and self._progress is not None:
-            for group, one in places:  # the value of now is there alone
-                for word in one.written:
-                    if word in before.scheduled:
+            for group, one in places:
+                if before.scheduled.issuperset(one.written):  # the value of now is there alone
+                    for word in one.written:
                         device.copy(View(before.hyper_buffer, 4 * word, 4), View(layout.hyper_buffer, 4 * word, 4))
-                schedules.note(group, self.param, by_device=True)
+                    schedules.note(group, self.param, by_device=True)
         else:
             best = max(-_WORST, min(_WORST, self.best))
             counts = (float(self.num_bad_epochs), float(self.cooldown_counter))
@@ -209,7 +224,7 @@ class ReduceLROnPlateau(LRScheduler):
         for number, group in enumerate(self.optimizer.param_groups[: len(self.min_lrs)]):
             value = contents[str(number)].cast("f")[0]
             if _FLOAT.pack(get_option(group, self.param)) != _FLOAT.pack(value):
-                set_option(group, self.param, value)
+                set_option(group, self.param, value, is_there=True)
             schedules.note(number, self.param, by_device=True)
         self._last_lr = self._values()
         return list(self._last_lr)

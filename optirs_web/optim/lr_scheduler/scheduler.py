@@ -93,7 +93,7 @@ class LRScheduler:
 
     def _plan(self) -> dict[str, list[Schedule]]:
         """Its formulas: by option, one for each group."""
-        plans = [self._schedule(group) for group in range(len(self.base_lrs))]
+        plans = [self._schedule(group) for group in range(len(self.optimizer.param_groups))]
         return {} if None in plans else {self.param: plans}  # type: ignore[dict-item]
 
     def _schedule(self, group: int) -> Schedule | None:
@@ -140,8 +140,34 @@ class LRScheduler:
 
     def _compute(self, param: str) -> None:
         work = self._work
-        pairs = zip(work.plans[param], work.bases[param], strict=True)
+        pairs = zip(work.plans[param], work.bases[param], strict=False)
         work.computed[param] = [plan(max(work.position, 0), base) for plan, base in pairs]
+
+    # Groups that are added later: a chain goes on from their values, as torch's; what needs a first value has none.
+
+    def reach(self, param: str) -> int:
+        """Of how many groups it sets an option."""
+        return len(self._work.bases.get(param, self.optimizer.param_groups))
+
+    def _grow(self) -> None:
+        work, groups = self._work, self.optimizer.param_groups
+        if all(len(bases) == len(groups) for bases in work.bases.values()):
+            return
+        work.plans = self._plan()
+        for param, bases in work.bases.items():
+            firsts = self._bases(param)
+            for group in range(len(bases), len(groups if self._chains else firsts)):
+                if self._chains:
+                    value = get_option(groups[group], param)
+                    bases.append(value)
+                    self._solve(param, group, value, work.plans[param][group](work.position, value))
+                else:
+                    bases.append(firsts[group])
+            self._compute(param)
+        attached(self.optimizer).drop_table()
+
+    def _too_few(self) -> ValueError:
+        return ValueError(f"{type(self).__name__} has no first value of the added group: make it anew")
 
     def step(self, epoch: float | None = None) -> None:
         """Go on by one; or to an epoch, by the formula, whatever came before."""
@@ -153,6 +179,8 @@ class LRScheduler:
         self._move(epoch)
         try:
             values = {param: self._next(param, epoch) for param in self._work.plans} or {self.param: self._given()}
+            if len(values[self.param]) < len(self.optimizer.param_groups):
+                raise self._too_few()
         except BaseException:
             self.last_epoch, self._work.position = before
             raise
@@ -171,7 +199,7 @@ class LRScheduler:
         work = self._work
         if epoch is not None and self._chains:
             work.bases[param] = self._bases(param)
-        values = [self._next_of(param, group, anew=epoch is not None) for group in range(len(work.plans[param]))]
+        values = [self._next_of(param, group, anew=epoch is not None) for group in range(self.reach(param))]
         self._compute(param)
         for group, value in enumerate(work.computed[param]):
             if self._chains and value == self._offset():
@@ -328,8 +356,8 @@ class ScheduleLR(LRScheduler):
         _check_optimizer(optimizer)
         if factors is not None and len(factors) != len(optimizer.param_groups):
             raise ValueError(f"expected {len(optimizer.param_groups)} factors, got {len(factors)}")
-        self._follow(schedule, relative)
         self.factors = factors
+        self._follow(schedule, relative)
         if relative and factors is not None and last_epoch == -1:
             for group, factor in zip(optimizer.param_groups, factors, strict=True):
                 set_option(group, param, factor * get_option(group, param))
@@ -341,7 +369,9 @@ class ScheduleLR(LRScheduler):
         return self.schedule
 
     def _bases(self, param: str) -> list[float]:
-        return super()._bases(param) if self.relative else list(self.factors or [1.0] * len(self.base_lrs))
+        return (
+            super()._bases(param) if self.relative else list(self.factors or [1.0] * len(self.optimizer.param_groups))
+        )
 
     def _follow(self, schedule: Schedule, relative: bool) -> None:
         self.schedule = schedule

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..optimizer import Optimizer
-from ..schedules import Schedule, geometric, one_layer, ramp
+from ..schedules import Schedule, geometric, hold, one_layer, ramp
 from .attached import attached, get_option
 from .scheduler import LRScheduler
 
@@ -79,13 +79,18 @@ class MultiplicativeLR(_FunctionLR):
         values = [get_option(group, self.param) for group in self.optimizer.param_groups]
         if self._is_initial:
             return values
-        return [value * one(self.last_epoch) for one, value in zip(self.lr_lambdas, values, strict=True)]
+        return [value * one(self.last_epoch) for one, value in zip(self.lr_lambdas, values, strict=False)]
 
 
 class _MultipleLR(LRScheduler):
     """Each value is a multiple of the one before."""
 
     _chains = _multiplies = True
+
+
+def _until(start: float, end: float, steps: float, power: float = 1.0) -> Schedule:
+    """Each value is made of the one before until there are no steps left; of none, nothing."""
+    return one_layer(ramp(start, end if steps >= 1 else start, steps, power=power))
 
 
 class StepLR(_MultipleLR):
@@ -99,7 +104,8 @@ class StepLR(_MultipleLR):
         super().__init__(optimizer, last_epoch, param=param)
 
     def _schedule(self, group: int) -> Schedule:
-        return one_layer(geometric(1.0, self.gamma, self.step_size, stairs=1.0))
+        every, _ = float(self.step_size).as_integer_ratio()  # the steps that are multiples of it
+        return one_layer(geometric(1.0, self.gamma, abs(every), stairs=1.0))
 
 
 class MultiStepLR(_MultipleLR):
@@ -119,10 +125,10 @@ class MultiStepLR(_MultipleLR):
         super().__init__(optimizer, last_epoch, param=param)
 
     def _schedule(self, group: int) -> Schedule:
-        every = sorted(self.milestones.elements())
-        begins = [0, *(one for one in sorted(self.milestones) if one > 0)]
+        every = sorted(one for one in self.milestones.elements() if one >= 0 and one % 1 == 0)  # the others never come
+        begins = sorted({0, *every})
         factors = [self.gamma ** bisect_right(every, begin) for begin in begins]
-        return one_layer(*(ramp(factor, factor, 1, begin=begin) for begin, factor in zip(begins, factors, strict=True)))
+        return one_layer(*map(hold, factors, begins))
 
 
 class ConstantLR(_MultipleLR):
@@ -144,7 +150,9 @@ class ConstantLR(_MultipleLR):
         super().__init__(optimizer, last_epoch, param=param)
 
     def _schedule(self, group: int) -> Schedule:
-        return one_layer(ramp(self.factor, self.factor, 1), ramp(1.0, 1.0, 1, begin=self.total_iters))
+        end = self.total_iters
+        comes = end > 0 and end % 1 == 0  # a step that does not come ends nothing
+        return one_layer(hold(self.factor), *([hold(1.0, end)] if comes else []))
 
 
 class LinearLR(_MultipleLR):
@@ -172,7 +180,7 @@ class LinearLR(_MultipleLR):
         super().__init__(optimizer, last_epoch, param=param)
 
     def _schedule(self, group: int) -> Schedule:
-        return one_layer(ramp(self.start_factor, self.end_factor, self.total_iters))
+        return _until(self.start_factor, self.end_factor, self.total_iters)
 
 
 class ExponentialLR(_MultipleLR):
@@ -201,7 +209,7 @@ class PolynomialLR(_MultipleLR):
         super().__init__(optimizer, last_epoch, param=param)
 
     def _schedule(self, group: int) -> Schedule:
-        return one_layer(ramp(1.0, 0.0, self.total_iters, power=self.power))
+        return _until(1.0, 0.0, self.total_iters, self.power)
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -217,7 +225,14 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch, param=param)
         self._multiplies = eta_min == 0
 
+    def _next_of(self, param: str, group: int, anew: bool) -> float:
+        if group >= len(self.base_lrs) and (self._work.position - 1 - self.T_max) % (2 * self.T_max) == 0:
+            raise self._too_few()
+        return super()._next_of(param, group, anew)
+
     def _at_nothing(self, param: str, group: int) -> None:
+        if group >= len(self.base_lrs):
+            return
         bases, first = self._work.bases[param], self.base_lrs[group]  # to which it rises again
         if bases[group] != first or len(attached(self.optimizer).on(param)) > 1:
             bases[group] = first
@@ -227,7 +242,9 @@ class CosineAnnealingLR(LRScheduler):
         return float(self.eta_min)
 
     def _schedule(self, group: int) -> Schedule:
-        return one_layer(ramp(1.0, 0.0, self.T_max, "cosine", offset=self.eta_min))
+        if not self.T_max:
+            raise ZeroDivisionError("T_max is 0")
+        return one_layer(ramp(1.0, 0.0, abs(self.T_max), "cosine", offset=self.eta_min))
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
