@@ -8,7 +8,7 @@ STAMP         := $(VENV)/.set-up
 TORCH         := torch==2.13.0
 OPTAX         := optax==0.2.8 jax==0.10.2 jaxlib==0.10.2
 RELEASED      := adabound==0.0.5 adam-mini==1.1.1 bitsandbytes==0.50.2 came-pytorch==0.1.3 dadaptation==3.2 prodigyopt==1.1.2 \
-                 schedulefree==1.4.1
+                 pytorch-optimizer==4.1.0 schedulefree==1.4.1
 FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed

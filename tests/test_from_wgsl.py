@@ -108,6 +108,21 @@ RULE = "struct Hyper {{ lr: f32 }} struct Updated {{ param: f32 }} fn update({})
             (MOMENTUM.replace("average", name), {"lr": 0.1, "betas": (0.9,)}, ShaderError, f"have a member '{name}'")
             for name in ("master", "kahan_comp", "accumulated", "average_largest")  # what state dicts have besides
         ),
+        *(
+            (RULE.replace("lr", name).format("param: f32", "param"), {"lr": 1.0}, TypeError, f"Hyper called '{name}'")
+            for name in ("maximize", "params", "skip_nonfinite", "name", "betas")
+        ),
+        (RULE.format("param: f32", "param"), {"lr": 1.0, "rounding": 1.0}, TypeError, "called 'rounding'"),
+        *(
+            (MOMENTUM, {"lr": 0.1, "nesterov": False, "betas": betas}, TypeError, "betas are numbers in a tuple")
+            for betas in ((), 0.9, ("a",))
+        ),
+        (
+            MOMENTUM.replace("beta1", "beta2"),
+            {"lr": 0.1, "nesterov": False, "betas": (0.9,)},
+            TypeError,
+            "'beta2' of the rule is none of the betas",
+        ),
         ("struct Hyper { lr: f32 }", {"lr": 1.0}, ShaderError, "a rule declares 'Updated'"),
         ("struct Hyper { lr: f32 ", {"lr": 1.0}, ShaderError, "line 1|:1:"),
         (RULE.format("param: f32, h: Hyper", "exp(param)"), {"lr": 1.0}, ShaderError, "exp"),
@@ -124,5 +139,13 @@ def test_options_are_checked_as_those_of_the_library(momentum):
         momentum([w], lr=-1.0)
     with pytest.raises(ValueError, match="Invalid beta parameter at index 0: 1"):
         momentum([w], betas=(1.0,))
+    with pytest.raises(ValueError, match=r"betas are 1 numbers, not \(\)"):
+        momentum([w], betas=())
+    with pytest.raises(ValueError, match=r"betas are numbers in a tuple, not 0.9"):
+        momentum([w], betas=0.9)
+    with pytest.raises(TypeError, match="Invalid learning rate: fast; lr is a number, not a str"):
+        momentum([w], lr="fast")
     with pytest.raises(TypeError, match="unexpected keyword argument 'speed'"):
         momentum([w], speed=1.0)
+    with pytest.raises(TypeError, match="did you mean 'nesterov'"):
+        momentum([w], nestrov=True)

@@ -132,8 +132,9 @@ def test_statistics_of_zeros_leave_a_layer_where_it_is(device, zero, damping):
     assert all(np.isfinite(one).all() for one in optimizer.state_dict()["state"][0].values())
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_steps_whose_statistics_are_not_finite_are_skipped_if_asked(device, bad):
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
+def test_steps_whose_statistics_are_not_finite_or_too_large_are_skipped_if_asked(device, bad):
+    """Squares of 1e30 are beyond float32, and so would be the factors."""
     params, grads = make_problem(SHAPES, 1)
     ours = [ow.Parameter(one, device=device) for one in params]
     optimizer = ow.optim.KFAC(ours, skip_nonfinite=True, damping=0.1)
@@ -143,7 +144,7 @@ def test_steps_whose_statistics_are_not_finite_are_skipped_if_asked(device, bad)
     poisoned = copy.deepcopy(good)
     poisoned[1][1][5, 2] = bad
     optimizer.step(grads=grads[0], statistics=poisoned)
-    optimizer.step(grads=[np.full(one.shape, bad) for one in params], statistics=good)
+    optimizer.step(grads=[np.full(one.shape, bad * 1e300) for one in params], statistics=good)
     after = [one.tolist() for one in ours], optimizer.state_dict()["state"]
     assert before[0] == after[0]
     np.testing.assert_equal(before[1], after[1])
@@ -151,6 +152,16 @@ def test_steps_whose_statistics_are_not_finite_are_skipped_if_asked(device, bad)
         optimizer.check_finite()
     optimizer.step(grads=grads[0], statistics=good)
     assert optimizer.state_dict()["state"][0]["step"] == 2
+
+
+def test_statistics_are_good_up_to_where_their_squares_leave_float32(device):
+    """A factor of 1e36 divides the gradient by that much; the sum of 400 such squares is too large."""
+    param = ow.Parameter([[0.0]], device=device)
+    optimizer = ow.optim.KFAC([param], **NEWTON, skip_nonfinite=True)
+    optimizer.step(grads=[[[1e30]]], statistics=[([[1e18]], [[1.0]])])
+    assert_close(param.numpy(), np.array([[-1e-6]]), 1e-5)
+    optimizer.step(grads=[[[1e30]]], statistics=[([[1e18]] * 400, [[1.0]] * 400)])
+    assert optimizer.skipped_steps == 1
 
 
 def test_without_skipping_they_show_in_check_finite(device):

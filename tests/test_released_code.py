@@ -1,10 +1,13 @@
 """The float64 references of optimizers against the code that the papers' authors released, in a process of its own.
 
-These packages are the authors' own, under permissive licences, and only compared with: nothing of them is here.
+These packages are under permissive licences and only compared with: nothing of them is here. All but one are the
+authors' own; `pytorch-optimizer` is of others, for what has no package of its authors.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -23,6 +26,8 @@ class Release(NamedTuple):
         name: of the class.
         reference: module and function.
         named: it takes pairs of names and parameters.
+        renamed: what it calls an option of ours.
+        more: options that it is given besides.
     """
 
     package: str
@@ -30,6 +35,8 @@ class Release(NamedTuple):
     name: str
     reference: str
     named: bool = False
+    renamed: Mapping[str, str] = MappingProxyType({})
+    more: Mapping[str, Any] = MappingProxyType({})
 
 
 RELEASES = {
@@ -38,7 +45,15 @@ RELEASES = {
     "AdamWScheduleFree": Release(  # Apache-2.0
         "schedulefree", "schedulefree.adamw_schedulefree", "AdamWScheduleFree", "modern.adamw_schedule_free"
     ),
+    "Adan": Release(  # Apache-2.0; its ADOPT, MARS and cautious AdamW differ from what their authors released
+        "pytorch-optimizer", "pytorch_optimizer.optimizer.adan", "Adan", "modern.adan",
+        renamed={"no_prox": "weight_decouple"},
+    ),
     "CAME": Release("came-pytorch", "came_pytorch.CAME", "CAME", "factored.came"),  # MIT
+    "CautiousLion": Release(
+        "pytorch-optimizer", "pytorch_optimizer.optimizer.lion", "Lion", "modern.cautious_lion",
+        more={"cautious": True, "weight_decouple": True},
+    ),
     "DAdaptAdaGrad": Release("dadaptation", "dadaptation.dadapt_adagrad", "DAdaptAdaGrad", "norms.dadapt_adagrad"),
     "DAdaptAdam": Release("dadaptation", "dadaptation.dadapt_adam", "DAdaptAdam", "norms.dadapt_adam"),
     "DAdaptSGD": Release("dadaptation", "dadaptation.dadapt_sgd", "DAdaptSGD", "norms.dadapt_sgd"),  # MIT
@@ -46,7 +61,7 @@ RELEASES = {
     "SGDScheduleFree": Release(
         "schedulefree", "schedulefree.sgd_schedulefree", "SGDScheduleFree", "modern.sgd_schedule_free"
     ),
-}
+}  # fmt: skip
 COMPARED = [case for case in CASES if case.optimizer in RELEASES]
 
 
@@ -87,9 +102,10 @@ def theirs(requires, tmp_path_factory):
         for step, step_grads in enumerate(grads):
             for number, one in enumerate(step_grads):
                 arrays[f"{case.name} grad {step} {number}"] = one.astype(np.float64)
+        options = {release.renamed.get(name, name): value for name, value in options_of(case).items()}
         asked[case.name] = {
-            "module": release.module, "class": release.name, "named": release.named, "options": options_of(case),
-            "count": len(params), "steps": case.steps,
+            "module": release.module, "class": release.name, "named": release.named,
+            "options": {**options, **release.more}, "count": len(params), "steps": case.steps,
         }  # fmt: skip
     found = run_with_arrays(PROGRAM, asked, arrays, tmp_path_factory.mktemp("released"))
     return lambda case: [found[f"{case.name} {number}"] for number in range(len(case.shapes))]

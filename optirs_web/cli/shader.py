@@ -31,10 +31,6 @@ class _Source(NamedTuple):
     preset: Flags
 
 
-_PRESETS: dict[str, tuple[str, Flags]] = {"adamw": ("adam", {"decoupled_weight_decay": True})}
-"""Optimizers that are a rule with flags set."""
-
-
 _PARTS: dict[str, Callable[[Rule, Any], Kernel]] = {
     "update": UpdateKernel.of,
     "advance": lambda rule, flags: AdvanceKernel.of(rule, flags, False),
@@ -75,17 +71,27 @@ def _map_functions(file: str) -> list[syntax.Function]:
     return [one for one in functions if all(p.type_name.name in _SCALARS for p in one.parameters)]
 
 
+def _classes() -> dict[str, _Source | None]:
+    """The rule of each optimizer by the name of the class, with the flags that it sets; None if it has not just one."""
+    from ..optim.wrapper import Wrapper
+    from .optimizers import all_optimizers
+
+    found: dict[str, _Source | None] = {}
+    for name, one in all_optimizers().items():
+        rule = None if issubclass(one, Wrapper) else getattr(one, "rule", None)
+        found[name] = rule and _rule(rule.name, {flag: getattr(one, flag) for flag in rule.flags if hasattr(one, flag)})
+    return found
+
+
 def _sources() -> dict[str, dict[str, _Source]]:
     """Every name that can be asked for, by kind."""
-    rules = {name: _rule(name, {}) for name in _stems("optimizers")}
-    rules.update({name: _rule(*preset) for name, preset in _PRESETS.items()})
     functions = {
         function.name.rstrip("_"): _map_function(file, function)
         for file in _stems("elementwise")
         for function in _map_functions(file)
     }
     return {
-        "optimizers": rules,
+        "optimizers": {name: _rule(name, {}) for name in _stems("optimizers")},
         "kernels": {name: _cooperative(name) for name in _stems("kernels")},
         "elementwise functions": functions,
     }
@@ -94,9 +100,15 @@ def _sources() -> dict[str, dict[str, _Source]]:
 def _find(name: str) -> _Source:
     sources = _sources()
     everything = {one: source for group in sources.values() for one, source in group.items()}
-    if name in everything:
-        return everything[name]
-    near = difflib.get_close_matches(name, everything, 1)
+    if name.lower() in everything:
+        return everything[name.lower()]
+    classes = _classes()
+    for one, source in classes.items():
+        if one.lower() == name.lower():
+            if source is None:
+                raise click.BadParameter(f"{one} has no rule of its own, or several", param_hint="NAME")
+            return source
+    near = difflib.get_close_matches(name, [*everything, *classes], 1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
     groups = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in sources.items())
     raise click.BadParameter(f"there is no shader '{name}'{hint}. {groups}", param_hint="NAME")
@@ -143,7 +155,7 @@ _TARGETS: dict[str, Callable[[Kernel], str]] = {"wgsl": Kernel.wgsl, "numpy": _n
     help="Of an optimizer: the step of the elements (the default) or that of the scalars; what is summed, and its use.",
 )
 def shader(name: str, target: str, flags: tuple[str, ...], part: str) -> None:
-    """Print the complete shader of an optimizer (adamw), a kernel (matmul) or a function (relu)."""
+    """Print the complete shader of an optimizer (AdamW), a kernel (matmul) or a function (relu)."""
     source = _find(name)
     text = _TARGETS[target](source.make(_parse_flags(source, flags), part))
     click.echo(text.rstrip("\n"))

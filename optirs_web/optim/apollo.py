@@ -85,17 +85,23 @@ class APOLLO(MatrixOptimizer):
         R = P g
         exp_avg = beta1 exp_avg + (1 - beta1) R
         exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) R²
-        R' = exp_avg / (1 - beta1^t) / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)
+        R' = exp_avg / (sqrt(exp_avg_sq) + eps)
         s[j] = ‖R'[:, j]‖ / ‖R[:, j]‖ for each column, or s = ‖R'‖ / ‖R‖ for the tensor
         G = g diag(s), but at most gamma times as long as in the step before
-        param = param - lr (weight_decay param + scale G)
+        param = param - lr (weight_decay param + scale G sqrt(1 - beta2^t) / (1 - beta1^t))
 
     where g is the gradient (negated if `maximize`), transposed if it has more rows than columns. Tensors that are no
     matrices, or whose short side is not longer than the rank, take the steps of AdamW.
 
+    Algorithm 1 has no corrections of the averages; they are those of the authors' code, behind the limiter of equation
+    4. The first step is not limited, nor one after a step with G = 0, where their code all but stops. A factor is 0
+    where R is 0. Their `scale` is the square of this one, which is the paper's alpha; their eps is 1e-6, and they draw
+    other projections.
+
     P is not stored: it is drawn in each step from the seed, the parameter's number and the count of projections, with
-    the same numbers on every device. A factor is about sqrt(rank / rows) times that of Adam itself, which `scale` can
-    make up for. APOLLO-Mini is `rank=1, scale_type="tensor"`: its state is two numbers per column.
+    the same numbers on every device. Parameters in another order have other projections. A factor is about
+    sqrt(rank / rows) times that of Adam itself, which `scale` can make up for. APOLLO-Mini is `rank=1,
+    scale_type="tensor", scale=128**0.5`: its state is two numbers per column.
 
     Args:
         betas: decay of the averages of the projected gradient and of its square.

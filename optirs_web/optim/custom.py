@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
+from inspect import Parameter as Argument, Signature
+from numbers import Real
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -12,10 +14,13 @@ from ..errors import ShaderError
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..wgsl import rule_shell
 from ..wgsl.lints import lint
-from ..wgsl.slot_storage import largest_name
+from ..wgsl.slot_storage import is_largest
 from .optimizer import Optimizer, Options, Params, Rule
 
 __all__ = ["from_wgsl"]
+
+_TAKEN = frozenset(("name", "over_all", "param_names", "params", "self", "source", *Options.__annotations__))
+"""Names of options that every optimizer has, or that `from_wgsl` takes itself."""
 
 
 def from_wgsl(
@@ -43,7 +48,7 @@ def from_wgsl(
 
     Raises:
         ShaderError: the WGSL is wrong, with file, line and column; or it lacks a part.
-        TypeError: a member of Hyper or an override is no option.
+        TypeError: a member of Hyper or an override is no option, or has a name that is taken; `betas` are no numbers.
         OSError: the file cannot be read.
 
     Example:
@@ -63,12 +68,28 @@ def from_wgsl(
     if not rule.hyper:
         raise ShaderError("struct Hyper has at least one member", file=rule.name, line=1, column=1)
     _check(rule)
-    for member in (*rule.hyper, *rule.flags):
-        if _option_of(member, defaults) not in defaults:
+    betas = defaults.get("betas", (0.9,))
+    if not (isinstance(betas, (tuple, list)) and betas and all(isinstance(one, Real) for one in betas)):
+        raise TypeError(f"betas are numbers in a tuple, as betas=(0.9,), not {betas!r}")
+    members = {member: _option_of(member, defaults) for member in (*rule.hyper, *rule.flags)}
+    taken = _TAKEN.intersection((*members, *members.values(), *defaults)) | {"betas"}.intersection(members)
+    if taken:
+        raise TypeError(f"a rule cannot have an option or a member of Hyper called '{min(taken)}': use another name")
+    for member, option in members.items():
+        if option not in defaults:
             raise TypeError(f"'{member}' of the rule is made of no option; give its default, as {member}=0.0")
+        if option == "betas" and not 1 <= int(member.rpartition("beta")[2]) <= len(betas):
+            raise TypeError(f"'{member}' of the rule is none of the betas, which are {betas!r}")
 
     class Rules(Optimizer):
         __doc__ = f"The rule '{rule.name}'."
+        __signature__ = Signature(
+            [
+                Argument("params", Argument.POSITIONAL_OR_KEYWORD),
+                *(Argument(one, Argument.KEYWORD_ONLY, default=value) for one, value in defaults.items()),
+                Argument("options", Argument.VAR_KEYWORD),
+            ]
+        )
 
         def __init__(self, params: Params, **options: Unpack[Options]) -> None:
             own = {key: options.pop(key, value) for key, value in defaults.items()}  # type: ignore[misc]
@@ -99,8 +120,7 @@ def _unpickled(text: str, name: str, over_all: bool, defaults: Mapping[str, Any]
 
 def _check(rule: Rule) -> None:
     """Raise the ShaderError that a step would meet."""
-    of_blocks = largest_name("")
-    taken = [one for one in rule.state if one in rule_shell.RESERVED or one.endswith(of_blocks)]
+    taken = [one for one in rule.state if one in rule_shell.RESERVED or is_largest(one)]
     if taken:
         message = f"State cannot have a member '{min(taken)}': use another name"
         raise ShaderError(message, file=rule.name, line=1, column=1)

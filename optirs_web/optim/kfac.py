@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Unpack
 
 from ..errors import ShapeError, UnsupportedError
+from ..ops import sum as sum_of
 from ..runtime.buffer import View
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor, tensor
@@ -53,7 +54,8 @@ class KFAC(MatrixOptimizer):
         in_first: weights are (inputs, outputs), as in `x @ weight + bias`; the same in all groups.
         statistics: called in each step, after its closure: gives a pair (a, g) for each layer, (batch, inputs) and
             (batch, outputs), where g is the gradient of each example's own loss: `batch` times that of their mean. A
-            compiled step records what it does.
+            compiled step records what it does. The squares of each tensor have to sum to less than 3.4e38;
+            `skip_nonfinite` leaves out the steps in which they do not.
 
     Example:
         >>> import optirs_web as ow
@@ -62,6 +64,19 @@ class KFAC(MatrixOptimizer):
         >>> optimizer.step(grads=[[[4.0, 16.0]]], statistics=[([[2.0, 0.0], [0.0, 4.0]], [[1.0], [1.0]])])
         >>> [round(x, 3) for x in w.tolist()[0]]
         [2.0, 2.0]
+
+        A tape gives the gradients of the outputs of inner layers along with those of the weights:
+
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, -1.0]], device="cpu")
+        >>> w1, w2 = (ow.Parameter(one, device="cpu") for one in ([[0.1, 0.2], [0.3, 0.4]], [[1.0], [-1.0]]))
+        >>> optimizer = ow.optim.KFAC([w1, w2], in_first=True)
+        >>> with ow.GradientTape() as tape:
+        ...     z1 = x @ w1
+        ...     hidden = z1.relu()
+        ...     z2 = hidden @ w2
+        ...     loss = (z2 * z2).mean()
+        >>> *grads, g1, g2 = tape.gradient(loss, [w1, w2, z1, z2])
+        >>> optimizer.step(grads=grads, statistics=[(x, g1 * 2.0), (hidden, g2 * 2.0)])
     """
 
     rule = Rule("kfac", over_all=True)
@@ -136,7 +151,10 @@ class KFAC(MatrixOptimizer):
         found = self._given if self._given is not None else self.statistics and self.statistics()
         if found is None:
             raise ValueError("KFAC needs statistics, the inputs of each layer and the gradients of its outputs")
-        layout.statistics = _checked(found, layout.layers, params[0])
+        statistics = _checked(found, layout.layers, params[0])
+        if layout.checked:  # NaN, which the layout looks for, where the factors would leave float32
+            statistics = [(_marked(a), _marked(g)) for a, g in statistics]
+        layout.statistics = statistics
         for layer in layout.layers:
             if layer.bias is not None and live[layer.bias] and not live[layer.weight]:
                 raise ValueError("the bias of a layer has a gradient, and its weight has none")
@@ -150,6 +168,11 @@ class KFAC(MatrixOptimizer):
 
     def unscale_grads(self, scaler: View) -> NoReturn:
         raise UnsupportedError("statistics of a scaled loss are scaled, too: use KFAC without a GradScaler")
+
+
+def _marked(one: Tensor) -> Tensor:
+    """All NaN if the sum of the squares is not finite."""
+    return one + sum_of(one * one) * 0.0
 
 
 def _checked(given: Statistics, layers: Sequence[Layer], param: Parameter) -> list[tuple[Tensor, Tensor]]:

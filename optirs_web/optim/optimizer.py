@@ -17,6 +17,7 @@ from ..runtime.rules import Rule
 from ..sparse import SparseRows
 from ..tensors import Parameter, Tensor
 from . import state
+from .arguments import instead_of
 from .groups import Params, Rate
 from .hooks import global_step_post_hooks, global_step_pre_hooks
 from .layout import Layout
@@ -63,8 +64,12 @@ class Optimizer(Stateful):
         foreach: bool | None = None,
         fused: bool | None = None,
         capturable: bool = False,
+        **unknown: object,
     ) -> None:
         self.defaults = {**defaults, "maximize": maximize}
+        for name in unknown:
+            hint = instead_of(name, [*defaults, *Options.__annotations__])
+            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument '{name}'; {hint}")
         self.param_groups = []
         self._state_dtype = self._checked_state_dtype(state_dtype)
         self._rounding = self._checked_rounding(param_dtype, rounding)
@@ -130,14 +135,18 @@ class Optimizer(Stateful):
         if recording is not None:
             recording.before_replay.append(partial(self._before_replay, self._built, live))
             recording.before_replay.append(partial(self._check_rates, self._rates()))
+        self._built.device.all_or_nothing(partial(self._change, params, live))
+        if any(live):
+            self._note_change(live)
+        return result
+
+    def _change(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         self._dispatch(params, live)
         if any(live):
             for projection in self._projections:
                 projection.apply(params, live)
             if self._projections and self._rounding:
                 self._built.round_params()
-            self._note_change(live)
-        return result
 
     def _dispatch(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         if not self.takes_dense or any(isinstance(one._grad, SparseRows) for one in params):

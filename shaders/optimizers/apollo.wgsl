@@ -22,7 +22,8 @@ struct Hyper {
 }
 
 // norm is that of the direction once it is limited; draw counts the projections; factor is what the direction is
-// multiplied with.
+// multiplied with. Where gradients are projected, both corrections are 1, and are made up for in the factor: the limiter
+// sees norms without them, as in the authors' code.
 struct Scalars { step: f32, norm: f32, draw: f32, correction1: f32, correction2: f32, factor: f32 }
 
 struct State { direction: f32 }
@@ -31,10 +32,19 @@ struct Measured { direction_sq: f32 }
 
 struct Updated { param: f32, state: State }
 
+fn is_projected(h: Hyper) -> bool {
+    return min(h.rows, h.columns) > h.rank;
+}
+
 fn advance(s: Scalars, h: Hyper) -> Scalars {
     let step = s.step + 1.0;
     let draw = floor(s.step / h.update_proj_gap);
-    return Scalars(step, s.norm, draw, -expm1(step * h.log_beta1), -expm1(step * h.log_beta2), 1.0);
+    let correction1 = -expm1(step * h.log_beta1);
+    let correction2 = -expm1(step * h.log_beta2);
+    if is_projected(h) {
+        return Scalars(step, s.norm, draw, 1.0, 1.0, h.scale * sqrt(correction2) / correction1);
+    }
+    return Scalars(step, s.norm, draw, correction1, correction2, 1.0);
 }
 
 fn prepare(param: f32, grad: f32, state: State) -> Updated {
@@ -50,14 +60,14 @@ fn settle(s: Scalars, measured: Measured, h: Hyper) -> Scalars {
     let most = h.gamma * s.norm; // 0 in the first step, after one without a gradient, and without a limit
     let is_limited = most > 0.0 && norm > most;
     let ratio = select(1.0, most / norm, is_limited);
-    let is_projected = min(h.rows, h.columns) > h.rank;
+    let kept = select(norm, most, is_limited);
     return Scalars(
         s.step,
-        select(0.0, select(norm, most, is_limited), is_projected),
+        select(0.0, kept, is_projected(h)),
         s.draw,
         s.correction1,
         s.correction2,
-        select(1.0, h.scale * ratio, is_projected)
+        select(1.0, ratio * s.factor, is_projected(h))
     );
 }
 

@@ -23,7 +23,7 @@ def apollo(
     seed=0,
     maximize=False,
 ):
-    """Zhu et al. 2024, algorithm 1 and the norm-growth limiter; the projections are drawn as `optim.APOLLO` says."""
+    """Zhu et al. 2024, algorithm 1 and equation 4, with the corrections of their code; P as `optim.APOLLO` says."""
     results, states = [], []
     for index, param in enumerate(params):
         is_projected = param.ndim == 2 and min(param.shape) > rank
@@ -41,14 +41,16 @@ def apollo(
                 r = drawn.reshape(rank, -1) / np.sqrt(rank) @ g
             first = betas[0] * first + (1 - betas[0]) * r
             second = betas[1] * second + (1 - betas[1]) * r**2
-            adapted = first / (1 - betas[0] ** step) / (np.sqrt(second / (1 - betas[1] ** step)) + eps)
+            correction1, correction2 = (1 - beta**step for beta in betas)
+            adapted = first / correction1 / (np.sqrt(second / correction2) + eps)
             if is_projected:
+                adapted = first / (np.sqrt(second) + eps)
                 axis = 0 if scale_type == "channel" else None
                 scaled = g * np.linalg.norm(adapted, axis=axis) / np.linalg.norm(r, axis=axis)
                 if gamma and length and np.linalg.norm(scaled) > gamma * length:
                     scaled *= gamma * length / np.linalg.norm(scaled)
                 length = np.linalg.norm(scaled)
-                adapted = scale * scaled
+                adapted = scale * scaled * np.sqrt(correction2) / correction1
             w = w - lr * (weight_decay * w + adapted)
         results.append(w.T if is_tall else w)
         moments = {"exp_avg": first, "exp_avg_sq": second}
