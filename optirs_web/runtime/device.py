@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import operator
 import os
 from collections import deque
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ..errors import DeviceLostError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
 from .backend import AdapterInfo, AllocationFailed, Backend, Capabilities, Command
 from .buffer import Buffer, View
+from .interrupts import uninterrupted
 from .pool import Pool, size_class
 from .program import Program
 from .stats import MemoryStats, Stats
@@ -70,6 +70,7 @@ class Device:
         self._pool = Pool()
         self._uploads: list[Command] = []  # sent before what is pending
         self._pending: list[Command] = []
+        self._held: list[Command] | None = None  # what `all_or_nothing` has enqueued so far
         self._closed = False
         self.returned: deque[tuple[Callable[[Any, int], None], Any, int]] = deque()
         """Memory whose owners have gone, as (who takes it back, handle, bytes). Appending is all that is safe there."""
@@ -140,6 +141,8 @@ class Device:
 
     def trim(self) -> None:
         """Give all pooled memory back to the device."""
+        if self._held is not None:  # commands that are not on their way yet name it
+            return
         self._take_back()
         self.flush()
         for handle, _ in self._pool.drain():
@@ -173,13 +176,16 @@ class Device:
     def _new_handle(self, nbytes: int, asked: int) -> Any:
         if nbytes > self.capabilities.max_buffer_bytes:
             raise OutOfDeviceMemoryError(asked, self._live_bytes, self.capabilities.max_buffer_bytes, self.name)
-        if self._limit is not None and self._live_bytes + self._pool.nbytes + nbytes > self._limit:
+        if not self._is_within_limit(nbytes):
             self.trim()
-            if self._live_bytes + nbytes > self._limit:
+            if not self._is_within_limit(nbytes):
                 raise OutOfDeviceMemoryError(asked, self._live_bytes, self._limit, self.name)
         handle = self._with_room(asked, lambda: self._backend.allocate(nbytes))
         self._allocated += 1
         return handle
+
+    def _is_within_limit(self, nbytes: int) -> bool:
+        return self._limit is None or self._live_bytes + self._pool.nbytes + nbytes <= self._limit
 
     def _with_room(self, asked: int, call: Callable[[], Any]) -> Any:
         """Call the backend; when it has no memory, give it the pool's and call again."""
@@ -219,6 +225,9 @@ class Device:
             self._pool.put(handle, nbytes)
 
     def _free(self, handle: Any, nbytes: int) -> None:
+        if self._held is not None:
+            self.reclaim(handle, nbytes)
+            return
         self._drop(nbytes)
         if not self.lost:
             self.flush()
@@ -282,6 +291,8 @@ class Device:
         started = [self.start_read(view) for view in views.values()]
 
         async def finish() -> dict[_Key, memoryview]:
+            import asyncio  # which takes longer than all that a first tensor needs
+
             return dict(zip(views, await asyncio.gather(*started), strict=True))
 
         return finish()
@@ -369,9 +380,38 @@ class Device:
             return
         self.stats.dispatches += is_dispatch
         self.stats.copies += not is_dispatch
+        if self._held is not None:
+            self._held.append(command)
+            return
         self._pending.append(command)
+        self._flush_if_many()
+
+    def _flush_if_many(self) -> None:
         if len(self._pending) >= _PENDING_LIMIT:
             self.flush()
+
+    def all_or_nothing(self, enqueue: Callable[[], None]) -> None:
+        """Call what enqueues work; if it raises, nothing of that work is done. It may write, but read nothing.
+
+        Raises:
+            OutOfDeviceMemoryError: there is none, though all that is in the pool was given back first.
+        """
+        if self._recording is not None or self._held is not None:
+            enqueue()
+            return
+        for is_last in (False, True):
+            held = self._held = []
+            try:
+                enqueue()
+                break
+            except OutOfDeviceMemoryError:
+                if is_last:
+                    raise
+            finally:
+                self._held = None
+            self.trim()
+        self._pending += held
+        self._flush_if_many()
 
     def flush(self) -> None:
         """Submit what was enqueued; does not wait for it."""
@@ -379,13 +419,14 @@ class Device:
         uploads, pending = self._uploads, self._pending
         if not uploads and not pending:
             return
-        self._uploads, self._pending = [], []
-        try:
-            self._backend.submit(uploads + pending)
-        except AllocationFailed:
-            # The pool cannot be given back here: the commands name its buffers. They stay, to be tried again.
-            self._uploads, self._pending = uploads + self._uploads, pending + self._pending
-            raise OutOfDeviceMemoryError(0, self._live_bytes, self._limit, self.name) from None
+        with uninterrupted():
+            self._uploads, self._pending = [], []
+            try:
+                self._backend.submit(uploads + pending)
+            except AllocationFailed:
+                # The pool cannot be given back here: the commands name its buffers. They stay, to be tried again.
+                self._uploads, self._pending = uploads + self._uploads, pending + self._pending
+                raise OutOfDeviceMemoryError(0, self._live_bytes, self._limit, self.name) from None
         self.stats.submits += bool(pending)
 
     def synchronize(self) -> None:
