@@ -88,7 +88,7 @@ def _unscale(p: Parameters, grads: Array, blocks: Array, tensors: Array, scaler:
 def _update_scale(p: Parameters, scaler: Array) -> None:
     scale, found_inf, tracker = state = _floats(scaler)
     if found_inf:
-        state[:] = scale * np.float32(p["backoff_factor"]), 0, 0
+        state[:] = max(scale * np.float32(p["backoff_factor"]), np.finfo(np.float32).tiny), 0, 0
     elif tracker + 1 == p["growth_interval"]:
         grown = scale * np.float32(p["growth_factor"])
         state[:] = (grown if np.isfinite(grown) else scale), 0, 0

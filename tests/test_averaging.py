@@ -1,5 +1,8 @@
 """Averages of parameters against float64 references and torch, swapped in and out, and continued from state dicts."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -113,6 +116,22 @@ def test_an_optimizer_goes_on_where_it_was_after_a_look_at_the_average(device):
             average.update_parameters()
     optimizer.step(grads=[[1.0]])
     assert param.item() == -2.0
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_copy_has_its_own_parameters_and_averages(device, copied, is_swapped):
+    average = A.SWA([ow.Parameter([1.0], device=device)])
+    average.update_parameters()
+    average.params[0].assign([3.0])
+    if is_swapped:
+        average.swap()
+    other = copied(average)
+    if is_swapped:
+        other.swap()
+    other.update_parameters()
+    assert (other.params[0].item(), other.averages()[0].item(), other.n_averaged) == (3.0, 2.0, 2)
+    assert (average.averages()[0].item(), average.n_averaged) == (1.0, 1)
 
 
 def test_before_the_first_value_a_swap_changes_nothing(device):

@@ -226,6 +226,35 @@ print(keep.tolist())
     assert lines == ["[1.0, 2.0]"]
 
 
+@pytest.mark.parametrize("then", [False, True])
+@pytest.mark.parametrize("now", [False, True])
+def test_parameters_that_are_swapped_for_their_averages_stay_so(run, then, now):
+    lines = run(
+        f"""
+w = ow.Parameter([1.0], device=ON)
+average = ow.optim.averaging.SWA([w])
+average.update_parameters()
+w.assign([3.0])
+if {then}:
+    average.swap()
+ow.snapshot()
+if {then != now}:
+    average.swap()
+lose()
+try:
+    w.item()
+except ow.errors.DeviceLostError:
+    ow.recover()
+print(w.item(), average.averages()[0].item())
+if {now}:
+    average.swap()
+average.update_parameters()
+print(w.item(), average.averages()[0].item())
+"""
+    )
+    assert lines == ["1.0 1.0" if now else "3.0 1.0", "3.0 2.0"]
+
+
 def test_snapshot_every_is_a_number_of_calls():
     import optirs_web as ow
 

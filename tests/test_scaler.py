@@ -182,6 +182,17 @@ def test_the_scale_does_not_grow_beyond_what_a_float_holds(device):
     assert scaler.get_scale() == 2.0**127
 
 
+def test_the_scale_does_not_shrink_to_nothing(device):
+    w = ow.Parameter([1.0], device=device)
+    optimizer, scaler = ow.optim.SGD([w], lr=0.1), ow.optim.GradScaler(device, init_scale=2.0**-125)
+    for _ in range(3):
+        w.grad = [np.inf]
+        scaler.step(optimizer)
+        scaler.update()
+    assert scaler.get_scale() == 2.0**-126
+    scaler.load_state_dict(scaler.state_dict())
+
+
 def test_calls_out_of_order_are_refused_in_torchs_words(device):
     w = ow.Parameter([0.0], device=device)
     optimizer, scaler = ow.optim.SGD([w]), ow.optim.GradScaler(device)

@@ -48,7 +48,7 @@ class Average:
         log_decay = math.log(decay) if decay else _SMALLEST_LOG
         self._hyper = {"kind": kind, "power": power, "one_minus_decay": 1 - decay, "log_decay": log_decay}
         self._is_swapped = False
-        self._snapshot: dict[str, Any] | None = None
+        self._snapshot: tuple[dict[str, Any], bool] | None = None  # the averages, and whether they were swapped
         self._build()
         keep_track(self)
 
@@ -167,10 +167,10 @@ class Average:
 
     def keeper(self) -> Any:
         """Takes them as the snapshot."""
-        return partial(self._keep, self._layout)
+        return partial(self._keep, self._is_swapped)
 
-    def _keep(self, layout: Layout, contents: Mapping[str, memoryview]) -> None:
-        self._snapshot = self._dict_of(contents)
+    def _keep(self, is_swapped: bool, contents: Mapping[str, memoryview]) -> None:
+        self._snapshot = self._dict_of(contents), is_swapped
 
     @property
     def has_snapshot(self) -> bool:
@@ -178,11 +178,31 @@ class Average:
         return self._snapshot is not None
 
     def revive(self, device: Device) -> None:
-        """Go on with the snapshot where the parameters lie now."""
+        """Go on with the snapshot where the parameters lie now, swapped if they are now."""
         assert self._snapshot is not None
-        self._is_swapped = False
+        averages, was_swapped = self._snapshot
+        is_swapped, self._is_swapped = self._is_swapped, False
         self._build()
-        self.load_state_dict(self._snapshot)
+        self.load_state_dict(averages)
+        self._is_swapped = was_swapped
+        if is_swapped != was_swapped:
+            self.swap()
+
+    # Copies.
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy.deepcopy` and `pickle`: with the parameters. Waits."""
+        contents = self._layout.device.read_all(self._layout.state_views())
+        return {**vars(self), "_made": None, "_snapshot": None, "_state": self._dict_of(contents)}
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        content = dict(content)
+        averages, is_swapped = content.pop("_state"), content.pop("_is_swapped")
+        vars(self).update(content, _is_swapped=False)
+        self._build()
+        self.load_state_dict(averages)
+        self._is_swapped = is_swapped
+        keep_track(self)
 
 
 class EMA(Average):

@@ -36,7 +36,7 @@ def _within(low: float, high: float, words: str, make: Callable[[Any], Any] = fl
 
 
 _CHECKED = {
-    "scale": _within(2.0**-149, LARGEST_FLOAT32, "The scale must be > 0.0 and a float32."),
+    "scale": _within(2.0**-126, LARGEST_FLOAT32, "The scale must be > 0.0 and a normal float32."),
     "growth_factor": _within(1 + 2.0**-23, LARGEST_FLOAT32, "The growth factor must be > 1.0."),
     "backoff_factor": _within(2.0**-149, 1 - 2.0**-24, "The backoff factor must be < 1.0 and > 0.0."),
     "growth_interval": _within(1, _MOST_STEPS, "a growth interval is a number of steps from 1.", int),

@@ -6,6 +6,7 @@ struct Rule { growth_factor: f32, backoff_factor: f32, growth_interval: f32 }
 @group(0) @binding(1) var<uniform> rule: Rule;
 
 const LARGEST: f32 = 3.4028234e38;
+const SMALLEST: f32 = 1.1754944e-38; // the smallest that no device takes for 0
 
 @compute @workgroup_size(1)
 fn main() {
@@ -13,7 +14,7 @@ fn main() {
     var next = scale;
     var tracker = scaler[2] + 1.0;
     if scaler[1] != 0.0 {
-        next = scale * rule.backoff_factor;
+        next = max(scale * rule.backoff_factor, SMALLEST);
         tracker = 0.0;
     } else if tracker == rule.growth_interval {
         tracker = 0.0;
