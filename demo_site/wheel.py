@@ -36,8 +36,11 @@ _SUFFIXES = {".js", ".py", ".wgsl"}
 _MAPPED = ("native_backends", "shaders")
 _ENTRY = "optirs_web/__init__.py"
 _building = threading.Lock()
-# Text of few different bytes: their position says nothing, the byte before much.
-_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
+# Text of few different bytes: their position says nothing, the byte before much. A page keeps all memory that it ever
+# took, and unpacking takes that of the dictionary.
+_FILTERS = [
+    {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 4, "lp": 0, "pb": 0},
+]
 
 
 def wheel_name() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,8 @@ _UNLIMITED = 1 << 46
 
 def list_adapters(name: str) -> list[AdapterInfo]:
     """The processor: always there where NumPy is."""
+    import platform  # a page without NumPy asks for this device, and gets no further than its import
+
     return [AdapterInfo(name, 0, f"{platform.machine()} (NumPy {np.__version__})")]
 
 

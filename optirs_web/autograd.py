@@ -295,7 +295,7 @@ class GradientTape:
             UnsupportedError: a tensor is not float32.
         """
         for one in tensors:
-            if one.dtype.name != "float32":
+            if one.dtype is not FLOAT32:
                 raise UnsupportedError(f"only float32 tensors have gradients, not {one.dtype}")
             if not one.requires_grad:
                 one.requires_grad = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -114,6 +113,8 @@ def _contents_async(parameters: Any, optimizer: Any, extra: Any) -> Awaitable[_C
     started = [view.buffer.device.start_read(view) for view in views.values()]
 
     async def finish() -> _Contents:
+        import asyncio  # which takes longer than all that a first tensor needs
+
         return pack(dict(zip(views, await asyncio.gather(*started), strict=True)))
 
     return finish()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import warnings
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .autograd import ObservedGrad, observe_grads
 from .errors import DeviceLostError, UnsupportedError
@@ -18,6 +17,9 @@ from .runtime.device import Device
 from .runtime.program import NotReadyError, Program, StaleProgramError
 from .runtime.registry import device as device_of
 from .tensors import Parameter, Tensor, empty
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
 
 __all__ = ["Compiled", "compile"]
 
@@ -34,7 +36,7 @@ class _Guard:
         self._calls = 0
         self._device: Device | None = None  # that of the last call
         self._has_snapshot = False
-        self._task: asyncio.Future[None] | None = None
+        self._task: Future[None] | None = None
 
     @property
     def _is_due(self) -> bool:
@@ -52,6 +54,8 @@ class _Guard:
     async def settle(self) -> None:
         """Wait for the snapshot under way when the next one is due: a loop of calls leaves it no time otherwise."""
         if self._is_due and self._task is not None:
+            import asyncio
+
             await asyncio.wait([self._task])
 
     def before_call(self, device: Device) -> None:
@@ -66,21 +70,23 @@ class _Guard:
         is_under_way = self._task is not None and not self._task.done()
         if self._task is not None and not is_under_way and not self._task.cancelled():
             self._task.result()  # what went wrong is raised here
-        if not _has_event_loop() or (device.can_wait and (is_under_way or not self._has_snapshot)):
+        loop = _running_loop()
+        if loop is None or (device.can_wait and (is_under_way or not self._has_snapshot)):
             if self._task is not None:
                 self._task.cancel()  # the loop gives it no time; it would replace the newer one
             snapshot(device)
             self._has_snapshot = True
         elif not is_under_way:
-            self._task = asyncio.ensure_future(_unless_lost(snapshot_async(device)))
+            self._task = loop.create_task(_unless_lost(snapshot_async(device)))
 
 
-def _has_event_loop() -> bool:
+def _running_loop() -> AbstractEventLoop | None:
+    import asyncio  # which takes longer than all that a first tensor needs
+
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return None
 
 
 async def _unless_lost(taken: Awaitable[None]) -> None:

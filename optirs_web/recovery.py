@@ -6,7 +6,6 @@ A browser takes the GPU away from a tab in the background, and a driver may rese
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, NamedTuple, Protocol
@@ -102,6 +101,8 @@ def snapshot_async(device: str | Device | None = None) -> Awaitable[None]:
     started = [one.device.read_all_async(one.views) for one in readings]
 
     async def finish() -> None:
+        import asyncio  # which takes longer than all that a first tensor needs
+
         for one, contents in zip(readings, await asyncio.gather(*started), strict=True):
             one.keep(contents)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from importlib import import_module
-from importlib.resources import files
 from typing import Any
 
 import js
@@ -38,7 +38,9 @@ def _request() -> Any:
     try:
         from optirs_web_transport import request
     except ImportError:
-        request = run_js(files(__package__).joinpath("transport.js").read_text(encoding="utf-8"))
+        script = pkgutil.get_data(__package__, "transport.js")
+        assert script is not None  # it lies beside this file
+        request = run_js(script.decode())
     return _meanwhile(request(), "optirs_web.runtime.kernels")
 
 
