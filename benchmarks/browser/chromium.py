@@ -11,6 +11,8 @@ import contextlib
 import functools
 import http.server
 import json
+import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 WHEELS = HERE.parents[1] / "build" / "wheel"
 FOLDERS = {"page": HERE / "page", "npm": HERE / "node_modules"}
 SWIFTSHADER = "swiftshader"
+BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 FLAGS = [
     "--no-sandbox",
     "--disable-quic",
@@ -77,9 +80,17 @@ def built_wheel() -> Path:
     return found[-1]
 
 
+def found_browser() -> str:
+    """The browser that CHROMIUM names, or the first of the usual names on the PATH."""
+    found = next(filter(None, map(shutil.which, filter(None, [os.environ.get("CHROMIUM"), *BROWSERS]))), None)
+    if found is None:
+        raise SystemExit("There is no Chromium on the PATH: name it with --chromium.")
+    return found
+
+
 def install() -> None:
     """Installs the npm packages that package-lock.json pins, unless they are there."""
-    if not (HERE / "node_modules").is_dir():
+    if not (HERE / "node_modules/.package-lock.json").is_file():  # npm writes it last
         subprocess.run(["npm", "ci"], cwd=HERE, check=True)
 
 
@@ -91,7 +102,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=SWIFTSHADER,
         help="Chromium's --use-webgpu-adapter; 'default' leaves the choice to Chromium (default: %(default)s)",
     )
-    parser.add_argument("--chromium", default="/usr/bin/chromium", help="the browser to run (default: %(default)s)")
+    parser.add_argument("--chromium", help=f"the browser to run (default: CHROMIUM, or one of {', '.join(BROWSERS)})")
     parser.add_argument("--wheel", type=Path, help="the library's wheel (default: what `make wheel` built)")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
@@ -108,7 +119,7 @@ def chromium(options: argparse.Namespace) -> Iterator[tuple[Browser, str]]:
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
-                executable_path=options.chromium, headless=not options.headed, args=FLAGS + adapter
+                executable_path=options.chromium or found_browser(), headless=not options.headed, args=FLAGS + adapter
             )
             with contextlib.closing(browser):
                 yield browser, f"http://127.0.0.1:{server.server_port}"

@@ -19,7 +19,7 @@ TARGET = 1500.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
-    parser.add_argument("--pages", type=int, default=5, help="fresh pages to open (default: %(default)s)")
+    parser.add_argument("--pages", type=int, default=9, help="fresh pages to open (default: %(default)s)")
     options = parser.parse_args()
 
     runs: list[dict[str, float]] = []

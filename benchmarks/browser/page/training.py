@@ -45,5 +45,5 @@ class Training:
         for number in range(1, steps + 1):
             loss = self.run()
             if number % pause == 0:
-                value = await loss.item_async()
-        return value
+                await loss.item_async()
+        return await loss.item_async()
