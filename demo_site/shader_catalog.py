@@ -113,9 +113,12 @@ def _formula(folder: str, name: str) -> str:
 
 
 def _optimizer_formulas(rule: str) -> str:
-    """The indented lines in the docstring of the first optimizer with that rule."""
-    for one in vars(ow.optim).values():
-        if inspect.isclass(one) and issubclass(one, Optimizer) and getattr(one, "rule", None) == rule:
+    """The indented lines in the docstring of the first optimizer with that rule, or of the one that has its name."""
+    for name in ow.optim.__all__:
+        one = getattr(ow.optim, name)
+        if inspect.isclass(one) and issubclass(one, Optimizer):
+            if rule not in (name.lower(), getattr(getattr(one, "rule", None), "name", None)):
+                continue
             text = (inspect.getdoc(one) or "").partition("\nArgs:")[0]
             lines = [line for line in text.splitlines() if line.startswith("    ")]
             if lines:

@@ -251,7 +251,7 @@ def _open_index(path: Path) -> sqlite3.Connection:
         index.close()
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
             raise StoreError(f"another server keeps its data in {path.parent}; choose another folder") from error
-        raise StoreError(f"{path} cannot be used as an index: {error}") from error
+        raise StoreError(f"{path} cannot be used as an index: {error}; choose another folder") from error
     except BaseException:
         index.close()
         raise

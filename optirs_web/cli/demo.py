@@ -39,6 +39,7 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
     from ..demo_site.app import create_app
     from ..demo_site.server import bind, serve, url_of
     from ..demo_site.settings import Settings
+    from ..demo_site.store import StoreError
 
     if token is not None and not (token and token.isascii() and token.isprintable() and " " not in token):
         raise click.BadParameter("a token is made of ASCII letters, digits and signs", param_hint="--token")
@@ -56,6 +57,8 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
     with listener:
         try:
             app = create_app(settings)
+        except StoreError as error:
+            raise click.ClickException(f"{error}, with --data FOLDER") from error
         except OSError as error:
             raise click.ClickException(f"cannot keep data in {data}: {error.strerror or error}") from error
         url = url_of(listener)

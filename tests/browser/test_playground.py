@@ -55,6 +55,14 @@ def test_every_example_runs(playground, screenshot):
         screenshot(playground, f"playground-{path.stem}")
 
 
+def test_lines_are_broken_where_the_editor_ends(playground):
+    playground.get_by_label("Example").select_option("spirals")
+    for width in (1280, 390):
+        playground.set_viewport_size({"width": width, "height": 844})
+        expect(playground.locator(".cm-line").first).to_contain_text("spirals")
+        assert playground.locator(".cm-scroller").evaluate("element => element.scrollWidth <= element.clientWidth")
+
+
 def test_control_enter_runs_and_prints(playground):
     write(playground, "import optirs_web as ow\nprint(ow.tensor([1.0, 2.0]).sum().item(), ow.device().name)")
     playground.locator(".cm-content").press("Control+Enter")

@@ -47,12 +47,26 @@ def test_racers_arrive_and_the_race_ends(race, screenshot):
     before = picture(race)
     race.get_by_role("radio", name="16").check()
     race.get_by_role("button", name="Start", exact=True).click()
-    expect(race.locator("#status")).to_have_text(re.compile("arrives first, at step"))
+    expect(race.locator("#status")).to_have_text(re.compile("^Finished: .* arrives first, at step"))
+    arrivals = [int(arrived.removeprefix("step ")) for *_, arrived in standing(race).values()]
+    assert arrivals == sorted(arrivals)
     assert all(arrived.startswith("step ") for *_, arrived in standing(race).values())
     assert picture(race) != before
     screenshot(race, "race")
     race.get_by_role("button", name="Back to the start").click()
     expect(race.locator("#steps")).to_have_text("0")
+
+
+def test_the_lowest_racer_stands_on_top(race):
+    race.get_by_role("button", name="Start", exact=True).click()
+    expect(race.locator("#steps")).not_to_have_text("0")
+    expect(race.locator("#status")).to_have_text("Running")
+    race.get_by_role("button", name="Pause").click()
+    expect(race.locator("#status")).to_have_text("Paused")
+    race.get_by_role("button", name="One step").click()
+    expect(race.locator("#status")).to_have_text("Paused")
+    heights = [float(height) for _, _, height, _ in standing(race).values()]
+    assert heights == sorted(heights)
 
 
 def test_a_race_can_be_paused_and_goes_on(race):

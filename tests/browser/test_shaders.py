@@ -54,6 +54,12 @@ def test_a_link_opens_a_shader_and_a_tab_its_translation(page, site, hash_, tab,
     assert page.locator("#code span[class^=tok-]").count() > 10
 
 
+@pytest.mark.parametrize("name", ["adam", "lion", "muon", "reptile"])
+def test_an_optimizer_has_its_formula(page, site, name):
+    page.goto(f"{site}/shaders#{name}")
+    expect(page.locator("#formula")).to_contain_text(re.compile(r"^param = param ", re.MULTILINE))
+
+
 def test_a_cooperative_kernel_has_no_numpy_text(page, site):
     page.goto(f"{site}/shaders#matmul")
     expect(page.get_by_role("tab")).to_have_text(["As written", "WGSL that runs"])

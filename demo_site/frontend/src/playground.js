@@ -59,7 +59,8 @@ const drawPlot = everyFrame(() => {
     return xs.map((value) => (at.has(value) ? at.get(value) : undefined));
   });
   chart = lineChart(find("#plot-area"), {
-    x: "",
+    x: "x",
+    whole: false,
     series: lines.map(({ label }, number) => ({ label: label || `line ${number + 1}` })),
     height: 280,
   });

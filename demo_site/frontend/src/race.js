@@ -19,7 +19,7 @@ const buttons = Object.fromEntries(["play", "step", "reset"].map((id) => [id, fi
 
 let offered; // surfaces and kinds of racers, as Python describes them
 let terrain = null;
-let racers = []; // {kind, label, number, color, box, rate, points, height, arrived, cells}
+let racers = []; // {kind, label, number, color, box, rate, points, height, arrived, row, cells}
 let chart = null;
 let steps = 0;
 let playing = false;
@@ -36,7 +36,7 @@ function fillForm() {
   }
   Object.entries(offered.kinds).forEach(([kind, { label }], index) => {
     const number = index + 1;
-    const name = `series-${(index % 8) + 1}`;
+    const name = `series-${index + 1}`;
     const bib = create("span", { class: "bib", "aria-hidden": "true" }, String(number));
     bib.style.background = `var(--${name})`;
     const box = create("input", { type: "checkbox", value: kind, checked: FIRST_RACERS.includes(kind) });
@@ -45,7 +45,7 @@ function fillForm() {
     });
     const row = create("div", { class: "racer", data: { kind } }, create("label", {}, box, bib, label), rate);
     find("#racers").append(row);
-    racers.push({ kind, label, number, color: name, box, rate, points: [], height: null, arrived: null, cells: [] });
+    racers.push({ kind, label, number, color: name, box, rate, points: [], height: null, arrived: null, row: null, cells: [] });
   });
 }
 
@@ -93,11 +93,14 @@ async function begin() {
     start,
     noise: Number(fields.noise.value),
   };
-  for (const button of Object.values(buttons)) button.disabled = options.racers.length === 0;
+  for (const button of Object.values(buttons)) button.disabled = true;
   setText(buttons.play, "Start");
   if (options.racers.length === 0) return setStatus(status, "idle", "Choose a racer");
+  setStatus(status, "busy", "Preparing the race");
   await call("race.running = race.Race(ow.device(), **options)", { options });
-  if (mine === generation) setStatus(status, "idle", "Ready");
+  if (mine !== generation) return;
+  for (const button of Object.values(buttons)) button.disabled = false;
+  setStatus(status, "idle", "Ready");
 }
 
 function listRacers() {
@@ -107,8 +110,9 @@ function listRacers() {
       bib.style.background = `var(--${racer.color})`;
       const cells = Array.from({ length: 4 }, () => create("td", { class: "number" }, "–"));
       racer.cells = cells;
-      return create("tr", { data: { kind: racer.kind } },
+      racer.row = create("tr", { data: { kind: racer.kind } },
         create("th", { scope: "row" }, create("span", {}, bib, racer.label)), ...cells);
+      return racer.row;
     }),
   );
 }
@@ -117,6 +121,7 @@ function listRacers() {
 
 async function frame(count) {
   const mine = generation;
+  count = Math.min(count, MOST_STEPS - steps);
   const track = await call("await race.running.frame(count)", { count });
   if (mine !== generation) return;
   for (const positions of track) {
@@ -131,29 +136,38 @@ async function frame(count) {
     chart.push(steps++, heights);
   }
   draw();
+  if (isOver()) finish();
 }
 
 async function play() {
   playing = true;
   setText(buttons.play, "Pause");
   setStatus(status, "running", "Running");
-  while (playing && !isOver()) {
+  while (playing) {
     await frame(Number(find("#speed input:checked").value));
     await new Promise(requestAnimationFrame);
   }
-  if (!isOver()) return;
-  pause();
+}
+
+function finish() {
+  playing = false;
+  setText(buttons.play, "Start");
   buttons.play.disabled = buttons.step.disabled = true;
-  setStatus(status, "done", verdict());
+  setStatus(status, "done", `Finished: ${verdict()}`);
+}
+
+/** The racers from the first to the last: who arrived, by the step, then the others by their height. */
+function ranked() {
+  const result = ({ arrived, height }) => (arrived === null ? (height ?? 0) : arrived - MOST_STEPS);
+  return running().sort((one, other) => result(one) - result(other));
 }
 
 const isOver = () => steps >= MOST_STEPS || (steps > 0 && running().every(({ arrived }) => arrived !== null));
 
 function verdict() {
-  const [first] = running().filter(({ arrived }) => arrived !== null).sort((one, other) => one.arrived - other.arrived);
-  if (first) return `${first.label} arrives first, at step ${first.arrived.toLocaleString("en")}`;
-  const lowest = running().reduce((one, other) => (other.height < one.height ? other : one));
-  return `Nobody has arrived; ${lowest.label} is lowest, at ${short(lowest.height)}`;
+  const [{ label, arrived, height }] = ranked();
+  if (arrived !== null) return `${label} arrives first, at step ${arrived.toLocaleString("en")}`;
+  return `nobody has arrived, ${label} is lowest, at ${short(height)}`;
 }
 
 function pause() {
@@ -176,6 +190,9 @@ const draw = everyFrame(() => {
     const texts = [x.toFixed(3), y.toFixed(3), height === null ? "–" : short(height), arrived === null ? "–" : `step ${arrived}`];
     texts.forEach((text, index) => setText(cells[index], text));
   }
+  const rows = ranked().map(({ row }) => row);
+  const table = find("#standing tbody");
+  if (rows.some((row, place) => table.rows[place] !== row)) table.replaceChildren(...rows);
 });
 
 /** Errors of Python end up in the status line. */
@@ -202,7 +219,9 @@ async function main() {
   buttons.play.addEventListener("click", guarded(() => (playing ? pause() : play())));
   buttons.step.addEventListener("click", guarded(async () => {
     pause();
+    setStatus(status, "running", "One step");
     await frame(1);
+    if (!isOver() && !playing) setStatus(status, "idle", "Paused");
   }));
   buttons.reset.addEventListener("click", guarded(begin));
   canvas.addEventListener("click", guarded(async (event) => {

@@ -19,7 +19,10 @@ const LANGUAGES = {
   numpy: { title: "Python for NumPy", language: "python" },
 };
 
-const shaders = await getJson("/api/shaders");
+const shaders = await getJson("/api/shaders").catch((error) => {
+  setText(find("#name"), `The shaders could not be loaded: ${error.message}`);
+  throw error;
+});
 const texts = new Map(); // what was fetched, by folder and name
 let shown = null; // {info, shader, variant, language}
 
@@ -117,6 +120,10 @@ find("#variant").addEventListener("change", ({ target }) => {
   location.hash = target.selectedIndex === 0 ? hashOf(shown.info) : `${hashOf(shown.info)}/${target.value}`;
 });
 find("#filter").addEventListener("input", ({ target }) => list(target.value));
-addEventListener("hashchange", () => show(fromHash()));
+addEventListener("hashchange", async () => {
+  await show(fromHash());
+  const { top } = find("#shader").getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) find("#shader").scrollIntoView();
+});
 copyButton(find("#copy"), () => find("#code").textContent);
 await show(fromHash());

@@ -23,6 +23,8 @@ export function short(value) {
 /** What a scale shows before there are data. */
 const EMPTY = { x: [0, 100], linear: [0, 1], log: [0.01, 10] };
 
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5];
+
 function scale({ log, range }) {
   const fitted = (_, low, high) => {
     if (low === null) return log ? EMPTY.log : EMPTY.linear;
@@ -73,7 +75,7 @@ function mount(container, options, data, height) {
  * A line chart that grows.
  *
  *   const chart = lineChart(container, {
- *     x: "step",
+ *     x: "step",               // counted, unless `whole` is false
  *     series: [{ label: "loss", scale: "y", color: "series-1" }, { label: "accuracy", scale: "%", points: true }],
  *     scales: { y: { log: true, label: "cross-entropy" }, "%": { range: [0, 100], side: "right", label: "%" } },
  *     height: 260,
@@ -81,7 +83,7 @@ function mount(container, options, data, height) {
  *   chart.push(step, { loss: 0.7 });                  // lines bridge what is missing; a second push at the same x adds
  *   chart.set([[x…], [y…], …]); chart.clear(); chart.destroy();
  */
-export function lineChart(container, { x = "step", series, scales = { y: {} }, height = 260, legend = true }) {
+export function lineChart(container, { x = "step", whole = true, series, scales = { y: {} }, height = 260, legend = true }) {
   const data = [[], ...series.map(() => [])];
   const sides = Object.entries(scales);
   const options = {
@@ -92,7 +94,7 @@ export function lineChart(container, { x = "step", series, scales = { y: {} }, h
       ...Object.fromEntries(sides.map(([name, options]) => [name, scale(options)])),
     },
     axes: [
-      axis({ label: x, size: 30, values: (_, splits) => splits.map((one) => (Number.isInteger(one) ? short(one) : "")) }),
+      axis({ label: x, size: 30, values: (_, splits) => splits.map(short), ...(whole ? { incrs: WHOLE } : {}) }),
       ...sides.map(([name, { label, side, log }], number) =>
         axis({
           scale: name,

@@ -4,8 +4,10 @@ import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirro
 import { python } from "@codemirror/lang-python";
 import { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { setDiagnostics } from "@codemirror/lint";
-import { Compartment, EditorState } from "@codemirror/state";
-import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
+import { Compartment, EditorState, RangeSetBuilder } from "@codemirror/state";
+import {
+  Decoration, drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers, ViewPlugin,
+} from "@codemirror/view";
 import { wgsl } from "@iizukak/codemirror-lang-wgsl";
 import { classHighlighter, highlightCode } from "@lezer/highlight";
 
@@ -13,9 +15,20 @@ const LANGUAGES = { python, wgsl };
 
 const token = (names, name, extra = {}) => ({ [names.map((one) => `.tok-${one}`).join(", ")]: { color: `var(--code-${name})`, ...extra } });
 
+const DEEPEST = 24; // columns; lines that are indented more hang like these
+
+/** Where a line is broken it goes on two columns right of its indentation; `padding` is CodeMirror's own. */
+const hanging = (columns, padding = "6px") => ({
+  paddingLeft: `calc(${padding} + ${columns + 2}ch)`,
+  textIndent: `-${columns + 2}ch`,
+});
+
 const theme = EditorView.theme({
+  ...Object.fromEntries(Array.from({ length: DEEPEST + 1 }, (_, columns) => [`.cm-hang-${columns}`, hanging(columns)])),
   "&": { backgroundColor: "var(--sheet)", color: "var(--ink)", fontSize: "0.8125rem", maxHeight: "inherit" },
-  "&.cm-focused": { outline: "2px solid var(--ink)", outlineOffset: "-2px" },
+  "&.cm-focused": { outline: "none" },
+  // Above the line numbers, which would cover an outline.
+  "&.cm-focused::after": { content: '""', position: "absolute", inset: "0", zIndex: "300", border: "2px solid var(--ink)", pointerEvents: "none" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.6", fontVariantLigatures: "none", overflow: "auto" },
   ".cm-content": { padding: "0.75rem 0", caretColor: "var(--route)" },
   ".cm-gutters": { backgroundColor: "var(--sheet)", color: "var(--ink-soft)", border: "0" },
@@ -36,6 +49,29 @@ const theme = EditorView.theme({
   ...token(["typeName", "className", "namespace"], "type"),
   ...token(["definition", "macroName", "meta"], "name"),
 });
+
+/** Gives each visible line the class of its indentation: the content security policy allows no style attributes. */
+const hang = ViewPlugin.fromClass(
+  class {
+    constructor(view) {
+      this.update({ view, docChanged: true });
+    }
+
+    update({ view, docChanged, viewportChanged }) {
+      if (!docChanged && !viewportChanged) return;
+      const builder = new RangeSetBuilder();
+      for (const { from, to } of view.visibleRanges) {
+        for (let line = view.state.doc.lineAt(from); ; line = view.state.doc.line(line.number + 1)) {
+          const columns = Math.min(line.text.search(/\S|$/), DEEPEST);
+          builder.add(line.from, line.from, Decoration.line({ class: `cm-hang-${columns}` }));
+          if (line.to >= to) break;
+        }
+      }
+      this.decorations = builder.finish();
+    }
+  },
+  { decorations: ({ decorations }) => decorations },
+);
 
 /**
  * Typing over a selection. Left to itself, Chromium wraps what is typed in an inline style that keeps the look of what
@@ -86,6 +122,8 @@ export function createEditor(container, { text = "", language = "python", label,
         indentOnInput(),
         indentUnit.of("    "),
         highlightActiveLine(),
+        EditorView.lineWrapping,
+        hang,
         keymap.of([{ key: "Mod-Enter", run }, { key: "Shift-Enter", run }, ...defaultKeymap, ...historyKeymap, indentWithTab]),
         LANGUAGES[language](),
         syntaxHighlighting(classHighlighter),

@@ -79,6 +79,12 @@ export class Pad {
     }
     context.stroke();
     if (this.#ghost) drawInk(context, this.#ghost, size);
+    else if (this.isEmpty) {
+      context.fillStyle = color("ink-soft");
+      context.font = `${size / 20}px Archivo, system-ui, sans-serif`;
+      context.textAlign = "center";
+      context.fillText("Draw here", size / 2, size * 0.52);
+    }
     context.strokeStyle = context.fillStyle = color("ink");
     context.lineWidth = size / 16;
     context.lineCap = context.lineJoin = "round";
