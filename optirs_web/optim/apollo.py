@@ -10,8 +10,8 @@ from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
 from .arguments import documented, given
 from .layout import Layout
-from .low_rank import LowRankLayout
-from .matrices import Batch, MatrixOptimizer, Scaled
+from .low_rank import LowRankLayout, LowRankOptimizer
+from .matrices import Batch, Scaled
 from .optimizer import Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["APOLLO"]
@@ -78,7 +78,7 @@ class _ApolloLayout(LowRankLayout):
 
 
 @documented
-class APOLLO(MatrixOptimizer):
+class APOLLO(LowRankOptimizer):
     """Gradients scaled by approximations of Adam of a low rank (Zhu et al. 2024, arXiv:2412.05270, algorithm 1).
 
         every update_proj_gap steps: the elements of P, of shape (rank, rows), are drawn from N(0, 1 / rank)
@@ -123,7 +123,7 @@ class APOLLO(MatrixOptimizer):
     """
 
     rule = Rule("apollo")
-    fixed: ClassVar[tuple[str, ...]] = ("rank",)
+    of_layout: ClassVar[tuple[str, ...]] = ("rank", "scale_type", "seed")
     layout_type: ClassVar[type[Layout]] = _ApolloLayout
     scalars_in_state: ClassVar[tuple[str, ...]] = ("step", "norm")
 
@@ -148,14 +148,8 @@ class APOLLO(MatrixOptimizer):
         super().validate(group)
         at_least_zero(group, "scale", "gamma")
         for name, is_right in (
-            ("rank", group["rank"] >= 1),
-            ("update_proj_gap", group["update_proj_gap"] >= 1),
             ("scale_type", group["scale_type"] in ("channel", "tensor")),
             ("seed", 0 <= operator.index(group["seed"]) < 1 << 32),
         ):
             if not is_right:
                 raise ValueError(f"Invalid {name} value: {group[name]}")
-
-    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        """The rule's overrides; and what is a matter of layout."""
-        return {**super().flags(group), **{name: group[name] for name in ("rank", "scale_type", "seed")}}

@@ -12,8 +12,8 @@ from ..runtime.kernels import cooperative
 from ..runtime.rules import Stored
 from .arguments import documented, given
 from .layout import Layout
-from .low_rank import LowRankLayout
-from .matrices import Batch, Matrices, MatrixOptimizer, stack
+from .low_rank import LowRankLayout, LowRankOptimizer
+from .matrices import Batch, Matrices, stack
 from .optimizer import Options, Params, Rate, Rule
 
 __all__ = ["GaLore"]
@@ -78,7 +78,7 @@ class _GaLoreLayout(LowRankLayout):
 
 
 @documented
-class GaLore(MatrixOptimizer):
+class GaLore(LowRankOptimizer):
     """Adam on gradients projected to a low rank (Zhao et al. 2024, arXiv:2403.03507, algorithm 2).
 
         every update_proj_gap steps: P are the first `rank` left singular vectors of g
@@ -112,7 +112,6 @@ class GaLore(MatrixOptimizer):
     """
 
     rule = Rule("galore")
-    fixed: ClassVar[tuple[str, ...]] = ("rank",)
     layout_type: ClassVar[type[Layout]] = _GaLoreLayout
 
     def __init__(
@@ -128,14 +127,3 @@ class GaLore(MatrixOptimizer):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(params, given(locals()), **options)
-
-    def validate(self, group: Mapping[str, Any]) -> None:
-        """Raise ValueError if an option of the group is out of range."""
-        super().validate(group)
-        for name in ("rank", "update_proj_gap"):
-            if not group[name] >= 1:
-                raise ValueError(f"Invalid {name} value: {group[name]}")
-
-    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        """The rule's overrides; and the rank, since it is a matter of layout."""
-        return {**super().flags(group), "rank": group["rank"]}

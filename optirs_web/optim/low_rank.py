@@ -1,9 +1,9 @@
-"""State of a low rank: Adam's moments of projected gradients, in stacks of their own."""
+"""Optimizers of a low rank: their state is Adam's moments of projected gradients, in stacks of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..runtime.arena import Home, blocks_of
 from ..runtime.buffer import View
@@ -13,11 +13,11 @@ from ..tensors import Parameter
 from ..wgsl import slot_storage
 from ..wgsl.shell import BLOCK
 from .layout import Shard
-from .matrices import Batch, Matrices
+from .matrices import Batch, Matrices, MatrixOptimizer
 from .packed import load, store
 from .stacks import AlikeStack, StackedLayout
 
-__all__ = ["LowRankLayout"]
+__all__ = ["LowRankLayout", "LowRankOptimizer"]
 
 _ITEMSIZE = 4
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -123,3 +123,22 @@ class LowRankLayout(StackedLayout):
         """Put Adam's step in the place of the gradient."""
         size = gradient.rows * gradient.columns
         self.adapt(batch, "low_rank_adam", gradient, (size,), size)
+
+
+class LowRankOptimizer(MatrixOptimizer):
+    """An optimizer with a `LowRankLayout`, and with options `rank` and `update_proj_gap`."""
+
+    fixed: ClassVar[tuple[str, ...]] = ("rank",)
+    of_layout: ClassVar[tuple[str, ...]] = ("rank",)
+    """Options that are handed over with the flags."""
+
+    def validate(self, group: Mapping[str, Any]) -> None:
+        """Raise ValueError if an option of the group is out of range."""
+        super().validate(group)
+        for name in ("rank", "update_proj_gap"):
+            if not group[name] >= 1:
+                raise ValueError(f"Invalid {name} value: {group[name]}")
+
+    def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
+        """The rule's overrides; and what is a matter of layout."""
+        return {**super().flags(group), **{name: group[name] for name in self.of_layout}}
