@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 
 from jinja2 import TemplateNotFound
 from starlette.requests import Request
@@ -33,6 +34,9 @@ PAGES = {
 }
 
 _BUILD = "Build it with `make demo`, or with `npm ci && npm run build` in demo_site/frontend, and reload."
+# Files of the library that its wheel for browsers lacks, and programs import like their neighbours.
+_SHARED = {"recipes.py"}
+_TRAINING = Path(ow.__file__).with_name("training")
 _NO_CACHE = {"Cache-Control": "no-cache"}
 
 
@@ -74,7 +78,7 @@ class _Site:
         path = request.path_params["path"]
         if not path.endswith(".py"):
             raise ApiError(404, "not_found", "There are only Python programs here.")
-        return send_file(request, self._settings.programs, path)
+        return send_file(request, _TRAINING if path in _SHARED else self._settings.programs, path)
 
     def pyodide(self, request: Request) -> Response:
         if self._settings.pyodide is None:

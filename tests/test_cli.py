@@ -131,7 +131,7 @@ def test_folds_trains_on_each_and_prints_the_mean(tmp_path):
     ("arguments", "status", "message"),
     [
         (["--lr", "nan"], 2, "lr is a finite number above 0, not nan"),
-        (["--optimizer", "lion"], 2, "known are adamw, adam, sgd"),
+        (["--optimizer", "abacus"], 2, "known are adamw, adam, sgd"),
         (["--epochs", "0"], 2, "epochs is at least 1"),
         (["--fold", "5"], 2, "fold"),
         (["--folds", "--resume"], 2, "leave out --folds"),

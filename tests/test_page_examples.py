@@ -17,9 +17,10 @@ import pytest
 
 import optirs_web as ow
 from optirs_web.demo_site.digits import digits_file
-from optirs_web.training import OPTIMIZERS, Config, DigitsTraining
+from optirs_web.training import OPTIMIZERS, Config, DigitsTraining, recipes
 
 PROGRAMS = Path(__file__).parent.parent / "demo_site" / "programs"
+FIRST = ("adamw", "adam", "sgd")
 EXAMPLES = sorted(PROGRAMS.glob("examples/*.py"))
 
 
@@ -27,6 +28,7 @@ EXAMPLES = sorted(PROGRAMS.glob("examples/*.py"))
 def programs_can_be_imported(monkeypatch):
     """As in the page, where each program is a module of its own."""
     monkeypatch.syspath_prepend(str(PROGRAMS))
+    monkeypatch.setitem(sys.modules, "recipes", recipes)
 
 
 @pytest.fixture
@@ -225,15 +227,19 @@ def digits_bytes():
     return digits_file().content.body
 
 
-def test_the_page_offers_the_native_recipes(checkpoints):
-    native = {name: (one.make, one.lr, dict(one.options)) for name, one in OPTIMIZERS.items()}
-    assert native == checkpoints.OPTIMIZERS
-
-
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_pages_config_is_the_native_one(checkpoints, optimizer):
     native = json.loads(json.dumps(asdict(Config(optimizer=optimizer).checked())))
     assert checkpoints.first_config(optimizer=optimizer) == native
+    assert checkpoints.first_config(optimizer=OPTIMIZERS[optimizer].name) == native
+
+
+def test_a_run_is_offered_by_the_name_that_its_checkpoint_has(checkpoints):
+    offered = checkpoints.offered()
+    assert [one["value"] for one in offered] == list(OPTIMIZERS)
+    for one in offered:
+        assert checkpoints.first_config(optimizer=one["value"])["lr"] == one["lr"]
+    assert {one["name"] for one in offered if one["common"]} >= {"AdamW", "Adam", "SGD"}
 
 
 def test_the_pages_config_refuses_what_it_does_not_know(checkpoints):
@@ -252,8 +258,8 @@ def assert_same_curve(history, other):
             assert abs(a - b) <= 1e-3 * max(b, 0.05)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_run_moves_from_page_to_native_and_back(checkpoints, digits_bytes, device, optimizer, tmp_path):
+def assert_a_run_moves(checkpoints, digits_bytes, device, optimizer, path):
+    """From page to native and back."""
     config = Config(device=device.name, optimizer=optimizer, hidden=(32,), epochs=6)
     whole = DigitsTraining(config)
     list(whole.run())
@@ -263,7 +269,6 @@ def test_a_run_moves_from_page_to_native_and_back(checkpoints, digits_bytes, dev
             await run.train_epoch()
         return await run.save()
 
-    path = tmp_path / "checkpoint.safetensors"
     started = checkpoints.first_config(optimizer=optimizer, hidden=[32])
     path.write_bytes(asyncio.run(in_the_page(checkpoints.Run(device, digits_bytes, started), 2)))
     native = DigitsTraining(replace(config, epochs=4))
@@ -275,7 +280,24 @@ def test_a_run_moves_from_page_to_native_and_back(checkpoints, digits_bytes, dev
     assert_same_curve(last.history, whole.history)
 
 
-@pytest.mark.parametrize("extra", [{}, {"history": []}, {"config": {"momentum": 1}, "history": []}])
+@pytest.mark.parametrize("optimizer", FIRST)
+def test_a_run_moves_from_page_to_native_and_back(checkpoints, digits_bytes, device, optimizer, tmp_path):
+    assert_a_run_moves(checkpoints, digits_bytes, device, optimizer, tmp_path / "checkpoint.safetensors")
+
+
+@pytest.mark.parametrize("optimizer", [one for one in OPTIMIZERS if one not in FIRST])
+def test_a_run_moves_with_the_other_optimizers_too(checkpoints, digits_bytes, open_device, optimizer, tmp_path):
+    assert_a_run_moves(checkpoints, digits_bytes, open_device("cpu"), optimizer, tmp_path / "checkpoint.safetensors")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        {"history": []},
+        *({"config": one, "history": []} for one in ({"momentum": 1}, {"optimizer": "lbfgs"}, {"optimizer": 1})),
+    ],
+)
 def test_the_page_refuses_a_checkpoint_of_something_else(checkpoints, digits_bytes, open_device, extra):
     device = open_device("cpu")
     content = ow.dump_checkpoint({"w": ow.Parameter([1.0], device=device)}, None, extra)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import optirs_web as ow
-from optirs_web.training import OPTIMIZERS, Config, DigitsTraining, Result, plot_curves, train_digits
+from optirs_web.training import COMMON, OPTIMIZERS, Config, DigitsTraining, Result, plot_curves, train_digits
 
 SMALL = {"hidden": (32,), "epochs": 4}
+FIRST = ("adamw", "adam", "sgd")
+MEANS_COMPUTED_ANEW = ("adafactor", "came")  # checkpoints have state per row, but not its mean
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -62,7 +64,26 @@ def test_nothing_is_read_back_within_an_epoch(device, default_run):
     assert result.stats.replays == len(result.history) * (steps + 1)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_that_needs_gradients_alone_has_a_recipe():
+    public = {name: getattr(ow.optim, name) for name in ow.optim.__all__}
+    names = {name for name, one in public.items() if hasattr(one, "rule") and not one.needs}
+    assert {one.name for one in OPTIMIZERS.values()} == names
+    assert list(OPTIMIZERS) == [one.name.lower() for one in OPTIMIZERS.values()]
+
+
+def test_common_optimizers_come_first_and_the_others_from_a_to_z():
+    names = [one.name for one in OPTIMIZERS.values()]
+    common = [one.name for one in COMMON]
+    assert names == [*common, *sorted(set(names) - set(common), key=str.lower)]
+
+
+def test_capitals_in_the_name_of_an_optimizer_do_not_matter():
+    configs = [Config(device="cpu", optimizer=name, epochs=1, hidden=(8,)) for name in ("Adan", "adan", "ADAN")]
+    assert {one.checked().optimizer for one in configs} == {"adan"}
+    assert len({train_digits(one).history for one in configs}) == 1
+
+
+@pytest.mark.parametrize("optimizer", FIRST)
 def test_learns_with_each_optimizer(device, optimizer):
     result = train_digits(Config(device=device.name, optimizer=optimizer, **SMALL))
     losses = [one.train_loss for one in result.history]
@@ -70,17 +91,37 @@ def test_learns_with_each_optimizer(device, optimizer):
     assert result.test_accuracy > 0.9
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_two_and_two_epochs_are_four_bit_for_bit(device, optimizer, tmp_path):
-    config = Config(device=device.name, optimizer=optimizer, **SMALL)
-    whole = trained(config)
-    path = tmp_path / "checkpoint.safetensors"
+def whole_and_continued(config, path):
+    """A run of four epochs, and one that is continued after two."""
     trained(replace(config, epochs=2)).save(path)
     continued = DigitsTraining(config)
     continued.load(path)
     assert [one.epoch for one in continued.run()] == [3, 4]
+    return trained(config), continued
+
+
+def assert_same_bits(whole, continued):
     assert continued.history == whole.history
     assert content(continued) == content(whole)
+
+
+@pytest.mark.parametrize("optimizer", FIRST)
+def test_two_and_two_epochs_are_four_bit_for_bit(device, optimizer, tmp_path):
+    config = Config(device=device.name, optimizer=optimizer, **SMALL)
+    assert_same_bits(*whole_and_continued(config, tmp_path / "checkpoint.safetensors"))
+
+
+@pytest.mark.parametrize("optimizer", [one for one in OPTIMIZERS if one not in (*FIRST, *MEANS_COMPUTED_ANEW)])
+def test_two_and_two_epochs_are_four_with_the_other_optimizers_too(optimizer, tmp_path):
+    config = Config(device="cpu", optimizer=optimizer, **SMALL)
+    assert_same_bits(*whole_and_continued(config, tmp_path / "checkpoint.safetensors"))
+
+
+@pytest.mark.parametrize("optimizer", MEANS_COMPUTED_ANEW)
+def test_two_and_two_epochs_are_four_to_rounding_where_means_are_computed_anew(optimizer, tmp_path):
+    config = Config(device="cpu", optimizer=optimizer, **SMALL)
+    whole, continued = whole_and_continued(config, tmp_path / "checkpoint.safetensors")
+    np.testing.assert_allclose(continued.history, whole.history, rtol=1e-6)
 
 
 def test_runs_with_the_same_seed_are_equal_and_with_another_are_not():
@@ -101,7 +142,7 @@ def test_last_batch_is_trained_too():
         ({"lr": math.inf}, "lr is"),
         ({"lr": -1.0}, "lr is"),
         ({"lr_decay": 0.0}, "lr_decay is"),
-        ({"optimizer": "lion"}, "no optimizer 'lion'"),
+        ({"optimizer": "abacus"}, "no optimizer 'abacus'; known are adamw, adam, sgd, "),
         ({"epochs": 0}, "epochs is"),
         ({"batch_size": 0}, "batch_size is"),
         ({"hidden": (16, 0)}, "hidden is"),

@@ -11,30 +11,32 @@ from itertools import pairwise
 from typing import Any
 
 from digit_images import CLASSES, PIXELS, epoch_order, load_images
+from recipes import COMMON, OPTIMIZERS, recipe
 
 import optirs_web as ow
 
 LR_DECAY = 0.92
 
-OPTIMIZERS = {
-    "adamw": (ow.optim.AdamW, 4e-3, {"weight_decay": 0.1}),
-    "adam": (ow.optim.Adam, 4e-3, {"weight_decay": 1e-4}),
-    "sgd": (ow.optim.SGD, 0.1, {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
-}
+
+def offered() -> list[dict[str, Any]]:
+    """Every optimizer that a run can have, by its name for people and its name in a checkpoint."""
+    return [
+        {"name": one.name, "value": value, "common": one in COMMON, "lr": one.lr} for value, one in OPTIMIZERS.items()
+    ]
 
 
-def first_config(**changed: Any) -> dict[str, Any]:
+def first_config(optimizer: str = "adamw", **changed: Any) -> dict[str, Any]:
     """What a checkpoint says of its run, as `optirs_web.training.Config` has it."""
-    optimizer = changed.get("optimizer", "adamw")
+    chosen = recipe(optimizer)
     config = {
         "device": None,
-        "optimizer": optimizer,
+        "optimizer": chosen.name.lower(),
         "epochs": 25,
         "seed": 0,
         "batch_size": 64,
         "hidden": [256],
         "fold": 0,
-        "lr": OPTIMIZERS[optimizer][1],
+        "lr": chosen.lr,
         "lr_decay": LR_DECAY,
     }
     unknown = set(changed) - set(config)
@@ -59,8 +61,7 @@ class Run:
         self.device, self.config = device, config
         self.train_images, self.test_images, _ = load_images(data, config["fold"])
         self.parameters = _first_parameters(device, config)
-        make, _, options = OPTIMIZERS[config["optimizer"]]
-        self.optimizer: ow.optim.Optimizer = make(self.parameters.values(), lr=config["lr"], **options)
+        self.optimizer = recipe(config["optimizer"]).make(self.parameters.values(), config["lr"])
         self.history: list[list[float]] = []
         self._step = ow.compile(self._train_step, device=device)
         self._evaluate = ow.compile(self._evaluation, device=device)
@@ -127,7 +128,7 @@ class Run:
         try:
             history = [[int(number), *map(float, figures)] for number, *figures in extra["history"]]
             run = cls(device, data, first_config(**extra["config"]))
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ow.errors.CheckpointError(f"this checkpoint holds no run on the digits: {error!r}") from error
         ow.load_checkpoint(checkpoint, run.parameters, run.optimizer)
         run.history = history

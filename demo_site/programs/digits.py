@@ -6,14 +6,14 @@ The page runs `run_in_page`. Everything else knows the page only as an object th
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from digit_images import CLASSES, PIXELS, Images, drawn_image, epoch_order, load_images, softmax
+from recipes import COMMON, OPTIMIZERS, recipe
 
 import optirs_web as ow
 
@@ -28,52 +28,6 @@ STEPS_BETWEEN = 8
 WRONG_SHOWN = 60
 
 
-class Recipe(NamedTuple):
-    """The learning rate and the options with which an optimizer does well on these data."""
-
-    lr: float
-    options: dict[str, Any]
-
-
-RECIPES = {
-    "AdamW": Recipe(4e-3, {"weight_decay": 0.1}),
-    "Adam": Recipe(4e-3, {"weight_decay": 1e-4}),
-    "SGD": Recipe(0.1, {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
-    "ADOPT": Recipe(0.01, {}),
-    "APOLLO": Recipe(0.01, {"rank": 8, "scale": 3.0}),
-    "ASGD": Recipe(0.3, {}),
-    "FTRL": Recipe(0.3, {}),
-    "LAMB": Recipe(0.01, {}),
-    "LARS": Recipe(3.0, {}),
-    "SOAP": Recipe(0.01, {}),
-    "SM3": Recipe(0.03, {}),
-    "AdEMAMix": Recipe(0.01, {}),
-    "AdaBelief": Recipe(0.01, {}),
-    "AdaBound": Recipe(0.03, {}),
-    "Adafactor": Recipe(0.03, {}),
-    "AdamMini": Recipe(0.01, {}),
-    "AdamWScheduleFree": Recipe(0.01, {}),
-    "Adamax": Recipe(0.02, {}),
-    "Adan": Recipe(0.02, {}),
-    "CautiousAdamW": Recipe(0.01, {}),
-    "CautiousLion": Recipe(3e-3, {}),
-    "DAdaptAdaGrad": Recipe(1.0, {"d0": 0.01}),
-    "DAdaptAdam": Recipe(1.0, {"d0": 1e-4}),
-    "DAdaptSGD": Recipe(1.0, {"d0": 0.01}),
-    "DoG": Recipe(1.0, {"reps_rel": 0.01}),
-    "FedProx": Recipe(0.3, {}),
-    "LDoG": Recipe(1.0, {"reps_rel": 0.01}),
-    "Lion": Recipe(3e-3, {}),
-    "MetaSGD": Recipe(0.3, {}),
-    "NovoGrad": Recipe(0.03, {}),
-    "RAdam": Recipe(0.03, {}),
-    "Ranger": Recipe(0.03, {}),
-    "Shampoo": Recipe(0.1, {"update_freq": 20, "max_preconditioner_dim": 64}),
-    "Signum": Recipe(3e-3, {}),
-    "SophiaH": Recipe(3e-3, {}),
-}
-"""Found by trying; the others run with their own defaults."""
-
 Schedule = ow.optim.schedules.Schedule
 
 
@@ -86,25 +40,6 @@ def schedules(steps: int) -> dict[str, Schedule]:
         "warm-up, then cosine": made.warmup_cosine_decay_schedule(0.0, 1.0, WARM_UP * steps, EPOCHS * steps),
         "constant": made.constant_schedule(1.0),
     }
-
-
-def optimizers() -> dict[str, type[ow.optim.Optimizer]]:
-    """Every optimizer of the library that needs nothing but gradients, those with a recipe first."""
-    names = {name: getattr(ow.optim, name) for name in ow.optim.__all__}
-    found = {
-        name: one
-        for name, one in names.items()
-        if inspect.isclass(one) and issubclass(one, ow.optim.Optimizer) and hasattr(one, "rule") and not one.needs
-    }
-    return {name: found[name] for name in [*RECIPES, *sorted(found)] if name in found}
-
-
-def recipe(name: str) -> Recipe:
-    """The recipe of an optimizer, or its own defaults."""
-    if name in RECIPES:
-        return RECIPES[name]
-    lr = inspect.signature(optimizers()[name]).parameters["lr"].default
-    return Recipe(float(lr), {})
 
 
 class Page(Protocol):
@@ -143,14 +78,14 @@ class Training:
         self.rate = 0.0  # of the latest step
         self.parameters = _first_parameters(self.device, seed)
         self._logits = ow.compile(self._forward, device=self.device)
-        self.choose_optimizer(next(iter(optimizers())))
+        self.choose_optimizer(COMMON[0].name)
 
     def choose_optimizer(self, name: str, lr: float | None = None) -> None:
         """Go on from the same weights with another optimizer, whose state is new."""
-        options = recipe(name)
-        self.lr = options.lr if lr is None else lr
-        self.optimizer_name = name
-        self.optimizer: Any = optimizers()[name](self.parameters, lr=self.lr, **options.options)
+        chosen = recipe(name)
+        self.lr = chosen.lr if lr is None else lr
+        self.optimizer_name = chosen.name
+        self.optimizer = chosen.make(self.parameters, self.lr)
         schedule = self.schedules[self.schedule]
         self._scheduler = ow.optim.lr_scheduler.ScheduleLR(self.optimizer, schedule, relative=True)
         self._scheduler.change(last_epoch=self.steps)
@@ -247,7 +182,7 @@ class Session:
 
     def report_choices(self) -> None:
         """What can be chosen, and what is."""
-        choices = [{"name": name, "lr": recipe(name).lr} for name in optimizers()]
+        choices = [{"name": one.name, "lr": one.lr, "common": one in COMMON} for one in OPTIMIZERS.values()]
         training = self.training
         self.report(
             "choices",

@@ -15,13 +15,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import optirs_web as ow
 
 from ..datasets.digits import FOLDS
-from ..training import OPTIMIZERS, Config, DigitsTraining, Epoch, Result, plot_curves
+from ..training import COMMON, OPTIMIZERS, Config, DigitsTraining, Epoch, Result, plot_curves
 
 __all__ = ["train"]
 
 CHECKPOINT, METRICS, CURVES = "checkpoint.safetensors", "metrics.json", "curves.png"
 
 _DEFAULTS = Config()
+_MORE = len(OPTIMIZERS) - len(COMMON)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
@@ -45,7 +46,7 @@ def train() -> None:
 
 @train.command()
 @click.option("--device", help='Where to train, as `optirs-web devices` has it. [default: "auto"]')
-@_option("optimizer", f"One of {', '.join(OPTIMIZERS)}.")
+@_option("optimizer", f"{', '.join(one.name for one in COMMON)}, and {_MORE} more: optirs-web optimizers.")
 @_option("epochs", "Passes over the images.")
 @_option("seed", "Of the first weights and the order of the images.")
 @click.option("--lr", type=float, help="Learning rate of the first epoch. [default: the optimizer's]")

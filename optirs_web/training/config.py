@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-
-import optirs_web as ow
 
 from ..datasets.digits import FOLDS
+from .recipes import recipe
 
-__all__ = ["CLASSES", "MAY_DIFFER", "OPTIMIZERS", "PIXELS", "Config"]
+__all__ = ["CLASSES", "MAY_DIFFER", "PIXELS", "Config"]
 
 PIXELS, CLASSES = 64, 10
-
-
-class Recipe(NamedTuple):
-    """An optimizer with the learning rate and the options that do well on these data."""
-
-    make: Callable[..., ow.optim.Optimizer]
-    lr: float
-    options: Mapping[str, Any]
-
-
-OPTIMIZERS = {
-    "adamw": Recipe(ow.optim.AdamW, 4e-3, {"weight_decay": 0.1}),
-    "adam": Recipe(ow.optim.Adam, 4e-3, {"weight_decay": 1e-4}),
-    "sgd": Recipe(ow.optim.SGD, 0.1, {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
-}
-"""The optimizers that a `Config` can name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +19,13 @@ class Config:
 
     Attributes:
         device: what `optirs_web.device` takes; None means OPTIRS_DEVICE, or "auto".
-        optimizer: a key of `OPTIMIZERS`.
+        optimizer: a key of `OPTIMIZERS`; capitals do not matter.
         epochs: passes over the training images.
         seed: of the first weights and of the order of the images.
         batch_size: images in a step; the last step of an epoch has what is left.
         hidden: the widths of the hidden layers.
         fold: the fold of the digits to test on, 0 to 4.
-        lr: the learning rate of the first epoch; None means the optimizer's in `OPTIMIZERS`.
+        lr: the learning rate of the first epoch; None means that of the optimizer's recipe.
         lr_decay: what the learning rate is multiplied by after each epoch. It does not depend on `epochs`, so
             that a run can be continued to any length.
     """
@@ -65,13 +46,12 @@ class Config:
         return "-".join(map(str, (PIXELS, *self.hidden, CLASSES)))
 
     def checked(self) -> Config:
-        """The same with the learning rate filled in.
+        """The same with the learning rate filled in, and the optimizer as checkpoints have it.
 
         Raises:
             ValueError: an option is out of range; the message names it.
         """
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"there is no optimizer '{self.optimizer}'; known are {', '.join(OPTIMIZERS)}")
+        chosen = recipe(self.optimizer)
         counts = [("epochs", self.epochs), ("batch_size", self.batch_size)]
         for name, value in counts + [("hidden", width) for width in self.hidden]:
             if value < 1:
@@ -80,11 +60,11 @@ class Config:
             raise ValueError(f"there is no fold {self.fold}: the folds of the digits are 0 to {FOLDS - 1}")
         if not 0 <= self.seed < 1 << 64:
             raise ValueError(f"seed is an integer from 0 to 2**64 - 1, not {self.seed}")
-        lr = OPTIMIZERS[self.optimizer].lr if self.lr is None else self.lr
+        lr = chosen.lr if self.lr is None else self.lr
         for name, rate in (("lr", lr), ("lr_decay", self.lr_decay)):
             if not (math.isfinite(rate) and rate > 0):
                 raise ValueError(f"{name} is a finite number above 0, not {rate}")
-        return replace(self, lr=lr)
+        return replace(self, optimizer=self.optimizer.lower(), lr=lr)
 
 
 MAY_DIFFER = {"device", "epochs"}

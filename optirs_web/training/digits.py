@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 import optirs_web as ow
 
-from .config import CLASSES, MAY_DIFFER, OPTIMIZERS, PIXELS, Config
+from .config import CLASSES, MAY_DIFFER, PIXELS, Config
 from .order import epoch_order
+from .recipes import recipe
 from .result import Epoch, Result
 
 __all__ = ["DigitsTraining", "train_digits"]
@@ -54,8 +55,7 @@ class DigitsTraining:
         self.device = ow.device(config.device)
         self.data = _standardized(ow.datasets.load_digits(config.fold))
         self.parameters = _first_parameters(self.config, self.device)
-        recipe = OPTIMIZERS[config.optimizer]
-        self.optimizer = recipe.make(self.parameters.values(), lr=self.config.lr, **recipe.options)
+        self.optimizer = recipe(config.optimizer).make(self.parameters.values(), self.config.lr)
         self.history: list[Epoch] = []
         self._seconds = 0.0
         self._stats = ow.Stats()
@@ -152,6 +152,8 @@ class DigitsTraining:
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on where `save` was called: on the same device bit for bit as without the break.
+
+        With Adafactor and CAME it is so to rounding: the means of their state per row are computed anew.
 
         Raises:
             FileNotFoundError: there is no such file.

@@ -31,16 +31,21 @@ def save(checkpoints, name):
     expect(checkpoints.locator("#status")).to_contain_text(f"Saved “{name}”")
 
 
-def test_a_run_moves_to_the_native_command_and_back(checkpoints, site, tmp_path, screenshot):
-    train(checkpoints, 5)
-    save(checkpoints, "moving")
+def run_commands(checkpoints, folder):
+    """Run what the page says to do in a terminal."""
     commands = checkpoints.locator("#commands").inner_text()
     environment = {
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "OPTIRS_DEVICE": "cpu",
     }
-    subprocess.run(["sh", "-ec", commands], cwd=tmp_path, env=environment, check=True)
+    subprocess.run(["sh", "-ec", commands], cwd=folder, env=environment, check=True)
+
+
+def test_a_run_moves_to_the_native_command_and_back(checkpoints, site, tmp_path, screenshot):
+    train(checkpoints, 5)
+    save(checkpoints, "moving")
+    run_commands(checkpoints, tmp_path)
     checkpoints.get_by_role("button", name="Refresh").click()
     row = checkpoints.locator("#runs tr[data-run=moving]")
     expect(row).to_contain_text("10")
@@ -66,6 +71,24 @@ def test_another_optimizer_and_seed_make_another_run(checkpoints):
     checkpoints.get_by_role("button", name="New run").click()
     expect(checkpoints.locator("#recipe")).to_have_text("sgd, seed 7, MLP 64-256-10")
     expect(checkpoints.locator("#commands")).to_contain_text("--optimizer sgd --seed 7")
+
+
+def test_a_run_with_an_optimizer_from_the_long_list_moves_too(checkpoints, site, tmp_path):
+    checkpoints.get_by_label("Optimizer").select_option("Adan")
+    checkpoints.get_by_role("button", name="New run").click()
+    expect(checkpoints.locator("#recipe")).to_contain_text("adan, ")
+    train(checkpoints, 5)
+    save(checkpoints, "adan")
+    run_commands(checkpoints, tmp_path)
+    checkpoints.get_by_role("button", name="Refresh").click()
+    checkpoints.get_by_role("button", name="Load adan").click()
+    expect(checkpoints.locator("#status")).to_have_text("Loaded “adan” at epoch 10")
+    train(checkpoints, 15)
+    save(checkpoints, "adan")
+    content = checkpoints.request.get(f"{site}/api/runs/adan/checkpoint").body()
+    figures = ow.checkpoint_extra(content)["history"]
+    assert [epoch for epoch, *_ in figures] == list(range(1, 16))
+    assert figures[-1][4] >= 0.95
 
 
 def test_a_run_of_something_else_is_refused_in_words(checkpoints, site, open_device):

@@ -77,6 +77,14 @@ def test_knobs_act_while_it_runs(digits):
     expect(rate).to_have_text("0.01")
 
 
+def test_common_optimizers_come_first_and_the_others_from_a_to_z(digits):
+    common, others = digits.locator("#optimizer optgroup").all()
+    assert common.locator("option").all_inner_texts()[:3] == ["AdamW", "Adam", "SGD"]
+    names = others.locator("option").all_inner_texts()
+    assert names == sorted(names, key=str.lower)
+    assert len(names) > 20
+
+
 def test_without_a_pointer_a_test_image_is_taken(digits):
     expect(digits.locator("#accuracy")).not_to_have_text("–", timeout=SLOW)
     digits.get_by_role("button", name="a 7", exact=True).press("Enter")

@@ -1,7 +1,7 @@
 // A run on the digits that moves: trained here, saved to the server, continued natively, loaded again.
 import { getBytes, getJson, request, sessionToken } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
-import { copyButton, create, download, find, setStatus, setText, toast } from "./lib/dom.js";
+import { copyButton, create, download, find, optionGroups, setStatus, setText, toast } from "./lib/dom.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 
@@ -13,7 +13,7 @@ const buttons = Object.fromEntries(["train", "pause", "new", "save", "download"]
 let worker;
 let data; // images, labels and folds
 let config;
-let rates; // the learning rate of each optimizer's recipe
+let offered; // the optimizers: {name, value, common, lr}
 let history = []; // [epoch, learning rate, training loss, test loss, test accuracy]
 let loaded = 0; // epochs that came with a checkpoint
 let chart = null;
@@ -148,18 +148,24 @@ function quoted(word) {
   return /^[\w./:-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
+/** What goes on with the run in a terminal. */
+function trainCommand(name) {
+  const { optimizer = "adamw", seed = 0 } = config ?? {};
+  const options = [`--optimizer ${optimizer}`, `--seed ${seed}`];
+  if (config && config.lr !== offered.find(({ value }) => value === optimizer).lr) options.push(`--lr ${config.lr}`);
+  if (config?.fold) options.push(`--fold ${config.fold}`);
+  if (config && config.batch_size !== 64) options.push(`--batch-size ${config.batch_size}`);
+  return `optirs-web train digits --resume --out runs/${name} ${options.join(" ")}`;
+}
+
 async function showCommands() {
   const token = await sessionToken().catch(() => "TOKEN");
   const name = quoted(nameField());
   const file = `runs/${name}/checkpoint.safetensors`;
-  const options = [`--optimizer ${config?.optimizer ?? "adamw"}`, `--seed ${config?.seed ?? 0}`];
-  if (config && config.lr !== rates[config.optimizer]) options.push(`--lr ${config.lr}`);
-  if (config?.fold) options.push(`--fold ${config.fold}`);
-  if (config && config.batch_size !== 64) options.push(`--batch-size ${config.batch_size}`);
   setText(find("#commands"), [
     `mkdir -p runs/${name}`,
     `optirs-web runs pull ${name} ${file} --url ${quoted(location.origin)}`,
-    `optirs-web train digits --resume --out runs/${name} ${options.join(" ")} --epochs ${history.length + EPOCHS_AT_ONCE}`,
+    `${trainCommand(name)} --epochs ${history.length + EPOCHS_AT_ONCE}`,
     `optirs-web runs push ${file} ${name} --url ${quoted(location.origin)} --token ${quoted(token)}`,
   ].join("\n"));
 }
@@ -176,7 +182,7 @@ function guarded(action) {
 }
 
 async function main() {
-  worker = new PythonWorker({ programs: ["digit_images", "checkpoints"] });
+  worker = new PythonWorker({ programs: ["digit_images", "recipes", "checkpoints"] });
   guarded(listRuns)();
   buttons.train.addEventListener("click", guarded(train));
   buttons.pause.addEventListener("click", () => {
@@ -194,8 +200,8 @@ async function main() {
   find("#refresh").addEventListener("click", guarded(listRuns));
   copyButton(find("#copy"), () => find("#commands").textContent);
   [data] = await Promise.all([getBytes("/data/digits.bin"), worker.ready]);
-  rates = await call("{name: lr for name, (_, lr, _) in checkpoints.OPTIMIZERS.items()}");
-  for (const name of Object.keys(rates)) find("#optimizer").append(create("option", { value: name }, name));
+  offered = await call("checkpoints.offered()");
+  find("#optimizer").append(...optionGroups(offered));
   find("#optimizer").disabled = false;
   await begin();
   setButtons();

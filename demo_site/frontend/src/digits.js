@@ -1,7 +1,7 @@
 // The digits: the knobs, the curves, what is read wrong, and the drawing area.
 import { getBytes } from "./lib/api.js";
 import { barChart, lineChart, short } from "./lib/chart.js";
-import { create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
+import { create, everyFrame, find, onTheme, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { drawInk, Pad } from "./lib/pad.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
@@ -32,7 +32,7 @@ async function begin() {
   let epochs = 0;
 
   const data = getBytes("/data/digits.bin");
-  const python = new PythonWorker({ programs: ["digit_images", "digits"], onEvent: (kind, report) => handlers[kind]?.(report) });
+  const python = new PythonWorker({ programs: ["digit_images", "recipes", "digits"], onEvent: (kind, report) => handlers[kind]?.(report) });
   const sendDrawing = everyFrame((strokes) => python.send("draw", strokes));
   const pad = new Pad(find("#pad"), drawn);
   showBars(null);
@@ -46,7 +46,7 @@ async function begin() {
     loading: ({ step }) => setStatus(status, "busy", `Loading ${step}`),
     choices(report) {
       epochs = report.epochs;
-      optimizer.replaceChildren(...report.optimizers.map(({ name }) => new Option(name)));
+      optimizer.replaceChildren(...optionGroups(report.optimizers));
       schedule.replaceChildren(...report.schedules.map((name) => new Option(name)));
       optimizer.value = report.optimizer;
       schedule.value = report.schedule;

@@ -26,6 +26,12 @@ export function setText(element, text) {
   if (element.textContent !== string) element.textContent = string;
 }
 
+/** Options of a <select> for optimizers, {name, value?, common}, in the order that they come in. */
+export function optionGroups(optimizers) {
+  return [["Common", true], ["All others, A to Z", false]].map(([label, common]) =>
+    create("optgroup", { label }, ...optimizers.filter((one) => one.common === common).map(({ name, value }) => new Option(name, value ?? name))));
+}
+
 /** Writes a line of class "status"; state is idle, busy, running, done or failed (the dot's colour). */
 export function setStatus(element, state, text) {
   element.dataset.state = state;
