@@ -55,6 +55,8 @@ def host_data(data: Any, dtype: DType | None = None) -> HostData:
     if isinstance(data, (Real, list, tuple)):
         return _from_lists(data, dtype)
     if hasattr(data, "__array__"):
+        if str(getattr(data, "dtype", "")) == "torch.bfloat16":  # which NumPy has not
+            data = data.float()
         return _from_array(data, dtype)
     try:
         view = memoryview(data)

@@ -1,5 +1,6 @@
 """Which devices the tests run on. A test that takes `device` runs once for each name in `DEVICES`."""
 
+import gc
 import importlib
 import json
 import os
@@ -75,6 +76,15 @@ def open_device():
 def device(request, open_device):
     """Each device that the tests run on."""
     return open_device(request.param)
+
+
+@pytest.fixture
+def limited(device):
+    """A function that sets a limit of so many bytes above what is live; lifted afterwards."""
+    gc.collect()
+    device.trim()
+    yield lambda nbytes: device.set_memory_limit(device.memory_stats().live_bytes + nbytes)
+    device.set_memory_limit(None)
 
 
 @pytest.fixture(params=[*DEVICES, *BROWSER])

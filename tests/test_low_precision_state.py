@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import optirs_web as ow
-from optirs_web.cli.optimizers import cost_of
-from optirs_web.errors import UnsupportedError
+from optirs_web.cli.optimizers import all_optimizers, cost_of
+from optirs_web.errors import CheckpointError, UnsupportedError
+from optirs_web.optim.wrapper import Wrapper
 from optirs_web.training import OPTIMIZERS, Config, DigitsTraining
-from optirs_web.training.config import Recipe
 
 SHAPES = [(3,), (5000,), (100, 100)]
 KINDS = ["float16", "bfloat16", "8bit", {"exp_avg": "8bit", "exp_avg_sq": "bfloat16"}]
@@ -149,11 +149,172 @@ def test_tensors_of_less_than_4096_elements_stay_float32(device):
         (ow.optim.Adam, "int4", ValueError, "state_dtype is one of float32, float16, bfloat16, 8bit, not 'int4'"),
         (ow.optim.Adam, {"momentum": "8bit"}, ValueError, "Adam has exp_avg, exp_avg_sq"),
         (ow.optim.Adafactor, "8bit", UnsupportedError, "Adafactor keeps its state as float32"),
+        (ow.optim.DoG, "8bit", UnsupportedError, "DoG keeps its state as float32"),
+        (ow.optim.DAdaptSGD, {"s": "bfloat16"}, UnsupportedError, "DAdaptSGD keeps its state as float32"),
+        (ow.optim.Prodigy, {"p0": "bfloat16"}, ValueError, "names 'p0'; Prodigy has exp_avg, exp_avg_sq"),
+        (ow.optim.FTRL, {"linear": "8bit"}, ValueError, "names 'linear'; FTRL has accumulator"),
+        (ow.optim.Adam, {"exp_avg_sq": "float16"}, ValueError, "float16 has no numbers below 6e-8.*bfloat16"),
+        (ow.optim.Prodigy, {"exp_avg": "float16"}, ValueError, "float16 has no numbers below 6e-8.*bfloat16"),
     ],
 )
 def test_what_cannot_be_stored_so_is_refused(make, kind, error, message):
     with pytest.raises(error, match=message):
         make([ow.Parameter([[1.0]], device="cpu")], state_dtype=kind)
+
+
+# What comes of it.
+
+
+OWN_RULE = """
+    struct Hyper { lr: f32 }
+    struct State { z: f32, exp_avg_sq: f32 }
+    struct Updated { param: f32, state: State }
+    fn update(param: f32, grad: f32, state: State, h: Hyper) -> Updated {
+        let step = h.lr * grad + state.z * state.exp_avg_sq;
+        return Updated(param - step, State(state.z + grad, 0.5 * state.exp_avg_sq + 1e-9));
+    }
+"""
+
+
+def test_of_a_rule_of_ones_own_names_tell_nothing(device):
+    w = ow.Parameter(np.zeros(5), device=device)
+    kinds = {"z": "bfloat16", "exp_avg_sq": "float16"}
+    optimizer = ow.optim.from_wgsl(OWN_RULE, lr=0.1)([w], lr=0.1, state_dtype=kinds)
+    optimizer.step(grads=[np.full(5, 1.001)])
+    its = optimizer.state_dict()["state"][0]
+    assert (its["exp_avg_sq"] == 0).all()
+    assert (np.abs(its["z"] - 1.001) > 5e-4).all()
+
+
+@pytest.mark.parametrize("name", ["Adam", "LAMB", "MARS", "Adan", "AdaBelief", "RMSprop", "Adamax", "Adagrad"])
+def test_steps_in_float16_are_as_long_where_gradients_are_small(device, name):
+    values, grads = problem()
+
+    def moved(kind):
+        w = ow.Parameter(values[1], device=device)
+        optimizer = getattr(ow.optim, name)([w], lr=0.01, state_dtype=kind)
+        for _, one, _ in grads:
+            optimizer.step(grads=[1e-4 * one])
+        return w.numpy() - values[1]
+
+    exact = moved("float32")
+    assert np.linalg.norm(moved("float16") - exact) <= 0.01 * np.linalg.norm(exact)
+
+
+EXACT = ["ASGD", "Adafactor", "DAdaptSGD", "DoG", "LDoG", "MetaSGD"]
+"""All that they keep are positions and sums that these are made of, or it is not per element."""
+
+NAMES = [
+    name
+    for name, make in all_optimizers().items()
+    if hasattr(make, "rule") and make.takes_dense and make.needs in ("", ow.optim.Muon.needs)
+    if not issubclass(make, Wrapper) and name not in EXACT
+]
+OPTIONS = {
+    **{name: {} for name in ("DAdaptAdaGrad", "DAdaptAdam", "Prodigy", "SGDScheduleFree")},
+    "AdamWScheduleFree": {"lr": 0.1},
+    "FTRL": {"lr": 0.5},
+    "Adadelta": {"lr": 10.0},
+    "Adagrad": {"lr": 0.5},
+    "GaLore": {"lr": 0.1},
+    "LARS": {"lr": 5.0},
+    "Muon": {"lr": 0.1, "weight_decay": 0.0},
+    "SGD": {"lr": 0.5},
+    "SM3": {"lr": 1.0},
+    "SOAP": {"lr": 0.1},
+    "Shampoo": {"lr": 0.15, "momentum": 0.9, "update_freq": 100},
+}
+"""Where not a learning rate of 0.05: that of the class, or these."""
+POSITIONS = [*OPTIONS][:6]
+
+
+def assert_comes_down(name, device, kind):
+    rng = np.random.default_rng(0)
+    shape = (64, 80)
+    curvature = np.linspace(0.3, 1, 64 * 80, dtype=np.float32).reshape(shape)
+    start, target = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    w = ow.Parameter(start, device=device)
+    optimizer = getattr(ow.optim, name)([w], state_dtype=kind, **OPTIONS.get(name, {"lr": 0.05}))
+    for _ in range(300):
+        optimizer.step(grads=[curvature * (w.numpy() - target)])
+    if hasattr(optimizer, "eval"):
+        optimizer.eval()
+    loss, before = ((curvature * (one - target) ** 2).mean() for one in (w.numpy(), start))
+    assert loss <= 0.02 * before
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "8bit"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rule_lowers_a_quadratic(name, kind):
+    assert_comes_down(name, "cpu", kind)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "8bit"])
+@pytest.mark.parametrize("name", POSITIONS)
+def test_positions_are_kept_exactly_on_the_gpu(open_device, name, kind):
+    assert_comes_down(name, open_device("vulkan"), kind)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_what_keeps_positions_alone_says_so(name):
+    w = ow.Parameter(np.zeros((64, 80)), device="cpu")
+    with pytest.raises(UnsupportedError, match="keeps its state as float32"):
+        getattr(ow.optim, name)([w], state_dtype="bfloat16")
+
+
+# Loaded from what was changed by hand.
+
+
+@pytest.mark.parametrize("change", [lambda x: x * 10, lambda x: x * np.nan, lambda x: x * np.inf], ids=str)
+def test_values_above_the_largest_that_is_given_are_refused(device, change):
+    _, optimizer = trained(ow.optim.AdamW, device, "8bit")
+    before, changed = optimizer.state_dict(), optimizer.state_dict()
+    changed["state"][1]["exp_avg"] = change(changed["state"][1]["exp_avg"])
+    with pytest.raises(CheckpointError, match="'exp_avg' has values above those of 'exp_avg_largest'"):
+        optimizer.load_state_dict(changed)
+    np.testing.assert_equal(optimizer.state_dict(), before)
+    del changed["state"][1]["exp_avg_largest"]
+    optimizer.load_state_dict(changed)
+    again = optimizer.state_dict()["state"][1]["exp_avg"]
+    if np.isfinite(changed["state"][1]["exp_avg"]).all():
+        np.testing.assert_allclose(again, changed["state"][1]["exp_avg"], rtol=0, atol=1e-2 * np.abs(again).max())
+    else:
+        assert not np.isfinite(again).any()
+
+
+@pytest.mark.parametrize("place", [0, 300, 511, 4999])
+def test_a_nan_stays_one(device, place):
+    _, optimizer = trained(ow.optim.AdamW, device, "8bit")
+    changed = optimizer.state_dict()
+    del changed["state"][1]["exp_avg_largest"]
+    changed["state"][1]["exp_avg"][place] = np.nan
+    optimizer.load_state_dict(changed)
+    copied, found = (one.state_dict()["state"][1]["exp_avg"] for one in (copy.deepcopy(optimizer), optimizer))
+    np.testing.assert_equal(copied, found)
+    np.testing.assert_array_equal(np.isnan(found), np.arange(5000) // 256 == place // 256)
+
+
+def test_what_float16_has_no_number_for_is_refused():
+    params, optimizer = trained(ow.optim.SGD, "cpu", "float32", momentum=0.9)
+    loaded = ow.optim.SGD(params, momentum=0.9, state_dtype="float16")
+    changed = optimizer.state_dict()
+    changed["state"][0]["momentum_buffer"] = np.full(3, 1e5, np.float32)
+    with pytest.raises(CheckpointError, match="float16 has no numbers above 65,504; bfloat16 has"):
+        loaded.load_state_dict(changed)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_state_of_torch_in_16_bits_is_widened(dtype):
+    torch = pytest.importorskip("torch")
+    weight = torch.nn.Parameter(torch.ones(4, 3, dtype=getattr(torch, dtype)))
+    theirs = torch.optim.Adam([weight])
+    weight.grad = torch.full_like(weight, 0.3)
+    theirs.step()
+    ours = ow.optim.Adam([ow.Parameter(np.ones((4, 3)), device="cpu")])
+    ours.load_state_dict(theirs.state_dict())
+    for name in ("exp_avg", "exp_avg_sq"):
+        expected = theirs.state_dict()["state"][0][name].float().numpy()
+        np.testing.assert_array_equal(ours.state_dict()["state"][0][name], expected)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +330,7 @@ def test_what_cannot_be_stored_so_is_refused(make, kind, error, message):
 )
 def test_the_digits_are_learned_as_well(monkeypatch, options, loss, accuracy):
     recipe = OPTIMIZERS["adamw"]
-    monkeypatch.setitem(OPTIMIZERS, "smaller", Recipe(recipe.make, recipe.lr, {**recipe.options, **options}))
+    monkeypatch.setitem(OPTIMIZERS, "smaller", recipe._replace(options={**recipe.options, **options}))
 
     def results(optimizer):
         found = []

@@ -44,15 +44,6 @@ def test_freed_memory_is_reused_and_trimmed(device):
     assert device.memory_stats().live_buffers == before.live_buffers
 
 
-@pytest.fixture
-def limited(device):
-    """A function that sets a limit of so many bytes above what is live; lifted afterwards."""
-    gc.collect()
-    device.trim()
-    yield lambda nbytes: device.set_memory_limit(device.memory_stats().live_bytes + nbytes)
-    device.set_memory_limit(None)
-
-
 def test_beyond_the_limit_the_error_has_the_figures_and_a_smaller_job_runs(device, limited):
     limited(1 << 20)
     limit = device.memory_stats().limit

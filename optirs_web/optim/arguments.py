@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["documented", "given"]
+__all__ = ["documented", "given", "instead_of"]
 
 Class = TypeVar("Class", bound=type[Any])
 
@@ -28,6 +28,15 @@ _SECTIONS = f"{_SECTION.format('Args')}{_SECTION.format('Raises')}^( *)Example:"
 def given(names: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the rule among the `locals()` of a constructor: its arguments, in their order."""
     return {name: names[name] for name in names if name not in ("self", "params", "options", "__class__")}
+
+
+def instead_of(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown option: the one that was meant, or all."""
+    import difflib  # only where there is an error
+
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
 
 
 def documented(cls: Class) -> Class:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..errors import UnsupportedError
 from ..runtime.program import NotReadyError
 from ..runtime.rules import Flags, Stored
-from ..tensors import Parameter, Tensor
+from ..tensors import Parameter
 from ..wgsl import param_storage, slot_storage
 from .arenas import move_into_arenas
 from .groups import Grouped
@@ -30,6 +30,9 @@ class Built(Grouped):
 
     fixed: ClassVar[tuple[str, ...]] = ()
     """Flags that state has its shape from."""
+
+    tiny: ClassVar[tuple[str, ...]] = ()
+    """State of which float16 has no numbers, as of squares."""
 
     _layout: Layout | None
     _state_dtype: dict[str, str]
@@ -68,15 +71,21 @@ class Built(Grouped):
 
     def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
         """How each slot is to be stored, by name."""
-        names = self.layout_type.in_fewer_bits(self.rule.state)
-        if self.layout_type.more_state and not names and asked != "float32":
+        known, is_own = self.layout_type.in_fewer_bits(self.rule.state), self.rule.text is not None
+        names = [name for name in known if is_own or name not in slot_storage.EXACT]
+        if (known or self.layout_type.more_state) and not names and asked != "float32":
             raise UnsupportedError(f"{type(self).__name__} keeps its state as float32")
         by_slot = dict(asked) if isinstance(asked, Mapping) else dict.fromkeys(names, asked)
         for slot, kind in by_slot.items():
             if kind not in STATE_DTYPES:
                 raise ValueError(f"state_dtype is one of {', '.join(STATE_DTYPES)}, not {kind!r}")
-            if slot not in names:
+            if slot not in (known if kind == "float32" else names):
                 raise ValueError(f"state_dtype names '{slot}'; {type(self).__name__} has {', '.join(names) or 'none'}")
+            if kind == "float16" and not is_own and (slot in self.tiny or slot.endswith(slot_storage.NOT_NEGATIVE)):
+                if by_slot != asked:
+                    by_slot[slot] = "bfloat16"
+                    continue
+                raise ValueError(f"float16 has no numbers below 6e-8, which '{slot}' needs; bfloat16 has")
         return by_slot
 
     def _checked_rounding(self, param_dtype: str, rounding: str) -> str:
@@ -144,8 +153,7 @@ class Built(Grouped):
     def _refresh_options(self) -> None:
         """As `_refresh`, but for tensors: a recorded step copies these itself."""
         options = [
-            {name: id(one) if isinstance(one, Tensor | list) else one for name, one in group.items()}
-            for group in self.param_groups
+            {name: _compared(one) for name, one in group.items() if name != "params"} for group in self.param_groups
         ]
         if options != self._checked_options:
             for group in self.param_groups:
@@ -169,3 +177,8 @@ class Built(Grouped):
     def _set_hyper(self) -> None:
         self._built.follow({number: lr.view for number, lr in self._rates().items()})
         self._built.set_hyper([self.hyper(group) for group in self.param_groups])
+
+
+def _compared(option: Any) -> Any:
+    """What tells an option from another one: arrays and tensors are equal element by element."""
+    return tuple(option) if isinstance(option, list) else id(option) if hasattr(option, "shape") else option

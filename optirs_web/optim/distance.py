@@ -30,6 +30,7 @@ class EstimatesDistance(Optimizer):
     """Options of d are those of the first group, since d is one number; a group has the learning rate of all, or 0."""
 
     takes_tensor_lr = False
+    tiny = ("exp_avg",)  # of gradients times d
     options_of_d: ClassVar[tuple[str, ...]] = ("d0", "growth_rate")
     meanings: ClassVar[Mapping[str, str]] = {
         "lr": "multiplies d; leave it at 1, or schedule it down from 1.",

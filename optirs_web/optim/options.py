@@ -35,14 +35,17 @@ class Options(TypedDict, total=False):
     state_dtype: how state is stored: "float32", "float16", "bfloat16" (rounded at random, so that small changes add up)
         or "8bit" (blocks of 256 with a dynamic map, Dettmers et al. 2022, arXiv:2110.02861; tensors of less than 4,096
         elements stay float32); one for all, or a dict by the names of the state. That is state per element: what is
-        kept per row and column, roots, eigenbases and projectors are float32. State of parameters whose gradients are
-        `SparseRows` may have 16 bits: blocks of 8 bits are stored as a whole.
+        kept per row and column, roots, eigenbases and projectors are float32, and so are positions and the sums that
+        they are made of. "float16" for all stores squares as bfloat16: float16 has no numbers below 6e-8, of which
+        gradients of 2e-4 have squares; for rules of one's own that is left to you. State of parameters whose gradients
+        are `SparseRows` may have 16 bits: blocks of 8 bits are stored as a whole.
     param_dtype: "bfloat16" has the model compute with numbers of bfloat16. They lie in tensors of float32, as WebGPU
         has no narrower type for them: what is trained is what such weights would be, but memory is not saved.
     rounding: how steps then change them, computed in float32. "master" keeps the lower halves of float32 weights, in 2
         more bytes each; state dicts show these weights whole. "kahan" keeps what rounding cut off, as bfloat16 (Kahan
-        summation). "stochastic" keeps nothing, and rounds up or down at random, by place and step alone, so that every
-        device and every run does the same.
+        summation). What is kept of a weight is dropped when another value is assigned, unless that is itself exact in
+        bfloat16: then it may stay, up to half a spacing. "stochastic" keeps nothing, and rounds up or down at random,
+        by place and step alone, so that every device and every run does the same.
     maximize: go up instead of down.
     foreach, fused, capturable: torch's; accepted, and without a meaning here: every step is fused.
     """

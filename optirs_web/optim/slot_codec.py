@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import pairwise
+from math import isfinite
 
 from ..wgsl.param_storage import PARAM
 from ..wgsl.shell import BLOCK
@@ -21,6 +22,7 @@ __all__ = ["decode", "decode_slots", "encode", "encode_slots", "largest_of_block
 Stored = Iterable[tuple[str, str]]
 
 _DECADES = 7
+_ROUNDED = 1.000001
 
 
 @cache
@@ -59,10 +61,10 @@ def decode(kind: str, raw: memoryview, largest: memoryview | None = None) -> mem
 
 
 def largest_of_blocks(values: memoryview) -> memoryview:
-    """The largest magnitude of each block of float32 values, as bytes."""
+    """The largest magnitude of each block of float32 values, as bytes; NaN where one is not finite."""
     numbers = values.cast("B").cast("f")
-    blocks = range(0, len(numbers), BLOCK)
-    return memoryview(array("f", (max(map(abs, numbers[start : start + BLOCK])) for start in blocks))).cast("B")
+    blocks = (numbers[start : start + BLOCK] for start in range(0, len(numbers), BLOCK))
+    return memoryview(array("f", (max(map(abs, one)) + 0.0 * sum(one) for one in blocks))).cast("B")
 
 
 def encode(kind: str, values: memoryview, largest: memoryview | None = None) -> memoryview:
@@ -74,7 +76,10 @@ def encode(kind: str, values: memoryview, largest: memoryview | None = None) -> 
         bits = values.cast("B").cast("I")
         return memoryview(array("H", map(_to_bfloat16, bits))).cast("B")
     if kind == "float16":
-        return memoryview(struct.pack(f"<{len(numbers)}e", *numbers))
+        try:
+            return memoryview(struct.pack(f"<{len(numbers)}e", *numbers))
+        except OverflowError:
+            raise ValueError("float16 has no numbers above 65,504; bfloat16 has") from None
     assert largest is not None
     edges, most = _edges(kind), largest.cast("B").cast("f")
     return memoryview(
@@ -109,7 +114,10 @@ def encode_slots(stored: Stored, entry: Mapping[str, memoryview]) -> Mapping[str
             result["master_low"] = memoryview(array("H", (one & 0xFFFF for one in bits))).cast("B")
         elif name in entry:
             if is_blockwise([kind]):
-                result.setdefault(largest, largest_of_blocks(entry[name]))
+                found = largest_of_blocks(entry[name])
+                pairs = zip(found.cast("f"), result.setdefault(largest, found).cast("B").cast("f"), strict=True)
+                if any(isfinite(most) and not value <= most * _ROUNDED for value, most in pairs):
+                    raise ValueError(f"'{name}' has values above those of '{largest}'; leave that out to have it found")
             result[name] = encode(kind, entry[name], result.get(largest))
     return result
 

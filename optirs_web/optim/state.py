@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -148,7 +149,9 @@ def _check_entry(
 
 def _option(value: Any) -> Any:
     """JSON has no tuples; torch's learning rates may be tensors."""
-    return tuple(value) if isinstance(value, list) else value.item() if hasattr(value, "item") else value
+    if hasattr(value, "item") and math.prod(getattr(value, "shape", ())) == 1:
+        return value.item()
+    return tuple(value) if isinstance(value, list) else value
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
