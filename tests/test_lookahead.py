@@ -86,10 +86,25 @@ def test_a_state_dict_that_does_not_fit_lookahead_changes_nothing(device):
         damaged = {**before, "state": {0: {**before["state"][0], **damage}}}
         with pytest.raises(CheckpointError):
             optimizer.load_state_dict(damaged)
+    for key, entry in ((9, {}), (9, {"slow_step": 1.0}), (0, {})):
+        with pytest.raises(CheckpointError):
+            optimizer.load_state_dict({**before, "state": {**before["state"], key: entry}})
     options = [{**before["param_groups"][0], "lookahead_k": 0}]
     with pytest.raises(CheckpointError, match="Invalid k value: 0"):
         optimizer.load_state_dict({**before, "param_groups": options})
     np.testing.assert_equal(optimizer.state_dict(), before)
+
+
+def test_a_hook_may_make_a_state_dict_fit(device):
+    """What the hook returns says which parameters have slow weights, and not what it was given."""
+    w = ow.Parameter([1.0], device=device)
+    optimizer = ow.optim.Lookahead(ow.optim.SGD([w], lr=0.5), k=2)
+    optimizer.step(grads=[[1.0]])
+    saved = optimizer.state_dict()
+    optimizer.register_load_state_dict_pre_hook(lambda one, given: given["ours"])
+    optimizer.load_state_dict({"ours": saved})
+    optimizer.step(grads=[[1.0]])
+    assert w.item() == 0.5
 
 
 def test_a_group_added_to_lookahead_has_options_of_both(device):

@@ -200,6 +200,86 @@ def test_options_that_are_no_float32_are_refused_and_not_loaded(name, option, va
     np.testing.assert_equal(optimizer.state_dict(), before)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("AdamW", {"lr": "0.1"}, "Invalid learning rate: 0.1; lr is a number, not a str"),
+        ("SGD", {"lr": None}, "Invalid learning rate: None; lr is a number, not a NoneType"),
+        ("Adam", {"eps": [1e-8]}, "eps is a number, not a list"),
+        (
+            "GaLore",
+            {"update_proj_gap": "3"},
+            "Invalid update_proj_gap value: 3; update_proj_gap is a number, not a str",
+        ),
+        ("LBFGS", {"lr": "fast"}, "lr is a number, not a str"),
+    ],
+)
+def test_an_option_that_is_no_number_is_a_type_error_that_names_it(name, options, message):
+    make = getattr(ow.optim, name)
+    with pytest.raises(TypeError, match=message):
+        make([ow.Parameter(np.ones((3, 4), "f"), device="cpu")], **options)
+    with pytest.raises(TypeError, match=message):
+        make([{"params": [ow.Parameter(np.ones((3, 4), "f"), device="cpu")], **options}])
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("Adam", "amsgrad"), ("SGD", "nesterov"), ("SGD", "maximize"), ("AdamW", "amsgrad")]
+)
+@pytest.mark.parametrize("value", ["False", [False], np.zeros(2)])
+def test_a_flag_that_is_none_is_refused_and_not_loaded(name, option, value):
+    make, params = getattr(ow.optim, name), [ow.Parameter([1.0], device="cpu")]
+    momentum = {"momentum": 0.9} if name == "SGD" else {}
+    with pytest.raises(TypeError, match=f"Invalid {option} value"):
+        make(params, **momentum, **{option: value})
+    optimizer = make(params, **momentum)
+    optimizer.step(grads=[[1.0]])
+    before = optimizer.state_dict()
+    if isinstance(value, str | list):
+        changed = optimizer.state_dict()
+        changed["param_groups"][0].update({option: value, "lr": 0.5})
+        with pytest.raises(CheckpointError, match=f"Invalid {option} value"):
+            optimizer.load_state_dict(changed)
+        np.testing.assert_equal(optimizer.state_dict(), before)
+        optimizer.param_groups[0][option] = value
+        with pytest.raises(TypeError, match=f"Invalid {option} value"):
+            optimizer.step(grads=[[1.0]])
+
+
+def test_a_schedule_in_place_of_a_number_is_told_where_it_goes():
+    schedule = ow.optim.schedules.linear_schedule(0.1, 0.0, 4)
+    params = [ow.Parameter([1.0], device="cpu")]
+    with pytest.raises(
+        TypeError, match=r"lr is a number; lr_scheduler.ScheduleLR\(optimizer, schedule\) has it follow"
+    ):
+        ow.optim.AdamW(params, lr=schedule)
+    with pytest.raises(TypeError, match=r"ScheduleLR\(optimizer, schedule, param='weight_decay'\)"):
+        ow.optim.AdamW(params, weight_decay=schedule)
+    optimizer = ow.optim.AdamW(params)
+    optimizer.param_groups[0]["lr"] = schedule
+    with pytest.raises(TypeError, match="lr is a number"):
+        optimizer.step(grads=[[1.0]])
+
+
+def test_an_unknown_option_is_told_the_one_that_was_meant():
+    params = [ow.Parameter([1.0], device="cpu")]
+    with pytest.raises(TypeError, match="AdamW got an unexpected keyword argument 'beta'; did you mean 'betas'"):
+        ow.optim.AdamW(params, beta=(0.9, 0.9))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'skip_nonfinit'; did you mean 'skip_nonfinite'"):
+        ow.optim.AdamW(params, skip_nonfinit=True)
+    with pytest.raises(TypeError, match=r"'learning_rate'; there are capturable, .*, lr, "):
+        ow.optim.SGD(params, learning_rate=0.1)
+    with pytest.raises(TypeError, match="SGD has no option weight_deca; did you mean 'weight_decay'"):
+        ow.optim.SGD([{"params": params, "weight_deca": 0.1}])
+
+
+def test_a_wrapper_is_told_what_it_is_made_around():
+    params = [ow.Parameter([1.0], device="cpu")]
+    with pytest.raises(TypeError, match=r"as SAM\(SGD\(params\)\), not a list"):
+        ow.optim.SAM(params, ow.optim.SGD)
+    with pytest.raises(TypeError, match=r"as SAM\(SGD\(params\)\), not the class SGD"):
+        ow.optim.SAM(ow.optim.SGD)
+
+
 @pytest.mark.parametrize("name", ["APOLLO", "GaLore"])
 def test_the_rank_is_not_changed_in_training(name):
     optimizer = getattr(ow.optim, name)([ow.Parameter(np.ones((3, 4), "f"), device="cpu")], rank=2)
@@ -231,3 +311,29 @@ def test_gradients_are_all_taken_or_none():
     with pytest.raises(UnsupportedError):
         ow.optim.SGD(params).step(grads=[[1.0], ["a"]])
     assert params[0].grad is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [("lr", np.zeros(2), "Invalid learning rate"), ("betas", [7.0, 0.999], "Invalid beta parameter at index 0")],
+)
+def test_an_option_that_is_set_to_nonsense_in_training_is_refused(device, name, value, message):
+    w = ow.Parameter([1.0], device=device)
+    optimizer = ow.optim.Adam([w], betas=[0.9, 0.999])
+    optimizer.step(grads=[[1.0]])
+    if name == "betas":
+        optimizer.param_groups[0]["betas"][0] = value[0]
+    else:
+        optimizer.param_groups[0][name] = value
+    with pytest.raises(ValueError, match=message):
+        optimizer.step(grads=[[1.0]])
+
+
+@pytest.mark.parametrize("name", ["lr", "weight_decay", "eps"])
+def test_options_of_a_state_dict_are_numbers(name):
+    optimizer = ow.optim.AdamW([ow.Parameter([1.0], device="cpu")])
+    before = optimizer.state_dict()
+    broken = {**before, "param_groups": [{**before["param_groups"][0], name: np.zeros(2)}]}
+    with pytest.raises(CheckpointError, match="do not fit"):
+        optimizer.load_state_dict(broken)
+    assert optimizer.state_dict()["param_groups"] == before["param_groups"]

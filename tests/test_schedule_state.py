@@ -8,7 +8,7 @@ from schedule_cases import TORCH
 from schedule_problems import on_device, ours, torchs, values_of
 
 import optirs_web as ow
-from optirs_web.errors import CheckpointError, UnsupportedError
+from optirs_web.errors import CheckpointError
 from optirs_web.optim import lr_scheduler
 
 STEPS = 1000
@@ -113,12 +113,44 @@ def test_a_state_dict_that_does_not_fit_changes_nothing(device, wrong, composed)
     assert one.last_epoch == 2
 
 
-def test_a_cycle_refuses_a_rate_that_is_a_tensor(device):
-    rate = ow.tensor(0.1, device=device)
-    optimizer = ow.optim.SGD([ow.Parameter([1.0], device=device)], lr=rate, momentum=0.9)
-    with pytest.raises(UnsupportedError, match="give it as a number"):
-        lr_scheduler.CyclicLR(optimizer, 0.1, 0.2)
+@pytest.mark.parametrize("make", ["SequentialLR", "ChainedScheduler"])
+@pytest.mark.parametrize(
+    "wrong", [{"T_max": 0}, {"step": 5}, {"T_max": 0, "step": 5}, {"values": None}, {"params": ()}]
+)
+def test_a_composed_state_dict_has_what_its_parts_keep(device, make, wrong):
+    optimizer = ours(device)
+    parts = [lr_scheduler.ConstantLR(optimizer), lr_scheduler.CosineAnnealingLR(optimizer, 5)]
+    one = (
+        lr_scheduler.SequentialLR(optimizer, parts, [2])
+        if make == "SequentialLR"
+        else lr_scheduler.ChainedScheduler(parts)
+    )
+    one.step()
+    before = copy.deepcopy(one.state_dict())
+    first, second = before["_schedulers"]
+    broken = [{**before, "_schedulers": [{**first, "total_iters": 9}, {**second, **wrong}]}]
+    if "T_max" not in wrong:
+        broken.append({**before, **wrong})
+    for state in broken:
+        with pytest.raises(CheckpointError, match="does not fit"):
+            one.load_state_dict(state)
+    assert one.state_dict() == before
+    one.load_state_dict(before)
+    one.step()
+
+
+def test_a_rate_that_is_a_tensor_follows_the_state_that_is_loaded(device):
+    rate = ow.tensor(0.5, device=device)
+    optimizer = ow.optim.SGD([ow.Parameter([1.0], device=device)], lr=rate)
+    one = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    saved = optimizer.state_dict(), one.state_dict()
+    for _ in range(3):
+        one.step()
+    optimizer.load_state_dict(saved[0])
+    one.load_state_dict(saved[1])
+    one.step()
     assert optimizer.param_groups[0]["lr"] is rate
+    assert rate.item() == on_device(optimizer) == 0.25
 
 
 def test_a_copy_of_an_optimizer_has_the_options_and_no_scheduler(device):
@@ -129,3 +161,11 @@ def test_a_copy_of_an_optimizer_has_the_options_and_no_scheduler(device):
     one = lr_scheduler.ExponentialLR(twin, 0.5)
     one.step()
     assert (on_device(twin), on_device(optimizer)) == (0.125, 0.25)
+
+
+def test_a_state_dict_does_not_replace_methods():
+    optimizer = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=0.1)
+    scheduler = ow.optim.lr_scheduler.StepLR(optimizer, 3)
+    with pytest.raises(CheckpointError, match="StepLR keeps no 'step'"):
+        scheduler.load_state_dict({**scheduler.state_dict(), "step": 5})
+    scheduler.step()

@@ -190,8 +190,39 @@ def test_it_is_on_the_device_of_the_parameters(open_device):
         ow.optim.SGD([w], lr=ow.tensor(0.1, device=open_device("vulkan")))
 
 
-def test_schedules_want_a_number():
-    optimizer = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=ow.tensor(0.1, device="cpu"))
-    with pytest.raises(UnsupportedError, match="a schedule computes 'lr' itself"):
-        ow.optim.lr_scheduler.StepLR(optimizer, 1)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_schedule_fills_the_tensor_in_place(device, name, shape, compiled):
+    """Each step uses the schedule's value of then, and the group has the same tensor: as with a number."""
+    found = []
+    for lr in (0.5, ow.tensor(np.full(shape, 0.5, np.float32), device=device)):
+        w = ow.Parameter([1.0, 2.0], device=device)
+        optimizer = MAKERS[name]([w], lr)
+        schedule = ow.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+        def step(grad, optimizer=optimizer, schedule=schedule):
+            optimizer.step(grads=[grad])
+            schedule.step()
+
+        run = ow.compile(step, device=device) if compiled else step
+        values = []
+        for count, (grad,) in enumerate(GRADS):
+            run(ow.tensor(grad, device=device))
+            now = optimizer.param_groups[0]["lr"]
+            if isinstance(lr, ow.Tensor):
+                assert now is lr
+                assert now.shape == shape
+                now = now.item()
+            assert now == schedule.get_last_lr()[0] == 0.5 ** (count + 2)
+            values.append(w.tolist())
+        found.append(values)
+    assert found[0] == found[1]
+
+
+def test_a_schedule_of_another_option_leaves_the_tensor(device):
+    lr = ow.tensor(0.5, device=device)
+    optimizer = ow.optim.SGD([ow.Parameter([1.0], device=device)], lr=lr, weight_decay=1.0)
     ow.optim.lr_scheduler.StepLR(optimizer, 1, param="weight_decay").step()
+    assert optimizer.param_groups[0]["lr"] is lr
+    assert (lr.item(), optimizer.param_groups[0]["weight_decay"]) == (0.5, pytest.approx(0.1))

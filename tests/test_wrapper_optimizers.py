@@ -10,6 +10,7 @@ from processes import run_python
 from test_optimizer_convergence import PROBLEMS
 
 import optirs_web as ow
+from optirs_web.errors import CheckpointError, ShapeError, UnsupportedError
 
 
 def test_wrappers_refuse_what_is_no_optimizer_of_their_kind():
@@ -19,8 +20,182 @@ def test_wrappers_refuse_what_is_no_optimizer_of_their_kind():
             make([w])
         with pytest.raises(TypeError, match="around an optimizer that has a rule"):
             make(ow.optim.LBFGS([w]))
+        with pytest.raises(TypeError, match=r"not a list$"):  # and not what is in it
+            make([w])
     with pytest.raises(ValueError, match="Invalid rho value: -1"):
         ow.optim.SAM(ow.optim.SGD([w]), rho=-1)
+
+
+def sgd_on(device, values=([1.0, -2.0],)):
+    return ow.optim.SGD([ow.Parameter(one, device=device) for one in values], lr=0.25)
+
+
+OUTER = {
+    "Lookahead": lambda one: ow.optim.Lookahead(one, k=3),
+    "SAM": ow.optim.SAM,
+    "Reptile": lambda one: ow.optim.Reptile(one, inner_steps=2),
+}
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "message"),
+    [
+        ("Lookahead", "Lookahead", "has lookahead_alpha, lookahead_k, slow_param, slow_step too"),
+        ("Lookahead", "Ranger", "has slow_param, slow_step too"),
+        ("SAM", "SAM", "SAM within needs one"),
+        ("SAM", "Reptile", "Reptile within needs one"),
+        ("Reptile", "SAM", "SAM within needs one"),
+        ("Reptile", "Reptile", "Reptile within needs one"),
+    ],
+)
+def test_what_cannot_be_around_each_other_is_refused(outer, inner, message):
+    one = ow.optim.Ranger([ow.Parameter([1.0], device="cpu")]) if inner == "Ranger" else OUTER[inner](sgd_on("cpu"))
+    before = dict(one.param_groups[0])
+    with pytest.raises(UnsupportedError, match=message):
+        OUTER[outer](one)
+    if inner == "SAM":
+        with pytest.raises(UnsupportedError, match=message):
+            OUTER[outer](ow.optim.Lookahead(one))
+        del one.param_groups[0]["lookahead_k"], one.param_groups[0]["lookahead_alpha"]
+    assert one.param_groups == [before]
+
+
+@pytest.mark.parametrize(("outer", "inner"), [("Lookahead", "SAM"), ("Lookahead", "Reptile"), ("SAM", "Lookahead")])
+def test_others_are_around_each_other(device, outer, inner):
+    optimizer = OUTER[outer](OUTER[inner](sgd_on(device)))
+    (w,) = optimizer.param_groups[0]["params"]
+    for _ in range(3):
+        optimizer.zero_grad()
+        optimizer.step(lambda: (w * w).sum().backward())
+    optimizer.zero_grad()
+    saved = optimizer.state_dict()
+    twin = OUTER[outer](OUTER[inner](sgd_on(device, [w.tolist()])))
+    twin.load_state_dict(saved)
+    (w2,) = twin.param_groups[0]["params"]
+    optimizer.step(lambda: (w * w).sum().backward())
+    twin.step(lambda: (w2 * w2).sum().backward())
+    assert w2.tolist() == w.tolist() != [1.0, -2.0]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", OUTER)
+def test_a_group_added_to_the_inner_one_takes_part(device, name, compiled):
+    """As one that was there from the beginning does, in a recorded step too."""
+    found = []
+    for is_late in (False, True):
+        inner = sgd_on(device, [[1.0, -2.0]])
+        optimizer = OUTER[name](inner)
+        late = {"params": [ow.Parameter([3.0], device=device)], "lr": 0.125}
+        if not is_late:
+            optimizer.add_param_group(late)
+
+        def step(optimizer=optimizer):
+            optimizer.zero_grad()
+            params = [one for group in optimizer.param_groups for one in group["params"]]
+            optimizer.step(lambda: sum((one * one).sum() for one in params).backward())
+
+        run = ow.compile(step, device=device) if compiled else step
+        if is_late:
+            if compiled:  # what was recorded without the group is recorded anew
+                start = [one.numpy() for one in inner.param_groups[0]["params"]]
+                before = optimizer.state_dict()
+                run()
+                optimizer.load_state_dict(before)
+                for one, value in zip(inner.param_groups[0]["params"], start, strict=True):
+                    one.assign(value)
+            inner.add_param_group(late)
+        for _ in range(4):
+            run()
+        saved = optimizer.state_dict()
+        optimizer.load_state_dict(saved)
+        params = [one for group in optimizer.param_groups for one in group["params"]]
+        assert set(optimizer.state) == set(params)
+        found.append((saved, [one.tolist() for one in params]))
+    np.testing.assert_equal(found[1], found[0])
+    assert found[0][1][1] != [3.0]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("name", ["SAM", "Reptile"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_closure_that_fails_leaves_the_parameters_where_they_were(device, name, error, compiled):
+    """And the next step is as if there had been none before."""
+    found = []
+    for fails_at in ((2, 3) if name == "Reptile" else (2,)) + (None,):
+        optimizer = OUTER[name](sgd_on(device))
+        (w,) = optimizer.param_groups[0]["params"]
+        calls = []
+
+        def closure(calls=calls, w=w, fails_at=fails_at):
+            calls.append(1)
+            if len(calls) == fails_at:
+                raise error
+            (w * w).sum().backward()
+
+        def step(optimizer=optimizer, closure=closure):
+            optimizer.step([closure, closure] if name == "Reptile" else closure)
+
+        run = ow.compile(step, device=device) if compiled else step
+        if fails_at:
+            with pytest.raises(error):
+                run()
+        assert w.tolist() == [1.0, -2.0]
+        run()
+        run()
+        found.append(w.tolist())
+    assert found[0] == found[-1] == found[len(found) // 2] != [1.0, -2.0]
+
+
+@pytest.mark.parametrize("wrong", [ValueError, KeyboardInterrupt, ShapeError])
+def test_a_hessian_product_that_fails_leaves_everything_where_it_was(device, wrong):
+    """So that the step can be taken again."""
+    found = []
+    for fails in (True, False):
+        w = ow.Parameter([1.0, -2.0], device=device)
+        is_failing = [fails]
+
+        def products(vectors, w=w, is_failing=is_failing):
+            w.grad = [9.0, 9.0]
+            if not is_failing.pop():
+                return [2.0 * one for one in vectors]
+            if wrong is ShapeError:
+                return [[1.0]]
+            raise wrong
+
+        optimizer = ow.optim.MetaSGD([w], lr=0.25, meta_lr=0.125, hvp=products)
+        optimizer.step(grads=[[2.0, -4.0]])
+        w.grad = [1.0, 3.0]
+        if fails:
+            with pytest.raises(wrong):
+                optimizer.meta_step()
+            is_failing.append(False)
+        assert (w.tolist(), w.grad.tolist()) == ([0.5, -1.0], [1.0, 3.0])
+        optimizer.meta_step()
+        found.append((w.tolist(), optimizer.state[w]["alpha"].tolist()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "message"),
+    [
+        ("Lookahead", "lookahead_k", np.zeros(2), "does not fit"),
+        ("Lookahead", "lookahead_k", 2.5, "Invalid k value: 2.5"),
+        ("Lookahead", "lookahead_k", "3", "Invalid k value: 3"),
+        ("SAM", "sam_adaptive", np.zeros(2), "does not fit"),
+        ("SAM", "sam_adaptive", "False", "Invalid adaptive value: 'False'"),
+        ("Reptile", "reptile_inner_steps", 1.5, "Invalid inner_steps value: 1.5"),
+        ("Lookahead", "maximize", "False", "Invalid maximize value: 'False'"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_not_loaded(device, name, option, value, message):
+    optimizer = OUTER[name](sgd_on(device))
+    (w,) = optimizer.param_groups[0]["params"]
+    optimizer.step(lambda: (w * w).sum().backward())
+    before = optimizer.state_dict()
+    groups = [{**before["param_groups"][0], "lr": 0.5, option: value}]
+    with pytest.raises(CheckpointError, match=message):
+        optimizer.load_state_dict({**before, "param_groups": groups})
+    np.testing.assert_equal(optimizer.state_dict(), before)
 
 
 # What they reach.

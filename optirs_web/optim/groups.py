@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
+from numbers import Real
 from typing import Any, ClassVar, Protocol
 
 from ..errors import UnsupportedError
 from ..runtime.dtypes import FLOAT32
 from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter, Tensor
+from .arguments import instead_of
 from .options import LARGEST_FLOAT32, at_least_zero, derived, fractions
 
 __all__ = ["Grouped", "Params", "Rate", "on_host"]
@@ -19,6 +21,10 @@ Rate = float | Tensor
 """A learning rate: a number, or a tensor of one element whose value each step reads on the device."""
 
 Params = Iterable[Parameter] | Iterable[Mapping[str, Any]] | Iterable[tuple[str, Parameter]]
+
+
+class NotANumberError(TypeError, ValueError):
+    """An option is no number, or no flag. It is a ValueError, too, as those of options out of range are."""
 
 
 class Schedules(Protocol):
@@ -70,7 +76,10 @@ class Grouped(ABC):
         option = name.removeprefix("use_")
         if option not in group:
             return bool(getattr(self, name))
-        return bool(group[option]) or (self._schedules is not None and option in self._schedules.params)
+        value = group[option]
+        if isinstance(value, str | list | tuple) or getattr(value, "shape", None):
+            raise NotANumberError(f"Invalid {option} value: {value!r}")
+        return bool(value) or (self._schedules is not None and option in self._schedules.params)
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
         """The rule's Hyper."""
@@ -111,9 +120,9 @@ class Grouped(ABC):
             if not isinstance(group, Mapping) or "params" not in group:
                 raise TypeError('a parameter group is a dict with "params"')
             names, params = _names_and_params(group)
-            unknown = {name for name in group if not self._knows(name)} - {"params", "param_names"}
-            if unknown:
-                raise TypeError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
+            for name in group:
+                if not (self._knows(name) or name in ("params", "param_names")):
+                    raise TypeError(f"{type(self).__name__} has no option {name}; {instead_of(name, self.defaults)}")
             for one in params:
                 if not isinstance(one, Parameter):
                     raise TypeError(
@@ -150,21 +159,34 @@ class Grouped(ABC):
                 raise ValueError("Tensor lr must be on the device of the parameters")
             if not self.takes_tensor_lr:
                 raise UnsupportedError(f"{type(self).__name__} looks at lr on the host: give it as a number")
-        error = self._fault(on_host(group))
+        options = on_host(group)
+        error = self._fault(options)
         if error is None:
             return
+        for name, one in signature(type(self)).parameters.items():
+            if name == "params" or name not in group:
+                continue
+            if str(self._fault({**options, name: one.default})) == str(error):
+                continue  # it is another option
+            value, is_number = group[name], isinstance(one.default, Real) and not isinstance(one.default, bool)
+            if is_number and callable(value):
+                more = "" if name == "lr" else f", param={name!r}"
+                way = f"lr_scheduler.ScheduleLR(optimizer, schedule{more})"
+                raise NotANumberError(f"{name} is a number; {way} has it follow a schedule") from None
+            words = str(error) if isinstance(error, ValueError) else f"Invalid {name} value: {value}"
+            if is_number and not isinstance(value, Real):
+                raise NotANumberError(f"{words}; {name} is a number, not a {type(value).__name__}") from None
+            if not isinstance(error, ValueError):
+                raise ValueError(words) from error
         if isinstance(error, ValueError):  # it names the option
             raise error
-        for name, one in signature(type(self)).parameters.items():  # the option whose default mends it
-            if name in group and not self._fault({**on_host(group), name: one.default}):
-                raise ValueError(f"Invalid {name} value: {group[name]}") from error
         raise ValueError(f"Invalid options: {error}") from error
 
     def _fault(self, group: Mapping[str, Any]) -> Exception | None:
         """What is wrong with the options of a group."""
         try:
-            self.validate(group)
             self.flags(group)
+            self.validate(group)
             for name, value in self.hyper(group).items():
                 if not -LARGEST_FLOAT32 <= value <= LARGEST_FLOAT32:
                     return OverflowError(f"{name} is {value}")
@@ -190,7 +212,7 @@ class Grouped(ABC):
     def _flags(self) -> list[Flags]:
         """The flags of each group."""
         return [
-            tuple(sorted({**self.flags(on_host(group)), "maximize": bool(group["maximize"])}.items()))
+            tuple(sorted({**self.flags(on_host(group)), "maximize": self._flag(group, "maximize")}.items()))
             for group in self.param_groups
         ]
 

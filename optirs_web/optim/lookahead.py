@@ -48,13 +48,12 @@ class Lookahead(Anchored, Wrapper):
     anchor = "slow_param"
 
     def __init__(self, optimizer: Optimizer, k: int = 5, alpha: float = 0.5) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"Lookahead is made around an optimizer, not {optimizer!r}")
-        super().__init__(optimizer, {"k": k, "alpha": alpha}, skip_nonfinite=optimizer._skip_nonfinite)
+        skip = getattr(optimizer, "_skip_nonfinite", False)
+        super().__init__(optimizer, {"k": k, "alpha": alpha}, skip_nonfinite=skip)
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         at_least_zero(options, "k", "alpha")
-        if not 1 <= options["k"] < 1 << 24:  # which float32 can count
+        if not 1 <= options["k"] < 1 << 24 or options["k"] % 1:  # which float32 can count
             raise ValueError(f"Invalid k value: {options['k']}")
         if options["alpha"] > 1:
             raise ValueError(f"Invalid alpha value: {options['alpha']}")

@@ -126,14 +126,28 @@ class MetaSGD(Optimizer):
         with no_grad():
             gradients = [clone(one.grad) for one in params if one.grad is not None]
             vectors = [multiply(slot["alpha"], one) for slot, one in zip(slots, gradients, strict=True)]
+            adapted = [clone(one) for one in params if one.device.recording is None]
         for param, slot in zip(params, slots, strict=True):
             param.assign(slot["initial_param"])
-        products = list(self.hvp(vectors))
+        try:
+            self._fill_curvature(self.hvp(vectors), params, slots)
+        except BaseException:
+            for param, value in zip(params, adapted, strict=False):
+                param.assign(value)
+            raise
+        finally:
+            for param, gradient in zip(params, gradients, strict=True):
+                set_grad(param, gradient)
+
+    @staticmethod
+    def _fill_curvature(
+        given: Sequence[Any], params: Sequence[Parameter], slots: Sequence[Mapping[str, Tensor]]
+    ) -> None:
+        products = list(given)
         if len(products) != len(params):
             raise ShapeError(f"hvp gave {len(products)} tensors for {len(params)} parameters")
-        for param, slot, product, gradient in zip(params, slots, products, gradients, strict=True):
-            given = product if isinstance(product, Tensor) else tensor(product, device=param.device, dtype=FLOAT32)
-            if given.shape != param.shape:
-                raise ShapeError(f"hvp gave the shape {given.shape} for a parameter of {param.shape}")
-            param.device.copy(given.view, slot["curvature"].view)
-            set_grad(param, gradient)
+        for param, slot, product in zip(params, slots, products, strict=True):
+            one = product if isinstance(product, Tensor) else tensor(product, device=param.device, dtype=FLOAT32)
+            if one.shape != param.shape:
+                raise ShapeError(f"hvp gave the shape {one.shape} for a parameter of {param.shape}")
+            param.device.copy(one.view, slot["curvature"].view)

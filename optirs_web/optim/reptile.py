@@ -55,7 +55,7 @@ class Reptile(Wrapper):
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         at_least_zero(options, "epsilon", "inner_steps")
-        if options["inner_steps"] < 1:
+        if options["inner_steps"] < 1 or options["inner_steps"] % 1:
             raise ValueError(f"Invalid inner_steps value: {options['inner_steps']}")
 
     def _of_rule(self, group: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,11 +94,19 @@ class Reptile(Wrapper):
         if recording is not None:
             recording.before_replay.append(lambda: setattr(self, "_tasks", len(tasks)))
         losses = []
-        for task in tasks:
-            for _ in range(int(self.param_groups[0][self.prefix + "inner_steps"])):
-                self.zero_grad()
-                loss = task()
-                self.optimizer.step()
-            losses.append(loss)
-            self._dispatch_all()
+        try:
+            for task in tasks:
+                for _ in range(int(self.param_groups[0][self.prefix + "inner_steps"])):
+                    self.zero_grad()
+                    loss = task()
+                    self.optimizer.step()
+                losses.append(loss)
+                self._dispatch_all()
+        except BaseException:
+            if recording is None:  # go back to the beginning
+                for number, param in enumerate(params):
+                    param.device.copy(slots[number, "meta_param"], param.view)
+                self._note_change([True] * len(params))
+                self._write_state({})
+            raise
         return losses[0] if callable(closure) else losses

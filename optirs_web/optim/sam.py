@@ -76,7 +76,12 @@ class SAM(Wrapper):
         self.zero_grad()
         result = closure()
         self.first_step(zero_grad=True)
-        closure()
+        try:
+            closure()
+        except BaseException:
+            if self._built.device.recording is None:
+                self._restore()
+            raise
         self.second_step()
         return result
 
@@ -100,8 +105,11 @@ class SAM(Wrapper):
         Args:
             zero_grad: forget the gradients.
         """
-        self._built.apply("restore")
-        self._note_change([True] * len(self._params()))
+        self._restore()
         self.optimizer.step()
         if zero_grad:
             self.zero_grad()
+
+    def _restore(self) -> None:
+        self._built.apply("restore")
+        self._note_change([True] * len(self._params()))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 from ..errors import CheckpointError, UnsupportedError
 from ..runtime.buffer import View
-from ..runtime.device import Device
 from ..runtime.program import NotReadyError
 from ..runtime.rules import Rule
 from ..tensors import Parameter, Tensor
 from . import state
 from .host_driven import HostDriven
+from .layout import Layout
 from .optimizer import Optimizer
 
 __all__ = ["Anchored", "Wrapper"]
@@ -48,31 +48,9 @@ class Anchored(Optimizer):
             params[number].device.copy(params[number].view, slots[number, self.anchor])
         self._anchored |= missing
 
-    def _note_anchored(self, its_state: Mapping[int, Mapping[str, Any]]) -> None:
-        """This state was written: what it has not is zero."""
+    def _write_state(self, its_state: Mapping[int, Mapping[str, Any]]) -> None:
+        super()._write_state(its_state)  # what it has not is zero
         self._anchored = {number for number, entry in its_state.items() if entry.get(self.anchor) is not None}
-
-    def __setstate__(self, content: dict[str, Any]) -> None:
-        super().__setstate__(content)
-        self._note_anchored(content["_state"])
-
-    def revive(self, device: Device) -> None:
-        super().revive(device)
-        self._note_anchored(self._snapshot or {})
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        self._note_anchored(_by_number(state_dict, self.param_groups))
-
-
-def _by_number(state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
-    """The state of a dict that was loaded into these groups, by the numbers of their parameters."""
-    keys = [key for group in state_dict["param_groups"] for key in group["params"]]
-    names = [name for group in state_dict["param_groups"] for name in group.get("param_names", ())]
-    ours = [name for group in groups for name in group.get("param_names", ())]
-    numbers = [ours.index(name) for name in names] if names and ours else range(len(keys))
-    by_key = dict(zip(keys, numbers, strict=True))
-    return {by_key[key]: entry for key, entry in state_dict["state"].items()}
 
 
 class Wrapper(Optimizer):
@@ -92,15 +70,24 @@ class Wrapper(Optimizer):
     """Its own state is part of the state dict: it is more than what a step needs in between."""
 
     def __init__(self, optimizer: Any, options: Mapping[str, Any], *, skip_nonfinite: bool = False) -> None:
+        name = type(self).__name__
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, HostDriven):
-            raise TypeError(f"{type(self).__name__} is made around an optimizer that has a rule, not {optimizer!r}")
+            kind: type[Any] = optimizer if isinstance(optimizer, type) else type(optimizer)
+            given = f"{'the class' if kind is optimizer else 'a'} {kind.__name__}"
+            raise TypeError(f"{name} is made around an optimizer that has a rule, as {name}(SGD(params)), not {given}")
         if optimizer._rounding:
-            raise UnsupportedError(
-                f"{type(self).__name__} moves parameters in float32: make it around one that keeps them so"
-            )
+            raise UnsupportedError(f"{name} moves parameters in float32: make it around one that keeps them so")
         self.optimizer: Optimizer = optimizer
         self.rule = self.wrapped_rule  # type: ignore[misc]
         self._own = own = {self.prefix + name: value for name, value in options.items()}
+        chain: list[Optimizer] = [optimizer]
+        while isinstance(one := chain[-1], Wrapper):
+            chain.append(one.optimizer)
+            if not (self.is_saved or one.is_saved):
+                raise UnsupportedError(f"{name} steps without a closure, and {type(one).__name__} within needs one")
+        taken = {key for its in chain for key in (*its.defaults, *its.rule.state, *its.scalars_in_state)}
+        if twice := sorted(taken & {*own, *self._state_names}):
+            raise UnsupportedError(f"{name} is not made around what has {', '.join(twice)} too")
         shared = ("params", "param_names", "maximize")
         groups = [{name: group[name] for name in shared if name in group} for group in optimizer.param_groups]
         super().__init__(groups, own, skip_nonfinite=skip_nonfinite)
@@ -116,7 +103,7 @@ class Wrapper(Optimizer):
 
     def _of_rule(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """Its options in a group, under the names that the rule has for them."""
-        return {name.removeprefix(self.prefix): group[name] for name in self._own}
+        return {name.removeprefix(self.prefix): group.get(name, value) for name, value in self._own.items()}
 
     def validate(self, group: Mapping[str, Any]) -> None:
         self.check_options(self._of_rule(group))
@@ -128,11 +115,31 @@ class Wrapper(Optimizer):
         return super().hyper(self._of_rule(group))
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        own = {name: value for name, value in group.items() if name in self._own}
-        self.check_options(self._of_rule({**self._own, **own}))
-        self.optimizer.add_param_group({name: value for name, value in group.items() if name not in own})
-        self.param_groups[-1].update({**self._own, **own})
-        self._rebuild()
+        own = _only(group, set(self._own))
+        if fault := self._fault(own):
+            raise fault
+        self.optimizer.add_param_group(_only(group, set(group) - set(own)))
+        self.param_groups[-1].update(own)
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Take part in the groups that the inner optimizer has got since."""
+        if len(self._built_params) < len(self.param_groups):
+            if super()._built.device.recording is not None:
+                raise NotReadyError(self._adopt)
+            for group in self.param_groups:
+                group.update({**self._own, **group})
+            self._built_params = self._param_ids()
+            self._rebuild()
+
+    @property
+    def _built(self) -> Layout:
+        self._adopt()
+        return super()._built
+
+    def _refresh_options(self) -> None:
+        self._adopt()
+        super()._refresh_options()
 
     def _dispatch_all(self) -> None:
         """Apply the rule to every parameter, with a gradient or without."""
@@ -177,7 +184,7 @@ class Wrapper(Optimizer):
         return {**super().state_views(), **inner}
 
     def state_reader(self) -> Callable[[Mapping[str, memoryview]], dict[str, Any]]:
-        make_inner, make_own = self.optimizer.state_reader(), super().state_reader()
+        make_own, make_inner = super().state_reader(), self.optimizer.state_reader()  # which has the adopted groups
 
         def make(contents: Mapping[str, memoryview]) -> dict[str, Any]:
             of_inner = {name.removeprefix(_INNER): raw for name, raw in contents.items() if name.startswith(_INNER)}
@@ -214,26 +221,29 @@ class Wrapper(Optimizer):
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError('a state dict has "state" and "param_groups", which have "params"') from error
         own = {key: _only(entry, names) for key, entry in entries.items() if names & set(entry)}
-        inner = {key: _only(entry, set(entry) - names) for key, entry in entries.items() if set(entry) - names}
-        options, own_state = state.check(
-            {**state_dict, "state": own},
-            self.param_groups,
-            self._own.__contains__,
-            tuple(names),
-            self.scalars_in_state if self.is_saved else (),
-            self._built.state_shape,
-        )
-        for one in options:
-            try:
-                self.check_options(self._of_rule({**self._own, **one}))
-            except ValueError as error:
-                raise CheckpointError(f"the state dict has an option out of range: {error}") from error
+        inner = {
+            key: _only(entry, set(entry) - names) for key, entry in entries.items() if set(entry) - names or not entry
+        }
+        try:
+            options, own_state = state.check(
+                {**state_dict, "state": own},
+                self.param_groups,
+                self._own.__contains__,
+                tuple(names),
+                self.scalars_in_state if self.is_saved else (),
+                self._built.state_shape,
+            )
+            for one in options:
+                if fault := self._fault(one):
+                    raise fault
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(f"the state dict does not fit {type(self).__name__}: {error}") from error
         self.optimizer.load_state_dict({**state_dict, "state": inner})
         for group, loaded in zip(self.param_groups, options, strict=True):
             group.update(loaded)
         if self._flags() != self._built_flags:
             self._build()
-        state.write(self._built, self.scalars_in_state, own_state)
+        self._write_state(own_state)
         self._resting = {}
         for hook in self._hooks["load_post"]:
             hook(self)

@@ -102,10 +102,19 @@ class SequentialLR(_ComposedLR):
         self._step_count = 0
         self._is_initial = False
 
+    def _grow(self) -> None:
+        bases = self._work.bases.get(self.param, [])
+        missing = len(self.optimizer.param_groups) - len(bases)
+        if bases and missing:
+            bases += [0.0] * missing  # not used: the part that steps knows
+            self._work.is_on_host = True
+            attached(self.optimizer).drop_table()
+
     def _advance(self, epoch: float | None) -> dict[str, list[float]]:
         self._move(epoch)
         number = bisect_right(self._milestones, self.last_epoch)
         one = self._schedulers[number]
+        one._grow()
         is_new = number > 0 and self._milestones[number - 1] == self.last_epoch
         values = one._advance(0 if is_new else None)
         self._last_lr = one.get_last_lr()

@@ -281,6 +281,9 @@ class LRScheduler:
     def _load(self, state_dict: Mapping[str, Any]) -> None:
         if not math.isfinite(state_dict.get("last_epoch", 0)):
             raise ValueError(f"last_epoch is {state_dict['last_epoch']}")
+        for name in state_dict:
+            if name not in vars(self) and hasattr(self, name):
+                raise ValueError(f"{type(self).__name__} keeps no '{name}'")
         vars(self).update({name: value for name, value in state_dict.items() if name not in self._left_out})
         self._resume()
         if hasattr(self, "_work") and not all(math.isfinite(one) for of in self._work.computed.values() for one in of):
