@@ -13,7 +13,7 @@ import numpy as np
 from ..runtime.factored import LineSettleKernel
 from ..runtime.rule_kernels import RuleKernel
 from ..wgsl import factored_shell, line_lookup, rule_shell
-from ..wgsl.shell import struct_of
+from ..wgsl.shell import member_names
 
 if TYPE_CHECKING:
     from .numpy_rules import BoundRule
@@ -135,11 +135,12 @@ def _tables(rule: BoundRule) -> LineTables:
 def bind_measure_lines(rule: BoundRule, kernel: RuleKernel) -> Callable[[], None]:
     """`factored_shell.measure_lines`."""
     tables = _tables(rule)
-    names = [one.name for one in struct_of(rule.module, "LineMeasured").members]
+    names = member_names(rule.module, "LineMeasured")
     partials = rule.bound["line_partials"].view(np.float32).reshape(-1, len(names))
-    tensors = np.unique(rule.bound["tiles"].view(np.uint32).reshape(-1, factored_shell.TILE_WORDS)[:, 0])
+    tiles = rule.bound["tiles"].view(np.uint32).reshape(-1, factored_shell.TILE_WORDS)
 
     def run() -> None:
+        tensors = np.unique(tiles[:, 0])  # now: when this is bound, the table may still have to be written
         for tensor in tensors[rule.is_active[tensors] == 1].tolist():
             shape, shared = tables.shape(tensor), rule.of_tensor(tensor)
             totals = {kind: np.zeros((len(names), shape.count(kind))) for kind in _KINDS}
@@ -179,7 +180,7 @@ def _add(name: str, totals: dict[str, Array], stack: Array, row: int, shape: _Sh
 def bind_settle_lines(rule: BoundRule, kernel: LineSettleKernel) -> Callable[[], None]:
     """`factored_shell.settle_lines`."""
     tables = _tables(rule)
-    names = [one.name for one in struct_of(rule.module, "LineMeasured").members]
+    names = member_names(rule.module, "LineMeasured")
     partials = rule.bound["line_partials"].view(np.float32).reshape(-1, len(names))
     groups = rule.bound["groups"].view(np.uint32).reshape(-1, factored_shell.GROUP_WORDS)
 

@@ -22,7 +22,7 @@ from . import numpy_sparse
 from .numpy_factored import bind_measure_lines, bind_settle_lines
 from .numpy_library import REPLACEMENTS, Array, Parameters, runs
 from .numpy_rules import BoundRule, functions_of
-from .numpy_transforms import bind_measure_transform, bind_rows_transform, bind_settle_transform, members_of, total
+from .numpy_transforms import bind_measure_transform, bind_rows_transform, bind_settle_transform, total
 
 __all__ = ["bind_kernel"]
 
@@ -129,7 +129,7 @@ def _bind_advance(kernel: AdvanceKernel, arrays: Sequence[Array]) -> Callable[[]
     rest = 2 if kernel.rule.over_all else 0
     measured = kernel.measured
     if measured is not None:
-        names = members_of(rule.module, f"Partial{measured}")
+        names = shell.member_names(rule.module, f"Partial{measured}")
         partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
 
     def all_measured() -> Any:
@@ -211,7 +211,7 @@ def _bind_round(kernel: RoundKernel, arrays: Sequence[Array]) -> Callable[[], No
 
 def _bind_measure(kernel: MeasureKernel, arrays: Sequence[Array]) -> Callable[[], None]:
     rule = BoundRule(kernel, arrays)
-    names = members_of(rule.module, "Measured")
+    names = shell.member_names(rule.module, "Measured")
     partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
 
     def run() -> None:
@@ -232,7 +232,7 @@ def _bind_measure(kernel: MeasureKernel, arrays: Sequence[Array]) -> Callable[[]
 
 def _bind_settle(kernel: SettleKernel, arrays: Sequence[Array]) -> Callable[[], None]:
     rule = BoundRule(kernel, arrays)
-    names = members_of(rule.module, "Measured")
+    names = shell.member_names(rule.module, "Measured")
     partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
     entries = rule.bound["tensors"].view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)
 

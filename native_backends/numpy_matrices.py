@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,8 +11,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..runtime.kernels import load_map_module
 from ..wgsl.print_python import compile_python, print_python
+from .numpy_entries import taking_part
 
-__all__ = ["REPLACEMENTS", "taking_part"]
+__all__ = ["REPLACEMENTS"]
 
 Array = np.ndarray[Any, Any]
 Parameters = Mapping[str, Any]
@@ -20,18 +21,6 @@ Parameters = Mapping[str, Any]
 
 def _matrix(raw: Array, first: int, shape: tuple[int, int], strides: tuple[int, int]) -> Array:
     return as_strided(raw.view(np.float32)[first:], shape, tuple(4 * one for one in strides))
-
-
-def taking_part(p: Parameters, entries: Array, members: int, scalars: Array) -> Iterator[tuple[int, Array, Any]]:
-    """For each entry whose tensor takes part: its number, the tensor's row of scalars, and its members.
-
-    A kernel without a gate asks for word 0 only, which says that the tensor is active.
-    """
-    table = scalars.view(np.uint32).reshape(-1, p["row_words"])
-    for number, entry in enumerate(entries.view(np.uint32).reshape(-1, members).tolist()):
-        row = table[entry[0]]
-        if row[0] == 1 and row[p.get("gate_word", 0)] != 0:
-            yield number, row, entry
 
 
 def _batched_matmul(

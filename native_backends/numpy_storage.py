@@ -12,7 +12,7 @@ import numpy as np
 from ..wgsl import link, package_loader, slot_storage
 from ..wgsl.print_python import compile_python, print_python
 from ..wgsl.shell import BLOCK
-from .numpy_matrices import taking_part
+from .numpy_entries import taking_part
 
 __all__ = ["REPLACEMENTS", "Params", "Slot"]
 

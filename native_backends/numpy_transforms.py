@@ -19,7 +19,6 @@ __all__ = [
     "bind_measure_transform",
     "bind_rows_transform",
     "bind_settle_transform",
-    "members_of",
     "total",
 ]
 
@@ -178,17 +177,12 @@ def total(rows: Array, names: Sequence[str]) -> list[Any]:
     ]
 
 
-def members_of(module: Any, struct: str) -> list[str]:
-    """The names of a struct's members."""
-    return [one.name for one in shell.struct_of(module, struct).members]
-
-
 def bind_measure_transform(
     rule: BoundRule, kernel: TransformMeasureKernel, runs: Callable[[Array], Any], chunks: Callable[..., Any]
 ) -> Callable[[], None]:
     """`transform_shell.measure`."""
     tables, number = _tables(rule), kernel.number
-    names = members_of(rule.module, f"Partial{number}")
+    names = shell.member_names(rule.module, f"Partial{number}")
     partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
     grads = rule.bound["grads"].view(np.float32)
 
@@ -219,7 +213,7 @@ def bind_settle_transform(rule: BoundRule, kernel: TransformSettleKernel) -> Cal
     """`transform_shell.settle`."""
     tables, number = _tables(rule), kernel.number
     struct = f"Partial{number}"
-    names = members_of(rule.module, struct)
+    names = shell.member_names(rule.module, struct)
     partials = rule.bound["partials"].view(np.float32).reshape(-1, len(names))
     entries = rule.bound["tensors"].view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)
 
@@ -239,7 +233,7 @@ def bind_rows_transform(rule: BoundRule, kernel: TransformRowsKernel) -> Callabl
     """`transform_shell.rows`."""
     tables, number = _tables(rule), kernel.number
     struct = f"Partial{number}"
-    names = members_of(rule.module, struct)
+    names = shell.member_names(rule.module, struct)
     entries = rule.bound["row_entries"].view(np.uint32).reshape(-1, 4)
     result = rule.bound[f"rows{number}"].view(np.float32)
     floats = {name: rule.bound[name].view(np.float32) for name in ("params", "grads", "kept") if name in rule.bound}

@@ -12,6 +12,7 @@ from .hostdata import HostData, host_data
 from .interop.safetensors import Entry, Source, load, name_of, parts, save_file
 from .optim import Optimizer
 from .runtime.buffer import View
+from .runtime.device import gathered
 from .runtime.dtypes import FLOAT32
 from .tensors import Parameter
 
@@ -110,12 +111,10 @@ def _contents(parameters: Any, optimizer: Any, extra: Any) -> _Contents:
 
 def _contents_async(parameters: Any, optimizer: Any, extra: Any) -> Awaitable[_Contents]:
     views, pack = _plan(parameters, optimizer, extra)
-    started = [view.buffer.device.start_read(view) for view in views.values()]
+    reading = gathered({key: view.buffer.device.start_read(view) for key, view in views.items()})
 
     async def finish() -> _Contents:
-        import asyncio  # which takes longer than all that a first tensor needs
-
-        return pack(dict(zip(views, await asyncio.gather(*started), strict=True)))
+        return pack(await reading)
 
     return finish()
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from .errors import DeviceLostError
 from .runtime.buffer import View
-from .runtime.device import Device
+from .runtime.device import Device, gathered
 from .runtime.registry import device as device_of, device_async
 
 __all__ = ["Recoverable", "keep_track", "recover", "recover_async", "snapshot", "snapshot_async"]
@@ -98,13 +98,11 @@ def snapshot(device: str | Device | None = None) -> None:
 def snapshot_async(device: str | Device | None = None) -> Awaitable[None]:
     """The awaitable twin of `snapshot`: of everything as it is at the call, whatever is trained meanwhile."""
     readings = _readings(device)
-    started = [one.device.read_all_async(one.views) for one in readings]
+    reading = gathered({number: one.device.read_all_async(one.views) for number, one in enumerate(readings)})
 
     async def finish() -> None:
-        import asyncio  # which takes longer than all that a first tensor needs
-
-        for one, contents in zip(readings, await asyncio.gather(*started), strict=True):
-            one.keep(contents)
+        for number, contents in (await reading).items():
+            readings[number].keep(contents)
 
     return finish()
 

@@ -140,24 +140,16 @@ class Tensor:
 
     def numpy(self) -> Any:
         """The values as a NumPy array of this shape and dtype. Waits."""
-        import numpy as np
-
-        return np.frombuffer(self.device.read(self.view), dtype=self.dtype.name).reshape(self.shape)
+        return self._as_array(self.device.read(self.view))
 
     async def numpy_async(self) -> Any:
         """The awaitable twin of `numpy`."""
+        return self._as_array(await self.device.read_async(self.view))
+
+    def _as_array(self, raw: memoryview) -> Any:
         import numpy as np
 
-        return np.frombuffer(await self.device.read_async(self.view), dtype=self.dtype.name).reshape(self.shape)
-
-    async def tolist_async(self) -> Any:
-        """The awaitable twin of `tolist`."""
-        return self._as_list(await self.device.read_async(self.view))
-
-    async def item_async(self) -> float | int:
-        """The awaitable twin of `item`."""
-        self._need_one_element("item_async")
-        return self._only(await self.device.read_async(self.view))
+        return np.frombuffer(raw, dtype=self.dtype.name).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         values = self.numpy()
@@ -166,6 +158,10 @@ class Tensor:
     def tolist(self) -> Any:
         """The values as nested lists, or as a number where there are no axes. Waits."""
         return self._as_list(self.device.read(self.view))
+
+    async def tolist_async(self) -> Any:
+        """The awaitable twin of `tolist`."""
+        return self._as_list(await self.device.read_async(self.view))
 
     def _as_list(self, raw: memoryview) -> Any:
         if self.size:
@@ -183,6 +179,11 @@ class Tensor:
         """
         self._need_one_element("item")
         return self._only(self.device.read(self.view))
+
+    async def item_async(self) -> float | int:
+        """The awaitable twin of `item`."""
+        self._need_one_element("item_async")
+        return self._only(await self.device.read_async(self.view))
 
     def _need_one_element(self, call: str) -> None:
         if self.size != 1:

@@ -22,15 +22,15 @@ if COMPILED:
     step = ow.compile(step, device=ON)
 step()
 done, torn, lost = 1, 0, 0
+signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
 for number in range(25):
-    signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0007 * number)
-    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0007 * number)
         while True:
             step()
             done += 1
     except KeyboardInterrupt:
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        pass
     values = -w.numpy()
     torn += values.min() != values.max()
     lost += values[0] < done
@@ -45,43 +45,53 @@ def test_an_interrupt_neither_tears_a_tensor_nor_takes_back_steps(device, compil
     assert run_python(program) == ["0 0 True"]
 
 
-@pytest.fixture
-def limited(device):
-    """The device, without a limit again after the test."""
-    yield device
-    device.set_memory_limit(None)
-
-
-@pytest.mark.parametrize("name", ["Muon", "Shampoo", "SOAP", "GaLore", "APOLLO", "CAME", "Adafactor", "LAMB"])
-def test_without_memory_a_step_changes_nothing_and_can_be_tried_again(limited, name):
+@pytest.mark.parametrize("name", ["Muon", "Shampoo", "SOAP", "GaLore"])  # they need memory while they step
+def test_without_memory_a_step_changes_nothing_and_can_be_tried_again(device, limited, name):
     rng = np.random.default_rng(0)
     start, grads = rng.standard_normal((40, 24)).astype(np.float32), rng.standard_normal((3, 40, 24)).astype(np.float32)
+    options = {"rank": 4} if name == "GaLore" else {}
 
     def train(limit):
-        param = ow.Parameter(start, device=limited)
-        options = {"rank": 4} if name in ("GaLore", "APOLLO") else {}
+        param = ow.Parameter(start, device=device)
         optimizer = getattr(ow.optim, name)([param], lr=0.01, **options)
         refused = 0
-        for number, grad in enumerate(grads):
-            grad = ow.tensor(grad, device=limited)
-            if number and limit is not None:
-                limited.synchronize()
-                limited.trim()
-                limited.set_memory_limit(limited.memory_stats().live_bytes + limit)
+        for grad in grads:
+            given = [ow.tensor(grad, device=device)]
+            if optimizer.state[param] and limit is not None:
+                device.trim()
+                limited(limit)
+                before = device.stats.dispatches
                 try:
-                    optimizer.step(grads=[grad])
+                    optimizer.step(grads=given)
+                    given = None
                 except OutOfDeviceMemoryError:
+                    assert device.stats.dispatches == before
                     refused += 1
-                    limited.set_memory_limit(None)
-                    optimizer.step(grads=[grad])
-                limited.set_memory_limit(None)
-            else:
-                optimizer.step(grads=[grad])
+                device.set_memory_limit(None)
+            if given:
+                optimizer.step(grads=given)
         return param.numpy(), refused
 
     want, _ = train(None)
-    tried = [train(limit) for limit in (0, 5000, 12_000, 20_000)]
-    for found, _ in tried:
+    for limit in (0, 5000, 12_000, 20_000):
+        found, refused = train(limit)
         np.testing.assert_array_equal(found, want)
-    if name in ("Muon", "Shampoo", "SOAP", "GaLore"):  # they need memory while they step
-        assert tried[0][1] == 2
+        assert refused == len(grads) or limit
+
+
+def test_statistics_may_be_read_and_computed_as_anything_else(device):
+    """What a step asks a callable for is not part of the work that is done as a whole."""
+    w = ow.Parameter([[1.0, 2.0]], device=device)
+    seen = []
+
+    def statistics():
+        kept = []
+        for number in (1.0, 2.0, 3.0):
+            x = ow.tensor([[number, 0.0]], device=device)
+            kept.append(x * 3.0)
+            del x
+        seen.extend(one.tolist() for one in kept)
+        return [(kept[0], ow.tensor([[1.0]], device=device))]
+
+    ow.optim.KFAC([w], lr=0.1, statistics=statistics).step(grads=[[[1.0, 1.0]]])
+    assert seen == [[[3.0, 0.0]], [[6.0, 0.0]], [[9.0, 0.0]]]

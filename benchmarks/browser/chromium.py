@@ -82,9 +82,10 @@ def built_wheel() -> Path:
 
 def found_browser() -> str:
     """The browser that CHROMIUM names, or the first of the usual names on the PATH."""
-    found = next(filter(None, map(shutil.which, filter(None, [os.environ.get("CHROMIUM"), *BROWSERS]))), None)
+    asked = os.environ.get("CHROMIUM")
+    found = next(filter(None, map(shutil.which, [asked] if asked else BROWSERS)), None)
     if found is None:
-        raise SystemExit("There is no Chromium on the PATH: name it with --chromium.")
+        raise SystemExit(f"There is no {asked or 'Chromium on the PATH'}: name it with --chromium.")
     return found
 
 

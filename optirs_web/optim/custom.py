@@ -72,7 +72,7 @@ def from_wgsl(
     if not (isinstance(betas, (tuple, list)) and betas and all(isinstance(one, Real) for one in betas)):
         raise TypeError(f"betas are numbers in a tuple, as betas=(0.9,), not {betas!r}")
     members = {member: _option_of(member, defaults) for member in (*rule.hyper, *rule.flags)}
-    taken = _TAKEN.intersection((*members, *members.values(), *defaults)) | {"betas"}.intersection(members)
+    taken = _TAKEN.intersection((*members, *members.values(), *defaults)) | ({"betas"} & members.keys())
     if taken:
         raise TypeError(f"a rule cannot have an option or a member of Hyper called '{min(taken)}': use another name")
     for member, option in members.items():

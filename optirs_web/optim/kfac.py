@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Unpack
 
 from ..errors import ShapeError, UnsupportedError
-from ..ops import sum as sum_of
 from ..runtime.buffer import View
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor, tensor
@@ -144,35 +143,28 @@ class KFAC(MatrixOptimizer):
             return super().step(closure, grads=grads)
         finally:
             self._given = None
+            self._factors.statistics = ()
 
-    def _dispatch(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
-        layout = self._built
-        assert isinstance(layout, KfacLayout)
+    @property
+    def _factors(self) -> KfacLayout:
+        assert isinstance(self._built, KfacLayout)
+        return self._built
+
+    def _ask(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         found = self._given if self._given is not None else self.statistics and self.statistics()
         if found is None:
             raise ValueError("KFAC needs statistics, the inputs of each layer and the gradients of its outputs")
-        statistics = _checked(found, layout.layers, params[0])
-        if layout.checked:  # NaN, which the layout looks for, where the factors would leave float32
-            statistics = [(_marked(a), _marked(g)) for a, g in statistics]
-        layout.statistics = statistics
-        for layer in layout.layers:
+        layers = self._factors.layers
+        for layer in layers:
             if layer.bias is not None and live[layer.bias] and not live[layer.weight]:
                 raise ValueError("the bias of a layer has a gradient, and its weight has none")
-        try:
-            super()._dispatch(params, live)
-        finally:
-            layout.statistics = ()
+        self._factors.statistics = _checked(found, layers, params[0])
 
     def scaled_step(self, scaler: View | None, **kwargs: Any) -> NoReturn:
         raise UnsupportedError("statistics of a scaled loss are scaled, too: use KFAC without a GradScaler")
 
     def unscale_grads(self, scaler: View) -> NoReturn:
         raise UnsupportedError("statistics of a scaled loss are scaled, too: use KFAC without a GradScaler")
-
-
-def _marked(one: Tensor) -> Tensor:
-    """All NaN if the sum of the squares is not finite."""
-    return one + sum_of(one * one) * 0.0
 
 
 def _checked(given: Statistics, layers: Sequence[Layer], param: Parameter) -> list[tuple[Tensor, Tensor]]:

@@ -141,9 +141,10 @@ class KfacLayout(StackedLayout):
     # A step.
 
     def dispatch(self, live: Sequence[bool], scaler: View | None = None) -> None:
-        """See `Layout`; statistics that are not finite count as gradients that are not."""
+        """See `Layout`; statistics whose squares do not sum to a finite number count as gradients that are not."""
         if self.checked:
-            counts = [sum_of(apply("vectors", "count_nonfinite", one)) for pair in self.statistics for one in pair]
+            squares = [sum_of(one * one) for pair in self.statistics for one in pair]
+            counts = [apply("vectors", "count_nonfinite", one) for one in squares]
             total = counts[0]
             for one in counts[1:]:
                 total = total + one

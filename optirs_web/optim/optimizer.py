@@ -67,7 +67,8 @@ class Optimizer(Stateful):
         **unknown: object,
     ) -> None:
         self.defaults = {**defaults, "maximize": maximize}
-        for name in unknown:
+        if unknown:
+            name = next(iter(unknown))
             hint = instead_of(name, [*defaults, *Options.__annotations__])
             raise TypeError(f"{type(self).__name__} got an unexpected keyword argument '{name}'; {hint}")
         self.param_groups = []
@@ -135,10 +136,14 @@ class Optimizer(Stateful):
         if recording is not None:
             recording.before_replay.append(partial(self._before_replay, self._built, live))
             recording.before_replay.append(partial(self._check_rates, self._rates()))
+        self._ask(params, live)
         self._built.device.all_or_nothing(partial(self._change, params, live))
         if any(live):
             self._note_change(live)
         return result
+
+    def _ask(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
+        """What a subclass asks its callables for, before a step enqueues anything."""
 
     def _change(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         self._dispatch(params, live)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ..errors import DeviceLostError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
 from .backend import AdapterInfo, AllocationFailed, Backend, Capabilities, Command
 from .buffer import Buffer, View
-from .interrupts import uninterrupted
+from .interrupts import Uninterrupted
 from .pool import Pool, size_class
 from .program import Program
 from .stats import MemoryStats, Stats
@@ -20,9 +20,10 @@ from .stats import MemoryStats, Stats
 if TYPE_CHECKING:
     from .kernels import Kernel
 
-__all__ = ["Device"]
+__all__ = ["Device", "gathered"]
 
 _Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
 
 
 def _limit_from_environment() -> int | None:
@@ -37,6 +38,13 @@ _PENDING_LIMIT = 128
 
 _SMALL_UPLOAD = 1 << 16
 """Bytes that are cheaper to copy, and to send along with the next commands, than to send by themselves."""
+
+
+async def gathered(started: Mapping[_Key, Awaitable[_Value]]) -> dict[_Key, _Value]:
+    """What all of these give, by key."""
+    import asyncio  # which takes longer than all that a first tensor needs
+
+    return dict(zip(started, await asyncio.gather(*started.values()), strict=True))
 
 
 async def _no_bytes() -> memoryview:
@@ -236,7 +244,10 @@ class Device:
     # Bytes in and out.
 
     def write(self, view: View, data: memoryview) -> None:
-        """Copy bytes from the host, in order with the work enqueued so far. Happens at once, even while recording."""
+        """Copy bytes from the host, in order with the work enqueued so far. Happens at once, even while recording.
+
+        Within `all_or_nothing` it comes before the work of that.
+        """
         if data.nbytes != view.nbytes:
             raise ShapeError(f"{data.nbytes} bytes do not fit a view of {view.nbytes}")
         if data.nbytes == 0:
@@ -288,16 +299,11 @@ class Device:
 
     def read_all_async(self, views: Mapping[_Key, View]) -> Awaitable[dict[_Key, memoryview]]:
         """The awaitable twin of `read_all`: the bytes as they are at the call."""
-        started = [self.start_read(view) for view in views.values()]
-
-        async def finish() -> dict[_Key, memoryview]:
-            import asyncio  # which takes longer than all that a first tensor needs
-
-            return dict(zip(views, await asyncio.gather(*started), strict=True))
-
-        return finish()
+        return gathered({key: self.start_read(view) for key, view in views.items()})
 
     def _refuse_while_recording(self) -> None:
+        if self._held is not None:
+            raise UnsupportedError("an optimizer's step is enqueued as a whole; nothing is read in the middle of it")
         if self._recording is not None:
             raise UnsupportedError(
                 "a tensor cannot be read inside a compiled step: its value exists only when the step is "
@@ -391,21 +397,25 @@ class Device:
             self.flush()
 
     def all_or_nothing(self, enqueue: Callable[[], None]) -> None:
-        """Call what enqueues work; if it raises, nothing of that work is done. It may write, but read nothing.
+        """Call what enqueues work; if it raises, nothing of that work is done. It may be called a second time.
+
+        Nothing is read in it, and what it writes is there before all of its work.
 
         Raises:
-            OutOfDeviceMemoryError: there is none, though all that is in the pool was given back first.
+            OutOfDeviceMemoryError: there is none, though all that was in the pool has been given back.
         """
         if self._recording is not None or self._held is not None:
             enqueue()
             return
+        before = self.stats.dispatches, self.stats.copies
         for is_last in (False, True):
             held = self._held = []
             try:
                 enqueue()
                 break
-            except OutOfDeviceMemoryError:
-                if is_last:
+            except BaseException as error:
+                self.stats.dispatches, self.stats.copies = before
+                if is_last or not isinstance(error, OutOfDeviceMemoryError):
                     raise
             finally:
                 self._held = None
@@ -419,7 +429,7 @@ class Device:
         uploads, pending = self._uploads, self._pending
         if not uploads and not pending:
             return
-        with uninterrupted():
+        with Uninterrupted():
             self._uploads, self._pending = [], []
             try:
                 self._backend.submit(uploads + pending)

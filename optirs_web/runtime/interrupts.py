@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["uninterrupted"]
+__all__ = ["Uninterrupted"]
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Keep a SIGINT for the end of the block. Python gives it to the main thread, and a browser has none."""
-    if sys.platform == "emscripten" or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler):  # nobody is told of it, or not in Python
-        yield
-        return
-    kept: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: kept.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if kept:
-            handler(*kept[-1])
+class Uninterrupted:
+    """A block at whose end an interrupt (SIGINT) takes effect that came within. Python gives it to the main thread."""
+
+    __slots__ = ("_handler", "_kept")
+
+    def __enter__(self) -> None:
+        self._kept: list[tuple[int, FrameType | None]] = []
+        is_told = threading.current_thread() is threading.main_thread()
+        self._handler = signal.getsignal(signal.SIGINT) if is_told else None
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._keep)
+
+    def _keep(self, number: int, frame: FrameType | None) -> None:
+        self._kept.append((number, frame))
+
+    def __exit__(self, *error: object) -> None:
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._handler)
+            if self._kept:
+                self._handler(*self._kept[-1])

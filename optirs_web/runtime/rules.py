@@ -167,7 +167,7 @@ class Rule:
         Raises:
             ShaderError: no part can, since one that only measures is the last.
         """
-        asking = [one for one in _PARTS_OF_A_STEP if self.gathers and self._asks_for_grad((one,))]
+        asking = [one for one in _PARTS_WITH_GRAD if self.gathers and self._asks_for_grad((one,))]
         if asking and asking[-1] not in ("update", "prepare"):
             found = next(one for one in self._source.declarations if getattr(one, "name", "") == asking[-1])
             raise fail(
@@ -200,8 +200,8 @@ class Rule:
 KEPT = "accumulated"
 """The slot of the state that holds what was gathered since the last step; kernels call it `kept`."""
 
-_PARTS_OF_A_STEP = ("prepare", "adapt", "measure", "measure_lines", "measure_lines_again", "update")
-"""Those over every element, in their order. What `prepare` has stored as gathered is no longer there for the next."""
+_PARTS_WITH_GRAD = ("prepare", "adapt", "measure", "measure_lines", "measure_lines_again", "update")
+"""Those that may ask for the gradient, in their order. The last that does keeps what was gathered, or empties it."""
 
 _COUNTERS = {"accumulate": ("calls", "gathered"), "add_noise": ("draw",)}
 

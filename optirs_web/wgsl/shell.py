@@ -18,6 +18,7 @@ __all__ = [
     "elementwise_bindings",
     "elementwise_parameters",
     "function_of",
+    "member_names",
     "storage",
     "struct_of",
 ]
@@ -43,6 +44,11 @@ def struct_of(module: syntax.Module, name: str) -> types.Struct:
         if isinstance(one, syntax.StructDeclaration) and one.name == name and one.type is not None:
             return one.type
     return types.Struct(name, ())
+
+
+def member_names(module: syntax.Module, name: str) -> list[str]:
+    """The names of its members."""
+    return [one.name for one in struct_of(module, name).members]
 
 
 def function_of(module: syntax.Module, name: str) -> syntax.Function:

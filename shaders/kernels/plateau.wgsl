@@ -26,7 +26,7 @@ fn reduce(row: Row) {
         hyper[row.one_minus_at] = 1.0 - value;
     }
     if row.log_at != NOWHERE {
-        hyper[row.log_at] = select(precise_log(value), -100.0, value == 0.0);
+        hyper[row.log_at] = select(precise_log(value), -100.0, value <= 0.0);
     }
 }
 

@@ -85,6 +85,6 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>) {
         hyper[row.one_minus_at] = 1.0 - result;
     }
     if row.log_at != NOWHERE {
-        hyper[row.log_at] = select(precise_log(result), -100.0, result == 0.0);
+        hyper[row.log_at] = select(precise_log(result), -100.0, result <= 0.0);
     }
 }

@@ -158,8 +158,8 @@ function finish() {
 
 /** The racers from the first to the last: who arrived, by the step, then the others by their height. */
 function ranked() {
-  const result = ({ arrived, height }) => (arrived === null ? (height ?? 0) : arrived - MOST_STEPS);
-  return running().sort((one, other) => result(one) - result(other));
+  const result = ({ arrived, height }) => (arrived !== null ? arrived - MOST_STEPS : Number.isFinite(height) ? height : Infinity);
+  return running().sort((one, other) => Math.sign(result(one) - result(other)) || 0);
 }
 
 const isOver = () => steps >= MOST_STEPS || (steps > 0 && running().every(({ arrived }) => arrived !== null));

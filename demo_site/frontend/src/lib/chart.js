@@ -115,7 +115,7 @@ export function lineChart(container, { x = "step", whole = true, series, scales 
         width,
         dash,
         spanGaps: true,
-        stroke: () => themed(name ?? `series-${(number % 8) + 1}`),
+        stroke: () => themed(name ?? `series-${(number % 10) + 1}`),
         points: { show: points, size: 5 },
         value: (_, value) => short(value),
       })),

@@ -17,9 +17,9 @@ const token = (names, name, extra = {}) => ({ [names.map((one) => `.tok-${one}`)
 
 const DEEPEST = 24; // columns; lines that are indented more hang like these
 
-/** Where a line is broken it goes on two columns right of its indentation; `padding` is CodeMirror's own. */
-const hanging = (columns, padding = "6px") => ({
-  paddingLeft: `calc(${padding} + ${columns + 2}ch)`,
+/** Where a line is broken it goes on two columns right of its indentation; 6px are CodeMirror's own padding. */
+const hanging = (columns) => ({
+  paddingLeft: `calc(6px + ${columns + 2}ch)`,
   textIndent: `-${columns + 2}ch`,
 });
 
