@@ -265,11 +265,11 @@ def test_what_keeps_positions_alone_says_so(name):
 # Loaded from what was changed by hand.
 
 
-@pytest.mark.parametrize("change", [lambda x: x * 10, lambda x: x * np.nan, lambda x: x * np.inf], ids=str)
-def test_values_above_the_largest_that_is_given_are_refused(device, change):
+@pytest.mark.parametrize("factor", [10.0, np.nan, np.inf])
+def test_values_above_the_largest_that_is_given_are_refused(device, factor):
     _, optimizer = trained(ow.optim.AdamW, device, "8bit")
     before, changed = optimizer.state_dict(), optimizer.state_dict()
-    changed["state"][1]["exp_avg"] = change(changed["state"][1]["exp_avg"])
+    changed["state"][1]["exp_avg"] = changed["state"][1]["exp_avg"] * factor
     with pytest.raises(CheckpointError, match="'exp_avg' has values above those of 'exp_avg_largest'"):
         optimizer.load_state_dict(changed)
     np.testing.assert_equal(optimizer.state_dict(), before)
