@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -57,7 +56,6 @@ class _Site:
         self._settings = settings
         self._renderer = renderer
         self._facts = dict(facts)
-        threading.Thread(target=library_wheel, daemon=True).start()  # two seconds, before a page asks for it
 
     def page(self, request: Request) -> Response:
         name = PAGES[request.url.path]

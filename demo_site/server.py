@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import threading
 from collections.abc import Callable
 
 import uvicorn
 from fastapi import FastAPI
+
+from .wheel import library_wheel
 
 __all__ = ["bind", "serve", "url_of"]
 
@@ -90,4 +93,5 @@ def serve(app: FastAPI, listener: socket.socket, when_ready: Callable[[], None] 
         timeout_graceful_shutdown=3,
         ws="none",
     )
+    threading.Thread(target=library_wheel, daemon=True).start()  # two seconds, before a page asks for it
     _Server(config, when_ready).run(sockets=[listener])

@@ -134,4 +134,5 @@ def _digest(body: bytes) -> str:
 
 
 if __name__ == "__main__":
-    (Path(sys.argv[1]) / wheel_name()).write_bytes(library_wheel())
+    wheel = Path(sys.argv[1]) / wheel_name()
+    print(f"{wheel}: {wheel.write_bytes(library_wheel()):,} bytes")

@@ -45,6 +45,50 @@ def test_an_interrupt_neither_tears_a_tensor_nor_takes_back_steps(device, compil
     assert run_python(program) == ["0 0 True"]
 
 
+WRAPPED = """
+import signal
+import numpy as np
+import optirs_web as ow
+
+w = ow.Parameter(np.full(2000, 3.0), device={device!r})
+grad = ow.ones(2000, device={device!r})
+inner = ow.optim.SGD([w], lr=1.0 if {name!r} == "Lookahead" else 0.0)
+optimizer = ow.optim.Lookahead(inner, k=5) if {name!r} == "Lookahead" else ow.optim.SAM(inner, rho=5.0)
+
+def closure():
+    w.grad = grad
+    return w
+
+saved = []
+signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+if {saves}:
+    signal.signal(signal.SIGINT, lambda *_: saved.append(optimizer.state_dict()["state"] and w.numpy()))
+for number in range(30):
+    before = len(saved)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0005 * number)
+        while len(saved) == before:
+            optimizer.step(closure)
+    except KeyboardInterrupt:
+        pass
+values = w.numpy()
+print(values.min() == values.max(), len(saved) == (30 if {saves} else 0))
+if {name!r} == "Lookahead":
+    since = int(next(iter(optimizer.state_dict()["state"].values()))["slow_step"])
+    rounds = (3.0 - values[0] - since) / 2.5  # five steps of 1, and half of the way back
+    print(abs(rounds - round(rounds)) < 1e-3)
+else:
+    print(values[0] == 3.0)
+"""
+
+
+@pytest.mark.parametrize("saves", [False, True], ids=["interrupted", "a handler that saves"])
+@pytest.mark.parametrize("name", ["Lookahead", "SAM"])
+def test_steps_that_belong_together_are_not_parted(device, name, saves):
+    program = WRAPPED.format(device=device.name, name=name, saves=saves)
+    assert run_python(program) == ["True True", "True"]
+
+
 @pytest.mark.parametrize("name", ["Muon", "Shampoo", "SOAP", "GaLore"])  # they need memory while they step
 def test_without_memory_a_step_changes_nothing_and_can_be_tried_again(device, limited, name):
     rng = np.random.default_rng(0)
@@ -77,6 +121,13 @@ def test_without_memory_a_step_changes_nothing_and_can_be_tried_again(device, li
         found, refused = train(limit)
         np.testing.assert_array_equal(found, want)
         assert refused == len(grads) or limit
+
+
+def test_a_mask_of_a_projection_may_read(device):
+    w = ow.Parameter([2.0, 3.0], device=device)
+    box = ow.optim.projections.box(-1.0, 0.5, mask=lambda param: param.tolist()[0] > 0)
+    ow.optim.SGD([w], lr=0.1, transforms=[box]).step(grads=[[1.0, 1.0]])
+    assert w.tolist() == [0.5, 0.5]
 
 
 def test_statistics_may_be_read_and_computed_as_anything_else(device):

@@ -134,6 +134,35 @@ def test_a_copy_has_its_own_parameters_and_averages(device, copied, is_swapped):
     assert (average.averages()[0].item(), average.n_averaged) == (1.0, 1)
 
 
+def test_averages_that_are_swapped_are_not_swapped_again():
+    average = A.SWA([ow.Parameter([1.0], device="cpu")])
+    average.update_parameters()
+    average.params[0].assign([3.0])
+    with average.swapped():
+        with pytest.raises(UnsupportedError, match="averages already"), average.swapped():
+            pass
+        assert average.params[0].item() == 1.0
+    assert average.params[0].item() == 3.0
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"n_averaged": 1e40},
+        {"n_averaged": 2.7},
+        {"n_averaged": 1 << 24},
+        {"averages": {"x": [2.0]}},
+        {"averages": {0: "x"}},
+    ],
+)
+def test_a_state_dict_that_does_not_fit_changes_nothing(broken):
+    average = A.SWA([ow.Parameter([1.0], device="cpu")])
+    average.update_parameters()
+    with pytest.raises(CheckpointError):
+        average.load_state_dict({"n_averaged": 1, "averages": {0: [2.0]}, **broken})
+    assert (average.averages()[0].item(), average.n_averaged) == (1.0, 1)
+
+
 def test_before_the_first_value_a_swap_changes_nothing(device):
     param = ow.Parameter([1.0], device=device)
     with A.SWA([param]).swapped():

@@ -1,6 +1,7 @@
 """Schedules that are saved, taken over from torch, or go on from an epoch."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
@@ -169,3 +170,22 @@ def test_a_state_dict_does_not_replace_methods():
     with pytest.raises(CheckpointError, match="StepLR keeps no 'step'"):
         scheduler.load_state_dict({**scheduler.state_dict(), "step": 5})
     scheduler.step()
+
+
+@pytest.mark.parametrize("is_part", [False, True])
+def test_milestones_come_through_json(is_part):
+    def make():
+        optimizer = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        steps = lr_scheduler.MultiStepLR(optimizer, [2, 3, 3], gamma=0.5)
+        if not is_part:
+            return steps
+        return lr_scheduler.SequentialLR(optimizer, [lr_scheduler.ConstantLR(optimizer), steps], [1])
+
+    first, second = make(), make()
+    first.step()
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    first.optimizer.param_groups[0]["lr"] = second.optimizer.param_groups[0]["lr"] = 1.0
+    for _ in range(4):
+        first.step(), second.step()
+        assert first.get_last_lr() == second.get_last_lr()
+    assert first.get_last_lr() == [0.125]

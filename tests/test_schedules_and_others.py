@@ -169,3 +169,45 @@ def test_a_decay_that_begins_at_0_is_felt(device):
 
     assert final({}) == pytest.approx(1.0 * (1 - 0.125) * (1 - 0.25))
     assert final({"momentum": 0.5}) == pytest.approx(0.875 - 0.5 * (0.5 * 0.25 + 0.5 * 0.875))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["PolynomialLR", "LinearLR"])
+def test_a_group_that_is_added_when_the_schedule_is_at_nothing_trains(device, name, compiled):
+    first, second = (ow.Parameter([0.0], device=device) for _ in range(2))
+    optimizer = ow.optim.SGD([first], lr=0.5)
+    options = {"end_factor": 0.0} if name == "LinearLR" else {}
+    scheduler = getattr(lr_scheduler, name)(optimizer, total_iters=2, **options)
+
+    def train_step():
+        params = [one for group in optimizer.param_groups for one in group["params"]]
+        optimizer.step(grads=[ow.ones((1,), device=device) for _ in params])
+        scheduler.step()
+
+    step = ow.compile(train_step, device=device) if compiled else train_step
+    for number in range(6):
+        if number == 2:
+            optimizer.add_param_group({"params": [second], "lr": 0.125})
+        step()
+    assert (second.item(), optimizer.param_groups[1]["lr"]) == (-0.5, 0.125)
+
+
+def test_a_compiled_chain_takes_in_a_group_and_a_state_dict(device):
+    first, second = (ow.Parameter([0.0], device=device) for _ in range(2))
+    optimizer = ow.optim.SGD([first], lr=0.5)
+    parts = [lr_scheduler.StepLR(optimizer, 3, 0.5), lr_scheduler.ConstantLR(optimizer, 0.5, 4)]
+    scheduler = lr_scheduler.ChainedScheduler(parts)
+
+    def train_step():
+        params = [one for group in optimizer.param_groups for one in group["params"]]
+        optimizer.step(grads=[ow.ones((1,), device=device) for _ in params])
+        scheduler.step()
+
+    step = ow.compile(train_step, device=device)
+    for number in range(8):
+        if number == 3:
+            optimizer.add_param_group({"params": [second], "lr": 0.125})
+        if number == 6:
+            scheduler.load_state_dict(scheduler.state_dict())
+        step()
+    assert [group["lr"] for group in optimizer.param_groups] == scheduler.get_last_lr()

@@ -11,12 +11,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
 from ..errors import CheckpointError, ShapeError, UnsupportedError
+from ..hostdata import host_data
 from ..ops import add, multiply
 from ..recovery import keep_track
 from ..runtime.buffer import View
@@ -105,6 +107,8 @@ class Average:
             >>> w.tolist()
             [3.0]
         """
+        if self._is_swapped:
+            raise UnsupportedError("the parameters are their averages already")
         self.swap()
         try:
             yield
@@ -144,17 +148,18 @@ class Average:
         """
         self._need_unswapped()
         try:
-            count, averages = int(state_dict["n_averaged"]), dict(state_dict["averages"])
-        except (KeyError, TypeError, ValueError) as error:
+            count = operator.index(state_dict["n_averaged"])
+            averages = {int(key): host_data(value, FLOAT32) for key, value in state_dict["averages"].items()}
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError, UnsupportedError) as error:
             raise CheckpointError('the state dict of an average has "n_averaged" and "averages"') from error
         numbers = range(len(self.params)) if count else range(0)
-        if count < 0 or sorted(map(int, averages)) != list(numbers):
+        if not 0 <= count < 1 << 24 or sorted(averages) != list(numbers):
             raise CheckpointError(f"the state dict has averages of other parameters than 0 to {len(self.params) - 1}")
         for key, value in averages.items():
-            shape = self.params[int(key)].shape
-            if state.shape_of(value) != shape:
-                raise CheckpointError(f"average {key} has the shape {state.shape_of(value)}, its parameter {shape}")
-        entries = {int(key): {"step": float(count), "average": value} for key, value in averages.items()}
+            shape = self.params[key].shape
+            if value.shape != shape:
+                raise CheckpointError(f"average {key} has the shape {value.shape}, its parameter {shape}")
+        entries = {key: {"step": float(count), "average": value} for key, value in averages.items()}
         state.write(self._layout, ("step",), entries)
 
     # What `recovery.Recoverable` asks for.

@@ -32,9 +32,9 @@ def from_wgsl(
 
         fn update(param: f32, grad: f32, state: State, h: Hyper, s: Scalars) -> Updated
 
-    It may leave out parameters that it does not need, and `struct State` if it keeps nothing per element. CONTRIBUTING
-    ("Adding an optimizer") describes `struct Scalars` with `advance`, `struct Measured` with `measure` and `settle`;
-    without them the tensor's steps are counted in `s.step`, from 1. State begins at zero.
+    It may leave out parameters that it does not need, and `struct State` if it keeps nothing per element. With
+    `struct Scalars { step: f32 }` the tensor's steps are counted in `s.step`, from 1. ``shaders/README.md`` describes
+    `advance`, which makes other scalars, and `struct Measured` with `measure` and `settle`. State begins at zero.
 
     Args:
         source: WGSL, or the path of a file with it. It may import from the library: `import package::lib::math::exp;`.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from ..runtime.buffer import View
+from ..runtime.interrupts import Uninterrupted
 from .arguments import documented
 from .optimizer import Optimizer, Options, Params, Rule
 from .options import at_least_zero
@@ -59,12 +60,18 @@ class Lookahead(Anchored, Wrapper):
             raise ValueError(f"Invalid alpha value: {options['alpha']}")
 
     def _step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
+        result = None
+        if closure is not None and not isinstance(self.optimizer, Wrapper):  # which may call it more than once
+            result, closure = closure(), None
         self._anchor()
-        if self._given_scaler is None:
-            result = self.optimizer.step(closure, grads=grads)
-        else:
-            result = self.optimizer.scaled_step(*self._given_scaler, closure=closure, grads=grads)
-        super()._step()
+        with Uninterrupted():  # two steps that count together
+            if self._given_scaler is not None:
+                self.optimizer.scaled_step(*self._given_scaler, grads=grads)
+            elif closure is None:
+                self.optimizer.step(grads=grads)
+            else:
+                result = self.optimizer.step(closure, grads=grads)
+            super()._step()
         return result
 
     _given_scaler: tuple[View | None] | None = None

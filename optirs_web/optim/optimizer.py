@@ -137,7 +137,8 @@ class Optimizer(Stateful):
             recording.before_replay.append(partial(self._before_replay, self._built, live))
             recording.before_replay.append(partial(self._check_rates, self._rates()))
         self._ask(params, live)
-        self._built.device.all_or_nothing(partial(self._change, params, live))
+        projected = [one.wanted(params, live) for one in self._projections]
+        self._built.device.all_or_nothing(partial(self._change, params, live, projected))
         if any(live):
             self._note_change(live)
         return result
@@ -145,13 +146,12 @@ class Optimizer(Stateful):
     def _ask(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         """What a subclass asks its callables for, before a step enqueues anything."""
 
-    def _change(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
+    def _change(self, params: Sequence[Parameter], live: Sequence[bool], projected: Sequence[Sequence[bool]]) -> None:
         self._dispatch(params, live)
-        if any(live):
-            for projection in self._projections:
-                projection.apply(params, live)
-            if self._projections and self._rounding:
-                self._built.round_params()
+        for projection, wanted in zip(self._projections, projected, strict=True):
+            projection.apply_to(params, wanted)
+        if projected and self._rounding and any(live):
+            self._built.round_params()
 
     def _dispatch(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         if not self.takes_dense or any(isinstance(one._grad, SparseRows) for one in params):

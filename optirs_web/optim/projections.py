@@ -53,9 +53,16 @@ class Projection(ABC):
             live: which of them; all by default.
         """
         params = list(params)
-        wanted = [self.mask is None or bool(self.mask(one)) for one in params]
-        if live is not None:
-            wanted = [one and other for one, other in zip(wanted, live, strict=True)]
+        self.apply_to(params, self.wanted(params, [True] * len(params) if live is None else live))
+
+    def wanted(self, params: Sequence[Parameter], live: Sequence[bool]) -> list[bool]:
+        """Which of the live parameters it projects."""
+        return [
+            is_live and (self.mask is None or bool(self.mask(one))) for one, is_live in zip(params, live, strict=True)
+        ]
+
+    def apply_to(self, params: Sequence[Parameter], wanted: Sequence[bool]) -> None:
+        """Project those that are wanted."""
         if any(wanted):
             self._apply(params, wanted)
             for one in compress(params, wanted):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..runtime.interrupts import Uninterrupted
 from .optimizer import Optimizer, Rule
 from .options import at_least_zero
 from .wrapper import Wrapper
@@ -75,14 +76,19 @@ class SAM(Wrapper):
             )
         self.zero_grad()
         result = closure()
-        self.first_step(zero_grad=True)
+        has_moved = False
         try:
+            with Uninterrupted():
+                self.first_step(zero_grad=True)
+                has_moved = True
             closure()
+            with Uninterrupted():
+                has_moved = False
+                self.second_step()
         except BaseException:
-            if self._built.device.recording is None:
+            if has_moved and self._built.device.recording is None:
                 self._restore()
             raise
-        self.second_step()
         return result
 
     def first_step(self, zero_grad: bool = False) -> None:

@@ -39,7 +39,7 @@ class Buffer:
 
     def release(self) -> None:
         """Give the memory back now. Safe to call twice; the buffer must not be used afterwards."""
-        give_back, self._give_back = self._give_back, None
+        give_back, self._give_back = getattr(self, "_give_back", None), None  # an interrupt may have left it unmade
         if give_back is not None:
             self.device.returned.append((give_back, self.handle, self.nbytes))
 

@@ -408,20 +408,21 @@ class Device:
             enqueue()
             return
         before = self.stats.dispatches, self.stats.copies
-        for is_last in (False, True):
-            held = self._held = []
-            try:
-                enqueue()
-                break
-            except BaseException as error:
-                self.stats.dispatches, self.stats.copies = before
-                if is_last or not isinstance(error, OutOfDeviceMemoryError):
-                    raise
-            finally:
-                self._held = None
-            self.trim()
-        self._pending += held
-        self._flush_if_many()
+        with Uninterrupted():
+            for is_last in (False, True):
+                held = self._held = []
+                try:
+                    enqueue()
+                    break
+                except BaseException as error:
+                    self.stats.dispatches, self.stats.copies = before
+                    if is_last or not isinstance(error, OutOfDeviceMemoryError):
+                        raise
+                finally:
+                    self._held = None
+                self.trim()
+            self._pending += held
+            self._flush_if_many()
 
     def flush(self) -> None:
         """Submit what was enqueued; does not wait for it."""

@@ -335,7 +335,7 @@ class Attached:
             for param in one.params
             for group in range(one.reach(param))
         ]
-        recording.before_replay.append(partial(self._check, table, self.layout))
+        recording.before_replay.append(partial(self._check, members, table, self.layout))
         recording.before_replay.append(partial(self.optimizer._check_rates, self.optimizer._rates()))
         recording.at_replay.append(partial(self._follow, members, table, staged))
 
@@ -355,7 +355,9 @@ class Attached:
             layout.device.copy(View(buffer, 4 * number, 4), target)
         return _Staged(group, names, words, buffer)
 
-    def _check(self, table: ScheduleTable | None, layout: Layout | None) -> None:
+    def _check(self, members: Sequence[LRScheduler], table: ScheduleTable | None, layout: Layout | None) -> None:
+        for one in members:
+            one._grow()
         self.notice()
         if self._table is not table or self.layout is not layout:
             raise StaleProgramError("the schedules have changed; record the step again")

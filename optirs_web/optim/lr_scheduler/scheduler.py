@@ -160,7 +160,10 @@ class LRScheduler:
                 if self._chains:
                     value = get_option(groups[group], param)
                     bases.append(value)
-                    self._solve(param, group, value, work.plans[param][group](work.position, value))
+                    given = work.plans[param][group](work.position, value)
+                    self._solve(param, group, value, given)
+                    if given == self._offset():  # of no base would the formula make it: the host goes on from the value
+                        work.is_on_host = True
                 else:
                     bases.append(firsts[group])
             self._compute(param)

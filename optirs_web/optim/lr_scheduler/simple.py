@@ -124,6 +124,11 @@ class MultiStepLR(_MultipleLR):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch, param=param)
 
+    def _load(self, state_dict: Mapping[str, Any]) -> None:
+        counts = state_dict.get("milestones", self.milestones)
+        milestones = Counter({int(one): count for one, count in counts.items()})  # JSON has made text of them
+        super()._load({**state_dict, "milestones": milestones})
+
     def _schedule(self, group: int) -> Schedule:
         every = sorted(one for one in self.milestones.elements() if one >= 0 and one % 1 == 0)  # the others never come
         begins = sorted({0, *every})
