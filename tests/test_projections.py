@@ -1,9 +1,13 @@
 """Projections of parameters against float64 references and optax."""
 
+import gc
+
 import numpy as np
 import pytest
 
 import optirs_web as ow
+from optirs_web.optim.in_place import InPlace
+from optirs_web.runtime.rules import Rule
 
 P = ow.optim.projections
 SHAPES = [(1,), (3,), (300,), (16, 65), (40, 100)]
@@ -107,6 +111,13 @@ def test_a_tensor_of_zeros_stays_on_its_way_to_the_sphere(device):
     param = ow.Parameter([0.0, 0.0], device=device)
     P.sphere().apply([param])
     assert param.tolist() == [0.0, 0.0]
+
+
+def test_a_parameter_in_the_place_of_one_that_has_gone_is_another(device):
+    """What was made for a parameter is kept by its id, and Python gives that away again."""
+    made = InPlace(Rule("average", folder="arena"), [ow.Parameter([1.0], device=device)])
+    gc.collect()
+    assert not made.fits([ow.Parameter([2.0], device=device)])
 
 
 @pytest.mark.parametrize("make", [lambda: P.l2_ball(0.0), lambda: P.simplex(-1.0), lambda: P.spectral(iterations=0)])

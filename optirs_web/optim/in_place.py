@@ -48,9 +48,8 @@ class InPlace:
 
     def fits(self, params: Sequence[Parameter]) -> bool:
         """It was made for these, and they lie where they did."""
-        return [one() for one in self.params] == list(params) and all(
-            one._home is home for one, home in zip(params, self.homes, strict=True)
-        )
+        alike = zip(self.params, params, self.homes, strict=True)
+        return all(known() is one and one._home is home for known, one, home in alike)
 
     def run(self, live: Sequence[bool], hyper: Mapping[str, float]) -> None:
         """Apply the rule to those that are live."""
