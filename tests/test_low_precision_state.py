@@ -304,8 +304,7 @@ def test_what_float16_has_no_number_for_is_refused():
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_state_of_torch_in_16_bits_is_widened(dtype):
-    torch = pytest.importorskip("torch")
+def test_state_of_torch_in_16_bits_is_widened(torch, dtype):
     weight = torch.nn.Parameter(torch.ones(4, 3, dtype=getattr(torch, dtype)))
     theirs = torch.optim.Adam([weight])
     weight.grad = torch.full_like(weight, 0.3)
