@@ -4,6 +4,7 @@ import gc
 import importlib
 import json
 import os
+import signal
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -33,6 +34,9 @@ settings.load_profile("optirs")
 
 
 def pytest_configure(config):
+    # What a shell runs in the background ignores Ctrl-C, and so would the programs that the tests send it to.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # A requirement that no test looks at would pass in silence.
     known = [*DEVICES, *BROWSER, *LIBRARIES, *OTHERS]
     unknown = required() - set(known)
