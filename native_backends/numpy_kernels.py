@@ -12,13 +12,14 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ..runtime.factored import LineMeasureKernel, LineSettleKernel
+from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from ..runtime.rows import RowsKernel
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..wgsl import rule_shell, shell
 from ..wgsl.transform_lookup import BAD
-from . import numpy_sparse
+from . import numpy_fused, numpy_sparse
 from .numpy_factored import bind_measure_lines, bind_settle_lines
 from .numpy_library import REPLACEMENTS, Array, Parameters, runs
 from .numpy_rules import BoundRule, functions_of
@@ -39,6 +40,10 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
     match kernel:
         case ElementwiseKernel():
             return _bind_elementwise(kernel, arrays, values)
+        case FusedMapKernel():
+            return numpy_fused.bind_fused_map(kernel, arrays, values)
+        case FusedKernel():
+            return numpy_fused.bind_fused(kernel, arrays, values)
         case UpdateKernel():
             return _bind_update(kernel, arrays)
         case RoundKernel():
@@ -84,14 +89,15 @@ def _bind_elementwise(kernel: ElementwiseKernel, arrays: Sequence[Array], values
         dtype = _DTYPES[str(parameter.type)]
         kind = "index" if parameter.name == "index" else next(kinds)
         if kind == "index":
-            operands.append(None)
+            operands.append(np.arange(size, dtype=np.uint32).reshape(shape) if kernel.rank else None)
         elif kind == "result":
             operands.append(result)
         elif kind == "scalar":
             operands.append(dtype(values[parameter.name]))
         elif kernel.rank:
             strides = tuple(4 * values[f"{parameter.name}_stride{axis}"] for axis in range(kernel.rank))
-            operands.append(as_strided(next(remaining).view(dtype), shape, strides))
+            start = values[f"{parameter.name}_start"]
+            operands.append(as_strided(next(remaining).view(dtype)[start:], shape, strides))
         else:
             operands.append(next(remaining).view(dtype)[:size])
     if kernel.rank:

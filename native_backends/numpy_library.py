@@ -14,7 +14,17 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..runtime.schedules import reduce_on_plateau, run_on_host
 from ..wgsl import rule_shell, shell
-from . import numpy_matrices, numpy_sparse, numpy_storage
+from . import (
+    numpy_attention,
+    numpy_indexing,
+    numpy_losses,
+    numpy_matrices,
+    numpy_normalization,
+    numpy_reductions,
+    numpy_sparse,
+    numpy_storage,
+    numpy_windows,
+)
 
 __all__ = ["REPLACEMENTS", "Array", "Parameters", "runs"]
 
@@ -35,26 +45,14 @@ def _floats(raw: Array) -> Array:
 
 
 def _matmul(p: Parameters, a: Array, b: Array, c: Array) -> None:
-    rows, columns, inner = p["rows"], p["columns"], p["inner"]
-    left = as_strided(_floats(a), (rows, inner), (4 * p["a_row_stride"], 4 * p["a_inner_stride"]))
-    right = as_strided(_floats(b), (inner, columns), (4 * p["b_inner_stride"], 4 * p["b_column_stride"]))
-    np.matmul(left, right, out=_floats(c)[: rows * columns].reshape(rows, columns))
-
-
-def _sum(p: Parameters, values: Array, sums: Array) -> None:
-    outer, length, inner, chunk = p["outer"], p["length"], p["inner"], p["chunk"]
-    chunks = -(-length // chunk)
-    table = _floats(values)[: outer * length * inner].reshape(outer, length, inner)
-    result = _floats(sums)[: outer * chunks * inner].reshape(outer, chunks, inner)
-    result[:] = np.add.reduceat(table, np.arange(0, length, chunk), axis=1, dtype=np.float64)
-
-
-def _log_softmax(p: Parameters, values: Array, result: Array) -> None:
-    shape = (p["rows"], p["columns"])
-    table = _floats(values)[: shape[0] * shape[1]].reshape(shape)
-    shifted = table - table.max(axis=1, keepdims=True)
-    log_sum = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    _floats(result)[: table.size].reshape(shape)[:] = shifted - log_sum
+    rows, columns, inner, within = p["rows"], p["columns"], p["inner"], p["batch_inner"]
+    a_strides = [p["a_outer_stride"], p["a_batch_stride"], p["a_row_stride"], p["a_inner_stride"]]
+    b_strides = [p["b_outer_stride"], p["b_batch_stride"], p["b_inner_stride"], p["b_column_stride"]]
+    result = _floats(c)
+    batch = (result.size // (rows * columns * within), within)
+    left = as_strided(_floats(a)[p["a_start"] :], (*batch, rows, inner), [4 * one for one in a_strides])
+    right = as_strided(_floats(b)[p["b_start"] :], (*batch, inner, columns), [4 * one for one in b_strides])
+    np.matmul(left, right, out=result.reshape(*batch, rows, columns))
 
 
 def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found_inf: Array) -> None:
@@ -97,12 +95,16 @@ def _update_scale(p: Parameters, scaler: Array) -> None:
 
 
 REPLACEMENTS: dict[str, Callable[..., None]] = {
+    **numpy_indexing.REPLACEMENTS,
+    **numpy_attention.REPLACEMENTS,
+    **numpy_losses.REPLACEMENTS,
     **numpy_matrices.REPLACEMENTS,
+    **numpy_normalization.REPLACEMENTS,
     **numpy_sparse.REPLACEMENTS,
+    **numpy_reductions.REPLACEMENTS,
     **numpy_storage.REPLACEMENTS,
+    **numpy_windows.REPLACEMENTS,
     "matmul": _matmul,
-    "sum": _sum,
-    "log_softmax": _log_softmax,
     "nonfinite": _nonfinite,
     "plateau": _plateau,
     "schedule": _schedule,

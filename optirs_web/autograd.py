@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 from .errors import OptirsError, ShapeError, UnsupportedError
@@ -13,22 +13,25 @@ from .sparse import SparseRows
 from .tensors import Edge, Parameter, Tensor, tensor
 
 __all__ = [
-    "GradientTape",
     "ObservedGrad",
     "as_gradient",
     "backward",
+    "enable_grad",
     "grad_enabled",
+    "gradients",
     "no_grad",
     "note_grad",
     "observe_grads",
     "record",
     "set_grad",
+    "sources_of",
 ]
 
 _FREED: tuple[Edge, ...] = ()
 """The edges of a tensor whose history `backward` has used up. Compared by identity."""
 
 _enabled = True
+_made: set[int] | None = None
 _observed: dict[int, ObservedGrad] | None = None
 
 
@@ -46,7 +49,16 @@ def grad_enabled() -> bool:
 
 
 @contextmanager
-def no_grad() -> Iterator[None]:
+def _history(is_left: bool) -> Iterator[None]:
+    global _enabled
+    before, _enabled = _enabled, is_left
+    try:
+        yield
+    finally:
+        _enabled = before
+
+
+def no_grad() -> AbstractContextManager[None]:
     """Operations in the block leave no history: nothing can be differentiated through them.
 
     Example:
@@ -56,22 +68,32 @@ def no_grad() -> Iterator[None]:
         ...     (w * 3.0).requires_grad
         False
     """
-    global _enabled
-    before, _enabled = _enabled, False
-    try:
-        yield
-    finally:
-        _enabled = before
+    return _history(False)
 
 
-def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor], Tensor]]) -> Tensor:
+def enable_grad() -> AbstractContextManager[None]:
+    """Operations in the block leave history, also within `no_grad` and in the rules of a backward pass.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web.autograd import enable_grad
+        >>> w = ow.Parameter([2.0], device="cpu")
+        >>> with ow.no_grad(), enable_grad():
+        ...     (w * 3.0).requires_grad
+        True
+    """
+    return _history(True)
+
+
+def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor, Tensor], Tensor]]) -> Tensor:
     """Note how `result` was made, if a gradient may be asked of it.
 
     Args:
         result: of the operation.
-        inputs: each with the rule that carries a gradient of the result to it, which is called only if
-            the input needs one. Inputs that are no tensors have none. A rule must not hold the result
-            itself, only `result.detach()`: a cycle would keep memory alive.
+        inputs: each with the rule that carries a gradient of the result to it, which is called with that gradient
+            and the result, and only if the input needs one. Inputs that are no tensors have none. A rule is made of
+            differentiable operations, so that its result has gradients in turn. It must not hold the result
+            itself: a cycle would keep memory alive.
     """
     if _enabled and any(isinstance(one, Tensor) and one.requires_grad for one, _ in inputs):
         tracked = [one._tracked for one, _ in inputs if isinstance(one, Tensor)]
@@ -79,7 +101,31 @@ def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor], Tensor]]) -> T
         edges = tuple(Edge(one, rule, used) for one, rule in inputs if isinstance(one, Tensor) and one.requires_grad)
         result.requires_grad = True
         result._edges = edges
+        if _made is not None:
+            _made.add(id(result))
     return result
+
+
+def sources_of(compute: Callable[[], Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """What `compute` returns, with its history, and the tensors from outside whose gradients it has a part in.
+
+    Tensors that it makes and does not return are not to be kept.
+    """
+    global _made
+    before, _made = _made, set()
+    try:
+        with _history(True):
+            result = compute()
+        made = _made
+    finally:
+        _made = before
+    if before is not None:
+        before |= made
+    inside = [one for one in _in_order(result) if id(one) in made] if id(result) in made else []
+    outside = {
+        id(edge.source): edge.source for one in inside for edge in one._edges or () if id(edge.source) not in made
+    }
+    return result, list(outside.values())
 
 
 def _in_order(root: Tensor) -> list[Tensor]:
@@ -120,8 +166,6 @@ def _propagate(
     root: Tensor, gradient: Any, wanted: Callable[[Tensor], bool], *, keep: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The gradient of each wanted tensor, as it becomes known. Unless told to keep it, frees the history."""
-    from . import ops
-
     order = _in_order(root)
     needed = _needed(order, wanted)
     for one in order:
@@ -134,17 +178,30 @@ def _propagate(
         g = known.pop(id(one), None)
         if g is None:
             continue
+        for hook in one._hooks or ():
+            changed = hook(g)
+            g = g if changed is None else as_gradient(one, changed)
         if wanted(one):
             yield one, g
         edges = [edge for edge in one._edges or () if id(edge.source) in needed]
         if edges and not keep:
             one._edges = _FREED
         for source, rule, _ in edges:
-            part = rule(g)
+            part = rule(g, one)
             if part.shape != source.shape:
                 raise OptirsError(f"a gradient rule gave the shape {part.shape} for an input of {source.shape}")
             earlier = known.get(id(source))
-            known[id(source)] = part if earlier is None else ops.add(earlier, part)
+            known[id(source)] = part if earlier is None else _added(earlier, part)
+
+
+def _added(a: Any, b: Any) -> Any:
+    """The sum of two gradients. Those of rows are taken together."""
+    from . import ops
+
+    if isinstance(a, SparseRows) and isinstance(b, SparseRows):
+        return SparseRows(ops.concat([a.indices, b.indices]), ops.concat([a.values, b.values]), a.shape)
+    a, b = (one.to_dense() if isinstance(one, SparseRows) else one for one in (a, b))
+    return ops.add(a, b)
 
 
 def _first_gradient(root: Tensor, gradient: Any) -> Tensor:
@@ -171,13 +228,43 @@ def as_gradient(of: Tensor, value: Any) -> Tensor:
     return checked
 
 
-def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> None:
+def backward(root: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
     """See `Tensor.backward`."""
     if not root.requires_grad:
         raise UnsupportedError("nothing that this tensor was computed from requires a gradient")
-    with no_grad():
-        for leaf, g in _propagate(root, gradient, lambda one: one._edges is None, keep=retain_graph):
+    keep = create_graph if retain_graph is None else retain_graph
+    with _history(create_graph):
+        for leaf, g in _propagate(root, gradient, lambda one: one._edges is None, keep=keep):
             _accumulate(leaf, g)
+
+
+def gradients(
+    target: Tensor,
+    sources: Iterable[Tensor],
+    gradient: Any = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> list[Tensor | None]:
+    """The gradient of `target` with respect to each source; None for one that it does not depend on.
+
+    Args:
+        target: what to differentiate.
+        sources: any tensors that it may have been computed from, leaves or not. Their `grad` is left alone.
+        gradient: the gradient with respect to `target`, of its shape; 1 for a tensor of one element.
+        retain_graph: keep the history for another call; as `create_graph` if None.
+        create_graph: leave a history of the gradients, so that they can be differentiated in turn.
+
+    Raises:
+        ShapeError: no gradient was given and there is more than one element, or its shape is wrong.
+        UnsupportedError: the history was used up by an earlier call.
+    """
+    keep = create_graph if retain_graph is None else retain_graph
+    sources = list(sources)
+    wanted = {id(one) for one in sources}
+    with _history(create_graph):
+        found = {id(one): g for one, g in _propagate(target, gradient, lambda one: id(one) in wanted, keep=keep)}
+    return [found.get(id(one)) for one in sources]
 
 
 # The gradient of a leaf. It has a fixed place in an arena, and wherever a program has written it: replays write there.
@@ -188,34 +275,43 @@ def _place(leaf: Tensor) -> View | None:
         return leaf._home.grad_view()
     recording = leaf.device.recording
     if leaf._grad_place is None and recording is not None:
-        buffer = leaf.device.allocate_zeroed(max(4, leaf.view.nbytes))
+        nbytes = leaf.size * leaf.dtype.itemsize
+        buffer = leaf.device.allocate_zeroed(max(4, nbytes))
         recording.keep(buffer)
-        leaf._grad_place = View(buffer, 0, leaf.view.nbytes)
+        leaf._grad_place = View(buffer, 0, nbytes)
     return leaf._grad_place
 
 
-def _accumulate(leaf: Tensor, g: Tensor) -> None:
+def _accumulate(leaf: Tensor, g: Any) -> None:
     from . import ops
 
     note_grad(leaf, reads=True)
-    place = _place(leaf)
     earlier: object = leaf._grad
+    if isinstance(g, SparseRows):
+        if earlier is None or isinstance(earlier, SparseRows):
+            rows: Any = g if earlier is None else _added(earlier, g)
+            leaf._grad = rows
+            return
+        g = g.to_dense()
+    place = _place(leaf)
     if isinstance(earlier, SparseRows):
         leaf._grad = earlier.to_dense()
     if leaf._grad is None:
         _put(leaf, g, place)
     elif leaf._grad.view == place:
-        ops.add_into(leaf._grad, ops.clone(g) if g.view.buffer is place.buffer else g)
+        ops.add_into(leaf._grad, ops.clone(g) if g.walk.view.buffer is place.buffer else g)
     else:
         _put(leaf, ops.add(leaf._grad, g), place)
 
 
 def _put(leaf: Tensor, value: Tensor, place: View | None) -> None:
+    from .ops.launch import contiguous, write_into
+
     if place is None:
-        leaf._grad = value
+        leaf._grad = value if value.requires_grad else contiguous(value)
     else:
-        leaf.device.copy(value.view, place)
         leaf._grad = Tensor(place, leaf.shape, leaf.dtype)
+        write_into(leaf._grad, value)
 
 
 def set_grad(leaf: Tensor, value: Any) -> None:
@@ -240,7 +336,7 @@ def set_grad(leaf: Tensor, value: Any) -> None:
         leaf._grad = None
         return
     place = _place(leaf)
-    _put(leaf, ops.clone(given) if place is None else given, place)
+    _put(leaf, ops.clone(given.detach()) if place is None else given, place)
 
 
 @contextmanager
@@ -258,64 +354,3 @@ def note_grad(leaf: Tensor, *, reads: bool) -> None:
     """What happens next depends on the gradient that this leaf has, or replaces it."""
     if _observed is not None:
         _observed.setdefault(id(leaf), ObservedGrad(leaf, leaf._grad, reads))
-
-
-class GradientTape:
-    """Gradients by name instead of by `backward`: of a result with respect to the sources asked for.
-
-    Args:
-        persistent: `gradient` may be called more than once.
-
-    Example:
-        >>> import optirs_web as ow
-        >>> x = ow.tensor([3.0], device="cpu")
-        >>> with ow.GradientTape() as tape:
-        ...     tape.watch(x)
-        ...     y = (x * x).sum()
-        >>> tape.gradient(y, [x])[0].tolist()
-        [6.0]
-    """
-
-    def __init__(self, persistent: bool = False) -> None:
-        self._persistent = persistent
-        self._is_used = False
-        self._watched: list[Tensor] = []
-
-    def __enter__(self) -> GradientTape:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for one in self._watched:
-            one.requires_grad = False
-
-    def watch(self, *tensors: Tensor) -> None:
-        """Differentiate with respect to these too, while the tape is open. Parameters are watched always.
-
-        Raises:
-            UnsupportedError: a tensor is not float32.
-        """
-        for one in tensors:
-            if one.dtype is not FLOAT32:
-                raise UnsupportedError(f"only float32 tensors have gradients, not {one.dtype}")
-            if not one.requires_grad:
-                one.requires_grad = True
-                self._watched.append(one)
-
-    def gradient(self, target: Tensor, sources: Iterable[Tensor], output_gradient: Any = None) -> list[Tensor | None]:
-        """The gradient of `target` with respect to each source; None for one that it does not depend on.
-
-        Raises:
-            UnsupportedError: called a second time on a tape that is not persistent.
-            ShapeError: `target` has more than one element and no `output_gradient` was given.
-        """
-        if self._is_used and not self._persistent:
-            raise UnsupportedError("gradient() was called already; use GradientTape(persistent=True)")
-        self._is_used = True
-        sources = list(sources)
-        wanted = {id(one) for one in sources}
-        with no_grad():
-            found = {
-                id(one): g
-                for one, g in _propagate(target, output_gradient, lambda one: id(one) in wanted, keep=self._persistent)
-            }
-        return [found.get(id(one)) for one in sources]

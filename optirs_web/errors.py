@@ -6,6 +6,7 @@ __all__ = [
     "CheckpointError",
     "DeviceLostError",
     "DeviceNotAvailableError",
+    "GradcheckError",
     "NonFiniteError",
     "OptirsError",
     "OutOfDeviceMemoryError",
@@ -29,18 +30,30 @@ class OutOfDeviceMemoryError(OptirsError, MemoryError):
     Attributes:
         asked: the size of the allocation that failed.
         in_use: what this process held on the device at that moment.
+        pooled: what was kept for reuse and could not be given back then.
         limit: the limit set by the user or reported by the device; None when neither is known.
+        excess: what is to be freed so that it fits; or by how much it is larger than the whole limit. None when it is
+            not the limit that has no room.
     """
 
-    def __init__(self, asked: int, in_use: int, limit: int | None, device: str) -> None:
-        """Say what was asked, what is in use, and the limit."""
+    def __init__(self, asked: int, in_use: int, limit: int | None, device: str, *, pooled: int = 0) -> None:
+        """Say what was asked, what is in use, the limit, and what would make it fit."""
         self.asked = asked
         self.in_use = in_use
+        self.pooled = pooled
         self.limit = limit
-        bound = "a limit that the device does not tell" if limit is None else f"a limit of {limit:,} bytes"
+        self.excess: int | None = None
+        bound = "a limit that the device does not tell"
+        if limit is not None:
+            bound = f"a limit of {limit:,} bytes"
+            room = limit if asked > limit else limit - in_use - pooled
+            if asked > room:
+                self.excess = asked - room
+                bound += f", {self.excess:,} bytes too many" + " by itself" * (asked > limit)
         super().__init__(
-            f"device '{device}' is out of memory: asked for {asked:,} bytes with {in_use:,} in use and {bound}. "
-            "Free tensors, use a smaller batch, or raise the limit (optirs_web.set_memory_limit)."
+            f"device '{device}' is out of memory: asked for {asked:,} bytes with {in_use:,} in use, {pooled:,} pooled "
+            f"and {bound}. Free tensors, use a smaller batch, compute activations again instead of keeping them "
+            "(optirs_web.checkpoint), or raise the limit (optirs_web.set_memory_limit)."
         )
 
 
@@ -75,6 +88,10 @@ class UnsupportedError(OptirsError, NotImplementedError):
 
 class CheckpointError(OptirsError, ValueError):
     """A file that is no checkpoint of ours, is damaged, or belongs to another model."""
+
+
+class GradcheckError(OptirsError, RuntimeError):
+    """A gradient rule that differs from what the function's values say."""
 
 
 class NonFiniteError(OptirsError, FloatingPointError):

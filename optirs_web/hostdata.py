@@ -16,17 +16,18 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from .errors import ShapeError, UnsupportedError
-from .runtime.dtypes import FLOAT32, INT32, UINT32, DType
+from .runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType
 
 __all__ = ["HostData", "host_data"]
 
 _AS_THEY_ARE = {"f": FLOAT32, "i": INT32, "I": UINT32}
 _NARROWED = {"float64": FLOAT32, "int64": INT32, "float16": FLOAT32, "int16": INT32, "int8": INT32, "uint8": INT32,
-             "bool": INT32}  # fmt: skip
+             "bool": BOOL}  # fmt: skip
 _LOSSY = {"float64", "int64"}
 _BUFFER_FORMATS = {"f": "float32", "i": "int32", "I": "uint32", "d": "float64", "e": "float16", "q": "int64",
                    "l": f"int{8 * array('l').itemsize}", "h": "int16", "b": "int8", "B": "uint8",
                    "?": "bool"}  # fmt: skip
+_ARRAY_FORMATS = {"f32": "f", "i32": "i", "u32": "I"}
 _warned: set[str] = set()
 _DEEPEST = 64  # as many axes as a memoryview can have
 
@@ -103,8 +104,10 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
     if values.dtype.kind in "OSUcMmV":
         raise UnsupportedError(f"dtype '{values.dtype}' is not supported; convert the data to float32 or int32")
     with np.errstate(over="ignore", invalid="ignore"):
-        converted = np.ascontiguousarray(values, dtype=dtype.name)
-    if dtype is FLOAT32:
+        converted = np.ascontiguousarray(values, dtype=_ARRAY_FORMATS[dtype.wgsl])
+    if dtype is BOOL and values.dtype.kind == "b":
+        pass  # 0 and 1
+    elif dtype is FLOAT32:
         if values.dtype.kind == "f" and values.dtype.itemsize > 4 and (np.isinf(converted) & ~np.isinf(values)).any():
             raise OverflowError("a value does not fit float32")
     elif values.dtype != converted.dtype and (converted.astype(np.float64) != values.astype(np.float64)).any():
@@ -124,16 +127,24 @@ def _from_lists(data: Any, dtype: DType | None) -> HostData:
     shape = _shape_of(data)
     flat = list(_flatten(data, shape))
     if dtype is None:
-        dtype = INT32 if flat and all(isinstance(one, Integral) for one in flat) else FLOAT32
+        dtype = _type_of(flat)
     return _from_flat(flat, shape, dtype)
+
+
+def _type_of(flat: list[Any]) -> DType:
+    if flat and all(isinstance(one, bool) for one in flat):
+        return BOOL
+    return INT32 if flat and all(isinstance(one, Integral) for one in flat) else FLOAT32
 
 
 def _from_flat(flat: list[Any], shape: tuple[int, ...], dtype: DType) -> HostData:
     if dtype is not FLOAT32 and any(one != int(one) for one in flat if math.isfinite(one)):
         raise OverflowError(f"a value does not fit {dtype}")
+    if dtype is BOOL and not {*flat} <= {0, 1}:
+        raise OverflowError("a bool is 0 or 1")
     convert = float if dtype is FLOAT32 else int
     try:
-        values = array(dtype.format, (convert(one) for one in flat))
+        values = array(_ARRAY_FORMATS[dtype.wgsl], (convert(one) for one in flat))
     except (OverflowError, ValueError):
         raise OverflowError(f"a value does not fit {dtype}") from None
     if dtype is FLOAT32 and any(

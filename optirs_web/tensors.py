@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from .errors import ShapeError, UnsupportedError
@@ -13,52 +13,106 @@ from .hostdata import HostData, host_data
 from .recovery import keep_track
 from .runtime.buffer import View
 from .runtime.device import Device
-from .runtime.dtypes import FLOAT32, DType, dtype as dtype_of
+from .runtime.dtypes import BOOL, FLOAT32, DType, dtype as dtype_of
 from .runtime.registry import device as device_of
+from .tensor_methods import TensorMethods, call_operation
 
 if TYPE_CHECKING:
     from .runtime.arena import Home
 
-__all__ = ["Edge", "Parameter", "Tensor", "as_shape", "empty", "tensor"]
+__all__ = ["Edge", "Parameter", "Tensor", "Walk", "as_shape", "empty", "row_major_strides", "tensor"]
 
 
 class Edge(NamedTuple):
     """An input of an operation, and the rule that carries a gradient of the result to it.
 
-    `used` has the parameters whose values the operation used, with their versions.
+    The rule is called with that gradient and the result. `used` has the parameters whose values the operation used,
+    with their versions.
     """
 
     source: Tensor
-    rule: Callable[[Tensor], Tensor]
+    rule: Callable[[Tensor, Tensor], Tensor]
     used: tuple[tuple[Parameter, int], ...]
 
 
-class Tensor:
-    """A C-contiguous array of float32, int32 or uint32 on one device.
+class Walk(NamedTuple):
+    """Where elements lie: the first one, in elements from where the memory begins, and the steps along each axis."""
+
+    view: View
+    start: int
+    strides: tuple[int, ...]
+
+
+def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Elements from one index to the next along each axis of an array whose elements lie one after the other."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+class Tensor(TensorMethods):
+    """An array of float32, int32, uint32 or bool on one device.
 
     Make it with `optirs_web.tensor`, `zeros`, `ones`, `full` or `randn`. Arithmetic follows NumPy's
     broadcasting; work is enqueued, and waits only when a value is read: by `numpy`, `tolist`, `item` or
     `read`, and not by `print`, which shows shape, type and device.
 
+    Transposing, slicing and broadcasting give another walk over the same memory, not a copy.
+
     Attributes:
-        view: where it lies.
         shape: a tuple of ints.
-        dtype: "float32", "int32" or "uint32", as a `DType`.
+        dtype: "float32", "int32", "uint32" or "bool", as a `DType`.
         requires_grad: gradients of what is computed from it will be asked for.
+        walk: where it lies: the memory, the element of it that comes first, and the elements from one index to the
+            next along each axis.
     """
 
-    def __init__(self, view: View, shape: tuple[int, ...], dtype: DType, *, requires_grad: bool = False) -> None:
-        """Take over a view of the right size; for use by operations."""
+    def __init__(
+        self,
+        view: View,
+        shape: tuple[int, ...],
+        dtype: DType,
+        *,
+        requires_grad: bool = False,
+        strides: tuple[int, ...] | None = None,
+        start: int = 0,
+    ) -> None:
+        """Take over a view of the right size, or a walk over a larger one; for use by operations."""
         if requires_grad and dtype is not FLOAT32:
             raise UnsupportedError(f"only float32 tensors have gradients, not {dtype}")
-        self.view = view
         self.shape = shape
         self.dtype = dtype
+        if strides is None:
+            self.view = view
+        else:
+            self.walk = Walk(view, start, strides)
         self.requires_grad = requires_grad
         self._grad: Tensor | None = None
         self._grad_place: View | None = None
         self._edges: tuple[Edge, ...] | None = None
+        self._hooks: list[Callable[[Tensor], Any]] | None = None
         self._shares: Parameter | None = None
+
+    @property
+    def view(self) -> View:
+        """Its elements one after the other: where it lies, or, where it does not lie so, a copy made now."""
+        if self.is_contiguous:
+            view, start, _ = self.walk
+            nbytes = self.size * self.dtype.itemsize
+            return view if view.nbytes == nbytes else view.part(start * self.dtype.itemsize, nbytes)
+        copied = call_operation("clone", self.detach())
+        return copied.walk.view
+
+    @view.setter
+    def view(self, view: View) -> None:
+        self.walk = Walk(view, 0, row_major_strides(self.shape))
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Its elements lie one after the other, and begin where a kernel can be shown them."""
+        view, start, strides = self.walk
+        if strides != row_major_strides(self.shape):
+            return False
+        alignment = view.buffer.device.capabilities.offset_alignment
+        return start == 0 or (view.offset + start * self.dtype.itemsize) % alignment == 0
 
     @property
     def _tracked(self) -> Parameter | None:
@@ -68,7 +122,7 @@ class Tensor:
     @property
     def device(self) -> Device:
         """The device it lies on."""
-        return self.view.buffer.device
+        return self.walk.view.buffer.device
 
     @property
     def ndim(self) -> int:
@@ -98,7 +152,7 @@ class Tensor:
         set_grad(self, value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        copied = _apply("clone", self)
+        copied = call_operation("clone", self.detach())
         copied.requires_grad = self.requires_grad
         return copied
 
@@ -149,6 +203,8 @@ class Tensor:
     def _as_array(self, raw: memoryview) -> Any:
         import numpy as np
 
+        if self.dtype is BOOL:
+            return np.frombuffer(raw, np.uint32).reshape(self.shape) != 0
         return np.frombuffer(raw, dtype=self.dtype.name).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -204,14 +260,15 @@ class Tensor:
 
     # Gradients.
 
-    def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add the gradients of this tensor to the `grad` of every leaf that it was computed from.
 
         Args:
             gradient: the gradient with respect to this tensor, of its shape; may be left out for a tensor
                 of one element, where it is 1.
             retain_graph: keep the history, so that backward can be called again; otherwise its memory is
-                freed on the way.
+                freed on the way. As `create_graph` if None.
+            create_graph: leave a history of the gradients, so that they can be differentiated in turn.
 
         Raises:
             ShapeError: no gradient was given and there is more than one element, or its shape is wrong.
@@ -220,92 +277,31 @@ class Tensor:
         """
         from .autograd import backward
 
-        backward(self, gradient, retain_graph)
+        backward(self, gradient, retain_graph, create_graph)
+
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> Callable[[], None]:
+        """Have `hook` called with the gradient of this tensor whenever one is computed; returns what removes it.
+
+        What the hook returns, unless it is None, takes the gradient's place.
+
+        Example:
+            >>> import optirs_web as ow
+            >>> x = ow.tensor([1.0, 2.0], device="cpu", requires_grad=True)
+            >>> remove = x.register_hook(lambda g: g * 10.0)
+            >>> (x * 3.0).sum().backward()
+            >>> x.grad.tolist()
+            [30.0, 30.0]
+        """
+        hooks = self._hooks = self._hooks or []
+        hooks.append(hook)
+        return lambda: hooks.remove(hook) if hook in hooks else None
 
     def detach(self) -> Tensor:
         """The same memory, without its history."""
-        result = Tensor(self.view, self.shape, self.dtype)
+        view, start, strides = self.walk
+        result = Tensor(view, self.shape, self.dtype, strides=strides, start=start)
         result._shares = self._tracked
         return result
-
-    def __eq__(self, other: object) -> bool:
-        if other is self:
-            return True
-        raise UnsupportedError("tensors are not compared on the device yet; compare their numpy()")
-
-    __hash__ = object.__hash__
-
-    # Arithmetic.
-
-    __array_ufunc__ = None  # so that NumPy leaves `array + tensor` to the tensor
-
-    def __add__(self, other: Any) -> Tensor:
-        return _apply("add", self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _apply("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _apply("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _apply("multiply", self, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _apply("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _apply("divide", other, self)
-
-    def __neg__(self) -> Tensor:
-        return _apply("negate", self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return _apply("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return _apply("matmul", other, self)
-
-    def exp(self) -> Tensor:
-        """The exponential of each element."""
-        return _apply("exp", self)
-
-    def relu(self) -> Tensor:
-        """The larger of each element and 0."""
-        return _apply("relu", self)
-
-    def log_softmax(self, axis: int = -1) -> Tensor:
-        """The logarithm of the softmax along an axis."""
-        return _apply("log_softmax", self, axis)
-
-    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """The sum over an axis, several, or all."""
-        return _apply("sum", self, axis, keepdims)
-
-    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """The mean over an axis, several, or all."""
-        return _apply("mean", self, axis, keepdims)
-
-    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
-        """The same elements in another shape; one dimension may be -1. No copy."""
-        return _apply("reshape", self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
-
-    def transpose(self, first: int, second: int) -> Tensor:
-        """Two axes exchanged."""
-        return _apply("transpose", self, first, second)
-
-    def permute(self, *axes: int) -> Tensor:
-        """The axes in another order."""
-        return _apply("permute", self, axes)
-
-    @property
-    def T(self) -> Tensor:
-        """The axes in reverse order."""
-        return _apply("permute", self, tuple(reversed(range(self.ndim))))
 
 
 class Parameter(Tensor):
@@ -317,6 +313,7 @@ class Parameter(Tensor):
         data: what `tensor` takes.
         device: what `optirs_web.device` takes.
         name: for state dicts and messages.
+        requires_grad: False freezes it: no gradients are computed.
 
     Example:
         >>> import optirs_web as ow
@@ -324,14 +321,16 @@ class Parameter(Tensor):
         <Parameter (1, 2) float32 on cpu>
     """
 
-    def __init__(self, data: Any, device: str | Device | None = None, name: str | None = None) -> None:
+    def __init__(
+        self, data: Any, device: str | Device | None = None, name: str | None = None, requires_grad: bool = True
+    ) -> None:
         """Copy `data` to a device."""
         source = data if isinstance(data, Tensor) and device in (None, data.device) else None
         if source is None:
             source = tensor(data, device=device, dtype="float32")
         else:
-            source = _apply("clone", source)
-        super().__init__(source.view, source.shape, source.dtype, requires_grad=True)
+            source = call_operation("clone", source.detach())
+        super().__init__(source.view, source.shape, source.dtype, requires_grad=requires_grad)
         self.name = name
         self._home: Home | None = None
         self._version = 0  # grows with every step that changes the values
@@ -387,10 +386,12 @@ class Parameter(Tensor):
     def _refuse_in_place(self, other: Any) -> NoReturn:
         raise UnsupportedError("a parameter is changed by an optimizer, or by w.assign(values)")
 
-    __iadd__ = __isub__ = __imul__ = __itruediv__ = _refuse_in_place
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = __imatmul__ = _refuse_in_place
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
-        return Parameter(self, name=self.name)
+        copied = Parameter(self, name=self.name)
+        copied.requires_grad = self.requires_grad
+        return copied
 
 
 def _restore(
@@ -404,18 +405,9 @@ def _restore(
 ) -> Tensor:
     """What was pickled."""
     values = tensor(HostData(memoryview(content), shape, dtype_of(dtype)), device=device)
-    if issubclass(kind, Parameter):
-        return kind(values, name=name)
-    values.requires_grad = requires_grad
-    return values
-
-
-def _apply(operation: str, *arguments: Any) -> Tensor:
-    """Call an operation of `ops`, which stands on this module and so cannot be imported at its top."""
-    from . import ops
-
-    result: Tensor = getattr(ops, operation)(*arguments)
-    return result
+    restored = kind(values, name=name) if issubclass(kind, Parameter) else values
+    restored.requires_grad = requires_grad
+    return restored
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:
@@ -483,6 +475,6 @@ def _of_tensor(data: Tensor, dtype: str | DType | None, requires_grad: bool) -> 
     """A copy on the same device."""
     if dtype is not None and dtype_of(dtype) is not data.dtype:
         raise UnsupportedError(f"a {data.dtype} tensor cannot be converted to {dtype}; convert the array it came from")
-    result = _apply("clone", data)
+    result = call_operation("clone", data.detach())
     result.requires_grad = requires_grad
     return result

@@ -4,6 +4,7 @@ Each function takes arrays (of NumPy, or memoryviews) and a device, and returns 
 the caller's. `tests/conftest.py` calls them on every device.
 """
 
+import importlib
 from array import array
 
 import operation_cases
@@ -11,24 +12,137 @@ import optimizer_cases
 import schedule_cases
 
 import optirs_web as ow
+from optirs_web.gradchecks import read_together
 from optirs_web.optim.lr_scheduler.attached import get_option
 from optirs_web.runtime.buffer import View
+from optirs_web.runtime.dtypes import UINT32
 
 OPERATIONS = {case.name: case for case in operation_cases.CASES}
 DRIVEN = {case.name: case for case in optimizer_cases.DRIVEN_CASES}
 OPTIMIZERS = {case.name: case for case in [*optimizer_cases.CASES, *optimizer_cases.SPARSE_CASES]}
 
 
-def value(name, inputs, device):
-    """The value of an operation."""
-    return OPERATIONS[name].ours(*(ow.tensor(one, device=device) for one in inputs)).read()
+def operation(name, calls, device):
+    """Of each call of an operation: values, gradients, and derivatives of <gradients, tangents>.
+
+    A call is the number of a variant, its sources, the gradient that goes in, and a tangent for each float source. The
+    last derivatives are for each tangent those by the sources and by the gradient that went in; [] for none.
+    """
+    return _read([_derivatives(OPERATIONS[name], *call, device) for call in calls])
 
 
-def gradients(name, inputs, weights, device):
-    """The gradients of the weighted sum of an operation's values."""
-    tensors = [ow.tensor(one, device=device, requires_grad=True) for one in inputs]
-    OPERATIONS[name].ours(*tensors).backward(weights)
-    return [one.grad.read() for one in tensors]
+def _derivatives(case, number, sources, weights, tangents, device):
+    variant = case.variants[number]
+    leaves = [_tensor(*one, device) for one in zip(sources, variant.sources, strict=True)]
+    real = [one for one in leaves if one.dtype == "float32"]
+    for one in real:
+        one.requires_grad = not case.why_not
+    value = case.ours(*variant.walked(leaves))
+    if case.why_not or not real:
+        return [value, [], []]
+    cotangent = _tensor(weights, value.shape, device)
+    cotangent.requires_grad = True
+    along = [_tensor(one, leaf.shape, device) for one, leaf in zip(tangents, real, strict=True)]
+    slopes = ow.gradients(value, real, cotangent, create_graph=True)
+    seconds = [
+        ow.gradients(slope, [*real, cotangent], tangent, retain_graph=True)
+        for slope, tangent in zip(slopes, along, strict=True)
+        if slope is not None and slope.requires_grad
+    ]
+    return [value, slopes, seconds]
+
+
+def _tensor(values, shape, device):
+    """Of that shape, of which an array without elements has lost all but their number on its way to the browser."""
+    made = ow.tensor(values, device=device)
+    return made if made.size else made.reshape(shape)
+
+
+def _read(nested):
+    """The values of tensors in nested lists, as pairs of shape and array, read at once."""
+    tensors = []
+
+    def gather(one):
+        if isinstance(one, list):
+            return [gather(part) for part in one]
+        if one is not None:
+            tensors.append(ow.Tensor(one.view, one.shape, UINT32) if one.dtype == "bool" else one)
+        return one
+
+    gather(nested)
+    values = iter([[list(one.shape), read] for one, read in zip(tensors, read_together(tensors), strict=True)])
+
+    def fill(one):
+        return [fill(part) for part in one] if isinstance(one, list) else [] if one is None else next(values)
+
+    return fill(nested)
+
+
+def calculated(names, values, device):
+    """What functions of each element make of the values, one after the other."""
+    x = ow.tensor(values, device=device)
+    return _read([getattr(ow.ops, name)(x) for name in names])
+
+
+def reduced(names, values, order, axis, keepdims, device):
+    """What functions make of axes of the values, whose own axes are permuted first: by name, with their shapes."""
+    x = ow.tensor(values, device=device).permute(*order)
+    found = [getattr(ow.ops, name)(x, None if axis is None else tuple(axis), keepdims) for name in names]
+    return _read(found)
+
+
+def broadcast(a, b, weights, device):
+    """a * b + b - a, and the gradients of its weighted sum."""
+    a, b = (ow.tensor(one, device=device, requires_grad=True) for one in (a, b))
+    result = a * b + b - a
+    return _read([result, *ow.gradients(result, [a, b], weights)])
+
+
+def wandered(steps, values, weights, device):
+    """The values after steps from walk to walk, and the gradient of their weighted sum."""
+    x = y = ow.tensor(values, device=device, requires_grad=True)
+    for name, argument in steps:
+        y = STEPS[name](y, argument)
+    return _read([y, *ow.gradients(y, [x], _tensor(weights, y.shape, device))])
+
+
+STEPS = {
+    "permute": lambda x, order: x.permute(*order),
+    "reshape": lambda x, shape: x.reshape(shape),
+    "broadcast": lambda x, shape: ow.ops.broadcast_to(x, tuple(shape)),
+    "slice": lambda x, parts: ow.ops.getitem(x, tuple(slice(*part) for part in parts)),
+    "flip": lambda x, axis: ow.ops.flip(x, axis),
+}
+
+
+def multiplied(a, b, swapped, device):
+    """A product of matrices of which some are transposed walks."""
+    a, b = (
+        ow.tensor(one, device=device).transpose(-1, -2) if is_swapped else ow.tensor(one, device=device)
+        for one, is_swapped in zip((a, b), swapped, strict=True)
+    )
+    return _read([a @ b])
+
+
+def distribution(values, axis, device):
+    """The softmax along an axis."""
+    return ow.ops.softmax(ow.tensor(values, device=device), axis).read()
+
+
+def gradient_checks(name, sources, device):
+    """What `gradcheck` and `gradgradcheck` find wrong with an operation at its first shapes: "" for nothing."""
+    case = OPERATIONS[name]
+    variant = case.variants[0]
+    inputs = [ow.tensor(one, device=device) for one in sources]
+    for one in inputs:
+        one.requires_grad = one.dtype == "float32"
+    wrong = []
+    for check in (ow.gradcheck, ow.gradgradcheck):
+        try:
+            check(lambda *them: case.ours(*variant.walked(them)), inputs, fast_mode=True)
+        except ow.errors.GradcheckError as error:
+            wrong.append(f"{check.__name__}: {error}")
+    return "; ".join(wrong)
 
 
 def steps(name, params, grads, device):
@@ -226,3 +340,38 @@ def schedule(name, kind, steps, device):
         if param not in names:
             lists[number] = [1 - value for value in lists[number]]
     return {"host": host, "device": lists, "on_device": int(one.is_on_device)}
+
+
+def module_training(rows, device):
+    """The first and the last loss of a module that learns the sums of rows."""
+    ow.manual_seed(1)
+    nn = ow.nn
+    net = nn.Sequential(nn.Linear(3, 8, device=device), nn.ReLU(), nn.Linear(8, 1, device=device))
+    optimizer, criterion = ow.optim.SGD(net.parameters(), lr=0.1), nn.MSELoss()
+
+    def train_step(x, y):
+        optimizer.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step = ow.compile(train_step, device=device)
+    sums = ow.tensor(rows, device=device).sum(axis=1, keepdims=True).read()
+    losses = [step(x, y).item() for _ in range(5) for x, y in nn.DataLoader((rows, sums), 8, True, device=device)]
+    return losses[0], losses[-1]
+
+
+def shuffled(count, batch_size, seed, device):
+    """The batches of two epochs over the first numbers."""
+    numbers = memoryview(array("i", range(count)))
+    loader = ow.nn.DataLoader(numbers, batch_size, shuffle=True, seed=seed, device=device)
+    return [[batch.tolist() for batch in loader] for _ in range(2)]
+
+
+def example_losses(module, model, sizes, data, steps, batch, device):
+    """The losses of the first steps of a model of `examples/`, from the same weights everywhere."""
+    ow.manual_seed(0)
+    example = importlib.import_module(module)
+    losses = example.train(getattr(example, model)(**sizes, device=device), *data, steps, batch)
+    return [one.tolist() for one in read_together(list(losses))]

@@ -283,12 +283,10 @@ def test_an_optimizer_tried_again_after_it_found_no_memory_keeps_the_gradients(d
     assert [one.numpy()[0] for one in params] == [-1.0] * 3
 
 
-def test_parameters_are_not_changed_in_place_by_operators_and_not_compared(device):
+def test_parameters_are_not_changed_in_place_by_operators(device):
     w = ow.Parameter([1.0], device=device)
     with pytest.raises(UnsupportedError, match="assign"):
         w -= 1.0
-    with pytest.raises(UnsupportedError, match=r"compare their numpy\(\)"):
-        w == ow.ones((1,), device=device)  # noqa: B015
     with pytest.raises(ShapeError, match="cannot take"):
         w.assign([1.0, 2.0])
     w.assign(ow.full((1,), 4.0, device=device))

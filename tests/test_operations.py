@@ -1,71 +1,13 @@
-"""Operations and their gradients, against float64 NumPy and its central differences; bad calls."""
+"""Operations at their edges: sizes, values that are not finite, devices, types; and bad calls.
+
+Their values and derivatives are compared in `test_operation_derivatives.py`.
+"""
 
 import numpy as np
 import pytest
-from operation_cases import CASES
 
 import optirs_web as ow
-from optirs_web import ops
 from optirs_web.errors import ShapeError, UnsupportedError
-
-FORWARD_TOLERANCE = 2e-6  # of the largest value
-GRADIENT_TOLERANCE = 5e-6
-
-by_name = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-
-
-def make_inputs(case):
-    rng = np.random.default_rng(len(case.name))
-    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in case.shapes]
-    return [np.abs(one) + np.float32(0.5) for one in inputs] if case.positive else inputs
-
-
-def assert_close(got, want, tolerance):
-    assert got.shape == np.shape(want)
-    assert np.abs(got - want).max(initial=0) <= tolerance * max(np.abs(want).max(initial=0), 1e-3)
-
-
-@by_name
-def test_forward_equals_float64_numpy(case, numerics):
-    inputs = make_inputs(case)
-    got = numerics("value", case.name, inputs)
-    want = case.reference(*(one.astype(np.float64) for one in inputs))
-    assert_close(got, want, FORWARD_TOLERANCE)
-
-
-def central_differences(function, inputs, weights):
-    """The gradient of sum(weights * function(*inputs)), in float64, element by element."""
-    inputs = [one.astype(np.float64) for one in inputs]
-    for array in inputs:
-        gradient = np.zeros_like(array)
-        for index in np.ndindex(array.shape):
-            value, step = array[index], 1e-5
-            array[index] = value + step
-            above = (weights * function(*inputs)).sum()
-            array[index] = value - step
-            below = (weights * function(*inputs)).sum()
-            array[index] = value
-            gradient[index] = (above - below) / (2 * step)
-        yield gradient
-
-
-@by_name
-def test_gradients_equal_central_differences(case, numerics):
-    inputs = make_inputs(case)
-    shape = np.shape(case.reference(*(one.astype(np.float64) for one in inputs)))
-    weights = np.asarray(np.random.default_rng(1).standard_normal(shape), np.float32)
-    gots = numerics("gradients", case.name, inputs, weights)
-    wants = central_differences(case.reference, inputs, weights.astype(np.float64))
-    for got, want in zip(gots, wants, strict=True):
-        assert_close(got, want, GRADIENT_TOLERANCE)
-
-
-def test_every_operation_has_a_row():
-    modules = (ops, ops.arithmetic, ops.linear, ops.losses, ops.reduce, ops.shape)
-    public = {name for module in modules for name in module.__all__}
-    helpers = {"add_into", "broadcast_to", "clone", "normalize_axes", "sum_to", *ops.creation.__all__}
-    rows = {case.name.split()[0] for case in CASES}
-    assert not public - helpers - rows
 
 
 @pytest.mark.parametrize("size", [1, 4095, 4096, 4097, 1_000_003])
@@ -118,7 +60,7 @@ def test_a_class_that_does_not_exist_makes_the_loss_nan(device):
     [
         (lambda x: x + ow.zeros((4,), device="cpu"), ShapeError, "cannot be broadcast together"),
         (lambda x: x @ ow.zeros((4, 2), device="cpu"), ShapeError, "3 columns meet 4 rows"),
-        (lambda x: x @ ow.zeros((3,), device="cpu"), UnsupportedError, "needs two matrices"),
+        (lambda x: x @ ow.zeros((), device="cpu"), ShapeError, "needs operands with axes"),
         (lambda x: x.sum(axis=2), ShapeError, "axis 2 is out of range"),
         (lambda x: x.sum(axis=(0, -2)), ShapeError, "named twice"),
         (lambda x: x.reshape(5), ShapeError, r"\(2, 3\) cannot be reshaped to \(5,\)"),
@@ -143,6 +85,15 @@ def test_tensors_on_two_devices_are_refused(open_device):
     vulkan = open_device("vulkan")
     with pytest.raises(ShapeError, match="move them to one device"):
         ow.zeros((2,), device="cpu") + ow.zeros((2,), device=vulkan)
+
+
+def test_gradients_come_back_from_another_device(open_device):
+    x = ow.tensor([1.0, 2.0], device=open_device("cpu"), requires_grad=True)
+    there = ow.ops.to_device(x * x, open_device("vulkan"))
+    (there * there).sum().backward()
+    assert there.device is open_device("vulkan")
+    assert x.grad.tolist() == [4.0, 32.0]
+    assert x.grad.device is x.device
 
 
 def test_nan_and_infinity_pass_through_relu_as_in_torch(numerics):
@@ -209,4 +160,6 @@ def test_gradients_that_nobody_asked_for_are_not_computed(device):
     y = (x * 0.5).sum()
     before = device.stats.copy()
     y.backward()
-    assert (device.stats - before).dispatches == 3  # the gradient of y, its broadcast, the product
+    assert (
+        device.stats - before
+    ).dispatches == 2  # the gradient of y, which is broadcast without a copy, and the product

@@ -53,7 +53,7 @@ def test_a_tensor_is_a_copy(device):
     [
         (2.5, "float32", 2.5),
         (3, "int32", 3),
-        (True, "int32", 1),
+        (True, "bool", True),
         ([1, 2.0], "float32", [1.0, 2.0]),
         ([[1], [2]], "int32", [[1], [2]]),
         ([], "float32", []),

@@ -1,36 +1,152 @@
 """The differentiable operations: each a kernel or map function, and a gradient rule."""
 
-from .arithmetic import add, add_into, clone, divide, exp, multiply, negate, relu, subtract
-from .creation import full, manual_seed, ones, rand, randn, zeros
-from .linear import matmul
-from .losses import cross_entropy, log_softmax
-from .reduce import mean, sum, sum_to
-from .shape import broadcast_to, permute, reshape, transpose
+from __future__ import annotations
 
-__all__ = [
-    "add",
-    "add_into",
-    "broadcast_to",
-    "clone",
-    "cross_entropy",
-    "divide",
-    "exp",
-    "full",
-    "log_softmax",
-    "manual_seed",
-    "matmul",
-    "mean",
-    "multiply",
-    "negate",
-    "ones",
-    "permute",
-    "rand",
-    "randn",
-    "relu",
-    "reshape",
-    "subtract",
-    "sum",
-    "sum_to",
-    "transpose",
-    "zeros",
-]
+from typing import TYPE_CHECKING, Any
+
+from ..parts import imported
+
+if TYPE_CHECKING:
+    from .activations import (
+        gelu as gelu,
+        leaky_relu as leaky_relu,
+        relu as relu,
+        sigmoid as sigmoid,
+        silu as silu,
+        softplus as softplus,
+        tanh as tanh,
+    )
+    from .arithmetic import (
+        add as add,
+        add_into as add_into,
+        clone as clone,
+        divide as divide,
+        in_order as in_order,
+        multiply as multiply,
+        negate as negate,
+        subtract as subtract,
+    )
+    from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+    from .axes import flatten as flatten, squeeze as squeeze, unsqueeze as unsqueeze
+    from .bounds import clip as clip, maximum as maximum, minimum as minimum
+    from .classification import cross_entropy as cross_entropy, nll_loss as nll_loss
+    from .compare import (
+        astype as astype,
+        equal as equal,
+        greater as greater,
+        greater_equal as greater_equal,
+        isfinite as isfinite,
+        isinf as isinf,
+        isnan as isnan,
+        less as less,
+        less_equal as less_equal,
+        logical_and as logical_and,
+        logical_not as logical_not,
+        logical_or as logical_or,
+        logical_xor as logical_xor,
+        not_equal as not_equal,
+        where as where,
+    )
+    from .convolution import conv1d as conv1d, conv2d as conv2d, conv_transpose2d as conv_transpose2d
+    from .creation import (
+        bernoulli as bernoulli,
+        full as full,
+        manual_seed as manual_seed,
+        ones as ones,
+        rand as rand,
+        randn as randn,
+        zeros as zeros,
+    )
+    from .devices import to_device as to_device
+    from .dropouts import dropout as dropout
+    from .extremum import argmax as argmax, argmin as argmin, max as max, min as min
+    from .indexing import (
+        embedding as embedding,
+        flip as flip,
+        gather as gather,
+        getitem as getitem,
+        scatter_add as scatter_add,
+        take as take,
+    )
+    from .joining import chunk as chunk, concat as concat, pad as pad, split as split, stack as stack
+    from .linear import matmul as matmul
+    from .losses import (
+        binary_cross_entropy as binary_cross_entropy,
+        binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+        huber_loss as huber_loss,
+        kl_div as kl_div,
+        l1_loss as l1_loss,
+        mse_loss as mse_loss,
+        smooth_l1_loss as smooth_l1_loss,
+    )
+    from .normalization import batch_norm as batch_norm, layer_norm as layer_norm
+    from .pooling import adaptive_avg_pool2d as adaptive_avg_pool2d, avg_pool2d as avg_pool2d, max_pool2d as max_pool2d
+    from .powers import power as power
+    from .random_state import get_rng_state as get_rng_state, set_rng_state as set_rng_state
+    from .reduce import mean as mean, sum as sum, sum_to as sum_to
+    from .shape import broadcast_to as broadcast_to, permute as permute, reshape as reshape, transpose as transpose
+    from .softmaxes import log_softmax as log_softmax, softmax as softmax
+    from .statistics import logsumexp as logsumexp, std as std, var as var
+    from .unary import (
+        abs as abs,
+        cos as cos,
+        erf as erf,
+        exp as exp,
+        expm1 as expm1,
+        log as log,
+        log1p as log1p,
+        reciprocal as reciprocal,
+        rsqrt as rsqrt,
+        sign as sign,
+        sin as sin,
+        sqrt as sqrt,
+        square as square,
+    )
+    from .windows import fold as fold, unfold as unfold
+
+# Operations are loaded when they are first used: most steps need few of them, and a page loads each from source. No
+# module has the name of an operation, which it would hide.
+_MODULES = {
+    "activations": "gelu leaky_relu relu sigmoid silu softplus tanh",
+    "arithmetic": "add add_into clone divide in_order multiply negate subtract",
+    "attention": "scaled_dot_product_attention",
+    "axes": "flatten squeeze unsqueeze",
+    "bounds": "clip maximum minimum",
+    "classification": "cross_entropy nll_loss",
+    "compare": "astype equal greater greater_equal isfinite isinf isnan less less_equal not_equal where "
+    "logical_and logical_not logical_or logical_xor",
+    "convolution": "conv1d conv2d conv_transpose2d",
+    "creation": "bernoulli full manual_seed ones rand randn zeros",
+    "devices": "to_device",
+    "dropouts": "dropout",
+    "extremum": "argmax argmin max min",
+    "indexing": "embedding flip gather getitem scatter_add take",
+    "joining": "chunk concat pad split stack",
+    "linear": "matmul",
+    "losses": "binary_cross_entropy binary_cross_entropy_with_logits huber_loss kl_div l1_loss mse_loss smooth_l1_loss",
+    "normalization": "batch_norm layer_norm",
+    "pooling": "adaptive_avg_pool2d avg_pool2d max_pool2d",
+    "powers": "power",
+    "random_state": "get_rng_state set_rng_state",
+    "reduce": "mean sum sum_to",
+    "shape": "broadcast_to permute reshape transpose",
+    "softmaxes": "log_softmax softmax",
+    "statistics": "logsumexp std var",
+    "unary": "abs cos erf exp expm1 log log1p reciprocal rsqrt sign sin sqrt square",
+    "windows": "fold unfold",
+}
+_OF_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted(_OF_NAME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_NAME:
+        raise AttributeError(f"module 'optirs_web.ops' has no attribute '{name}'")
+    value = getattr(imported(f"ops.{_OF_NAME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -12,12 +12,10 @@ from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType, dtype as dtype_of
 from ..runtime.registry import device as device_of
 from ..tensors import Tensor, as_shape
-from .launch import apply
+from .launch import apply, need_float32
+from .random_state import manual_seed, next_draw
 
-__all__ = ["arange", "full", "manual_seed", "ones", "rand", "randn", "zeros"]
-
-_seed = 0
-_stream = 0
+__all__ = ["arange", "bernoulli", "full", "manual_seed", "ones", "rand", "randn", "zeros"]
 
 
 def full(
@@ -72,42 +70,12 @@ def arange(end: int, device: str | Device | None = None) -> Tensor:
     return apply("arange", "arange", dtype=dtype_of("int32"), device=device_of(device), shape=as_shape(end))
 
 
-def manual_seed(seed: int) -> None:
-    """Begin the random numbers of `randn` and `rand` anew. Seeds are integers from 0 to 2**64 - 1.
-
-    Example:
-        >>> import optirs_web as ow
-        >>> ow.manual_seed(1); a = ow.randn((2,), device="cpu").tolist()
-        >>> ow.manual_seed(1); a == ow.randn((2,), device="cpu").tolist()
-        True
-    """
-    global _seed, _stream
-    _seed, _stream = _checked_seed(seed), 0
-
-
-def _checked_seed(seed: int) -> int:
-    if not 0 <= operator.index(seed) < 1 << 64:
-        raise ValueError(f"a seed is an integer from 0 to 2**64 - 1, not {seed}")
-    return operator.index(seed)
-
-
 def _random(function: str, shape: Any, device: str | Device | None, seed: int | None, requires_grad: bool) -> Tensor:
-    global _stream
     target = device_of(device)
-    if target.recording is not None:
-        raise UnsupportedError(
-            "random numbers inside a compiled step would be the same at each replay; draw them outside and pass them in"
-        )
-    if seed is None:
-        key, stream = _seed, _stream
-        _stream += 1
-    else:
-        key, stream = _checked_seed(seed), 0
-    words = (key & 0xFFFFFFFF, key >> 32, stream & 0xFFFFFFFF)
     dimensions = as_shape(shape)
     if math.prod(dimensions) >= 1 << 32:
         raise UnsupportedError("more than 4,294,967,295 random numbers at once")
-    result = apply("random", function, *words, device=target, shape=dimensions)
+    result = apply("random", function, *next_draw(target, seed), device=target, shape=dimensions)
     return Tensor(result.view, result.shape, result.dtype, requires_grad=requires_grad)
 
 
@@ -117,18 +85,37 @@ def randn(
     """Standard normal random numbers, the same on every device to 4 units in the last place.
 
     Philox 4x32-10 by counter (Salmon et al. 2011), then Box and Muller. Each call continues the sequence
-    that `manual_seed` began; with `seed` the call stands alone.
+    that `manual_seed` began; with `seed` the call stands alone. In a compiled step each replay draws new numbers;
+    with `seed` all draw the same.
 
     Example:
         >>> import optirs_web as ow
         >>> ow.randn((2, 3), device="cpu", seed=0).shape
         (2, 3)
     """
-    return _random("random_normal", shape, device, seed, requires_grad)
+    return _random("draw_normal", shape, device, seed, requires_grad)
 
 
 def rand(
     shape: Any, device: str | Device | None = None, seed: int | None = None, requires_grad: bool = False
 ) -> Tensor:
     """Uniform random numbers in [0, 1), the same bits on every device. See `randn`."""
-    return _random("random_uniform", shape, device, seed, requires_grad)
+    return _random("draw_uniform", shape, device, seed, requires_grad)
+
+
+def bernoulli(p: Tensor) -> Tensor:
+    """1 with the probability that each element of `p` says, else 0, as float32; NaN where it is none.
+
+    No gradient: the numbers do not depend smoothly on `p`. See `rand`.
+
+    Raises:
+        UnsupportedError: the tensor is not float32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web.ops import bernoulli
+        >>> bernoulli(ow.tensor([0.0, 1.0], device="cpu")).tolist()
+        [0.0, 1.0]
+    """
+    need_float32("bernoulli", p)
+    return apply("random", "draw_bernoulli", p, *next_draw(p.device), shape=p.shape)

@@ -19,10 +19,11 @@ __all__ = [
     "apply_in_place",
     "broadcast_shapes",
     "broadcast_strides",
+    "collapse",
+    "contiguous",
     "need_float32",
     "need_one_device",
-    "row_major_strides",
-    "strided_copy",
+    "write_into",
 ]
 
 Operand = Tensor | float
@@ -78,19 +79,13 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     return tuple(result)
 
 
-def row_major_strides(shape: Shape) -> Shape:
-    """Elements from one index to the next along each axis of a contiguous array."""
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+def broadcast_strides(one: Tensor, result: Shape) -> Shape:
+    """The strides with which a tensor is read as one of the shape `result`."""
+    strides = (0 if size == 1 else stride for size, stride in zip(one.shape, one.walk.strides, strict=True))
+    return (*(0,) * (len(result) - one.ndim), *strides)
 
 
-def broadcast_strides(shape: Shape, result: Shape) -> Shape:
-    """The strides with which an array of `shape` is read as one of the shape `result`."""
-    padded = (1,) * (len(result) - len(shape)) + shape
-    strides = row_major_strides(padded)
-    return tuple(0 if size == 1 else stride for size, stride in zip(padded, strides, strict=True))
-
-
-def _collapse(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
+def collapse(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
     """The same walk over the elements with as few axes as possible."""
     axes: list[tuple[int, list[int]]] = []
     for size, *steps in zip(shape, *strides, strict=True):
@@ -122,16 +117,20 @@ def _launch(
     size = math.prod(shape)
     if size >= 1 << 32:
         raise UnsupportedError(f"an operation over {size:,} elements; at most 4,294,967,295 are possible")
-    walked, steps = _collapse(shape, strides)
-    is_flat = all(_is_contiguous(walked, one) for one in steps) or size == 1
+    walked, steps = collapse(shape, strides)
+    is_flat = all(one.is_contiguous for one in tensors) and (
+        size == 1 or all(_is_contiguous(walked, one) for one in steps)
+    )
     kinds = tuple("tensor" if isinstance(one, Tensor) else "scalar" for one in operands)
     kernel = elementwise(file, function, kinds, 0 if is_flat else len(walked))
     for one, type_ in zip(operands, kernel.operand_types, strict=True):
         if isinstance(one, Tensor) and one.dtype.wgsl != type_:
             raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {one!r}")
-    layout = () if is_flat else (*walked, *(step for one in steps for step in one))
+    walks = [one.walk for one in tensors]
+    layout = [] if is_flat else [*walked, *(one.start for one in walks), *(step for one in steps for step in one)]
     scalars = [one for one in operands if not isinstance(one, Tensor)]
-    _dispatch(kernel, [*(one.view for one in tensors), result.view], size, (*layout, *scalars))
+    views = [one.view for one in (tensors if is_flat else walks)]
+    _dispatch(kernel, [*views, result.view], size, (*layout, *scalars))
     return result
 
 
@@ -174,14 +173,25 @@ def apply(
     if shape is None:
         shape = broadcast_shapes(*(one.shape for one in tensors))
     assert device is not None
-    strides = [broadcast_strides(one.shape, shape) for one in tensors]
+    strides = [broadcast_strides(one, shape) for one in tensors]
     return _launch(file, function, operands, strides, shape, empty(shape, dtype, device))
 
 
-def strided_copy(source: Tensor, shape: Shape, strides: Shape) -> Tensor:
-    """A new tensor whose element at an index is that of `source` at the index times these strides."""
-    result = empty(shape, source.dtype, source.device)
-    return _launch("identity", f"identity_{source.dtype.wgsl}", [source], [strides], shape, result)
+def write_into(target: Tensor, source: Tensor) -> None:
+    """Copy the elements of a tensor of the same shape and type to where `target` lies, one after the other."""
+    if source.is_contiguous:
+        source.device.copy(source.view, target.view)
+    else:
+        _launch("identity", f"identity_{source.dtype.wgsl}", [source], [source.walk.strides], source.shape, target)
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """The tensor if its elements lie one after the other, else a copy of that kind. Leaves no history."""
+    if x.is_contiguous:
+        return x
+    result = empty(x.shape, x.dtype, x.device)
+    write_into(result, x)
+    return result
 
 
 def apply_in_place(file: str, function: str, target: Tensor, *operands: Tensor) -> None:

@@ -2,55 +2,121 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..autograd import record
-from ..errors import ShapeError, UnsupportedError
+from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty, tensor
 from .creation import full
-from .launch import need_float32, need_one_device
+from .launch import broadcast_shapes, collapse, contiguous, need_float32, need_one_device
+from .reduce import sum_to
+from .shape import broadcast_to, reshape, transpose, walk_over
 
 __all__ = ["matmul"]
 
 _TILE = 32
+_BATCH_AXES = 2
 
 
 def matmul(a: Any, b: Any) -> Tensor:
-    """The product of two matrices, (n, k) @ (k, m). Gradients: g bᵀ and aᵀ g, without transposed copies.
+    """The product of matrices, (..., n, k) @ (..., k, m), as NumPy's: the axes before the last two are broadcast.
+
+    A vector on the left is a row and one on the right a column, whose axis the result lacks. Transposed and broadcast
+    operands are read where they lie. Gradients: g bᵀ and aᵀ g, summed over what was broadcast.
 
     Raises:
-        ShapeError: the inner dimensions differ, or the tensors lie on different devices.
-        UnsupportedError: an operand is no float32 matrix.
+        ShapeError: the inner dimensions differ, the others cannot be broadcast, an operand has no axes, or the
+            tensors lie on different devices.
+        UnsupportedError: an operand is not float32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> a = ow.ones((5, 2, 3), device="cpu")
+        >>> (a @ ow.ones((3, 4), device="cpu")).shape
+        (5, 2, 4)
     """
     device = a.device if isinstance(a, Tensor) else b.device
     a, b = (one if isinstance(one, Tensor) else tensor(one, device, FLOAT32) for one in (a, b))
     need_float32("matmul", a, b)
-    if a.ndim != 2 or b.ndim != 2:
-        raise UnsupportedError(f"matmul needs two matrices, and got shapes {a.shape} and {b.shape}")
-    if a.shape[1] != b.shape[0]:
-        raise ShapeError(f"matmul of {a.shape} and {b.shape}: {a.shape[1]} columns meet {b.shape[0]} rows")
     need_one_device("matmul", a, b)
+    if not a.ndim or not b.ndim:
+        raise ShapeError(f"matmul needs operands with axes, and got shapes {a.shape} and {b.shape}")
+    if a.shape[-1] != b.shape[-2:][0]:
+        raise ShapeError(f"matmul of {a.shape} and {b.shape}: {a.shape[-1]} columns meet {b.shape[-2:][0]} rows")
+    left = a if a.ndim > 1 else reshape(a, (1, a.size))
+    right = b if b.ndim > 1 else reshape(b, (b.size, 1))
+    result = _product(left, right)
+    if a.ndim > 1 and b.ndim > 1:
+        return result
+    kept = (() if a.ndim == 1 else result.shape[-2:-1]) + (() if b.ndim == 1 else result.shape[-1:])
+    return reshape(result, (*result.shape[:-2], *kept))
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """Of operands with two axes or more."""
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    (rows, inner), columns = a.shape[-2:], b.shape[-1]
+    shape = (*batch, rows, columns)
+    if inner == 0 or math.prod(shape) == 0:
+        result = full(shape, 0.0, a.device)
+    elif _is_one_product(b, batch):
+        result = Tensor(_multiplied(_as_rows(a), _only_matrix(b), ()).view, shape, FLOAT32)
+    else:
+        result = _multiplied(a.detach(), b.detach(), batch)
     return record(
-        _product(a, b),
-        (a, lambda g: _product(g, b, transpose_b=True)),
-        (b, lambda g: _product(a, g, transpose_a=True)),
+        result,
+        (a, lambda g, _: sum_to(_product(g, transpose(b, -1, -2)), a.shape)),
+        (b, lambda g, _: _gradient_of_right(a, g, b)),
     )
 
 
-def _product(a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-    rows, inner = reversed(a.shape) if transpose_a else a.shape
-    columns = b.shape[0] if transpose_b else b.shape[1]
-    a_strides = (1, a.shape[1]) if transpose_a else (a.shape[1], 1)
-    b_strides = (1, b.shape[1]) if transpose_b else (b.shape[1], 1)
-    if inner == 0:
-        return full((rows, columns), 0.0, a.device)
-    result = empty((rows, columns), FLOAT32, a.device)
-    a.device.dispatch(
-        cooperative("matmul"),
-        [a.view, b.view, result.view],
-        (-(-columns // _TILE), -(-rows // _TILE)),
-        (rows, columns, inner, *a_strides, *b_strides),
-    )
+def _is_one_product(b: Tensor, batch: tuple[int, ...]) -> bool:
+    """All matrices on the left meet the same one: they are one tall matrix."""
+    return bool(batch) and math.prod(b.shape[:-2]) == 1
+
+
+def _only_matrix(b: Tensor) -> Tensor:
+    return walk_over(b, b.shape[-2:], b.walk.strides[-2:])
+
+
+def _as_rows(a: Tensor) -> Tensor:
+    return reshape(a.detach(), (-1, a.shape[-1]))
+
+
+def _gradient_of_right(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
+    """aᵀ g; for one matrix on the right the sum over the batch is a part of the product."""
+    if _is_one_product(b, g.shape[:-2]) and math.prod(a.shape[:-1]) == math.prod(g.shape[:-1]) and a.size:
+        left, right = reshape(a, (-1, a.shape[-1])), reshape(g, (-1, g.shape[-1]))
+        if b.ndim == 2 and b.walk.strides == (1, b.shape[0]):  # lie as the transpose of a weight lies
+            return transpose(_product(transpose(right, 0, 1), left), 0, 1)
+        return reshape(_product(transpose(left, 0, 1), right), b.shape)
+    return sum_to(_product(transpose(a, -1, -2), g), b.shape)
+
+
+def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """Enqueue the products. Leaves no history."""
+    (rows, inner), columns = a.shape[-2:], b.shape[-1]
+    result = empty((*batch, rows, columns), FLOAT32, a.device)
+    walks = [broadcast_to(one, (*batch, *one.shape[-2:])).walk for one in (a, b)]
+    sizes, strides = collapse(batch, [one.strides[:-2] for one in walks])
+    if len(sizes) > _BATCH_AXES:
+        left, right = (contiguous(broadcast_to(one, (*batch, *one.shape[-2:]))) for one in (a, b))
+        return _multiplied(left, right, batch)
+    (a_outer, a_batch), (b_outer, b_batch) = ((0,) * (_BATCH_AXES - len(one)) + tuple(one) for one in strides)
+    tile_rows = -(-rows // _TILE)
+    products = math.prod(sizes)
+    most = max(1, a.device.capabilities.max_workgroups // tile_rows)
+    for first in range(0, products, most):
+        a.device.dispatch(
+            cooperative("matmul"),
+            [*(one.view for one in walks), result.view],
+            (-(-columns // _TILE), tile_rows * min(most, products - first)),
+            (
+                rows, columns, inner, *walks[0].strides[-2:], *walks[1].strides[-2:], walks[0].start, walks[1].start,
+                first, sizes[-1], a_outer, a_batch, b_outer, b_batch,
+            ),
+        )  # fmt: skip
     return result

@@ -15,7 +15,9 @@ from .creation import full
 from .launch import need_float32
 from .shape import broadcast_to, permute, reshape
 
-__all__ = ["mean", "normalize_axes", "sum", "sum_to"]
+__all__ = ["any_axes", "as_three_axes", "mean", "normalize_axes", "one_axis", "reduced_shapes", "sum", "sum_to"]
+
+Axes = int | Sequence[int] | None
 
 _CHUNK = 4096
 """Elements that one workgroup adds up; a longer axis takes another pass over the partial sums."""
@@ -38,6 +40,47 @@ def normalize_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ..
     return tuple(normalized)
 
 
+def any_axes(axis: Axes, keepdims: bool, dim: Axes, keepdim: bool | None) -> tuple[Axes, bool]:
+    """Axes and whether they are kept, in NumPy's words or in torch's.
+
+    Raises:
+        TypeError: an axis is given in both.
+    """
+    if axis is not None and dim is not None:
+        raise TypeError("axis and dim are the same thing: give one")
+    return (axis if dim is None else dim), (keepdims if keepdim is None else keepdim)
+
+
+def one_axis(axis: int | None, dim: int | None, otherwise: int) -> int:
+    """An axis in NumPy's word or in torch's; one of them where neither is given.
+
+    Raises:
+        TypeError: it is given in both.
+    """
+    if axis is not None and dim is not None:
+        raise TypeError("axis and dim are the same thing: give one")
+    return otherwise if axis is None and dim is None else axis if dim is None else dim  # type: ignore[return-value]
+
+
+def reduced_shapes(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape with these axes of length 1, and that of the result."""
+    kept = tuple(1 if one in axes else size for one, size in enumerate(x.shape))
+    return kept, kept if keepdims else tuple(size for one, size in enumerate(x.shape) if one not in axes)
+
+
+def as_three_axes(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, tuple[int, int, int]]:
+    """The elements such that the axes lie side by side, and the lengths before, of, and after these. No history."""
+    flat, first, last = x.detach(), axes[0], axes[-1]
+    if axes != tuple(range(first, last + 1)):
+        rest = [one for one in range(x.ndim) if one not in axes]
+        flat, first, last = permute(flat, (*rest, *axes)), len(rest), x.ndim - 1
+    return flat, (
+        math.prod(flat.shape[:first]),
+        math.prod(flat.shape[first : last + 1]),
+        math.prod(flat.shape[last + 1 :]),
+    )
+
+
 def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
     """Sum over the middle one of three axes."""
     while True:
@@ -54,45 +97,52 @@ def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
         x, length = result, chunks
 
 
-def sum(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def sum(
+    x: Tensor, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+) -> Tensor:
     """The sum over axes (all by default). Gradient: g, broadcast.
+
+    Args:
+        x: float32.
+        axis: one, several, or None for all.
+        keepdims: leave the axes in place, with length 1.
+        dim: as `axis`.
+        keepdim: as `keepdims`.
 
     Raises:
         ShapeError: there is no such axis, or it is named twice.
         UnsupportedError: the tensor is not float32.
     """
     need_float32("sum", x)
+    axis, keepdims = any_axes(axis, keepdims, dim, keepdim)
     axes = normalize_axes(axis, x.ndim)
-    kept_shape = tuple(1 if one in axes else size for one, size in enumerate(x.shape))
-    shape = kept_shape if keepdims else tuple(size for one, size in enumerate(x.shape) if one not in axes)
+    kept, shape = reduced_shapes(x, axes, keepdims)
     if x.size == 0:
         result = full(shape, 0.0, x.device)
     elif axes:
-        flat = x.detach()
-        first, last = axes[0], axes[-1]
-        if axes != tuple(range(first, last + 1)):
-            rest = [one for one in range(x.ndim) if one not in axes]
-            flat, first, last = permute(flat, (*rest, *axes)), len(rest), x.ndim - 1
-        outer, inner = math.prod(flat.shape[:first]), math.prod(flat.shape[last + 1 :])
-        result = _sum_axis(flat, outer, math.prod(flat.shape[first : last + 1]), inner)
-        result = Tensor(result.view, shape, FLOAT32)
+        flat, lengths = as_three_axes(x, axes)
+        result = Tensor(_sum_axis(flat, *lengths).view, shape, FLOAT32)
     else:
         result = x.detach()
-    return record(result, (x, lambda g: broadcast_to(reshape(g, kept_shape), x.shape)))
+    whole = x.shape
+    return record(result, (x, lambda g, _: broadcast_to(reshape(g, kept), whole)))
 
 
-def mean(x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The mean over axes (all by default).
+def mean(
+    x: Tensor, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+) -> Tensor:
+    """The mean over axes (all by default). See `sum`.
 
     Raises:
         ShapeError: there is nothing to average.
     """
+    from .arithmetic import multiply  # whose gradients need `sum_to`
+
+    axis, keepdims = any_axes(axis, keepdims, dim, keepdim)
     axes = normalize_axes(axis, x.ndim)
     count = math.prod(x.shape[one] for one in axes)
     if count == 0:
         raise ShapeError(f"the mean over axes {axes} of shape {x.shape} has no elements")
-    from .arithmetic import multiply  # whose gradients need `sum_to`
-
     return multiply(sum(x, axes, keepdims), 1.0 / count)
 
 

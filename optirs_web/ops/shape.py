@@ -1,4 +1,4 @@
-"""Operations that move elements without changing them."""
+"""Operations that give another walk over the same elements: nothing moves, unless a reshape needs them in order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from ..autograd import record
 from ..errors import ShapeError
 from ..tensors import Tensor
-from .launch import broadcast_shapes, broadcast_strides, row_major_strides, strided_copy
+from .launch import broadcast_shapes, broadcast_strides
 
-__all__ = ["broadcast_to", "permute", "reshape", "transpose"]
+__all__ = ["broadcast_to", "permute", "reshape", "transpose", "walk_over"]
 
 
 def reshape(x: Tensor, shape: Any) -> Tensor:
-    """The same elements in another shape; one dimension may be -1. No copy.
+    """The same elements in another shape; one dimension may be -1. No copy if they lie in order.
 
     Raises:
         ShapeError: the number of elements differs.
@@ -29,12 +29,20 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
     if any(one < 0 for one in new) or math.prod(new) != x.size:
         raise ShapeError(f"a tensor of shape {x.shape} cannot be reshaped to {asked}")
     result = Tensor(x.view, new, x.dtype)
+    result._shares = x._tracked if x.is_contiguous else None
+    return record(result, (x, lambda g, _: reshape(g, x.shape)))
+
+
+def walk_over(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int | None = None) -> Tensor:
+    """Another walk over the same memory. Leaves no history."""
+    view, first, _ = x.walk
+    result = Tensor(view, shape, x.dtype, strides=strides, start=first if start is None else start)
     result._shares = x._tracked
-    return record(result, (x, lambda g: reshape(g, x.shape)))
+    return result
 
 
 def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """The axes in another order.
+    """The axes in another order. No copy.
 
     Raises:
         ShapeError: `axes` is no permutation of the tensor's axes.
@@ -42,14 +50,14 @@ def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
     order = tuple(one % x.ndim if -x.ndim <= one < x.ndim else -1 for one in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(f"{tuple(axes)} is no order of the {x.ndim} axes of a tensor")
-    strides = row_major_strides(x.shape)
-    result = strided_copy(x, tuple(x.shape[one] for one in order), tuple(strides[one] for one in order))
+    strides = x.walk.strides
+    result = walk_over(x, tuple(x.shape[one] for one in order), tuple(strides[one] for one in order))
     back = tuple(order.index(one) for one in range(x.ndim))
-    return record(result, (x, lambda g: permute(g, back)))
+    return record(result, (x, lambda g, _: permute(g, back)))
 
 
 def transpose(x: Tensor, first: int, second: int) -> Tensor:
-    """Two axes exchanged.
+    """Two axes exchanged. No copy.
 
     Raises:
         ShapeError: there is no such axis.
@@ -62,7 +70,7 @@ def transpose(x: Tensor, first: int, second: int) -> Tensor:
 
 
 def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Repeated along new axes and along axes of length 1.
+    """Repeated along new axes and along axes of length 1. No copy.
 
     Raises:
         ShapeError: the shape does not fit.
@@ -73,5 +81,5 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
         return x
     if broadcast_shapes(x.shape, shape) != shape:
         raise ShapeError(f"shape {x.shape} cannot be broadcast to {shape}")
-    result = strided_copy(x, shape, broadcast_strides(x.shape, shape))
-    return record(result, (x, lambda g: sum_to(g, x.shape)))
+    result = walk_over(x, shape, broadcast_strides(x, shape))
+    return record(result, (x, lambda g, _: sum_to(g, x.shape)))

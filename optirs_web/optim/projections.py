@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -25,6 +24,7 @@ from ..runtime.program import NotReadyError
 from ..runtime.rule_kernels import MeasureKernel
 from ..runtime.rules import Rule
 from ..tensors import Parameter, Tensor
+from .by_identity import ByIdentity
 from .in_place import in_place
 from .layout import Layout
 
@@ -186,11 +186,11 @@ class _Spectral(Projection):
     def __init__(self, limit: float, iterations: int, seed: int, mask: Mask | None) -> None:
         super().__init__(mask)
         self.limit, self.iterations, self.seed = limit, iterations, seed
-        self._vectors: weakref.WeakKeyDictionary[Parameter, tuple[Device, Tensor]] = weakref.WeakKeyDictionary()
+        self._vectors: ByIdentity[tuple[Device, Tensor]] = ByIdentity()
 
     def _vector(self, param: Parameter) -> Tensor:
         """The left vector of the parameter, in memory of its own."""
-        device, vector = self._vectors.get(param, (None, None))
+        device, vector = self._vectors.get(param) or (None, None)
         if device is param.device and vector is not None:
             return vector
         if param.device.recording is not None:
@@ -206,7 +206,7 @@ class _Spectral(Projection):
         buffer = param.device.allocate_zeroed(4 * rows)
         made = Tensor(View.whole(buffer), (1, rows), FLOAT32)
         param.device.copy(first.view, made.view)
-        self._vectors[param] = param.device, made
+        self._vectors.set(param, (param.device, made))
         return made
 
     def _apply(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:

@@ -7,17 +7,20 @@ from typing import Any
 
 from ..errors import UnsupportedError
 
-__all__ = ["FLOAT32", "INT32", "UINT32", "DType", "dtype"]
+__all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "dtype"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type; equal to its name. `format` is its code in the buffer protocol (and in `struct`)."""
+    """One element type; equal to its name. `format` is its code in the buffer protocol (and in `struct`).
+
+    On a device every element takes four bytes; a bool is 0 or 1 there.
+    """
 
     name: str
     wgsl: str
     format: str
-    itemsize: int
+    itemsize: int = 4
 
     def __str__(self) -> str:
         return self.name
@@ -31,14 +34,18 @@ class DType:
     def cast(self, raw: memoryview, shape: tuple[int, ...]) -> Any:
         """Bytes as a memoryview of this type and shape; of one empty axis where there are no bytes."""
         view: Any = raw.cast("B")
+        if self.format == "?":
+            view = memoryview(bytes(view[:: self.itemsize]))
         return view.cast(self.format, list(shape)) if raw.nbytes else view.cast(self.format)
 
 
-FLOAT32 = DType("float32", "f32", "f", 4)
-INT32 = DType("int32", "i32", "i", 4)
-UINT32 = DType("uint32", "u32", "I", 4)
+FLOAT32 = DType("float32", "f32", "f")
+INT32 = DType("int32", "i32", "i")
+UINT32 = DType("uint32", "u32", "I")
+BOOL = DType("bool", "u32", "?")
 
-_BY_NAME = {one.name: one for one in (FLOAT32, INT32, UINT32)}
+DTYPES = {one.name: one for one in (FLOAT32, INT32, UINT32, BOOL)}
+"""By name."""
 
 
 def dtype(name: str | DType) -> DType:
@@ -50,6 +57,6 @@ def dtype(name: str | DType) -> DType:
     if isinstance(name, DType):
         return name
     try:
-        return _BY_NAME[str(name)]
+        return DTYPES[str(name)]
     except KeyError:
-        raise UnsupportedError(f"dtype '{name}' is not supported; use one of {', '.join(_BY_NAME)}") from None
+        raise UnsupportedError(f"dtype '{name}' is not supported; use one of {', '.join(DTYPES)}") from None

@@ -23,13 +23,14 @@ from . import advance_shell, measure_shell, rule_shell, shell, slot_storage, syn
 from .checker import check
 from .dependence import dependencies, live_slots
 from .fold import fold
-from .linker import Loader, link, package_loader
+from .linker import Loader, add_module, link, package_loader
 from .parser import parse
 from .print_wgsl import print_wgsl
 from .straighten import straighten
 
 __all__ = [
     "Loader",
+    "add_module",
     "advance_shell",
     "check",
     "dependencies",

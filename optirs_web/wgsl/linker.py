@@ -31,7 +31,7 @@ from .syntax import (
 from .tree import clone, walk
 from .types import BOOL, F16, F32, I32, U32, Type
 
-__all__ = ["Loader", "link", "package_loader"]
+__all__ = ["Loader", "add_module", "link", "package_loader"]
 
 Path = tuple[str, ...]
 Loader = Callable[[Path], Module]
@@ -42,7 +42,19 @@ _Key = tuple[Path, str]  # where a declaration comes from; () is the module that
 
 def package_loader() -> Loader:
     """A loader for the shaders of this package: ("lib", "math") is shaders/lib/math.wgsl. Each is parsed once."""
-    return _load_from_package
+    return _load
+
+
+_added: dict[Path, Module] = {}
+
+
+def add_module(path: Path, module: Module) -> None:
+    """Have the package's loader give a parsed module that is no file of the package: a user's own."""
+    _added[path] = module
+
+
+def _load(path: Path) -> Module:
+    return _added.get(path) or _load_from_package(path)
 
 
 @cache

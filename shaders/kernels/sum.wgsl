@@ -10,6 +10,15 @@ struct SumParameters { outer: u32, length: u32, inner: u32, chunk: u32 }
 
 const WORKGROUP: u32 = 64u;
 
+// What comes before a sum, and what follows it, may be fused with it here.
+fn loaded(at: u32) -> f32 {
+    return values[at];
+}
+
+fn stored(value: f32, at: u32) {
+    sums[at] = value;
+}
+
 @compute @workgroup_size(64)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -28,11 +37,11 @@ fn main(
     var sum = 0.0;
     if is_inside {
         for (var at = first + lane; at < end; at += WORKGROUP) {
-            sum += values[(row * parameters.length + at) * parameters.inner + column];
+            sum += loaded((row * parameters.length + at) * parameters.inner + column);
         }
     }
     sum = total(sum, lane, WORKGROUP);
     if lane == 0u && is_inside {
-        sums[result] = sum;
+        stored(sum, result);
     }
 }

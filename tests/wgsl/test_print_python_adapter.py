@@ -93,6 +93,9 @@ def test_an_adapter_computes_the_same(name, gpu):
         assert_agree(one, other, leaves)
 
 
+APART = {"elementwise/erf.wgsl": 3}  # a product of two exponentials, each of which may be 1 apart
+
+
 @pytest.mark.parametrize("path", MAP_MODULES)
 def test_an_adapter_computes_the_same_for_every_map_module_of_the_package(path, gpu):
     module = link(parse((SHADERS / path).read_text(), path), package_loader())
@@ -103,4 +106,4 @@ def test_an_adapter_computes_the_same_for_every_map_module_of_the_package(path, 
         leaves = [np.nan_to_num(leaf) if leaf.dtype == F32 else leaf for leaf in leaves]
         wanted = run_on_gpu(gpu, print_wgsl(module), [function], leaves)
         for one, other in zip(evaluate(namespace, function, leaves), wanted, strict=True):
-            assert_agree(one, other, leaves)
+            assert_agree(one, other, leaves, APART.get(path, 1))

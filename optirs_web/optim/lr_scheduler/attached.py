@@ -11,13 +11,13 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from ...errors import UnsupportedError
 from ...runtime.buffer import Buffer, View
 from ...runtime.program import NotReadyError, Program, StaleProgramError
 from ...runtime.schedules import MOST_SCHEDULERS, NOWHERE, Layer as TableLayer, Places, Row, ScheduleTable
 from ...tensors import Tensor
+from ..by_identity import ByIdentity
 from ..groups import on_host
 from ..layout import Layout
 from ..wrapper import Wrapper
@@ -50,12 +50,12 @@ def set_option(group: dict[str, Any], name: str, value: float, is_there: bool = 
     elif isinstance(option, Tensor):
         if not is_there:
             option.device.write(option.view, memoryview(struct.pack("<f", value)))
-        _known[option] = _version(option), value, False
+        _known.set(option, (_version(option), value, False))
     else:
         group[name] = value
 
 
-_known: WeakKeyDictionary[Tensor, tuple[int, float, bool]] = WeakKeyDictionary()
+_known: ByIdentity[tuple[int, float, bool]] = ByIdentity()
 """Of a learning rate that is a tensor its version, its value, and whether that was read for a recording."""
 
 
@@ -64,20 +64,22 @@ def _version(rate: Tensor) -> int:
 
 
 def _learn(rate: Tensor, for_recording: bool = False) -> None:
-    _known[rate] = _version(rate), float(rate.item()), for_recording
+    _known.set(rate, (_version(rate), float(rate.item()), for_recording))
 
 
 def _value_of(rate: Tensor) -> float:
     """What it holds: read once, and again when somebody else has assigned to it."""
-    version, _, for_recording = _known.get(rate, (-1, 0.0, False))
-    if version != _version(rate):
+    known = _known.get(rate)
+    if known is None or known[0] != _version(rate):
         if rate.device.recording is None:
             _learn(rate)
-        elif for_recording:  # and has changed again
+        elif known is not None and known[2]:  # and has changed again
             raise UnsupportedError("a compiled step does not assign to an lr that a scheduler sets")
         else:
             raise NotReadyError(partial(_learn, rate, True))
-    return _known[rate][1]
+        known = _known.get(rate)
+        assert known is not None
+    return known[1]
 
 
 class _Staged(NamedTuple):

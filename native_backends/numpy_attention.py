@@ -1,0 +1,161 @@
+"""Attention in NumPy: products by BLAS, over so many queries at once that the scores of all pairs are never stored."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+__all__ = ["REPLACEMENTS"]
+
+Array = np.ndarray[Any, Any]
+Parameters = Mapping[str, Any]
+
+_SCORES = 1 << 20
+"""Scores that are stored at once."""
+
+_CAUSAL_ROWS = 64
+"""Rows taken together where they meet ever more of the others: fewer scores are taken for nothing."""
+
+_LOWEST = np.finfo(np.float32).min
+_LARGEST = np.finfo(np.float32).max
+
+
+def _floats(raw: Array) -> Array:
+    return raw.view(np.float32)
+
+
+def _matrices(p: Parameters, name: str, raw: Array, shape: tuple[int, ...], steps: tuple[str, str]) -> Array:
+    """(products, rows, columns), where they lie."""
+    strides = [4 * p[f"{name}_{step}"] for step in ("outer", "batch", *steps)]
+    return as_strided(raw[p[f"{name}_start"] :], shape, strides)
+
+
+class _Tiles:
+    """The scores of the pairs of a call, by blocks of the owned rows."""
+
+    def __init__(self, p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array,
+                 products: int) -> None:  # fmt: skip
+        self.p = p
+        rows, others = p["own_rows"], p["other_rows"]
+        self.batch = (products // p["batch_inner"], p["batch_inner"])
+        place = ("row", "column")
+        self.own = _matrices(p, "own", _floats(own), (*self.batch, rows, p["depth"]), place)
+        self.other = _matrices(p, "other", _floats(other), (*self.batch, others, p["depth"]), place)
+        shape = (*self.batch, others, p["value_depth"])
+        self.other_values = _matrices(p, "other_values", _floats(other_values), shape, place)
+        if not p["adds_values"]:
+            shape = (*self.batch, rows, p["value_depth"])
+            self.own_values = _matrices(p, "own_values", _floats(own_values), shape, place)
+        if p["mask_kind"]:
+            words = mask.view(np.uint32) if p["mask_kind"] == 1 else _floats(mask)
+            self.mask = _matrices(p, "mask", words, (*self.batch, rows, others), ("own", "other"))
+
+    def blocks(self) -> Iterator[tuple[tuple[slice, slice, slice], slice]]:
+        """Which products and owned rows to take together, and which of the others they meet."""
+        rows, others = self.p["own_rows"], self.p["other_rows"]
+        step = max(1, min(rows, _SCORES // max(1, others), _CAUSAL_ROWS if self.p["is_causal"] else rows))
+        inner = max(1, min(self.batch[1], _SCORES // max(1, step * others)))
+        outer = max(1, _SCORES // max(1, step * others * self.batch[1])) if inner == self.batch[1] else 1
+        for a, b, first in itertools.product(
+            range(0, self.batch[0], outer), range(0, self.batch[1], inner), range(0, rows, step)
+        ):
+            met = slice(0, others)
+            if self.p["is_causal"]:
+                met = (
+                    slice(0, min(others, first + step)) if self.p["owns_queries"] else slice(min(first, others), others)
+                )
+            yield (slice(a, a + outer), slice(b, b + inner), slice(first, min(first + step, rows))), met
+
+    def scores(self, at: tuple[slice, slice, slice], met: slice) -> Array:
+        """-inf where there is none."""
+        p = self.p
+        pair = (*at, met)
+        found: Array = self.own[at] @ self.other[(*at[:2], met)].swapaxes(-1, -2)
+        found *= np.float32(p["scale"])
+        if p["mask_kind"] == 1:
+            found[self.mask[pair] == 0] = -np.inf
+        elif p["mask_kind"] == 2:
+            found += self.mask[pair]
+            found[self.mask[pair] <= _LOWEST] = -np.inf
+        if p["is_causal"]:
+            rows = found.shape[-2]
+            # Only among those of the same numbers some are hidden: the last that are met, or the first.
+            corner = found[..., at[2]] if p["owns_queries"] else found[..., :rows]
+            hidden = ~np.tri(rows, dtype=bool) if p["owns_queries"] else np.tri(rows, k=-1, dtype=bool)
+            np.copyto(corner, -np.inf, where=hidden[:, : corner.shape[-1]])
+        return found
+
+
+def _attention(
+    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, log_sums: Array,
+    result: Array,
+) -> None:  # fmt: skip
+    if p["first_column"]:
+        return
+    rows, columns = p["own_rows"], p["columns"]
+    values = _floats(result)
+    products = values.size // (rows * columns)
+    tiles = _Tiles(p, own, other, own_values, other_values, mask, products)
+    target = values.reshape(*tiles.batch, rows, columns)
+    sums = _floats(log_sums)[: products * rows].reshape(*tiles.batch, rows)
+    for at, met in tiles.blocks():
+        weights = tiles.scores(at, met)
+        maxima = np.maximum(weights.max(axis=-1, keepdims=True, initial=-np.inf), _LOWEST)
+        weights -= maxima
+        np.exp(weights, out=weights)
+        total = weights.sum(axis=-1, keepdims=True)
+        is_empty = total == 0
+        target[at] = weights @ tiles.other_values[(*at[:2], met)] / np.where(is_empty, 1, total)
+        sums[at] = np.where(is_empty, _LARGEST, maxima + np.log(total))[..., 0]
+
+
+def _attention_grad(
+    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, of_queries: Array,
+    result: Array,
+) -> None:  # fmt: skip
+    if p["first_column"]:
+        return
+    rows, columns = p["own_rows"], p["columns"]
+    values = _floats(result)
+    products = values.size // (rows * columns)
+    tiles = _Tiles(p, own, other, own_values, other_values, mask, products)
+    target = values.reshape(*tiles.batch, rows, columns)
+    queries = rows if p["owns_queries"] else p["other_rows"]
+    known = _floats(of_queries)[: 2 * products * queries].reshape(*tiles.batch, queries, 2)
+    for at, met in tiles.blocks():
+        of_both = known[at] if p["owns_queries"] else known[(*at[:2], met)]
+        of_pairs = of_both[..., None, :] if p["owns_queries"] else of_both[..., None, :, :]
+        weights = tiles.scores(at, met)
+        weights -= of_pairs[..., 0]
+        np.exp(weights, out=weights)
+        if p["adds_values"]:
+            added = tiles.other_values[(*at[:2], met)]
+        else:
+            added = tiles.other[(*at[:2], met)]
+            slopes = tiles.own_values[at] @ tiles.other_values[(*at[:2], met)].swapaxes(-1, -2)
+            slopes -= of_pairs[..., 1]
+            weights *= slopes
+        target[at] = weights @ added
+    if p["result_scale"] != 1:
+        target *= np.float32(p["result_scale"])
+
+
+def _attention_delta(p: Parameters, grad: Array, values: Array, log_sums: Array, of_queries: Array) -> None:
+    queries, rows, columns, inner = p["queries"], p["rows"], p["columns"], p["batch_inner"]
+    shape = (queries // (rows * inner), inner, rows, columns)
+    strides = [4 * p[name] for name in ("outer_stride", "batch_stride", "row_stride", "column_stride")]
+    g = as_strided(_floats(grad)[p["start"] :], shape, strides)
+    known = _floats(of_queries)[: 2 * queries].reshape(*shape[:3], 2)
+    known[..., 0] = _floats(log_sums)[:queries].reshape(shape[:3])
+    known[..., 1] = np.einsum("...c,...c->...", g, _floats(values)[: queries * columns].reshape(shape))
+
+
+REPLACEMENTS: dict[str, Callable[..., None]] = {
+    "attention": _attention,
+    "attention_delta": _attention_delta,
+    "attention_grad": _attention_grad,
+}

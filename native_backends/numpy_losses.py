@@ -1,0 +1,47 @@
+"""Cross-entropy in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["REPLACEMENTS"]
+
+Array = np.ndarray[Any, Any]
+Parameters = Mapping[str, Any]
+
+
+def _cross_entropy(
+    p: Parameters, values: Array, targets: Array, class_weights: Array, of_rows: Array, result: Array
+) -> None:
+    rows, columns, smoothing = p["rows"], p["columns"], np.float32(p["smoothing"])
+    x = values.view(np.float32)[: rows * columns].reshape(rows, columns)
+    labels = targets.view(np.int32)[:rows]
+    maxima = x.max(axis=1, keepdims=True)
+    below = x - maxima
+    log_sums = np.log(np.exp(below).sum(axis=1))
+    if p["has_weight"]:
+        weights = class_weights.view(np.float32)[:columns]
+    else:
+        weights = np.ones(columns, np.float32)
+    is_class = (labels >= 0) & (labels < columns)
+    own = np.where(is_class, labels, 0)
+    weight = np.where(is_class, weights[own], np.float32(np.nan))
+    losses = (1 - smoothing) * weight * (log_sums - below[np.arange(rows), own])
+    shares = (1 - smoothing) * weight
+    if smoothing:
+        each = smoothing / np.float32(columns)
+        losses += each * (weights.sum() * log_sums - below @ weights)
+        shares += each * weights.sum()
+    known = of_rows.view(np.float32)[: 2 * rows].reshape(rows, 2)
+    known[:, 0], known[:, 1] = maxima[:, 0] + log_sums, shares
+    both = result.view(np.float32)[: 2 * rows].reshape(2, rows)
+    both[0], both[1] = losses, weight
+    is_ignored = labels == p["ignored"]
+    both[:, is_ignored] = 0
+    known[is_ignored, 1] = 0
+
+
+REPLACEMENTS: dict[str, Callable[..., None]] = {"cross_entropy": _cross_entropy}

@@ -1,0 +1,149 @@
+"""Windows that slide over images, in NumPy: a turn for each tap, over all windows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+__all__ = ["REPLACEMENTS"]
+
+Array = np.ndarray[Any, Any]
+Parameters = Mapping[str, Any]
+
+
+class _Tap(NamedTuple):
+    """The windows that have a tap on a pixel, and these pixels; along the last two axes."""
+
+    number: int
+    windows: tuple[Any, ...]
+    pixels: tuple[Any, ...]
+
+
+def _along(p: Parameters, axis: str, tap: int) -> tuple[slice, slice]:
+    """The windows and the pixels of a tap along one axis."""
+    before = p["top" if axis == "height" else "left"] - tap * p[f"dilation_{axis}"]
+    step, size, windows = p[f"stride_{axis}"], p[axis], p[f"out_{axis}"]
+    first = -(-max(before, 0) // step)
+    end = max(first, min(windows, (size - 1 + before) // step + 1))
+    start = first * step - before
+    return slice(first, end), slice(start, start + (end - first) * step, step)
+
+
+def _taps(p: Parameters) -> Iterator[_Tap]:
+    columns = [_along(p, "width", tap) for tap in range(p["kernel_width"])]
+    for row in range(p["kernel_height"]):
+        windows, pixels = _along(p, "height", row)
+        for column, (across, over) in enumerate(columns):
+            number = row * p["kernel_width"] + column
+            yield _Tap(number, (..., windows, across), (..., pixels, over))
+
+
+def _images(p: Parameters, raw: Array, planes: int) -> Array:
+    pixels = p["height"] * p["width"]
+    flat = raw.view(np.float32)[p["first"] : p["first"] + planes * pixels]
+    return flat.reshape(planes, p["height"], p["width"])
+
+
+def _windows(p: Parameters, raw: Array, planes: int, dtype: Any = np.float32) -> Array:
+    """A value for each window."""
+    shape = (planes, p["out_height"], p["out_width"])
+    values: Array = raw.view(dtype)[: planes * shape[1] * shape[2]]
+    return values.reshape(shape)
+
+
+def _unfold(p: Parameters, images: Array, columns: Array) -> None:
+    shape = (p["kernel_height"] * p["kernel_width"], p["out_height"], p["out_width"])
+    target = columns.view(np.float32)[: p["size"]].reshape(-1, *shape)
+    source = _images(p, images, len(target))
+    if p["top"] or p["left"] or _reaches_over(p):
+        target[:] = 0
+    for tap in _taps(p):
+        target[:, tap.number][tap.windows] = source[tap.pixels]
+
+
+def _reaches_over(p: Parameters) -> bool:
+    """The last window has taps beyond the last pixel."""
+    return any(
+        (p[f"out_{axis}"] - 1) * p[f"stride_{axis}"] + (p[f"kernel_{axis}"] - 1) * p[f"dilation_{axis}"] >= p[axis]
+        for axis in ("height", "width")
+    )
+
+
+def _fold(p: Parameters, columns: Array, images: Array) -> None:
+    planes = p["size"] // (p["height"] * p["width"])
+    target = _images(p, images, planes)
+    taps = p["kernel_height"] * p["kernel_width"]
+    strides = [4 * one for one in (p["plane_stride"], p["tap_stride"], p["out_width"], 1)]
+    given = as_strided(columns.view(np.float32), (planes, taps, p["out_height"], p["out_width"]), strides)
+    target[:] = 0
+    for tap in _taps(p):
+        target[tap.pixels] += given[:, tap.number][tap.windows]
+
+
+def _window_sums(p: Parameters, images: Array, sums: Array) -> None:
+    planes = p["size"] // (p["out_height"] * p["out_width"])
+    source, target = _images(p, images, planes), _windows(p, sums, planes)
+    target[:] = 0
+    for tap in _taps(p):
+        target[tap.windows] += source[tap.pixels]
+
+
+def _window_largest(p: Parameters, images: Array, values: Array, places: Array) -> None:
+    """The pixels of a tap are brought together first: comparing rows of a small image one by one takes far longer."""
+    count = p["kernel_height"] * p["kernel_width"]
+    planes = p["size"] // (p["out_height"] * p["out_width"])
+    source, largest = _images(p, images, planes), _windows(p, values, planes)
+    seen = np.full((count, *largest.shape), -np.inf, np.float32)
+    first = np.full(largest.shape[1:], count, np.int32)  # tap on the image
+    for tap in _taps(p):
+        seen[tap.number][tap.windows] = source[tap.pixels]
+        first[tap.windows] = np.minimum(first[tap.windows], tap.number)
+    chosen = np.broadcast_to(first, largest.shape).copy()
+    largest[:] = -np.inf
+    for number, pixels in enumerate(seen):
+        np.copyto(chosen, number, where=pixels > largest)
+        np.maximum(largest, pixels, out=largest)
+    if np.isnan(largest).any():
+        for number, pixels in enumerate(seen):
+            np.copyto(chosen, number, where=np.isnan(pixels))
+    _windows(p, places, planes, np.int32)[:] = np.where(
+        first == count, -1, _place_of_window(p) + _place_of_tap(p)[chosen]
+    )
+
+
+def _place_of_window(p: Parameters) -> Array:
+    """The pixel, counted along the rows, where a window begins: before the image for some."""
+    rows = np.arange(p["out_height"]) * p["stride_height"] - p["top"]
+    columns = np.arange(p["out_width"]) * p["stride_width"] - p["left"]
+    places: Array = rows[:, None] * p["width"] + columns
+    return places
+
+
+def _place_of_tap(p: Parameters) -> Array:
+    """How many pixels later than its window a tap lies; 0 for none."""
+    rows = np.arange(p["kernel_height"]) * p["dilation_height"]
+    columns = np.arange(p["kernel_width"]) * p["dilation_width"]
+    return np.append(rows[:, None] * p["width"] + columns, 0)
+
+
+def _window_places(p: Parameters, values: Array, places: Array, images: Array) -> None:
+    pixels = p["height"] * p["width"]
+    planes = p["size"] // pixels
+    given, chosen = _windows(p, values, planes), _windows(p, places, planes, np.int32)
+    flat = chosen + np.arange(planes)[:, None, None] * pixels
+    if (chosen < 0).any():
+        flat, given = flat[chosen >= 0], given[chosen >= 0]
+    found = np.bincount(flat.ravel(), given.ravel(), minlength=p["size"])
+    images.view(np.float32)[: p["size"]] = found
+
+
+REPLACEMENTS: dict[str, Callable[..., None]] = {
+    "fold": _fold,
+    "unfold": _unfold,
+    "window_largest": _window_largest,
+    "window_places": _window_places,
+    "window_sums": _window_sums,
+}

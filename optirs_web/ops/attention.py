@@ -1,0 +1,264 @@
+"""Scaled dot-product attention: tiles of the scores at a time, forward and backward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..autograd import enable_grad, record
+from ..errors import ShapeError, UnsupportedError
+from ..runtime.buffer import View
+from ..runtime.dtypes import BOOL, FLOAT32
+from ..runtime.kernels import cooperative
+from ..tensors import Tensor, empty
+from .arithmetic import add, multiply
+from .compare import greater_equal, less_equal, logical_not, where
+from .composed import once, record_composed
+from .creation import arange, full
+from .dropouts import dropout
+from .launch import broadcast_shapes, collapse, contiguous, need_float32, need_one_device
+from .linear import matmul
+from .shape import broadcast_to, reshape, transpose
+from .softmaxes import softmax
+
+__all__ = ["scaled_dot_product_attention"]
+
+_TILE = 32
+_COLUMN_TILES = (1, 2, 4)  # of a dispatch: more columns take more dispatches
+_BATCH_AXES = 2
+_LOWEST = -3.4028234663852886e38
+
+
+class _Call(NamedTuple):
+    """What an attention is called with, besides its three tensors. The mask has all of its axes."""
+
+    mask: Tensor | None
+    is_causal: bool
+    scale: float
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """softmax(scale · query keyᵀ + mask) value, as torch.nn.functional.scaled_dot_product_attention.
+
+    The scores of all pairs are never stored, neither here nor in the gradients (Dao et al. 2022, "FlashAttention",
+    arXiv:2205.14135): 32 queries meet 32 keys at a time, and what is kept for the gradients is one number for each
+    query. Permuted operands are read where they lie. The exceptions store the scores, (..., n, m) in float32: dropout,
+    a float mask that requires a gradient, and second derivatives.
+
+    Args:
+        query: (..., n, d), float32; the axes before the last two are broadcast.
+        key: (..., m, d), float32.
+        value: (..., m, columns), float32.
+        attn_mask: broadcasts to (..., n, m). Where a bool mask is False, a query does not see a key; a float32 one
+            is added to the scores. A query that sees no key gets zeros.
+        dropout_p: the share of weights that are set to 0, where it is not 0; the others are divided by 1 - dropout_p.
+        is_causal: query number i sees the keys up to number i. Not together with a mask.
+        scale: 1 / sqrt(d) by default.
+
+    Returns:
+        (..., n, columns).
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        UnsupportedError: an operand is not float32, the mask neither bool nor float32, or there is a mask although
+            `is_causal` is set.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web.ops import scaled_dot_product_attention
+        >>> q = ow.randn((2, 4, 10, 8), device="cpu", seed=0)
+        >>> scaled_dot_product_attention(q, q, q, is_causal=True).shape
+        (2, 4, 10, 8)
+    """
+    need_float32("scaled_dot_product_attention", query, key, value)
+    need_one_device("scaled_dot_product_attention", query, key, value, *([] if attn_mask is None else [attn_mask]))
+    batch = _checked(query, key, value)
+    scores_shape = (*batch, query.shape[-2], key.shape[-2])
+    mask = _checked_mask(attn_mask, is_causal, scores_shape)
+    if scale is None:
+        scale = 1.0 / math.sqrt(max(1, query.shape[-1]))
+    query, key, value = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (query, key, value))
+    call = _Call(mask, is_causal, scale)
+    if 0 in scores_shape or query.shape[-1] == 0 or value.shape[-1] == 0:
+        return _nothing(query, key, value)
+    if dropout_p or (mask is not None and mask.requires_grad):
+        return _formula(query, key, value, call, dropout_p)
+    return _tiled(query, key, value, call)
+
+
+def _checked(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
+    """The axes before the last two."""
+    shapes = f"{query.shape}, {key.shape} and {value.shape}"
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise ShapeError(f"attention needs query, key and value of two axes or more, not {shapes}")
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise ShapeError(f"attention needs (..., n, d), (..., m, d) and (..., m, columns), not {shapes}")
+    return broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+
+
+def _checked_mask(mask: Tensor | None, is_causal: bool, shape: tuple[int, ...]) -> Tensor | None:
+    if mask is None:
+        return None
+    if is_causal:
+        raise UnsupportedError("attention takes attn_mask or is_causal, not both")
+    if mask.dtype not in (BOOL, FLOAT32):
+        raise UnsupportedError(f"attn_mask is bool or float32, not {mask.dtype}")
+    return broadcast_to(mask, shape)
+
+
+def _nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Where there are no queries, no keys, or no columns."""
+    result = full((*query.shape[:-1], value.shape[-1]), 0.0, query.device)
+    shapes = [(one, one.shape) for one in (query, key, value)]
+    return record(result, *((one, lambda g, _, shape=shape: full(shape, 0.0, g.device)) for one, shape in shapes))
+
+
+# Tiles.
+
+
+def _tiled(query: Tensor, key: Tensor, value: Tensor, call: _Call) -> Tensor:
+    shape = (*query.shape[:-1], value.shape[-1])
+    result = empty(shape, FLOAT32, query.device)
+    log_sums = empty(shape[:-1], FLOAT32, query.device)
+    _Dispatch(query, key, query, value, call.mask, True, True).run("attention", log_sums, result, call)
+    known = once(lambda g, y: _known_of_queries(g, y, log_sums))
+    return record(
+        result,
+        *(
+            (one, lambda g, y, number=number: _gradient(number, query, key, value, g, known(g, y), call))
+            for number, one in enumerate((query, key, value))
+        ),
+    )
+
+
+def _gradient(
+    number: int, query: Tensor, key: Tensor, value: Tensor, g: Tensor, of_queries: Tensor, call: _Call
+) -> Tensor:
+    """The gradient of query, key or value. Its own gradients are those of the formula."""
+    mask = call.mask
+    if number == 0:
+        work = _Dispatch(query, key, g, value, mask, True, False)
+    else:
+        turned = None if mask is None else transpose(mask, -1, -2)
+        work = _Dispatch(key, query, value, g, turned, False, number == 2)
+    result = empty((query, key, value)[number].shape, FLOAT32, query.device)
+    work.run("attention_grad", of_queries, result, call, 1.0 if number == 2 else call.scale)
+
+    def formula(query: Tensor, key: Tensor, value: Tensor, g: Tensor) -> Tensor:
+        from ..derivatives import vjp
+
+        with enable_grad():
+            found: Tensor = vjp(lambda q, k, v: _formula(q, k, v, call), query, key, value)[1](g)[number]
+        return found
+
+    return record_composed(result, formula, query, key, value, g)
+
+
+def _known_of_queries(g: Tensor, y: Tensor, log_sums: Tensor) -> Tensor:
+    """(..., n, 2): the logarithm of a query's sum of weights, and the sum of g y over its row."""
+    rows, columns = y.shape[-2:]
+    result = empty((*y.shape[:-1], 2), FLOAT32, y.device)
+    inner, _, [(view, walk)] = _placed(y.shape[:-2], [g])
+    queries = log_sums.size
+    y.device.dispatch(
+        cooperative("attention_delta"),
+        [view, y.view, log_sums.view, result.view],
+        -(-queries // 8),
+        (queries, rows, columns, inner, *walk),
+    )
+    return result
+
+
+_Place = tuple[View, tuple[int, ...]]
+
+
+def _placed(batch: tuple[int, ...], matrices: Sequence[Tensor]) -> tuple[int, int, list[_Place]]:
+    """Matrices by two axes of the batch: the length of the inner one, how many there are, and where each one lies.
+
+    That is the memory, and then the first element and the steps along both axes, rows and columns.
+    """
+    walks = [one.walk for one in matrices]
+    sizes, strides = collapse(batch, [one.strides[:-2] for one in walks])
+    if len(sizes) > _BATCH_AXES:
+        return _placed(batch, [contiguous(one) for one in matrices])
+    missing = (0,) * (_BATCH_AXES - len(sizes))
+    steps = [(*missing, *own, *one.strides[-2:]) for own, one in zip(strides, walks, strict=True)]
+    places = [(one.view, (one.start, *its_steps)) for one, its_steps in zip(walks, steps, strict=True)]
+    return sizes[-1], math.prod(sizes), places
+
+
+class _Dispatch:
+    """Rows that are owned, rows that they meet, and the values of both; see shaders/lib/attention.wgsl."""
+
+    def __init__(
+        self,
+        own: Tensor,
+        other: Tensor,
+        own_values: Tensor,
+        other_values: Tensor,
+        mask: Tensor | None,
+        owns_queries: bool,
+        adds_values: bool,
+    ) -> None:
+        matrices = [own, other, own_values, other_values] + ([] if mask is None else [mask])
+        self.inner, self.products, self.places = _placed(own.shape[:-2], matrices)
+        self.rows = own.shape[-2]
+        self.sizes = (self.rows, other.shape[-2], own.shape[-1], other_values.shape[-1])
+        self.kind = 0 if mask is None else 1 if mask.dtype is BOOL else 2
+        if mask is None:
+            self.places.append((self.places[0][0], (0,) * 5))
+        self.owns_queries, self.adds_values = owns_queries, adds_values
+
+    def run(self, kernel: str, of_queries: Tensor, result: Tensor, call: _Call, result_scale: float = 1.0) -> None:
+        """Enqueue it: `of_queries` is what a kernel knows of each query, or leaves there."""
+        columns = result.shape[-1]
+        tiles = next((one for one in _COLUMN_TILES if columns <= one * _TILE), _COLUMN_TILES[-1])
+        walks = [number for _, walk in self.places for number in walk]
+        views = [*(view for view, _ in self.places), of_queries.view, result.view]
+        most = result.device.capabilities.max_workgroups
+        for first_column in range(0, columns, tiles * _TILE):
+            for first in range(0, self.products, most):
+                result.device.dispatch(
+                    cooperative(kernel, column_tiles=tiles),
+                    views,
+                    (-(-self.rows // _TILE), min(most, self.products - first)),
+                    (
+                        *self.sizes, columns, first_column, call.is_causal, self.owns_queries, self.adds_values,
+                        self.kind, call.scale, result_scale, first, self.inner, *walks,
+                    ),
+                )  # fmt: skip
+
+
+# The formula.
+
+
+def _formula(query: Tensor, key: Tensor, value: Tensor, call: _Call, dropout_p: float = 0.0) -> Tensor:
+    """Of differentiable operations; stores the scores."""
+    scores = multiply(matmul(query, transpose(key, -1, -2)), call.scale)
+    visible = _visible(call, scores)
+    if call.mask is not None and call.mask.dtype is FLOAT32:
+        scores = add(scores, where(visible, call.mask, 0.0))
+    if visible is None:
+        weights = softmax(scores)
+    else:
+        weights = where(visible, softmax(where(visible, scores, _LOWEST)), 0.0)
+    return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
+
+
+def _visible(call: _Call, scores: Tensor) -> Tensor | None:
+    """Which keys a query sees; None if all."""
+    if call.is_causal:
+        queries, keys = (arange(one, scores.device) for one in scores.shape[-2:])
+        return greater_equal(reshape(queries, (-1, 1)), keys)
+    if call.mask is None or call.mask.dtype is BOOL:
+        return call.mask
+    return logical_not(less_equal(call.mask, _LOWEST))

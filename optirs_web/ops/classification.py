@@ -1,0 +1,180 @@
+"""Losses over rows of classes: cross-entropy and the negative log-likelihood."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..autograd import record
+from ..errors import ShapeError, UnsupportedError
+from ..runtime.dtypes import FLOAT32, INT32
+from ..runtime.kernels import cooperative
+from ..tensors import Tensor, empty, tensor
+from .arithmetic import add, divide, multiply, negate, subtract
+from .composed import record_composed
+from .launch import apply, need_float32, need_one_device
+from .loss_reduction import check_reduction
+from .reduce import sum
+from .shape import broadcast_to, permute, reshape, walk_over
+from .softmaxes import log_softmax, softmax
+
+__all__ = ["cross_entropy", "nll_loss"]
+
+
+def cross_entropy(
+    logits: Tensor,
+    target: Any,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """-log softmax(logits)[target], as torch.nn.functional.cross_entropy.
+
+    With classes as targets a row is one dispatch forward and one backward, and two numbers for each row are kept.
+    Gradient: g (softmax(logits) - 1 at the target).
+
+    Args:
+        logits: (n, classes, ...) or (classes,), float32.
+        target: (n, ...) or (), int32 class numbers; or probabilities, float32, of the shape of the logits. A tensor or
+            anything `tensor` takes. A number that is no class makes loss and gradients NaN (it cannot be refused
+            without reading it back).
+        weight: (classes,), of each class; has no gradient.
+        ignore_index: rows with this target count for nothing.
+        reduction: "mean" (by the weights of the targets; with probabilities by the number of rows), "sum" or "none".
+        label_smoothing: the share of the target that is spread over all classes (Szegedy et al. 2016).
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        UnsupportedError: the target is neither of int32 nor of probabilities, or another tensor not float32.
+        ValueError: there is no such reduction, or the smoothing is not from 0 to 1.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> logits = ow.tensor([[2.0, 0.0], [0.0, 2.0]], device="cpu")
+        >>> round(ow.cross_entropy(logits, [0, 1]).item(), 6)
+        0.126928
+    """
+    if not isinstance(target, Tensor):
+        target = tensor(target, device=logits.device)
+    check_reduction(reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ValueError(f"label_smoothing is from 0 to 1, not {label_smoothing}")
+    need_float32("cross_entropy", logits, *([] if weight is None else [weight]))
+    need_one_device("cross_entropy", logits, target, *([] if weight is None else [weight]))
+    if target.dtype is FLOAT32 and target.shape == logits.shape and logits.size:
+        return _of_probabilities(logits, target, weight, reduction, label_smoothing)
+    rows, labels, shape = _as_rows("cross_entropy", logits, target, weight)
+    call = _Call(labels, weight, ignore_index, label_smoothing)
+    return _of_classes(rows, call, reduction, shape)
+
+
+def nll_loss(
+    log_probs: Tensor, target: Any, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
+    """-log_probs[target], as torch.nn.functional.nll_loss; see `cross_entropy`. Gradient: -g at the target."""
+    if not isinstance(target, Tensor):
+        target = tensor(target, device=log_probs.device)
+    check_reduction(reduction)
+    need_float32("nll_loss", log_probs, *([] if weight is None else [weight]))
+    need_one_device("nll_loss", log_probs, target, *([] if weight is None else [weight]))
+    rows, labels, shape = _as_rows("nll_loss", log_probs, target, weight)
+    call = _Call(labels, weight, ignore_index, 0.0)
+    shares = call.shares(rows)
+    terms = record(apply("cross_entropy", "nll_term", rows, shares), (rows, lambda g, _: negate(multiply(g, shares))))
+    if reduction == "none":
+        return reshape(sum(terms, -1), shape)
+    return sum(terms) if reduction == "sum" else divide(sum(terms), sum(shares))
+
+
+class _Call(NamedTuple):
+    """What the loss of rows is taken with."""
+
+    labels: Tensor  # (n,)
+    weight: Tensor | None
+    ignored: int
+    smoothing: float
+
+    def numbers_of(self, rows: Tensor) -> tuple[Any, ...]:
+        """The last arguments of the map functions."""
+        column = reshape(self.labels, (-1, 1))
+        weight = 1.0 if self.weight is None else self.weight.detach()
+        return column, weight, rows.shape[1], self.ignored, self.smoothing
+
+    def shares(self, rows: Tensor) -> Tensor:
+        """What each class of each row is meant to have. No history."""
+        return apply("cross_entropy", "share_of_column", *self.numbers_of(rows), shape=rows.shape)
+
+
+def _as_rows(
+    name: str, logits: Tensor, target: Tensor, weight: Tensor | None
+) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+    """(n, classes), (n,), and the shape of the losses."""
+    if target.dtype is not INT32:
+        raise UnsupportedError(f"{name} needs int32 class numbers, not {target.dtype}")
+    shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else ()
+    classes = logits.shape[min(1, logits.ndim - 1)] if logits.ndim else 0
+    if not logits.size or target.shape != shape or (weight is not None and weight.shape != (classes,)):
+        and_weight = "" if weight is None else f" and weights {weight.shape}"
+        raise ShapeError(
+            f"{name} needs (n, classes, ...), (n, ...) and (classes,), not {logits.shape}, {target.shape}{and_weight}"
+        )
+    return reshape(_classes_last(logits), (-1, classes)), reshape(target, (-1,)), shape
+
+
+def _classes_last(x: Tensor) -> Tensor:
+    return permute(x, (0, *range(2, x.ndim), 1)) if x.ndim > 2 else x
+
+
+# Classes as targets.
+
+
+def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...]) -> Tensor:
+    n, classes = rows.shape
+    of_rows = empty((n, 2), FLOAT32, rows.device)
+    both = empty((2, n), FLOAT32, rows.device)  # losses and weights
+    rows.device.dispatch(
+        cooperative("cross_entropy"),
+        [rows.view, call.labels.view, (rows if call.weight is None else call.weight).view, of_rows.view, both.view],
+        n,
+        (n, classes, call.weight is not None, call.ignored, call.smoothing),
+    )
+    if reduction == "none":
+        result = walk_over(both, (n,), (1,))
+        losses = record(result, (rows, lambda g, _: _gradient(reshape(g, (n, 1)), rows, of_rows, call)))
+        return reshape(losses, shape)
+    total, weight = (walk_over(sums, (), (), number) for sums in [sum(both, 1)] for number in (0, 1))
+    if reduction == "sum":
+        return record(total, (rows, lambda g, _: _gradient(broadcast_to(g, (n, 1)), rows, of_rows, call)))
+    return record(
+        divide(total, weight),
+        (rows, lambda g, _: _gradient(broadcast_to(divide(g, weight), (n, 1)), rows, of_rows, call)),
+    )
+
+
+def _gradient(g: Tensor, rows: Tensor, of_rows: Tensor, call: _Call) -> Tensor:
+    """The gradient of each row, g (shares softmax - share), for g of (n, 1)."""
+    n = rows.shape[0]
+    log_sum, shares = (walk_over(of_rows, (n, 1), (2, 1), number) for number in (0, 1))
+    result = apply("cross_entropy", "cross_entropy_grad", g, rows, log_sum, shares, *call.numbers_of(rows))
+
+    def formula(g: Tensor, rows: Tensor) -> Tensor:
+        return multiply(g, subtract(multiply(shares, softmax(rows)), call.shares(rows)))
+
+    return record_composed(result, formula, g, rows)
+
+
+# Probabilities as targets.
+
+
+def _of_probabilities(
+    logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
+) -> Tensor:
+    rows, shares = _classes_last(logits), _classes_last(target)
+    if smoothing:
+        shares = add(multiply(shares, 1.0 - smoothing), smoothing / rows.shape[-1])
+    if weight is not None:
+        shares = multiply(shares, weight.detach())
+    losses = negate(sum(multiply(shares, log_softmax(rows)), -1))
+    if reduction == "none":
+        return losses
+    return multiply(sum(losses), 1.0 / losses.size) if reduction == "mean" else sum(losses)

@@ -1,0 +1,216 @@
+"""Comparisons, logic, choices between two values, and conversions from one element type to another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..autograd import record
+from ..errors import UnsupportedError
+from ..runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType, dtype as dtype_of
+from ..tensors import Tensor, tensor
+from .launch import Operand, apply, need_float32
+from .operands import as_float32, shape_of
+from .reduce import sum_to
+
+__all__ = [
+    "astype",
+    "equal",
+    "greater",
+    "greater_equal",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+    "where",
+]
+
+_RANGES = {BOOL: (0, 1), INT32: (-(1 << 31), (1 << 31) - 1), UINT32: (0, (1 << 32) - 1)}
+
+
+def astype(x: Tensor, dtype: str | DType) -> Tensor:
+    """The values as another type; the tensor itself if it has that type.
+
+    Floats are cut off towards zero; those out of range become the nearest integer there is, and NaN becomes 0 (torch
+    leaves both open). Integers of other sign wrap. As a bool everything but 0 is true, NaN too. Integers have no
+    gradient, so only float32 to float32 keeps one.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.tensor([-1.5, 0.0, 2.5], device="cpu").astype("int32").tolist()
+        [-1, 0, 2]
+    """
+    target = dtype_of(dtype)
+    if target is x.dtype:
+        return x
+    if x.dtype is BOOL and target is UINT32:
+        return Tensor(x.view, x.shape, target)
+    function = f"{x.dtype.wgsl}_to_{'bool' if target is BOOL else target.wgsl}"
+    return apply("convert", function, x, dtype=target)
+
+
+def _common_dtype(*values: Any) -> DType:
+    """The type that these are compared or chosen in: that of the tensors, unless a number does not fit it.
+
+    Raises:
+        UnsupportedError: one is int32 and another uint32.
+    """
+    types = {one.dtype for one in values if isinstance(one, Tensor)}
+    if len(types) > 1:
+        types -= {BOOL}
+    if len(types) > 1 and FLOAT32 not in types:
+        raise UnsupportedError("an int32 and a uint32 tensor have no common type; convert one of them with astype")
+    if FLOAT32 in types or not types:
+        return FLOAT32
+    (common,) = types
+    numbers = [one for one in values if not isinstance(one, Tensor)]
+    if common is BOOL and not all(isinstance(one, bool) for one in numbers):
+        common = INT32
+    low, high = _RANGES[common]
+    return common if all(low <= one <= high and one == math.floor(one) for one in numbers) else FLOAT32
+
+
+def _operands(*values: Any) -> tuple[DType, list[Operand]]:
+    """Tensors and numbers as operands of one type; arrays go to the device of the others."""
+    device = next((one.device for one in values if isinstance(one, Tensor)), None)
+    given = [one if isinstance(one, (Tensor, bool, int, float)) else tensor(one, device=device) for one in values]
+    common = _common_dtype(*given)
+    if common is FLOAT32:
+        return common, [as_float32(one) for one in given]
+    return common, [astype(one, common) if isinstance(one, Tensor) else int(one) for one in given]
+
+
+def _compare(name: str, a: Any, b: Any) -> Tensor:
+    common, operands = _operands(a, b)
+    if not any(isinstance(one, Tensor) for one in operands):
+        operands[0] = tensor(operands[0], dtype=common)
+    return apply("compare", f"{name}_{common.wgsl}", *operands, dtype=BOOL)
+
+
+def equal(a: Any, b: Any) -> Tensor:
+    """Where a == b, broadcast, as a bool tensor. NaN equals nothing; 0 equals -0.
+
+    Tensors of different types are compared as float32 if one is, and bools as integers; a number that an integer type
+    cannot hold is compared as float32.
+
+    Raises:
+        UnsupportedError: one is int32 and the other uint32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> (ow.tensor([1, 2, 3], device="cpu") == 2).tolist()
+        [False, True, False]
+    """
+    return _compare("equal", a, b)
+
+
+def not_equal(a: Any, b: Any) -> Tensor:
+    """Where a != b; NaN is unequal to everything. See `equal`."""
+    return _compare("not_equal", a, b)
+
+
+def less(a: Any, b: Any) -> Tensor:
+    """Where a < b; false where one is NaN. See `equal`."""
+    return _compare("less", a, b)
+
+
+def less_equal(a: Any, b: Any) -> Tensor:
+    """Where a <= b; false where one is NaN. See `equal`."""
+    return _compare("less_equal", a, b)
+
+
+def greater(a: Any, b: Any) -> Tensor:
+    """Where a > b; false where one is NaN. See `equal`."""
+    return _compare("less", b, a)
+
+
+def greater_equal(a: Any, b: Any) -> Tensor:
+    """Where a >= b; false where one is NaN. See `equal`."""
+    return _compare("less_equal", b, a)
+
+
+def _logical(name: str, *values: Any) -> Tensor:
+    device = next((one.device for one in values if isinstance(one, Tensor)), None)
+    as_tensors = [one if isinstance(one, Tensor) else tensor(one, device=device) for one in values]
+    return apply("logical", name, *(astype(one, BOOL) for one in as_tensors), dtype=BOOL)
+
+
+def logical_and(a: Any, b: Any) -> Tensor:
+    """Where both are true, broadcast; numbers other than 0 are true, and NaN is."""
+    return _logical("logical_and", a, b)
+
+
+def logical_or(a: Any, b: Any) -> Tensor:
+    """Where at least one is true. See `logical_and`."""
+    return _logical("logical_or", a, b)
+
+
+def logical_xor(a: Any, b: Any) -> Tensor:
+    """Where one is true and the other is not. See `logical_and`."""
+    return _logical("logical_xor", a, b)
+
+
+def logical_not(a: Any) -> Tensor:
+    """Where it is false. See `logical_and`."""
+    return _logical("logical_not", a)
+
+
+def _classify(name: str, x: Tensor) -> Tensor:
+    need_float32(name, x)
+    return apply("classify", name, x, dtype=BOOL)
+
+
+def isnan(x: Tensor) -> Tensor:
+    """Where a float32 tensor is NaN."""
+    return _classify("isnan", x)
+
+
+def isinf(x: Tensor) -> Tensor:
+    """Where a float32 tensor is infinite."""
+    return _classify("isinf", x)
+
+
+def isfinite(x: Tensor) -> Tensor:
+    """Where a float32 tensor is neither infinite nor NaN."""
+    return _classify("isfinite", x)
+
+
+def where(condition: Any, a: Any, b: Any) -> Tensor:
+    """`a` where the condition holds, elsewhere `b`; all three broadcast.
+
+    Gradients: g where each was taken, 0 elsewhere, whatever the other one holds there.
+
+    Args:
+        condition: a bool tensor.
+        a: a tensor, or a number.
+        b: likewise; see `equal` for tensors of different types.
+
+    Raises:
+        UnsupportedError: the condition is not of bools.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([-1.0, 2.0], device="cpu")
+        >>> ow.where(x > 0, x, 0.0).tolist()
+        [0.0, 2.0]
+    """
+    if not isinstance(condition, Tensor):
+        device = next((one.device for one in (a, b) if isinstance(one, Tensor)), None)
+        condition = tensor(condition, device=device)
+    if condition.dtype is not BOOL:
+        raise UnsupportedError(f"where needs a condition of bools, as x > 0 or x.astype('bool'), not {condition!r}")
+    common, (a, b) = _operands(a, b)
+    result = apply("where", f"where_{common.wgsl}", condition, a, b, dtype=common)
+    if common is not FLOAT32:
+        return result
+    return record(
+        result,
+        (a, lambda g, _: sum_to(where(condition, g, 0.0), shape_of(a))),
+        (b, lambda g, _: sum_to(where(condition, 0.0, g), shape_of(b))),
+    )

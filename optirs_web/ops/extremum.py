@@ -1,0 +1,135 @@
+"""The largest and the smallest elements along axes, and where they stand."""
+
+from __future__ import annotations
+
+import math
+
+from ..autograd import record
+from ..errors import ShapeError
+from ..runtime.dtypes import FLOAT32, INT32, DType
+from ..runtime.kernels import cooperative
+from ..tensors import Tensor, empty
+from .arithmetic import divide, multiply
+from .compare import astype, equal
+from .reduce import Axes, any_axes, as_three_axes, normalize_axes, reduced_shapes, sum
+from .shape import reshape
+
+__all__ = ["argmax", "argmin", "max", "min"]
+
+_CHUNK = 4096
+"""Elements that one workgroup looks at; a longer axis takes another pass over what was found."""
+
+_KINDS = {"f32": 0, "i32": 1, "u32": 2}
+
+
+def max(
+    x: Tensor, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+) -> Tensor:
+    """The largest element over axes (all by default), of any dtype; NaN if one is NaN.
+
+    As torch.amax and numpy.max: the values alone, where torch's `max(dim)` has `argmax` beside them. Gradient: g,
+    shared evenly by those that equal the largest.
+
+    Raises:
+        ShapeError: there is no such axis, it is named twice, or has no elements.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.tensor([[1.0, 5.0], [4.0, 2.0]], device="cpu").max(axis=1).tolist()
+        [5.0, 4.0]
+    """
+    return _extreme(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=False)
+
+
+def min(
+    x: Tensor, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
+) -> Tensor:
+    """The smallest element over axes. See `max`."""
+    return _extreme(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=True)
+
+
+def argmax(
+    x: Tensor, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool | None = None
+) -> Tensor:
+    """Where the largest element stands along an axis, or among all in order, as int32: the first of equal ones.
+
+    A NaN counts as the largest. There is no gradient.
+
+    Raises:
+        ShapeError: there is no such axis, or it has no elements.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.tensor([[1.0, 5.0], [4.0, 2.0]], device="cpu").argmax(axis=1).tolist()
+        [1, 0]
+    """
+    return _place(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=False)
+
+
+def argmin(
+    x: Tensor, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool | None = None
+) -> Tensor:
+    """Where the smallest element stands along an axis. A NaN counts as the smallest. See `argmax`."""
+    return _place(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=True)
+
+
+def _extreme(x: Tensor, axis: Axes, keepdims: bool, *, is_smallest: bool) -> Tensor:
+    axes = _filled_axes(x, axis)
+    kept, shape = reduced_shapes(x, axes, keepdims)
+    if not axes or x.size == 0:
+        result = Tensor(x.view, shape, x.dtype)
+    else:
+        result = _found(x, axes, shape, x.dtype, is_smallest=is_smallest, gives_value=True)
+    if x.dtype is not FLOAT32:
+        return result
+    return record(result, (x, lambda g, y: _shared(reshape(g, kept), x, reshape(y, kept), axes)))
+
+
+def _shared(g: Tensor, x: Tensor, extreme: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The gradient for the elements that equal the extreme one, divided among them."""
+    is_extreme = astype(equal(x, extreme), FLOAT32)
+    return multiply(divide(g, sum(is_extreme, axes, keepdims=True)), is_extreme)
+
+
+def _place(x: Tensor, axis: Axes, keepdims: bool, *, is_smallest: bool) -> Tensor:
+    axes = _filled_axes(x, axis)
+    if len(axes) != 1 and len(axes) != x.ndim:
+        raise ShapeError(f"a place is found along one axis, or among all elements, not along {axes}")
+    _, shape = reduced_shapes(x, axes, keepdims)
+    if not axes:
+        x = reshape(x.detach(), (1,))
+        axes = (0,)
+    if math.prod(shape) == 0:
+        return empty(shape, INT32, x.device)
+    return _found(x, axes, shape, INT32, is_smallest=is_smallest, gives_value=False)
+
+
+def _filled_axes(x: Tensor, axis: Axes) -> tuple[int, ...]:
+    axes = normalize_axes(axis, x.ndim)
+    if any(x.shape[one] == 0 for one in axes):
+        raise ShapeError(f"no element is the largest or smallest over axes {axes} of shape {x.shape}: there are none")
+    return axes
+
+
+def _found(
+    x: Tensor, axes: tuple[int, ...], shape: tuple[int, ...], dtype: DType, *, is_smallest: bool, gives_value: bool
+) -> Tensor:
+    flat, (outer, length, inner) = as_three_axes(x, axes)
+    values = flat.view
+    places, count = values, length
+    while True:
+        chunks = -(-count // _CHUNK)
+        is_last = chunks == 1
+        result = empty(shape, dtype, x.device) if is_last else empty((outer * chunks * inner,), INT32, x.device)
+        x.device.dispatch(
+            cooperative("extremum"),
+            [values, places, result.view],
+            outer * chunks * inner,
+            (
+                outer, length, inner, count, _CHUNK, _KINDS[x.dtype.wgsl],
+                int(is_smallest), int(places is not values), int(gives_value and is_last),
+            ),
+        )  # fmt: skip
+        if is_last:
+            return result
+        places, count = result.view, chunks

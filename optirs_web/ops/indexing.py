@@ -1,0 +1,263 @@
+"""Elements chosen by their index: in brackets, by an array along one axis, or one by one; and their reverse, sums."""
+
+from __future__ import annotations
+
+import math
+import operator
+from array import array
+from typing import Any
+
+from ..autograd import grad_enabled, record
+from ..errors import ShapeError, UnsupportedError
+from ..hostdata import HostData, host_data
+from ..runtime.device import Device
+from ..runtime.dtypes import FLOAT32, INT32
+from ..sparse import SparseRows
+from ..tensors import Tensor, tensor
+from .arithmetic import add
+from .launch import Shape, apply, need_float32, need_one_device
+from .lookup import Lookup, along, looked_up, of_each, spread
+from .reduce import normalize_axes
+from .shape import reshape
+from .slices import bits_of, parsed, part_of
+
+__all__ = ["embedding", "flip", "gather", "getitem", "scatter_add", "take"]
+
+
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """The part that an index in brackets asks for, as NumPy's `x[index]`. Gradient: g where it was taken, and zeros.
+
+    Ints, slices, `...` and None give a walk over the same memory. One axis may be indexed by int32 values of any
+    shape, as a tensor, array or list: see `take`. A slice that runs backwards is a copy, see `flip`.
+
+    Raises:
+        ShapeError: there is no such element or axis; also for values of an array or list, but not of a tensor.
+        UnsupportedError: a mask (its result would have a shape that is not known before it is read: `where` keeps the
+            shape), an index of floats, or arrays for more than one axis (`gather`).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> x = ow.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device="cpu")
+        >>> ops.getitem(x, (slice(None), slice(None, None, 2))).tolist(), ops.getitem(x, (1, [2, 0])).tolist()
+        ([[1.0, 3.0], [4.0, 6.0]], [6.0, 4.0])
+    """
+    asked = parsed(index, x.shape)
+    result = part_of(x, asked.parts)
+    for axis in asked.backward:
+        result = flip(result, axis)
+    return result if asked.array is None else take(result, asked.array[1], asked.array[0])
+
+
+def flip(x: Tensor, axis: int | tuple[int, ...] | None = None) -> Tensor:
+    """The elements in reverse order along axes (all by default), copied. Gradient: g, flipped.
+
+    Raises:
+        ShapeError: there is no such axis, or it is named twice.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> ops.flip(ow.tensor([1.0, 2.0, 3.0], device="cpu")).tolist()
+        [3.0, 2.0, 1.0]
+    """
+    for one in normalize_axes(axis, x.ndim):
+        x = _flipped(x, one)
+    return x
+
+
+def _flipped(x: Tensor, axis: int) -> Tensor:
+    size = x.shape[axis]
+    if size < 2:
+        return x
+    order = apply("indexing", "reversed", size - 1, dtype=INT32, device=x.device, shape=(size,))
+    return record(
+        looked_up(x, along(order, x.shape, axis, wraps=False), x.shape, 0), (x, lambda g, _: _flipped(g, axis))
+    )
+
+
+def _index(index: Any, length: int, operation: str, device: Device) -> Tensor:
+    """An int32 tensor; values that are on the host are looked at.
+
+    Raises:
+        ShapeError: a value on the host names nothing, or the index lies on another device.
+        UnsupportedError: of bools or floats.
+    """
+    if isinstance(index, Tensor):
+        type_ = str(index.dtype)
+    else:
+        raw = host_data(index, None if isinstance(index, (list, tuple)) or not hasattr(index, "dtype") else INT32)
+        type_ = str(getattr(index, "dtype", raw.dtype if raw.content.nbytes else "int32")).rpartition(".")[2]
+    if "bool" in type_:
+        raise UnsupportedError(
+            f"{operation} by a mask would have a shape that is not known before the mask is read; `where` "
+            "keeps the shape, or make indices of it on the host"
+        )
+    if "float" in type_ or (isinstance(index, Tensor) and index.dtype is not INT32):
+        raise UnsupportedError(f"{operation} needs int32 indices, not {type_}")
+    if not isinstance(index, Tensor):
+        return tensor(_on_host(raw, length), device=device)
+    if index.device is not device:
+        raise ShapeError(f"{operation} got a tensor on {device.name} and indices on {index.device.name}")
+    return index
+
+
+def _on_host(raw: HostData, length: int) -> HostData:
+    if not raw.content.nbytes:
+        return HostData(raw.content, raw.shape, INT32)
+    values = raw.content.cast("B").cast("i")
+    for one in (min(values), max(values)):
+        if not -length <= one < length:
+            raise ShapeError(f"index {one} is out of range for an axis of {length}")
+    from_start = array("i", (one % length for one in values))
+    return HostData(memoryview(from_start).cast("B"), raw.shape, INT32)
+
+
+def take(x: Tensor, index: Any, axis: int = 0) -> Tensor:
+    """The elements that an index names along an axis, as `numpy.take`: all of `index` in the place of that axis.
+
+    Gradient: g added up where it was taken from, in a fixed order, so that it is the same at every run.
+
+    Args:
+        x: of any dtype.
+        index: int32 of any shape; a tensor or what `tensor` takes. Negative ones count from the end. What a tensor
+            holds is not looked at: an index that names nothing gives NaN (0 for integers), and has no gradient.
+        axis: along which.
+
+    Raises:
+        ShapeError: there is no such axis; a number that is known here names nothing.
+        UnsupportedError: the index is no int32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> ops.take(ow.tensor([[1.0, 2.0], [3.0, 4.0]], device="cpu"), [1, 1, -2]).tolist()
+        [[3.0, 4.0], [3.0, 4.0], [1.0, 2.0]]
+    """
+    (axis,) = normalize_axes(axis, x.ndim)
+    found = _index(index, x.shape[axis], "take", x.device)
+    shape = (*x.shape[:axis], *found.shape, *x.shape[axis + 1 :])
+    return _lookup(x, along(found, x.shape, axis, wraps=True), shape)
+
+
+def gather(x: Tensor, index: Any, axis: int = -1) -> Tensor:
+    """For each element of `index` the one of x that it names along an axis: `numpy.take_along_axis`, `torch.gather`.
+
+    Gradient: g added up where it was taken from, in a fixed order.
+
+    Args:
+        x: of any dtype.
+        index: int32 of the shape of x, but along the axis of any length. See `take` for its values.
+        axis: along which.
+
+    Raises:
+        ShapeError: the shapes do not fit; there is no such axis; a number that is known here names nothing.
+        UnsupportedError: the index is no int32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> ops.gather(ow.tensor([[1.0, 2.0], [3.0, 4.0]], device="cpu"), [[1], [0]]).tolist()
+        [[2.0], [3.0]]
+    """
+    (axis,) = normalize_axes(axis, x.ndim)
+    found = _index(index, x.shape[axis], "gather", x.device)
+    _need_fitting("gather", x, found, axis)
+    return _lookup(x, of_each(found, x.shape, axis), found.shape)
+
+
+def _need_fitting(operation: str, x: Tensor, index: Tensor, axis: int) -> None:
+    others = [one for one in range(x.ndim) if one != axis]
+    if index.ndim != x.ndim or any(index.shape[one] != x.shape[one] for one in others):
+        raise ShapeError(
+            f"{operation} along axis {axis} needs indices of the shape {x.shape}, of any length there, "
+            f"not {index.shape}"
+        )
+
+
+def scatter_add(x: Tensor, index: Any, source: Tensor, axis: int = -1) -> Tensor:
+    """x, and each element of `source` added where its index says along an axis: torch's `scatter_add`, not in place.
+
+    Elements for one place are added in a fixed order, so that the sum is the same at every run. Gradients: g, and g
+    gathered by the index.
+
+    Args:
+        x: float32.
+        index: int32 of the shape of x, but along the axis of any length. See `take` for its values; a source element
+            whose index names nothing is left out.
+        source: float32 of the shape of the index.
+        axis: along which.
+
+    Raises:
+        ShapeError: the shapes do not fit; there is no such axis; a number that is known here names nothing.
+        UnsupportedError: the index is no int32, or a tensor no float32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> ops.scatter_add(ow.zeros((3,), device="cpu"), [2, 0, 2], ow.ones((3,), device="cpu")).tolist()
+        [1.0, 0.0, 2.0]
+    """
+    need_float32("scatter_add", x, source)
+    need_one_device("scatter_add", x, source)
+    (axis,) = normalize_axes(axis, x.ndim)
+    found = _index(index, x.shape[axis], "scatter_add", x.device)
+    _need_fitting("scatter_add", x, found, axis)
+    if source.shape != found.shape:
+        raise ShapeError(f"scatter_add needs as many indices as elements: {found.shape} and {source.shape}")
+    return add(x, spread(source, of_each(found, x.shape, axis), x.shape))
+
+
+def embedding(weight: Tensor, index: Any, padding_idx: int | None = None, sparse: bool = False) -> Tensor:
+    """Rows of a table, as torch.nn.functional.embedding. Gradient: g added up by row, in a fixed order.
+
+    Args:
+        weight: (rows, ...), float32.
+        index: int32 of any shape; a tensor or what `tensor` takes. A negative one in a tensor does not count from the
+            end: it is no row, and gives NaN, as one that is too large does.
+        padding_idx: a row that gets no gradient. What is in it comes out as it is.
+        sparse: the gradient is `SparseRows` of the rows that are named, which optimizers like SparseAdam take; but a
+            tensor where it shall have gradients in turn. For a table that was not computed from others.
+
+    Raises:
+        ShapeError: the table has no rows; there is no such padding row; a number that is known here is no row.
+        UnsupportedError: the index is no int32, the table no float32; `sparse` for a table that was computed.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> table = ow.Parameter([[1.0, 2.0], [3.0, 4.0]], device="cpu")
+        >>> ops.embedding(table, [[1, 0], [1, 1]], padding_idx=0).sum().backward()
+        >>> table.grad.tolist()
+        [[0.0, 0.0], [3.0, 3.0]]
+    """
+    need_float32("embedding", weight)
+    if not weight.ndim:
+        raise ShapeError("embedding needs a table with rows, and got a tensor without axes")
+    if sparse and weight._edges is not None:
+        raise UnsupportedError("sparse=True needs a table that was not computed from others, as a Parameter")
+    found = _index(index, weight.shape[0], "embedding", weight.device)
+    lookup = along(found, weight.shape, 0, wraps=False)
+    shape = (*found.shape, *weight.shape[1:])
+    if padding_idx is None:
+        return _lookup(weight, lookup, shape, is_sparse=sparse)
+    padding = operator.index(padding_idx)
+    if not -weight.shape[0] <= padding < weight.shape[0]:
+        raise ShapeError(f"padding_idx {padding_idx} is no row of a table that has {weight.shape[0]}")
+    return _lookup(weight, lookup, shape, padding % weight.shape[0], is_sparse=sparse)
+
+
+def _lookup(x: Tensor, lookup: Lookup, shape: Shape, padding: int | None = None, *, is_sparse: bool = False) -> Tensor:
+    """What the indices name, NaN where they name nothing; what `padding` gets is no gradient."""
+
+    def rule(g: Tensor, _: Tensor) -> Any:
+        settled = lookup.settled()
+        if padding is not None:
+            settled = settled._replace(indices=apply("indexing", "without", settled.indices, padding, dtype=INT32))
+        if is_sparse and not grad_enabled():
+            return SparseRows(reshape(settled.indices, (-1,)), reshape(g, (settled.entries, *x_shape[1:])), x_shape)
+        return spread(g, settled, x_shape)
+
+    x_shape = x.shape
+    missing = bits_of(math.nan, FLOAT32) if x.dtype is FLOAT32 else 0
+    return record(looked_up(x, lookup, shape, missing), (x, rule))

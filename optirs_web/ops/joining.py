@@ -1,0 +1,212 @@
+"""Tensors joined along an axis, split, and surrounded by a constant."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from ..autograd import record
+from ..errors import ShapeError, UnsupportedError
+from ..runtime.kernels import cooperative
+from ..tensors import Tensor, empty
+from .launch import contiguous, need_one_device
+from .reduce import normalize_axes
+from .slices import Pick, part_of, place, whole_axis
+
+__all__ = ["chunk", "concat", "pad", "split", "stack"]
+
+_THREADS = 256
+
+
+def _between(shape: Sequence[int], axis: int, start: int, count: int) -> tuple[Pick, ...]:
+    """So many elements of one axis, and all of the others."""
+    return tuple(Pick(start, 1, count) if one == axis else whole_axis(size) for one, size in enumerate(shape))
+
+
+def concat(tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
+    """The tensors one after the other along an axis that they have, as `numpy.concatenate`.
+
+    Each is copied once. Gradients: the parts of g, which are walks over it.
+
+    Args:
+        tensors: one or more of one dtype, whose shapes differ along the axis only.
+        axis: along which they are joined.
+
+    Raises:
+        ShapeError: there are none, their shapes do not fit, there is no such axis, or they lie on different devices.
+        UnsupportedError: one is no tensor, or their dtypes differ.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> a, b = ow.ones((2, 1), device="cpu"), ow.zeros((2, 2), device="cpu")
+        >>> ops.concat([a, b], axis=1).tolist()
+        [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    given = _checked("concat", tensors)
+    (axis,) = normalize_axes(axis, given[0].ndim)
+    rest = [(*one.shape[:axis], *one.shape[axis + 1 :]) for one in given]
+    if any(one.ndim != given[0].ndim for one in given) or len(set(rest)) > 1:
+        shapes = ", ".join(str(one.shape) for one in given)
+        raise ShapeError(f"concat along axis {axis} needs shapes that differ there only, not {shapes}")
+    lengths = [one.shape[axis] for one in given]
+    starts = [0, *accumulate(lengths)]
+    before, after = given[0].shape[:axis], given[0].shape[axis + 1 :]
+    result = empty((*before, starts[-1], *after), given[0].dtype, given[0].device)
+    inner = math.prod(after)
+    for one, start in zip(given, starts, strict=False):
+        _write_part(contiguous(one), result, math.prod(before), start * inner, starts[-1] * inner)
+    shape = result.shape
+    edges = [(one, _part_rule(_between(shape, axis, *at))) for one, *at in zip(given, starts, lengths, strict=False)]
+    return record(result, *edges)
+
+
+def _part_rule(parts: tuple[Pick, ...]) -> Any:
+    return lambda g, _: part_of(g, parts)
+
+
+def _checked(operation: str, tensors: Iterable[Any]) -> list[Tensor]:
+    given = list(tensors)
+    if not given:
+        raise ShapeError(f"{operation} needs at least one tensor")
+    for one in given:
+        if not isinstance(one, Tensor) or one.dtype is not given[0].dtype:
+            raise UnsupportedError(f"{operation} needs tensors of one dtype, not {given[0]!r} and {one!r}")
+    need_one_device(operation, *given)
+    return given
+
+
+def _write_part(part: Tensor, whole: Tensor, rows: int, first: int, whole_row: int) -> None:
+    """Copy a part to its place; both lie in order."""
+    place = whole.view.part(4 * first, 4 * part.size)
+    if rows == 1 and place.offset % part.device.capabilities.offset_alignment == 0:
+        part.device.copy(part.view, place)  # a recorded program may have the part made there at once
+    elif part.size:
+        parameters = (part.size, part.size // rows, whole_row, first)
+        part.device.dispatch(cooperative("join"), [part.view, whole.view], -(-part.size // _THREADS), parameters)
+
+
+def stack(tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
+    """The tensors one after the other along a new axis, as `numpy.stack`. Gradients: the parts of g.
+
+    Args:
+        tensors: one or more of one dtype and one shape.
+        axis: which one the new axis is in the result.
+
+    Raises:
+        ShapeError: there are none, their shapes differ, there is no such axis, or they lie on different devices.
+        UnsupportedError: one is no tensor, or their dtypes differ.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> ops.stack([ow.ones((2,), device="cpu"), ow.zeros((2,), device="cpu")], axis=1).tolist()
+        [[1.0, 0.0], [1.0, 0.0]]
+    """
+    given = _checked("stack", tensors)
+    shape = given[0].shape
+    if any(one.shape != shape for one in given):
+        raise ShapeError(f"stack needs tensors of one shape, not {', '.join(str(one.shape) for one in given)}")
+    (axis,) = normalize_axes(axis, len(shape) + 1)
+    wholes = [whole_axis(size) for size in shape]
+    return concat([part_of(one, (*wholes[:axis], None, *wholes[axis:])) for one in given], axis)
+
+
+def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """Parts of the tensor along an axis, in order, as `numpy.split`. No copies. Gradient: g there, and zeros.
+
+    Args:
+        x: of any dtype.
+        indices_or_sections: the number of equal parts, or the indices where it is cut. (torch's `split` takes lengths.)
+        axis: along which.
+
+    Raises:
+        ShapeError: the axis has no such number of equal parts, the cuts are not in order, or there is no such axis.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> x = ow.tensor([1.0, 2.0, 3.0, 4.0], device="cpu")
+        >>> [part.tolist() for part in ops.split(x, 2)], [part.tolist() for part in ops.split(x, [1])]
+        ([[1.0, 2.0], [3.0, 4.0]], [[1.0], [2.0, 3.0, 4.0]])
+    """
+    (axis,) = normalize_axes(axis, x.ndim)
+    size = x.shape[axis]
+    if isinstance(indices_or_sections, Iterable):
+        cuts = [operator.index(one) for one in indices_or_sections]
+    else:
+        parts = operator.index(indices_or_sections)
+        if parts < 1 or size % parts:
+            raise ShapeError(f"axis {axis} of shape {x.shape} has no {parts} equal parts; see `chunk`")
+        cuts = [size // parts * one for one in range(1, parts)]
+    edges = [0, *cuts, size]
+    if sorted(edges) != edges:
+        raise ShapeError(f"{x.shape} cannot be cut along axis {axis} at {cuts}: indices from 0 to {size} in order")
+    return [part_of(x, _between(x.shape, axis, start, end - start)) for start, end in pairwise(edges)]
+
+
+def chunk(x: Tensor, chunks: int, axis: int = 0) -> list[Tensor]:
+    """So many parts along an axis, equal but for the last, as torch's: fewer where that gives no shorter ones.
+
+    Raises:
+        ShapeError: the number is not positive, or there is no such axis.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> [part.shape for part in ops.chunk(ow.ones((5, 2), device="cpu"), 2)]
+        [(3, 2), (2, 2)]
+    """
+    (axis,) = normalize_axes(axis, x.ndim)
+    if operator.index(chunks) <= 0:
+        raise ShapeError(f"a tensor is cut into 1 part or more, not {chunks}")
+    length = max(1, -(-x.shape[axis] // chunks))
+    return split(x, range(length, x.shape[axis], length), axis)
+
+
+def pad(x: Tensor, pad_width: Any, constant: float = 0.0) -> Tensor:
+    """The tensor with a constant before and after its elements along each axis, as `numpy.pad`. Gradient: g without it.
+
+    Args:
+        x: of any dtype.
+        pad_width: how many: (before, after) for each axis; one such pair for all axes; or one number for all.
+            (`nn.functional.pad` takes torch's order, which begins with the last axis.)
+        constant: what is put there.
+
+    Raises:
+        ShapeError: it is no number, pair or pair for each axis, or one is negative (cut with `x[...]`).
+        OverflowError: the constant does not fit the dtype.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> ops.pad(ow.ones((2,), device="cpu"), (1, 2)).tolist()
+        [0.0, 1.0, 1.0, 0.0, 0.0]
+    """
+    widths = _widths(pad_width, x.ndim)
+    parts = tuple(Pick(before, 1, size) for (before, _), size in zip(widths, x.shape, strict=True))
+    shape = tuple(before + size + after for (before, after), size in zip(widths, x.shape, strict=True))
+    return place(x, parts, shape, constant)
+
+
+def _widths(pad_width: Any, rank: int) -> list[tuple[int, int]]:
+    try:
+        if not isinstance(pad_width, Iterable):
+            widths = [(operator.index(pad_width),) * 2] * rank
+        else:
+            given = list(pad_width)
+            if not any(isinstance(one, Iterable) for one in given):
+                given = [given] * rank
+            elif len(given) == 1:
+                given *= rank
+            widths = [(operator.index(before), operator.index(after)) for before, after in given]
+    except (TypeError, ValueError):
+        raise ShapeError(
+            f"pad_width is a number, (before, after), or such a pair for each axis; not {pad_width}"
+        ) from None
+    if len(widths) != rank or any(one < 0 for width in widths for one in width):
+        raise ShapeError(f"{pad_width} does not surround the {rank} axes: (before, after) from 0 on for each")
+    return widths

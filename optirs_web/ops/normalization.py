@@ -1,0 +1,233 @@
+"""Normalization over the last axes of each example, and over a batch."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+
+from ..autograd import no_grad, record
+from ..errors import ShapeError
+from ..runtime.dtypes import FLOAT32
+from ..runtime.kernels import cooperative
+from ..tensors import Tensor, empty
+from .arithmetic import add, multiply, subtract
+from .composed import once, record_composed
+from .launch import contiguous, need_float32, need_one_device, write_into
+from .reduce import mean, sum
+from .shape import broadcast_to, reshape, walk_over
+from .unary import rsqrt
+
+__all__ = ["batch_norm", "layer_norm"]
+
+_CHUNK = 64
+"""Rows whose share of the gradient of a weight one invocation adds up."""
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) weight + bias over the last axes (Ba et al. 2016, arXiv:1607.06450).
+
+    The variance is the biased one. One dispatch forward and one for the gradient of `x`; those of weight and bias take
+    two or three together. What is kept for them is two numbers for each row.
+
+    Args:
+        x: (..., *normalized_shape), float32.
+        normalized_shape: the lengths of the last axes; an int for one.
+        weight: of that shape, or None.
+        bias: of that shape, or None.
+        eps: added to the variance.
+
+    Raises:
+        ShapeError: the last axes of `x`, weight or bias have other lengths, or the tensors lie on different devices.
+        UnsupportedError: a tensor is not float32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web.ops import layer_norm
+        >>> layer_norm(ow.tensor([[1.0, 3.0]], device="cpu"), 2, eps=0.0).tolist()
+        [[-1.0, 1.0]]
+    """
+    axes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
+    shape = tuple(map(operator.index, axes))
+    affine = [one for one in (weight, bias) if one is not None]
+    need_float32("layer_norm", x, *affine)
+    need_one_device("layer_norm", x, *affine)
+    if not shape or x.shape[-len(shape) :] != shape or any(one.shape != shape for one in affine):
+        shapes = " and ".join(str(one.shape) for one in [x, *affine])
+        raise ShapeError(f"layer_norm over the last axes {shape} of tensors of shape {shapes}")
+    if x.size == 0:
+        return _affine(x, weight, bias)
+    return _layer_norm(x, weight, bias, len(shape), eps)
+
+
+def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int, eps: float) -> Tensor:
+    columns = math.prod(x.shape[-rank:])
+    rows = x.size // columns
+    result = empty(x.shape, FLOAT32, x.device)
+    of_rows = empty((rows, 2), FLOAT32, x.device)
+    given = contiguous(x.detach())  # for the gradients too
+    x.device.dispatch(
+        cooperative("layer_norm"),
+        [given.view, *((x if one is None else one).view for one in (weight, bias)), of_rows.view, result.view],
+        rows,
+        (rows, columns, weight is not None, bias is not None, eps),
+    )
+    of_affine = once(lambda g, _: _gradients_of_affine(g, given, of_rows, columns))
+    return record(
+        result,
+        (x, lambda g, _: _gradient_of_input(g, x, given, weight, of_rows, rank, eps)),
+        (weight, lambda g, y: _gradient_of_weight(of_affine(g, y), g, x, rank, eps)),
+        (bias, lambda g, y: _gradient_of_bias(of_affine(g, y), g, x.shape[-rank:])),
+    )
+
+
+def _gradient_of_input(
+    g: Tensor, x: Tensor, given: Tensor, weight: Tensor | None, of_rows: Tensor, rank: int, eps: float
+) -> Tensor:
+    rows, columns = of_rows.shape[0], math.prod(x.shape[-rank:])
+    result = empty(x.shape, FLOAT32, x.device)
+    x.device.dispatch(
+        cooperative("layer_norm_grad"),
+        [g.view, given.view, (x if weight is None else weight).view, of_rows.view, result.view],
+        rows,
+        (rows, columns, weight is not None),
+    )
+
+    def formula(g: Tensor, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        axes = tuple(range(-rank, 0))
+        normalized, scale = _normalized(x, axes, eps)
+        h = g if weight is None else multiply(g, weight)
+        along = multiply(normalized, mean(multiply(h, normalized), axes, keepdims=True))
+        return multiply(scale, subtract(subtract(h, mean(h, axes, keepdims=True)), along))
+
+    return record_composed(result, formula, g, x, *([] if weight is None else [weight]))
+
+
+def _gradients_of_affine(g: Tensor, given: Tensor, of_rows: Tensor, columns: int) -> Tensor:
+    """(2, columns): of the weight, and of the bias. Leaves no history."""
+    rows = of_rows.shape[0]
+    chunk = max(_CHUNK, -(-rows // g.device.capabilities.max_workgroups))
+    chunks = -(-rows // chunk)
+    partial = empty((chunks, 2, columns), FLOAT32, g.device)
+    g.device.dispatch(
+        cooperative("layer_norm_weight_grad"),
+        [g.view, given.view, of_rows.view, partial.view],
+        (-(-columns // 64), chunks),
+        (rows, columns, chunk),
+    )
+    return sum(partial, 0) if chunks > 1 else reshape(partial, (2, columns))
+
+
+def _gradient_of_weight(of_both: Tensor, g: Tensor, x: Tensor, rank: int, eps: float) -> Tensor:
+    def formula(g: Tensor, x: Tensor) -> Tensor:
+        normalized, _ = _normalized(x, tuple(range(-rank, 0)), eps)
+        return sum(multiply(g, normalized), tuple(range(x.ndim - rank)))
+
+    shape = x.shape[-rank:]
+    result = reshape(walk_over(of_both, (of_both.shape[1],), (1,)), shape)
+    return record_composed(result, formula, g, x)
+
+
+def _gradient_of_bias(of_both: Tensor, g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    columns = of_both.shape[1]
+    result = reshape(walk_over(of_both, (columns,), (1,), of_both.walk.start + columns), shape)
+    whole = g.shape
+    return record(result, (g, lambda h, _: broadcast_to(h, whole)))
+
+
+def _normalized(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
+    """(x - mean) scale, and scale = 1 / sqrt(variance + eps), of differentiable operations."""
+    centered = subtract(x, mean(x, axes, keepdims=True))
+    scale = rsqrt(add(mean(multiply(centered, centered), axes, keepdims=True), eps))
+    return multiply(centered, scale), scale
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    scaled = x if weight is None else multiply(x, weight)
+    return scaled if bias is None else add(scaled, bias)
+
+
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel, (x - mean) / sqrt(variance + eps) weight + bias (Ioffe and Szegedy 2015, arXiv:1502.03167).
+
+    In training mean and (biased) variance are those of the batch, and the running ones move towards them: running +=
+    momentum (batch - running), with the unbiased variance, as in torch. They change in place on the device, also in a
+    compiled step. Otherwise, the running ones normalize.
+
+    Args:
+        x: (n, channels, ...), float32.
+        running_mean: (channels,), or None where the batch's are always used.
+        running_var: (channels,), or None.
+        weight: (channels,), or None.
+        bias: (channels,), or None.
+        training: use the statistics of the batch.
+        momentum: of the running statistics.
+        eps: added to the variance.
+
+    Raises:
+        ShapeError: the shapes do not fit, there is one value for a channel in training, or the tensors lie on
+            different devices.
+        UnsupportedError: a tensor is not float32.
+        ValueError: there are no running statistics, and it is not training.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web.ops import batch_norm
+        >>> x, running = ow.tensor([[1.0], [3.0]], device="cpu"), ow.zeros((1,), device="cpu")
+        >>> batch_norm(x, running, ow.ones((1,), device="cpu"), training=True, eps=0.0).tolist(), running.tolist()
+        ([[-1.0], [1.0]], [0.20000000298023224])
+    """
+    given = [one for one in (running_mean, running_var, weight, bias) if one is not None]
+    need_float32("batch_norm", x, *given)
+    need_one_device("batch_norm", x, *given)
+    if x.ndim < 2 or any(one.shape != x.shape[1:2] for one in given):
+        shapes = ", ".join(str(one.shape) for one in [x, *given])
+        raise ShapeError(f"batch_norm needs (n, channels, ...) and tensors of (channels,), not {shapes}")
+    shape = (1, -1, *(1 for _ in x.shape[2:]))
+    scale, shift = (None if one is None else reshape(one, shape) for one in (weight, bias))
+    if training:
+        return _affine(_normalized_by_batch(x, running_mean, running_var, momentum, eps), scale, shift)
+    if running_mean is None or running_var is None:
+        raise ValueError("batch_norm outside of training needs running_mean and running_var")
+    its_scale = rsqrt(add(reshape(running_var, shape), eps))
+    if scale is not None:
+        its_scale = multiply(its_scale, scale)
+    return _affine(subtract(x, reshape(running_mean, shape)), its_scale, shift)
+
+
+def _normalized_by_batch(
+    x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float, eps: float
+) -> Tensor:
+    axes = (0, *range(2, x.ndim))
+    count = math.prod(x.shape[one] for one in axes)
+    if count < 2:
+        raise ShapeError(f"batch_norm in training needs more than one value for each channel, not {x.shape}")
+    average = mean(x, axes, keepdims=True)
+    centered = subtract(x, average)
+    variance = mean(multiply(centered, centered), axes, keepdims=True)
+    with no_grad():
+        _move_towards(running_mean, average, momentum)
+        _move_towards(running_var, multiply(variance, count / (count - 1)), momentum)
+    return multiply(centered, rsqrt(add(variance, eps)))
+
+
+def _move_towards(running: Tensor | None, new: Tensor, momentum: float) -> None:
+    """In place."""
+    if running is not None:
+        kept = multiply(running, 1.0 - momentum)
+        write_into(running, add(kept, multiply(reshape(new, running.shape), momentum)))

@@ -1,0 +1,48 @@
+"""What arithmetic takes: tensors, numbers, and arrays that go to the device of the other operand."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+from ..runtime.dtypes import FLOAT32
+from ..tensors import Tensor, tensor
+from .launch import Operand, Shape, need_float32
+
+__all__ = ["as_float32", "as_number", "operand", "shape_of"]
+
+
+def as_number(value: float) -> float:
+    """The float32 nearest to a number, which is infinite beyond the largest."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", float(value)))[0])
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def as_float32(value: Operand) -> Operand:
+    """A tensor of any type as float32, or a number as one that float32 can hold."""
+    from .compare import astype  # which stands on this module
+
+    return astype(value, FLOAT32) if isinstance(value, Tensor) else as_number(value)
+
+
+def operand(value: Any, other: Any) -> Operand:
+    """A float32 tensor, or a number that float32 can hold; arrays go to the other operand's device.
+
+    Raises:
+        UnsupportedError: a tensor of integers.
+    """
+    if isinstance(value, (bool, int, float)):
+        return as_number(value)
+    if not isinstance(value, Tensor):
+        value = tensor(value, device=other.device if isinstance(other, Tensor) else None, dtype=FLOAT32)
+    need_float32("arithmetic", value)
+    given: Tensor = value
+    return given
+
+
+def shape_of(one: Operand) -> Shape:
+    """The shape of a tensor, and that of a number."""
+    return one.shape if isinstance(one, Tensor) else ()

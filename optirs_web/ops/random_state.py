@@ -1,0 +1,199 @@
+"""Which random numbers come next: a seed and a count on the host, and for each device what its compiled steps count.
+
+Numbers are made by counter (see shaders/elementwise/random.wgsl): each draw is a stream of its own. Outside compiled
+steps the host counts the streams. A compiled step numbers its draws when it is recorded; with each replay the device
+adds 1 to a count of its own, which the draws read: so each replay has new numbers, without work of the host, and what
+draws the same stream later in that replay, as a backward pass does, gets the same numbers.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+from ..runtime.buffer import View
+from ..runtime.device import Device
+from ..runtime.dtypes import UINT32
+from ..runtime.program import Program
+from ..tensors import Tensor
+from .launch import Operand, apply_in_place
+
+__all__ = [
+    "Draw",
+    "checked_seed",
+    "drawn_again",
+    "draws_so_far",
+    "get_rng_state",
+    "manual_seed",
+    "next_draw",
+    "set_rng_state",
+]
+
+_WORD = 0xFFFFFFFF
+
+
+class Draw(NamedTuple):
+    """What the numbers of a draw depend on, as operands of a map function: uint32, on the host or on the device."""
+
+    seed_low: Operand
+    seed_high: Operand
+    stream: int
+    replay: Operand
+
+
+class _OfDevice:
+    """What a device knows: the seed, and how many replays have drawn."""
+
+    def __init__(self, device: Device) -> None:
+        self._seed, self._replay = (
+            Tensor(View.whole(device.allocate_zeroed(4 * size)), (size,), UINT32) for size in (2, 1)
+        )
+        self._program: ReferenceType[Program] | None = None
+        self.draws = 0  # of the program that was recorded last
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take seed and count from the host."""
+        device = self._seed.device
+        replays = _replays.get(device.name, 0)
+        device.write(self._seed.view, memoryview(struct.pack("<2I", _seed & _WORD, _seed >> 32)))
+        device.write(self._replay.view, memoryview(struct.pack("<I", replays & _WORD)))
+
+    def follow(self, recording: Program) -> None:
+        """Count the draws of the program that is being recorded, whose replays begin with a new count of their own."""
+        if self._program is None or self._program() is not recording:
+            self._program, self.draws = ref(recording), 0
+            apply_in_place("random", "next_replay", self._replay)
+            recording.at_replay.append(partial(_count, self._seed.device.name))
+
+    def next_draw(self) -> Draw:
+        """The next one of that program."""
+        self.draws += 1
+        low, high = (_word(self._seed, number) for number in (0, 1))
+        return Draw(low, high, self.draws - 1, _word(self._replay, 0))
+
+
+def _count(name: str) -> None:
+    _replays[name] = _replays.get(name, 0) + 1
+
+
+def _word(words: Tensor, number: int) -> Tensor:
+    return Tensor(words.walk.view, (), words.dtype, strides=(), start=number)
+
+
+_seed = 0
+_stream = 0
+_of_devices: WeakKeyDictionary[Device, _OfDevice] = WeakKeyDictionary()
+_replays: dict[str, int] = {}  # that have drawn, by the name of their device
+
+
+def manual_seed(seed: int) -> None:
+    """Begin the random numbers of all operations anew, on all devices. Seeds are integers from 0 to 2**64 - 1.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.manual_seed(1); a = ow.randn((2,), device="cpu").tolist()
+        >>> ow.manual_seed(1); a == ow.randn((2,), device="cpu").tolist()
+        True
+    """
+    set_rng_state({"seed": seed, "stream": 0, "replays": {}})
+
+
+def checked_seed(seed: int) -> int:
+    """The seed as an int.
+
+    Raises:
+        ValueError: it is out of range.
+    """
+    if not 0 <= operator.index(seed) < 1 << 64:
+        raise ValueError(f"a seed is an integer from 0 to 2**64 - 1, not {seed}")
+    return operator.index(seed)
+
+
+def get_rng_state() -> dict[str, Any]:
+    """Where the random numbers are: the seed, the draws so far, and for each device how many replays have drawn.
+
+    Nothing is read from a device.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web.ops import get_rng_state, set_rng_state
+        >>> state = get_rng_state()
+        >>> a = ow.rand((2,), device="cpu").tolist()
+        >>> set_rng_state(state); a == ow.rand((2,), device="cpu").tolist()
+        True
+    """
+    return {"seed": _seed, "stream": _stream, "replays": dict(_replays)}
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Go on from what `get_rng_state` returned, here or in another process.
+
+    Raises:
+        ValueError: it is no such state.
+    """
+    global _seed, _stream, _replays
+    try:
+        seed, stream, replays = (state[key] for key in ("seed", "stream", "replays"))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"a state of the random numbers is what get_rng_state returns, not {state!r}") from error
+    _seed, _stream, _replays = checked_seed(seed), operator.index(stream), dict(replays)
+    for device, one in _of_devices.items():
+        if not device.lost:
+            one.refresh()
+
+
+def next_draw(device: Device, seed: int | None = None) -> Draw:
+    """A draw that no other has the numbers of; with a seed, the first of those that begin there.
+
+    Raises:
+        ValueError: the seed is out of range.
+    """
+    global _stream
+    if seed is not None:
+        key = checked_seed(seed)
+        return Draw(key & _WORD, key >> 32, 0, 0)
+    if device.recording is None:
+        _stream += 1
+        return Draw(_seed & _WORD, _seed >> 32, (_stream - 1) & _WORD, 0)
+    return _of(device, device.recording).next_draw()
+
+
+def _of(device: Device, recording: Program) -> _OfDevice:
+    if device not in _of_devices:
+        _of_devices[device] = _OfDevice(device)
+    found = _of_devices[device]
+    found.follow(recording)
+    return found
+
+
+def draws_so_far(device: Device) -> int:
+    """Where its next draw stands in the sequence: outside of compiled steps, or in the one that is recorded now."""
+    return _stream if device.recording is None else _of(device, device.recording).draws
+
+
+@contextmanager
+def drawn_again(device: Device, position: int) -> Iterator[None]:
+    """In the block draw what was drawn from `position` (see `draws_so_far`) on; then go on where it was before.
+
+    For what computes something a second time. Both have to happen in the same step.
+    """
+    before = draws_so_far(device)
+    _go_to(device, position)
+    try:
+        yield
+    finally:
+        _go_to(device, before)
+
+
+def _go_to(device: Device, position: int) -> None:
+    global _stream
+    if device.recording is None:
+        _stream = position
+    else:
+        _of(device, device.recording).draws = position

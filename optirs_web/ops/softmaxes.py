@@ -1,0 +1,80 @@
+"""Softmax and its logarithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..autograd import record
+from ..runtime.dtypes import FLOAT32
+from ..runtime.kernels import cooperative
+from ..tensors import Tensor, empty
+from .arithmetic import multiply, subtract
+from .launch import need_float32
+from .reduce import normalize_axes, one_axis, sum
+from .shape import permute
+from .unary import exp
+
+__all__ = ["log_softmax", "softmax"]
+
+
+def softmax(x: Tensor, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+    """exp(x) / sum(exp(x)) along an axis, the last by default.
+
+    Gradient: y (g - sum(g y)). A row with NaN or infinity, or of -infinity alone, is NaN, as in torch; other elements
+    of -infinity are 0.
+
+    Raises:
+        ShapeError: there is no such axis.
+        UnsupportedError: the tensor is not float32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.zeros((1, 4), device="cpu").softmax().tolist()
+        [[0.25, 0.25, 0.25, 0.25]]
+    """
+    need_float32("softmax", x)
+    last = x.ndim - 1
+    along = normalize_axes(one_axis(axis, dim, -1), x.ndim)[0]
+    if along != last:
+        return _moved(softmax, x, along)
+    return record(
+        _over_rows(x, is_log=False),
+        (x, lambda g, y: multiply(y, subtract(g, sum(multiply(g, y), -1, keepdims=True)))),
+    )
+
+
+def log_softmax(x: Tensor, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+    """Logarithm of the softmax along an axis, the last by default: x - log(sum(exp(x))).
+
+    Gradient: g - softmax(x) sum(g). A row with NaN or infinity, or of -infinity alone, is NaN, as in torch; other
+    elements of -infinity stay.
+
+    Raises:
+        ShapeError: there is no such axis.
+        UnsupportedError: the tensor is not float32.
+    """
+    need_float32("log_softmax", x)
+    last = x.ndim - 1
+    along = normalize_axes(one_axis(axis, dim, -1), x.ndim)[0]
+    if along != last:
+        return _moved(log_softmax, x, along)
+    return record(
+        _over_rows(x, is_log=True),
+        (x, lambda g, y: subtract(g, multiply(exp(y), sum(g, -1, keepdims=True)))),
+    )
+
+
+def _moved(function: Callable[[Tensor], Tensor], x: Tensor, along: int) -> Tensor:
+    """The function of the last axis, along another one."""
+    order = [*(one for one in range(x.ndim) if one != along), along]
+    back = [order.index(one) for one in range(x.ndim)]
+    return permute(function(permute(x, order)), back)
+
+
+def _over_rows(x: Tensor, *, is_log: bool) -> Tensor:
+    result = empty(x.shape, FLOAT32, x.device)
+    columns = x.shape[-1]
+    if x.size:
+        rows = x.size // columns
+        x.device.dispatch(cooperative("softmax"), [x.view, result.view], rows, (rows, columns, int(is_log)))
+    return result

@@ -1,0 +1,236 @@
+"""Windows that slide over images, and the pair of linear operations that every convolution is made of."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..autograd import record
+from ..errors import ShapeError
+from ..runtime.dtypes import FLOAT32
+from ..runtime.kernels import cooperative
+from ..tensors import Tensor, empty
+from .creation import full
+from .launch import contiguous, need_float32
+from .shape import reshape
+
+__all__ = ["Pair", "Windows", "as_images", "columns_of", "fold", "fold_into", "pair", "run", "unfold", "windows_over"]
+
+_THREADS = 256
+
+Pair = tuple[int, int]
+
+
+class Windows(NamedTuple):
+    """Where windows lie on images: of the height and of the width.
+
+    Attributes:
+        size: of an image.
+        grid: windows.
+        kernel: taps of a window.
+        stride: pixels from one window to the next.
+        before: pixels of padding before an image.
+        dilation: pixels from one tap to the next.
+    """
+
+    size: Pair
+    grid: Pair
+    kernel: Pair
+    stride: Pair
+    before: Pair
+    dilation: Pair
+
+    @property
+    def pixels(self) -> int:
+        """Of an image."""
+        return self.size[0] * self.size[1]
+
+    @property
+    def windows(self) -> int:
+        """On an image."""
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def taps(self) -> int:
+        """Of a window."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def is_pixelwise(self) -> bool:
+        """Each window is one pixel, and each pixel has one."""
+        return self.kernel == (1, 1) and self.grid == self.size and self.before == (0, 0) and self.stride == (1, 1)
+
+
+def pair(value: Any, name: str, least: int) -> Pair:
+    """Height and width from a number or two.
+
+    Raises:
+        ShapeError: it is something else, or too small.
+    """
+    try:
+        given = tuple(map(operator.index, value if isinstance(value, Iterable) else (value, value)))
+    except TypeError:
+        given = ()
+    if len(given) == 1:
+        given *= 2
+    if len(given) != 2 or min(given) < least:
+        raise ShapeError(f"{name} is a whole number from {least} on, or two, for height and width; not {value!r}")
+    return given[0], given[1]
+
+
+def windows_over(
+    size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, after: Pair | None = None
+) -> Windows:
+    """All windows that fit into an image with `padding` before it and `after` (or as much) after it.
+
+    Raises:
+        ShapeError: none fits.
+    """
+    spans = [(taps - 1) * step + 1 for taps, step in zip(kernel, dilation, strict=True)]
+    padded = [sum(one) for one in zip(size, padding, after or padding, strict=True)]
+    if any(one < span for one, span in zip(padded, spans, strict=True)):
+        raise ShapeError(
+            f"a window of {spans[0]} by {spans[1]} pixels does not fit an image of {size[0]} by {size[1]}, "
+            f"{padded[0]} by {padded[1]} with padding"
+        )
+    high, wide = ((one - span) // step + 1 for one, span, step in zip(padded, spans, stride, strict=True))
+    return Windows(size, (high, wide), kernel, stride, padding, dilation)
+
+
+def as_images(operation: str, x: Tensor) -> Tensor:
+    """(N, C, H, W), where (C, H, W) is one image.
+
+    Raises:
+        ShapeError: it has other axes.
+        UnsupportedError: it is not float32.
+    """
+    need_float32(operation, x)
+    if x.ndim not in (3, 4):
+        raise ShapeError(f"{operation} needs images (N, C, H, W) or (C, H, W), not {x.shape}")
+    return x if x.ndim == 4 else reshape(x, (1, *x.shape))
+
+
+def run(
+    kernel: str, given: list[Tensor], results: list[Tensor], w: Windows, size: int, first: int = 0,
+    plane_stride: int = 0, tap_stride: int = 0,
+) -> None:  # fmt: skip
+    """Enqueue a kernel over windows; see windows.wgsl for what the numbers are."""
+    views = [one.view for one in (*given, *results)]
+    parameters = (
+        size, first, plane_stride, tap_stride, *w.size, *w.grid, *w.kernel, *w.stride, *w.before, *w.dilation,
+    )  # fmt: skip
+    results[0].device.dispatch(cooperative(kernel), views, -(-size // _THREADS), parameters)
+
+
+def columns_of(x: Tensor, w: Windows, first: int, planes: int) -> Tensor:
+    """The pixels under the taps, (planes, taps, windows), of contiguous images from a plane on. Leaves no history."""
+    if w.is_pixelwise and planes * w.pixels == x.size:
+        return Tensor(x.view, (planes, 1, w.pixels), FLOAT32)
+    result = empty((planes, w.taps, w.windows), FLOAT32, x.device)
+    run("unfold", [x], [result], w, result.size, first * w.pixels)
+    return result
+
+
+def fold_into(result: Tensor, columns: Tensor, w: Windows, first: int, planes: int, *, is_shared: bool = False) -> None:
+    """Add up contiguous columns in images, from a plane on; they hold one value for all taps if these share it."""
+    size = planes * w.pixels
+    if is_shared:
+        run("fold", [columns], [result], w, size, first * w.pixels, w.windows, 0)
+    else:
+        run("fold", [columns], [result], w, size, first * w.pixels, w.taps * w.windows, w.windows)
+
+
+def unfold(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """The pixels under every window as columns, as torch.nn.functional.unfold. Gradient: g, folded.
+
+    Args:
+        x: (N, C, H, W) or (C, H, W), float32.
+        kernel_size: taps of a window; like the others a number, or one for the height and one for the width.
+        dilation: pixels from one tap to the next.
+        padding: zeros around the image.
+        stride: pixels from one window to the next.
+
+    Returns:
+        (N, C * taps, windows), or without N; a window's taps and the windows are counted along the rows.
+
+    Raises:
+        ShapeError: no window fits, or an argument is no number or pair.
+        UnsupportedError: x is not float32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> x = ow.tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]], device="cpu")
+        >>> ops.unfold(x, 2).tolist()
+        [[1.0, 2.0], [2.0, 3.0], [4.0, 5.0], [5.0, 6.0]]
+    """
+    images = as_images("unfold", x)
+    w = windows_over((images.shape[2], images.shape[3]), *_arguments(kernel_size, stride, padding, dilation))
+    result = _unfolded(images, w)
+    return result if x.ndim == 4 else reshape(result, result.shape[1:])
+
+
+def fold(
+    columns: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """Each pixel the sum of what the windows hold for it, as torch.nn.functional.fold: the gradient of `unfold`.
+
+    Args:
+        columns: (N, C * taps, windows) or (C * taps, windows), float32.
+        output_size: height and width of the images.
+        kernel_size: as for `unfold`, and so the others.
+        dilation: see there.
+        padding: see there.
+        stride: see there.
+
+    Returns:
+        (N, C, H, W), or without N. Gradient: g, unfolded.
+
+    Raises:
+        ShapeError: there are not as many columns as windows, or rows as taps; or as for `unfold`.
+        UnsupportedError: the columns are not float32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web import ops
+        >>> ops.fold(ow.ones((4, 2), device="cpu"), (2, 3), 2).tolist()
+        [[[1.0, 2.0, 1.0], [1.0, 2.0, 1.0]]]
+    """
+    need_float32("fold", columns)
+    size = pair(output_size, "output_size", 0)
+    w = windows_over(size, *_arguments(kernel_size, stride, padding, dilation))
+    if columns.ndim not in (2, 3) or columns.shape[-1] != w.windows or columns.shape[-2] % w.taps:
+        raise ShapeError(
+            f"fold to {size} needs columns (N, C * {w.taps}, {w.windows}), for {w.taps} taps of {w.windows} windows; "
+            f"not {columns.shape}"
+        )
+    batch = columns if columns.ndim == 3 else reshape(columns, (1, *columns.shape))
+    result = _folded(batch, w)
+    return result if columns.ndim == 3 else reshape(result, result.shape[1:])
+
+
+def _arguments(kernel: Any, stride: Any, padding: Any, dilation: Any) -> tuple[Pair, Pair, Pair, Pair]:
+    return (
+        pair(kernel, "kernel_size", 1),
+        pair(stride, "stride", 1),
+        pair(padding, "padding", 0),
+        pair(dilation, "dilation", 1),
+    )
+
+
+def _unfolded(x: Tensor, w: Windows) -> Tensor:
+    planes = x.shape[0] * x.shape[1]
+    shape = (x.shape[0], x.shape[1] * w.taps, w.windows)
+    if x.size:
+        result = Tensor(columns_of(contiguous(x.detach()), w, 0, planes).view, shape, FLOAT32)
+    else:
+        result = full(shape, 0.0, x.device)
+    return record(result, (x, lambda g, _: _folded(g, w)))
+
+
+def _folded(columns: Tensor, w: Windows) -> Tensor:
+    channels = columns.shape[1] // w.taps
+    result = empty((columns.shape[0], channels, *w.size), FLOAT32, columns.device)
+    fold_into(result, contiguous(columns.detach()), w, 0, columns.shape[0] * channels)
+    return record(result, (columns, lambda g, _: _unfolded(g, w)))

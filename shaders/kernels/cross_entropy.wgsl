@@ -1,0 +1,82 @@
+// Cross-entropy of the rows of a matrix with a class for each: w_t (log(sum(exp(x))) - x_t), and with `smoothing` s,
+// (1 - s) times that and s / classes times the sum of w_c (log(sum(exp(x))) - x_c) over all classes (Szegedy et al.
+// 2016, arXiv:1512.00567). The result has the losses, then the weights w_t, which are 0 for rows to be ignored. A
+// target that is no class makes its row NaN. One workgroup for a row.
+import package::lib::math::{precise_exp, precise_log, quiet_nan};
+import package::lib::workgroup::{largest, total};
+
+struct CrossEntropyParameters {
+    rows: u32, columns: u32, has_weight: u32, ignored: i32, smoothing: f32,
+}
+
+@group(0) @binding(0) var<storage, read> values: array<f32>;
+@group(0) @binding(1) var<storage, read> targets: array<i32>;
+@group(0) @binding(2) var<storage, read> class_weights: array<f32>;
+@group(0) @binding(3) var<storage, read_write> of_rows: array<vec2<f32>>; // log(sum(exp(x))), sum of shares
+@group(0) @binding(4) var<storage, read_write> result: array<f32>; // (2, rows)
+@group(0) @binding(5) var<uniform> parameters: CrossEntropyParameters;
+
+const WORKGROUP: u32 = 64u;
+const LOWEST: f32 = -3.4028235e38;
+
+fn weight_of(column: u32) -> f32 {
+    if parameters.has_weight == 0u {
+        return 1.0;
+    }
+    return class_weights[column];
+}
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = workgroup.x + workgroup.y * grid.x;
+    let columns = select(0u, parameters.columns, row < parameters.rows);
+    let first = row * parameters.columns;
+
+    var maximum = LOWEST;
+    for (var column = lane; column < columns; column += WORKGROUP) {
+        maximum = max(maximum, values[first + column]);
+    }
+    maximum = largest(maximum, lane, WORKGROUP);
+
+    var sum = 0.0;
+    var weighted = 0.0; // the sum of w_c (maximum - x_c)
+    var weights = 0.0;
+    for (var column = lane; column < columns; column += WORKGROUP) {
+        let below = values[first + column] - maximum;
+        sum += precise_exp(below);
+        if parameters.smoothing != 0.0 {
+            weighted -= weight_of(column) * below;
+            weights += weight_of(column);
+        }
+    }
+    let log_sum = precise_log(total(sum, lane, WORKGROUP));
+    if parameters.smoothing != 0.0 {
+        weights = total(weights, lane, WORKGROUP);
+        weighted = total(weighted, lane, WORKGROUP) + weights * log_sum;
+    }
+
+    if lane == 0u && row < parameters.rows {
+        let label = targets[row];
+        var loss = 0.0;
+        var weight = 0.0;
+        var shares = 0.0;
+        let each = parameters.smoothing / f32(parameters.columns);
+        if label >= 0 && label < i32(parameters.columns) && label != parameters.ignored {
+            weight = weight_of(u32(label));
+            let own = weight * (maximum - values[first + u32(label)] + log_sum);
+            loss = (1.0 - parameters.smoothing) * own + each * weighted;
+            shares = (1.0 - parameters.smoothing) * weight + each * weights;
+        } else if label != parameters.ignored {
+            weight = quiet_nan();
+            loss = weight;
+            shares = weight;
+        }
+        of_rows[row] = vec2<f32>(maximum + log_sum, shares);
+        result[row] = loss;
+        result[parameters.rows + row] = weight;
+    }
+}

@@ -1,0 +1,54 @@
+// Layer normalization (Ba et al. 2016, arXiv:1607.06450) of the rows of a matrix, (x - mean) / sqrt(variance + eps)
+// weight + bias, and mean and 1 / sqrt(variance + eps) of each row. The variance is taken of what is left of the mean, in
+// a second pass, so that a large mean costs no digits. One workgroup for a row.
+import package::lib::workgroup::total;
+
+struct NormParameters { rows: u32, columns: u32, has_weight: u32, has_bias: u32, eps: f32 }
+
+@group(0) @binding(0) var<storage, read> values: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read> bias: array<f32>;
+@group(0) @binding(3) var<storage, read_write> of_rows: array<vec2<f32>>;
+@group(0) @binding(4) var<storage, read_write> result: array<f32>;
+@group(0) @binding(5) var<uniform> parameters: NormParameters;
+
+const WORKGROUP: u32 = 64u;
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = workgroup.x + workgroup.y * grid.x;
+    let first = row * parameters.columns;
+    let columns = select(0u, parameters.columns, row < parameters.rows);
+    let count = f32(parameters.columns);
+
+    var sum = 0.0;
+    for (var column = lane; column < columns; column += WORKGROUP) {
+        sum += values[first + column];
+    }
+    let mean = total(sum, lane, WORKGROUP) / count;
+
+    var squares = 0.0;
+    for (var column = lane; column < columns; column += WORKGROUP) {
+        let centered = values[first + column] - mean;
+        squares += centered * centered;
+    }
+    let scale = 1.0 / sqrt(total(squares, lane, WORKGROUP) / count + parameters.eps);
+
+    for (var column = lane; column < columns; column += WORKGROUP) {
+        var value = (values[first + column] - mean) * scale;
+        if parameters.has_weight != 0u {
+            value *= weight[column];
+        }
+        if parameters.has_bias != 0u {
+            value += bias[column];
+        }
+        result[first + column] = value;
+    }
+    if lane == 0u && row < parameters.rows {
+        of_rows[row] = vec2<f32>(mean, scale);
+    }
+}

@@ -1,0 +1,50 @@
+// The gradient of layer normalization by what is normalized: with n = (x - mean) scale and h = g weight,
+// scale (h - mean(h) - n mean(h n)). One workgroup for a row.
+import package::lib::workgroup::total;
+
+struct NormGradParameters { rows: u32, columns: u32, has_weight: u32 }
+
+@group(0) @binding(0) var<storage, read> grad: array<f32>;
+@group(0) @binding(1) var<storage, read> values: array<f32>;
+@group(0) @binding(2) var<storage, read> weight: array<f32>;
+@group(0) @binding(3) var<storage, read> of_rows: array<vec2<f32>>;
+@group(0) @binding(4) var<storage, read_write> result: array<f32>;
+@group(0) @binding(5) var<uniform> parameters: NormGradParameters;
+
+const WORKGROUP: u32 = 64u;
+
+fn weighted(at: u32, column: u32) -> f32 {
+    if parameters.has_weight == 0u {
+        return grad[at];
+    }
+    return grad[at] * weight[column];
+}
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = min(workgroup.x + workgroup.y * grid.x, parameters.rows - 1u);
+    let first = row * parameters.columns;
+    let mean = of_rows[row].x;
+    let scale = of_rows[row].y;
+    let count = f32(parameters.columns);
+
+    var sum = 0.0;
+    var products = 0.0;
+    for (var column = lane; column < parameters.columns; column += WORKGROUP) {
+        let h = weighted(first + column, column);
+        sum += h;
+        products += h * ((values[first + column] - mean) * scale);
+    }
+    let mean_h = total(sum, lane, WORKGROUP) / count;
+    let mean_products = total(products, lane, WORKGROUP) / count;
+
+    for (var column = lane; column < parameters.columns; column += WORKGROUP) {
+        let normalized = (values[first + column] - mean) * scale;
+        let h = weighted(first + column, column);
+        result[first + column] = scale * (h - mean_h - normalized * mean_products);
+    }
+}

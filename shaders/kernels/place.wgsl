@@ -1,0 +1,64 @@
+// Puts an array into a larger one that is filled otherwise: along each of four axes from `start` on, in steps of `step`,
+// `count` times. An invocation makes one element. Elements of all types are copied as words.
+struct PlaceParameters {
+    size: u32,
+    size1: u32,
+    size2: u32,
+    size3: u32,
+    start0: u32,
+    start1: u32,
+    start2: u32,
+    start3: u32,
+    step0: u32,
+    step1: u32,
+    step2: u32,
+    step3: u32,
+    count0: u32,
+    count1: u32,
+    count2: u32,
+    count3: u32,
+    stride0: u32,
+    stride1: u32,
+    stride2: u32,
+    stride3: u32,
+    first: u32, // element of `part`
+    fill: u32,
+}
+
+@group(0) @binding(0) var<storage, read> part: array<u32>;
+@group(0) @binding(1) var<storage, read_write> whole: array<u32>;
+@group(0) @binding(2) var<uniform> parameters: PlaceParameters;
+
+const NOWHERE: u32 = 0xffffffffu;
+
+// Which element of the part lies at a position of an axis.
+fn from_part(position: u32, start: u32, step: u32, count: u32) -> u32 {
+    let distance = position - start; // before the start: a large number
+    let is_there = position >= start && distance % step == 0u && distance / step < count;
+    return select(NOWHERE, distance / step, is_there);
+}
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let at = (workgroup.x + workgroup.y * grid.x) * 256u + lane;
+    if at >= parameters.size {
+        return;
+    }
+    let at2 = at / parameters.size3;
+    let at1 = at2 / parameters.size2;
+    let at0 = at1 / parameters.size1;
+    let i0 = from_part(at0, parameters.start0, parameters.step0, parameters.count0);
+    let i1 = from_part(at1 % parameters.size1, parameters.start1, parameters.step1, parameters.count1);
+    let i2 = from_part(at2 % parameters.size2, parameters.start2, parameters.step2, parameters.count2);
+    let i3 = from_part(at % parameters.size3, parameters.start3, parameters.step3, parameters.count3);
+    var value = parameters.fill;
+    if i0 != NOWHERE && i1 != NOWHERE && i2 != NOWHERE && i3 != NOWHERE {
+        value = part[parameters.first + i0 * parameters.stride0 + i1 * parameters.stride1 + i2 * parameters.stride2
+            + i3 * parameters.stride3];
+    }
+    whole[at] = value;
+}

@@ -1,0 +1,53 @@
+// softmax or its logarithm over the rows of a (rows, columns) matrix: x - max - log(sum(exp(x - max))). One workgroup for
+// a row. A row with NaN or infinity, or of -infinity alone, is NaN.
+import package::lib::math::{INFINITY_BITS, NAN_BITS, is_nan, precise_exp, precise_log, replace_bits};
+import package::lib::workgroup::{largest, total};
+
+struct SoftmaxParameters { rows: u32, columns: u32, is_log: u32 }
+
+@group(0) @binding(0) var<storage, read> values: array<f32>;
+@group(0) @binding(1) var<storage, read_write> result: array<f32>;
+@group(0) @binding(2) var<uniform> parameters: SoftmaxParameters;
+
+const WORKGROUP: u32 = 64u;
+const LOWEST: f32 = -3.4028235e38;
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = workgroup.x + workgroup.y * grid.x;
+    let first = row * parameters.columns;
+    let end = select(first, first + parameters.columns, row < parameters.rows);
+
+    var maximum = LOWEST;
+    for (var at = first + lane; at < end; at += WORKGROUP) {
+        let value = values[at];
+        maximum = max(maximum, replace_bits(value, INFINITY_BITS, is_nan(value)));
+    }
+    maximum = largest(maximum, lane, WORKGROUP);
+
+    var sum = 0.0;
+    for (var at = first + lane; at < end; at += WORKGROUP) {
+        let power = precise_exp(values[at] - maximum);
+        sum += power;
+        if parameters.is_log == 0u {
+            result[at] = power;
+        }
+    }
+    sum = total(sum, lane, WORKGROUP);
+    let is_undefined = bitcast<u32>(maximum) == INFINITY_BITS || sum < 0.5; // the largest alone adds 1
+    let log_sum = precise_log(sum);
+
+    for (var at = first + lane; at < end; at += WORKGROUP) {
+        var value = 0.0;
+        if parameters.is_log == 1u {
+            value = values[at] - maximum - log_sum;
+        } else {
+            value = result[at] / sum;
+        }
+        result[at] = replace_bits(value, NAN_BITS, is_undefined);
+    }
+}

@@ -1,0 +1,37 @@
+// Adds up, for each pixel, the values of the windows that chose it: those whose place it is. An invocation makes one
+// pixel.
+import package::lib::windows::{Windows, window_over};
+
+@group(0) @binding(0) var<storage, read> values: array<f32>;
+@group(0) @binding(1) var<storage, read> places: array<i32>;
+@group(0) @binding(2) var<storage, read_write> images: array<f32>;
+@group(0) @binding(3) var<uniform> p: Windows;
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let at = (workgroup.x + workgroup.y * grid.x) * 256u + lane;
+    if at >= p.size {
+        return;
+    }
+    let pixels = p.width * p.height;
+    let pixel = at % pixels;
+    let first = at / pixels * (p.out_height * p.out_width);
+    var sum = 0.0;
+    for (var tap_y = 0u; tap_y < p.kernel_height; tap_y++) {
+        let row = window_over(pixel / p.width, tap_y, p.stride_height, p.dilation_height, p.top);
+        for (var tap_x = 0u; tap_x < p.kernel_width; tap_x++) {
+            let column = window_over(pixel % p.width, tap_x, p.stride_width, p.dilation_width, p.left);
+            if row < p.out_height && column < p.out_width {
+                let window = first + row * p.out_width + column;
+                if places[window] == i32(pixel) {
+                    sum += values[window];
+                }
+            }
+        }
+    }
+    images[at] = sum;
+}

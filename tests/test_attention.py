@@ -1,0 +1,174 @@
+"""Scaled dot-product attention: what it stores, what it skips, what it does at the edges, and bad calls."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import optirs_web as ow
+from optirs_web.errors import ShapeError, UnsupportedError
+from optirs_web.ops import getitem, scaled_dot_product_attention
+
+
+def random(shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def parameters(device, *shapes):
+    return [ow.Parameter(random(shape, seed), device=device) for seed, shape in enumerate(shapes)]
+
+
+def reference(query, key, value, scale=None):
+    query, key, value = (one.astype(np.float64) for one in (query, key, value))
+    scores = query @ key.swapaxes(-1, -2) * (scale or query.shape[-1] ** -0.5)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+
+def assert_close(got, want, tolerance=2e-6):
+    assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+
+
+def test_the_scores_are_never_stored(device, limited):
+    n = 1024
+    query, key, value = parameters(device, *[(n, 8)] * 3)
+    device.synchronize()
+    limited(n * n)  # bytes: a quarter of what the scores would take
+    scaled_dot_product_attention(query, key, value, is_causal=True).sum().backward()
+    assert np.isfinite(key.grad.numpy()).all()
+
+
+def test_heads_are_read_where_they_lie(device):
+    (packed,) = parameters(device, (2, 33, 3, 4, 8))
+    heads = [getitem(packed, (slice(None), slice(None), number)).permute(0, 2, 1, 3) for number in range(3)]
+    before = device.stats.copy()
+    result = scaled_dot_product_attention(*heads)
+    forward = device.stats - before
+    assert (forward.dispatches, forward.copies) == (1, 0)
+    assert_close(result.numpy(), reference(*packed.numpy().transpose(2, 0, 3, 1, 4)))
+
+
+def test_the_gradients_take_a_dispatch_each_and_one_for_all(device):
+    query, key, value = parameters(device, *[(2, 40, 8)] * 3)
+    result = scaled_dot_product_attention(query, key, value)
+    weights = ow.ones(result.shape, device=device)
+    before = device.stats.copy()
+    result.backward(weights)
+    assert (device.stats - before).dispatches == 4
+
+
+def test_tiles_of_later_keys_are_not_even_read(open_device):
+    device = open_device("vulkan")
+    key, value = random((96, 8)), random((96, 8), 1)
+    key[64:] = value[64:] = np.nan
+    query, key, value = (ow.Parameter(one, device=device) for one in (random((96, 8), 2), key, value))
+    result = scaled_dot_product_attention(query, key, value, is_causal=True)
+    result.backward(np.concatenate([np.ones((64, 8)), np.zeros((32, 8))]).astype(np.float32))
+    assert np.isfinite(result.numpy()[:64]).all()
+    assert np.isnan(result.numpy()[64:]).all()
+    assert np.isfinite(query.grad.numpy()[:64]).all()
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_a_query_that_sees_no_key_gets_zeros_and_gives_no_gradient(device, kind):
+    query, key, value = parameters(device, (3, 4), (5, 4), (5, 2))
+    visible = np.ones((3, 5), bool)
+    visible[1] = False
+    mask = visible if kind == "bool" else np.where(visible, 0, -np.inf).astype(np.float32)
+    result = scaled_dot_product_attention(query, key, value, ow.tensor(mask, device=device))
+    result.backward(np.ones((3, 2), np.float32))
+    assert result.numpy()[1].tolist() == [0.0] * 2
+    assert query.grad.numpy()[1].tolist() == [0.0] * 4
+    assert np.isfinite(key.grad.numpy()).all()
+    assert_close(result.numpy()[[0, 2]], reference(query.numpy(), key.numpy(), value.numpy())[[0, 2]])
+
+
+def test_scores_whose_exponentials_overflow_are_no_trouble(device):
+    query, key, value = random((40, 8)) * 100, random((70, 8), 1) * 100, random((70, 8), 2)
+    result = scaled_dot_product_attention(*(ow.tensor(one, device=device) for one in (query, key, value)))
+    assert_close(result.numpy(), reference(query, key, value), 1e-4)  # the scores have 5 digits before the point
+
+
+def test_nan_stays_in_the_rows_of_its_query(device):
+    query = random((35, 4))
+    query[3, 0] = np.nan
+    key, value = random((40, 4), 1), random((40, 4), 2)
+    result = scaled_dot_product_attention(*(ow.tensor(one, device=device) for one in (query, key, value))).numpy()
+    assert np.isnan(result[3]).all()
+    assert np.isfinite(np.delete(result, 3, 0)).all()
+
+
+def test_many_columns_take_several_dispatches(device):
+    query, key, value = parameters(device, (33, 130), (34, 130), (34, 200))
+    result = scaled_dot_product_attention(query, key, value)
+    assert_close(result.numpy(), reference(query.numpy(), key.numpy(), value.numpy()), 4e-6)
+    result.backward(np.ones(result.shape, np.float32))
+    weights = reference(query.numpy(), key.numpy(), np.eye(34))
+    assert_close(value.grad.numpy(), np.repeat(weights.sum(0)[:, None], 200, 1), 4e-6)
+
+
+def test_more_products_than_a_grid_has_rows(device, monkeypatch):
+    query, key, value = parameters(device, *[(2, 5, 7, 3)] * 3)
+    want = scaled_dot_product_attention(query, key, value)
+    monkeypatch.setattr(device, "capabilities", replace(device.capabilities, max_workgroups=4))
+    got = scaled_dot_product_attention(query, key, value)
+    np.testing.assert_array_equal(got.numpy(), want.numpy())
+
+
+def test_a_compiled_step_gives_what_an_eager_one_gives(device):
+    query, key, value = parameters(device, *[(2, 3, 20, 8)] * 3)
+
+    def gradients():
+        for one in (query, key, value):
+            one.grad = None
+        scaled_dot_product_attention(query, key, value, is_causal=True).sum().backward()
+        return [one.grad for one in (query, key, value)]
+
+    eager = [one.numpy() for one in gradients()]
+    step = ow.compile(gradients, device=device)
+    for _ in range(2):
+        for got, want in zip(step(), eager, strict=True):
+            assert_close(got.numpy(), want)
+
+
+def test_dropped_weights_are_zero_and_the_others_grow(device):
+    query, key = parameters(device, (50, 8), (60, 8))
+    ow.manual_seed(3)
+    weights = scaled_dot_product_attention(query, key, ow.tensor(np.eye(60, dtype=np.float32), device=device)).numpy()
+    dropped = scaled_dot_product_attention(
+        query, key, ow.tensor(np.eye(60, dtype=np.float32), device=device), dropout_p=0.25
+    ).numpy()
+    is_dropped = dropped == 0
+    assert is_dropped.mean() == pytest.approx(0.25, abs=0.03)
+    assert_close(dropped[~is_dropped], weights[~is_dropped] / 0.75)
+
+
+@pytest.mark.parametrize("shapes", [((0, 4), (3, 4), (3, 2)), ((3, 4), (0, 4), (0, 2)), ((2, 0, 4),) * 3])
+def test_where_there_is_nothing_to_attend_to(device, shapes):
+    query, key, value = parameters(device, *shapes)
+    result = scaled_dot_product_attention(query, key, value)
+    assert result.shape == (*shapes[0][:-1], shapes[2][-1])
+    assert not result.numpy().any()
+    result.sum().backward()
+    assert not query.grad.numpy().any()
+
+
+FITTING = (2, 4), (3, 4), (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "mask", "is_causal", "error", "message"),
+    [
+        (((4,), (3, 4), (3, 2)), None, False, ShapeError, "two axes or more"),
+        (((2, 5), (3, 4), (3, 2)), None, False, ShapeError, "attention needs"),
+        (((2, 4), (3, 4), (4, 2)), None, False, ShapeError, "attention needs"),
+        (((2, 2, 4), (3, 3, 4), (3, 2)), None, False, ShapeError, "broadcast"),
+        (FITTING, [[True, False]], False, ShapeError, "broadcast"),
+        (FITTING, [True] * 3, True, UnsupportedError, "not both"),
+        (FITTING, [1, 0, 1], False, UnsupportedError, "bool or float32"),
+    ],
+)
+def test_bad_calls_say_what_is_wrong(shapes, mask, is_causal, error, message):
+    given = None if mask is None else ow.tensor(mask, device="cpu")
+    with pytest.raises(error, match=message):
+        scaled_dot_product_attention(*parameters("cpu", *shapes), given, is_causal=is_causal)
