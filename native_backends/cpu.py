@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.stats import Stats
+from ..runtime.timing import HOST_CLOCK, Timed, Work
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
@@ -30,8 +32,32 @@ def open_backend(info: AdapterInfo) -> CpuBackend:
     return CpuBackend(info)
 
 
+class _Step(NamedTuple):
+    """A command: a call with its arrays bound, and what it does, for a profiler. An upload does nothing of note."""
+
+    run: Callable[[], None]
+    kernel: Kernel | None = None
+    buffers: Sequence[BoundBuffer] = ()
+    parameters: bytes = b""
+    grid: tuple[int, int, int] = (0, 0, 0)
+
+
+class _Recorded(NamedTuple):
+    steps: tuple[_Step, ...]
+
+
+def _each(commands: Sequence[Command]) -> Iterator[_Step]:
+    for command in commands:
+        if isinstance(command, _Recorded):
+            yield from command.steps
+        else:
+            yield command
+
+
 class CpuBackend(Backend):
     """Memory is NumPy arrays; a command is a call with its arrays bound."""
+
+    clock = HOST_CLOCK
 
     def __init__(self, info: AdapterInfo) -> None:
         """Nothing to open."""
@@ -71,7 +97,7 @@ class CpuBackend(Backend):
         return done()
 
     def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
-        return lambda: self.write(handle, offset, memoryview(data))
+        return _Step(lambda: self.write(handle, offset, memoryview(data)))
 
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
@@ -83,30 +109,46 @@ class CpuBackend(Backend):
             self._compiled.add(kernel)
             self.stats.pipelines += 1
         self.stats.bind_groups += 1
-        return bind_kernel(kernel, arrays, parameters)
+        return _Step(bind_kernel(kernel, arrays, parameters), kernel, buffers, parameters, grid)
 
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
         read = source[0].bytes[source[1] : source[1] + source[2]]
         write = target[0].bytes[target[1] : target[1] + target[2]]
-        return lambda: np.copyto(write, read)
+        return _Step(lambda: np.copyto(write, read), buffers=(source,))
 
     def record(self, commands: Sequence[Command]) -> Command:
-        return lambda: _run(commands)
+        return _Recorded(tuple(commands))
 
     def submit(self, commands: Sequence[Command]) -> None:
         with np.errstate(all="ignore"):
-            _run(commands)
+            for step in _each(commands):
+                step.run()
 
     def synchronize(self) -> None:
         """Nothing to wait for: `submit` runs to the end."""
+
+    def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
+        return [(step, _work_of(step)) for step in _each((command,))]
+
+    def submit_timed(self, commands: Sequence[Command]) -> list[Timed]:
+        timed = []
+        with np.errstate(all="ignore"):
+            for step in _each(commands):
+                work = _work_of(step)
+                start = perf_counter()
+                step.run()
+                end = perf_counter()
+                if work is not None:
+                    timed.append(Timed((work,), start, end))
+        return timed
 
     def close(self) -> None:
         self._compiled.clear()
 
 
-def _run(commands: Sequence[Command]) -> None:
-    for command in commands:
-        command()
+def _work_of(step: _Step) -> Work | None:
+    sizes = tuple(size for _, _, size in step.buffers)
+    return Work(step.kernel, sizes, step.parameters, step.grid) if sizes else None
 
 
 class Memory:

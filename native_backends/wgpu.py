@@ -18,9 +18,12 @@ from wgpu import BufferBindingType, BufferUsage
 from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError, ShaderError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.stats import Stats
+from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
+from .wgpu_commands import Copy, Recorded, Run, Upload, each, work_of
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
+    from .wgpu_timestamps import Timestamps
 
 __all__ = ["WgpuBackend", "list_adapters", "open_backend"]
 
@@ -47,38 +50,6 @@ _UNIFORMS_KEPT = 4096
 class _Pipeline(NamedTuple):
     pipeline: Any
     layout: Any
-
-
-class _Run(NamedTuple):
-    pipeline: Any
-    bind_group: Any
-    grid: tuple[int, int, int]
-
-
-class _Copy(NamedTuple):
-    source: Any
-    source_offset: int
-    target: Any
-    target_offset: int
-    nbytes: int
-
-
-class _Upload(NamedTuple):
-    target: Any
-    offset: int
-    data: bytes
-
-
-class _Recorded(NamedTuple):
-    commands: tuple[_Run | _Copy, ...]
-
-
-def _each(commands: Sequence[Command]) -> Iterator[Any]:
-    for command in commands:
-        if isinstance(command, _Recorded):
-            yield from command.commands
-        else:
-            yield command
 
 
 @cache
@@ -181,6 +152,8 @@ class WgpuBackend(Backend):
         self._keys_of: dict[Any, set[Any]] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._fence = self.allocate(4)
+        self.clock = GPU_TIMESTAMPS if "timestamp-query" in self.capabilities.features else WALL_TIME
+        self._timestamps: Timestamps | None = None
 
     def lose(self, why: str) -> None:
         """Every call from now on raises DeviceLostError with this message."""
@@ -248,7 +221,7 @@ class WgpuBackend(Backend):
             return data
 
     def upload(self, handle: Any, offset: int, data: bytes) -> Command:
-        return _Upload(handle, offset, data)
+        return Upload(handle, offset, data)
 
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
@@ -260,7 +233,7 @@ class WgpuBackend(Backend):
             group = self._make_bind_group(key, pipeline, buffers, parameters)
         else:
             self._bind_groups.move_to_end(key)
-        return _Run(pipeline.pipeline, group, grid)
+        return Run(pipeline.pipeline, group, grid, key)
 
     def _compile(self, kernel: Kernel) -> _Pipeline:
         entries = [
@@ -326,21 +299,21 @@ class WgpuBackend(Backend):
         return buffer
 
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
-        return _Copy(source[0], source[1], target[0], target[1], source[2])
+        return Copy(source[0], source[1], target[0], target[1], source[2])
 
     def record(self, commands: Sequence[Command]) -> Command:
         # WebGPU has no bundles of compute commands; what is spared is the binding.
-        return _Recorded(tuple(commands))
+        return Recorded(tuple(commands))
 
     def submit(self, commands: Sequence[Command]) -> None:
         with self._errors():
             encoder = compute_pass = pipeline = None
-            for command in _each(commands):
-                if isinstance(command, _Upload):
+            for command in each(commands):
+                if isinstance(command, Upload):
                     self._device.queue.write_buffer(*command)
                     continue
                 encoder = encoder or self._device.create_command_encoder()
-                if isinstance(command, _Copy):
+                if isinstance(command, Copy):
                     if compute_pass is not None:
                         compute_pass.end()
                         compute_pass = pipeline = None
@@ -362,7 +335,33 @@ class WgpuBackend(Backend):
         # A read waits for all that was submitted; wgpu-py 0.32's own call for this does not match its library.
         self.read(self._fence, 0, 4)
 
+    def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
+        return [(one, work_of(one)) for one in each((command,))]
+
+    def submit_timed(self, commands: Sequence[Command]) -> Any:
+        if self.clock == WALL_TIME:
+            return super().submit_timed(commands)
+        from .wgpu_timestamps import Timestamps  # which few need
+
+        with self._errors():
+            self._timestamps = self._timestamps or Timestamps(self._device)
+            timed = []
+            for command in each(commands):
+                work = work_of(command)
+                if work is None:
+                    self._device.queue.write_buffer(*command)
+                else:
+                    timed.append((command, work))
+            return self._timestamps.submit(timed)
+
+    def times(self, ticket: Any) -> list[Timed]:
+        if self._timestamps is None or self.clock == WALL_TIME:
+            return super().times(ticket)
+        with self._errors():
+            return self._timestamps.times(ticket)
+
     def close(self) -> None:
+        self._timestamps = None
         self._bind_groups.clear()
         self._keys_of.clear()
         self._uniforms.clear()

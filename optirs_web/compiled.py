@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .autograd import ObservedGrad, observe_grads
 from .errors import DeviceLostError, UnsupportedError
 from .hostdata import HostData, host_data
+from .ops.launch import contiguous
 from .recovery import recover, recover_async, snapshot, snapshot_async
 from .runtime.buffer import View
 from .runtime.device import Device
@@ -157,6 +159,11 @@ class Compiled:
         self._guard.recovered()
         return self._run(arguments)
 
+    @property
+    def program(self) -> Program | None:
+        """What was used last, if anything was recorded."""
+        return self._recorded[-1].program if self._recorded else None
+
     def _run(self, arguments: tuple[Any, ...]) -> Any:
         if Device.recorder() is not None:
             raise UnsupportedError("a compiled step cannot be called inside another one; call the function itself")
@@ -197,19 +204,24 @@ class Compiled:
             except NotReadyError as error:
                 error.prepare()
 
+    def _outputs(self, inputs: list[Tensor | None], prepared: list[Any]) -> Any:
+        """What the step returns, in order and without the history, which would keep every activation."""
+        arguments = zip(inputs, prepared, strict=True)
+        output = self._step(*(given if one is None else one for one, given in arguments))
+        _check_output(output)
+        return _map_tensors(output, lambda one: one if isinstance(one, Parameter) else contiguous(one.detach()))
+
     def _record(self, key: Hashable, device: Device, prepared: list[Any]) -> _Recorded:
         inputs = [_input(device, one) for one in prepared]
         with observe_grads() as observed:
             try:
                 with device.record() as program:
-                    arguments = zip(inputs, prepared, strict=True)
-                    output = self._step(*(given if one is None else one for one, given in arguments))
-                _check_output(output)
+                    output = self._outputs(inputs, prepared)
                 grads = [(found, found.leaf._grad) for found in observed.values()]
             finally:
                 for found in observed.values():  # nothing has run yet
                     found.leaf._grad = found.before
-        recorded = _Recorded(key, program, [one for one in inputs if one is not None], _detached(output), grads)
+        recorded = _Recorded(key, program, [one for one in inputs if one is not None], output, grads)
         self._recorded.append(recorded)
         if len(self._recorded) > _RECORDINGS_KEPT:
             del self._recorded[0]
@@ -326,7 +338,7 @@ def _input(device: Device, argument: Any) -> Tensor | None:
         return None
     if isinstance(argument, Tensor) and argument.requires_grad:
         raise UnsupportedError("an argument of a compiled step has no gradient; let the step refer to its parameters")
-    nbytes = argument.view.nbytes if isinstance(argument, Tensor) else argument.content.nbytes
+    nbytes = math.prod(argument.shape) * argument.dtype.itemsize
     buffer = device.allocate_zeroed(max(4, nbytes))
     return Tensor(View(buffer, 0, nbytes), argument.shape, argument.dtype)
 
@@ -356,8 +368,3 @@ def _map_tensors(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
         case list() | tuple():
             return type(output)(_map_tensors(one, change) for one in output)
     return output
-
-
-def _detached(output: Any) -> Any:
-    """Without the history, which would keep every activation."""
-    return _map_tensors(output, lambda one: one if isinstance(one, Parameter) else one.detach())

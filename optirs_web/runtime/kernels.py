@@ -29,6 +29,8 @@ __all__ = [
     "load_map_module",
 ]
 
+# Cooperative kernels that write all of their results, and read nothing of them before.
+_OVERWRITING = frozenset({"matmul", "softmax", "sum"})
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 
 
@@ -41,9 +43,15 @@ class Binding(NamedTuple):
 
 
 class Kernel(ABC):
-    """What a dispatch runs. Kernels are made once and compared by identity."""
+    """What a dispatch runs. Kernels are made once and compared by identity.
+
+    Attributes:
+        name: for messages and profiles.
+        overwrites: it writes all of each buffer that it writes, and reads nothing of it before.
+    """
 
     name: str
+    overwrites: bool = False
 
     @property
     @abstractmethod
@@ -95,6 +103,7 @@ class CooperativeKernel(Kernel):
         """Use `cooperative`, which makes each kernel once."""
         self.name = name
         self.constants = dict(constants)
+        self.overwrites = name in _OVERWRITING
 
     @cached_property
     def module(self) -> syntax.Module:
@@ -169,6 +178,7 @@ class ElementwiseKernel(GeneratedKernel):
         self.file = file
         self.operands = operands
         self.rank = rank
+        self.overwrites = "result" not in operands
 
     @cached_property
     def map_module(self) -> syntax.Module:

@@ -1,19 +1,22 @@
-"""Programs: a list of commands over fixed buffers, recorded once and replayed."""
+"""Programs: a list of launches and copies over fixed buffers, recorded once and replayed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptirsError
 from .backend import Command
 from .buffer import Buffer, View
-from .pool import Pool
+from .fusion import fuse
+from .launches import Copy, Launch, Recorded
+from .planning import plan
 
 if TYPE_CHECKING:
     from .device import Device
 
-__all__ = ["NotReadyError", "Program", "StaleProgramError"]
+__all__ = ["NotReadyError", "Program", "ProgramBuffer", "StaleProgramError"]
 
 
 class StaleProgramError(OptirsError, RuntimeError):
@@ -29,67 +32,135 @@ class NotReadyError(Exception):
         self.prepare = prepare
 
 
+class ProgramBuffer(Buffer):
+    """A buffer of a program: what its launches name, until it is known which memory it shares.
+
+    The buffer that tensors hold is another one. When that has gone, nobody but the program reads this.
+
+    Attributes:
+        held_by: the other one.
+        made_at: how many launches and copies came before it.
+        dropped_at: and before the other one had gone, if it went while the program was recorded.
+    """
+
+    __slots__ = ("dropped_at", "held_by", "made_at")
+
+    def __init__(self, device: Device, nbytes: int, made_at: int) -> None:
+        """Without memory."""
+        super().__init__(device, None, nbytes, lambda *_: None)
+        self._give_back = None
+        self.held_by: weakref.ref[Buffer] | None = None
+        self.made_at = made_at
+        self.dropped_at: int | None = None
+
+    @property
+    def is_temporary(self) -> bool:
+        """Nobody holds it any more."""
+        return self.held_by is None or self.held_by() is None
+
+
 class Program:
     """What `Device.record` yields.
 
-    Memory that is allocated while recording belongs to the program: freed memory is used again only
-    by later commands of the same program, so that a replay finds everything where it was. Memory
-    from outside is kept alive.
+    What is recorded is kept as launches. When the recording ends they are fused, the buffers that were allocated in it
+    are given memory of the program's own, which those share that are not needed at the same time, and everything is
+    bound. Memory from outside is kept alive.
 
     Attributes:
-        commands: dispatches and copies, in order.
-        dispatches: how many of them are dispatches.
+        as_recorded: launches and copies as they were called, in order.
+        launches: those that are replayed.
         recorded: the backend's one command for all of them, once the recording has ended.
         before_replay: called before each replay; optimizers bring their hyper-parameters up to date here.
         at_replay: called then, once it is certain that the replay follows; schedules move their counts here.
-        pool: free memory of the program, while it is being recorded.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, fuses: bool) -> None:
         """Made by `Device.record`."""
         self.device = device
-        self.commands: list[Command] = []
-        self.dispatches = 0
+        self.as_recorded: list[Recorded] = []
+        self.launches: list[Recorded] = []
         self.recorded: Command | None = None
         self.before_replay: list[Callable[[], None]] = []
         self.at_replay: list[Callable[[], None]] = []
-        self.pool = Pool()
+        self._fuses = fuses
         self._owned: list[tuple[Any, int]] = []
-        self._own_handles: set[Any] = set()
         self._bound: dict[int, Buffer] = {}
 
     # Called by the device while it records.
 
-    def own(self, handle: Any, nbytes: int) -> None:
-        """Take over memory that nobody else holds."""
-        self._owned.append((handle, nbytes))
-        self._own_handles.add(handle)
+    def allocate(self, nbytes: int) -> Buffer:
+        """A buffer of the program: it has memory when the recording has ended."""
+        own = ProgramBuffer(self.device, nbytes, len(self.as_recorded))
+        buffer = Buffer(self.device, own, nbytes, self._drop)
+        own.held_by = weakref.ref(buffer)
+        return buffer
 
-    def give_back(self, rounded: int) -> Callable[[Any, int], None]:
-        """What a buffer of the program does when it is released."""
+    def _drop(self, handle: Any, nbytes: int) -> None:
+        """What a buffer of the program does when it is released; as long as it is not, the program stays alive."""
+        if isinstance(handle, ProgramBuffer):
+            handle.dropped_at = len(self.as_recorded)
 
-        def put(handle: Any, _: int) -> None:
-            if self.device.recording is self:
-                self.pool.put(handle, rounded)
+    def add(self, one: Recorded) -> None:
+        """Append a launch or a copy."""
+        if isinstance(one, Launch):
+            views = tuple(self._own(view) for view in one.views)
+            one = Launch(one.kernel, views, one.grid, one.parameters)
+        else:
+            one = Copy(self._own(one.source), self._own(one.target))
+        self.as_recorded.append(one)
 
-        return put
-
-    def add(self, command: Command, views: Sequence[View], *, is_dispatch: bool) -> None:
-        """Append a command over these views."""
-        self.commands.append(command)
-        self.dispatches += is_dispatch
-        for view in views:
-            if view.buffer.handle not in self._own_handles:
-                self._bound[id(view.buffer)] = view.buffer
+    def _own(self, view: View) -> View:
+        handle = view.buffer.handle
+        if isinstance(handle, ProgramBuffer):
+            return View(handle, view.offset, view.nbytes)
+        self._bound[id(view.buffer)] = view.buffer
+        return view
 
     def keep(self, buffer: Buffer) -> None:
         """Keep a buffer alive as long as the program: a constant that was uploaded while recording."""
         self._bound[id(buffer)] = buffer
 
+    # Called by the device when the recording has ended.
+
+    def finish(self, allocate: Callable[[int], tuple[Any, int]]) -> None:
+        """Decide what is launched, and where its buffers lie.
+
+        Args:
+            allocate: gives memory of at least so many bytes, and how many they are.
+        """
+        self.launches = self.as_recorded
+        if self._fuses:
+            self.launches = fuse(self.launches, _is_temporary, self.device.capabilities)
+        planned = plan(self.launches, lambda one: isinstance(one, ProgramBuffer), _is_temporary)
+        for nbytes in planned.sizes:
+            self._owned.append(allocate(nbytes))
+        for buffer, piece in planned.places.items():
+            self._place(buffer, self._owned[piece][0])
+        for buffer in {view.buffer for one in self.as_recorded for view in (*one.reads, *one.writes)}:
+            if isinstance(buffer, ProgramBuffer) and buffer.handle is None and not buffer.is_temporary:
+                self._owned.append(allocate(buffer.nbytes))
+                self._place(buffer, self._owned[-1][0])
+
+    def _place(self, buffer: Buffer, handle: Any) -> None:
+        buffer.handle = handle
+        held = buffer.held_by() if isinstance(buffer, ProgramBuffer) and buffer.held_by is not None else None
+        if held is not None:
+            held.handle = handle
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the program's own."""
+        return sum(nbytes for _, nbytes in self._owned)
+
+    @property
+    def dispatches(self) -> int:
+        """How many kernels a replay runs."""
+        return sum(isinstance(one, Launch) for one in self.launches)
+
     @property
     def copies(self) -> int:
-        """How many of the commands are copies."""
-        return len(self.commands) - self.dispatches
+        """How many copies it makes."""
+        return len(self.launches) - self.dispatches
 
     # Called at replay.
 
@@ -105,7 +176,7 @@ class Program:
     def release(self) -> None:
         """Give the program's memory back to the device's pool."""
         owned, self._owned = self._owned, []
-        self.commands = []
+        self.as_recorded, self.launches = [], []
         self.recorded = None
         self._bound = {}
         for handle, nbytes in owned:
@@ -113,3 +184,7 @@ class Program:
 
     def __del__(self) -> None:
         self.release()
+
+
+def _is_temporary(buffer: Buffer) -> bool:
+    return isinstance(buffer, ProgramBuffer) and buffer.is_temporary

@@ -14,6 +14,7 @@ __all__ = [
     "BLOCK",
     "ELEMENTWISE_PER_WORKGROUP",
     "GRID_PARAMETERS",
+    "element_loop",
     "elementwise",
     "elementwise_bindings",
     "elementwise_parameters",
@@ -56,11 +57,11 @@ def function_of(module: syntax.Module, name: str) -> syntax.Function:
     return next(one for one in module.declarations if isinstance(one, syntax.Function) and one.name == name)
 
 
-def storage(names_and_types: Sequence[tuple[str, str, str]]) -> str:
-    """Storage bindings from 0 on, given by name, access and type."""
+def storage(names_and_types: Sequence[tuple[str, str, str]], first: int = 0) -> str:
+    """Storage bindings from number `first` on, given by name, access and type."""
     return "\n".join(
         f"@group(0) @binding({number}) var<storage, {access}> {name}: {type_};"
-        for number, (name, access, type_) in enumerate(names_and_types)
+        for number, (name, access, type_) in enumerate(names_and_types, first)
     )
 
 
@@ -78,6 +79,8 @@ def elementwise_parameters(
     """Name and type of each parameter of the shell that `elementwise` makes."""
     tensors, scalars = _split_operands(function_of(module, function), operands)
     names = ["size", *(f"dim{axis}" for axis in range(rank))]
+    if rank:
+        names += [f"{one.name}_start" for one in tensors]
     names += [f"{one.name}_stride{axis}" for one in tensors for axis in range(rank)]
     return (*((name, "u32") for name in names), *((one.name, str(one.type)) for one in scalars))
 
@@ -109,7 +112,7 @@ def elementwise(module: syntax.Module, function: str, operands: Sequence[str], r
                 body.append(f"rest = rest / parameters.dim{axis};")
         for one in tensors:
             terms = " + ".join(f"at{axis} * parameters.{one.name}_stride{axis}" for axis in range(rank))
-            body.append(f"let {one.name}_at = {terms};")
+            body.append(f"let {one.name}_at = parameters.{one.name}_start + {terms};")
     arguments = []
     kinds = iter(operands)
     for one in declared.parameters:
@@ -123,10 +126,14 @@ def elementwise(module: syntax.Module, function: str, operands: Sequence[str], r
             arguments.append(f"parameters.{one.name}")
     call = f"{function}({', '.join(arguments)})"
     body.append(f"result_values[index] = {f'u32({call})' if is_bool else call};")
-    indented = "\n            ".join(body)
+    return element_loop(", ".join(members), bindings, body)
 
+
+def element_loop(members: str, bindings: Sequence[tuple[str, str, str]], body: Sequence[str]) -> str:
+    """Bindings, parameters and the entry point of a kernel that does `body` for each `index` below `size`."""
+    indented = "\n            ".join(body)
     return f"""
-struct ElementwiseParameters {{ {", ".join(members)} }}
+struct ElementwiseParameters {{ {members} }}
 
 {storage(bindings)}
 @group(0) @binding({len(bindings)}) var<uniform> parameters: ElementwiseParameters;

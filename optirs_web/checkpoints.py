@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import CheckpointError
 from .hostdata import HostData, host_data
-from .interop.safetensors import Entry, Source, load, name_of, parts, save_file
+from .interop.safetensors import Entry, Source, data_of, entry_of, load, name_of, parts, save_file
 from .optim import Optimizer
 from .runtime.buffer import View
 from .runtime.device import gathered
 from .runtime.dtypes import FLOAT32
-from .tensors import Parameter
+from .tensors import Parameter, Tensor
+
+if TYPE_CHECKING:
+    from .nn import Buffer
 
 __all__ = [
     "checkpoint_extra",
@@ -32,7 +35,7 @@ _STATE = "optimizer."
 
 def save_checkpoint(
     path: str | os.PathLike[str],
-    parameters: Mapping[str, Parameter],
+    parameters: Mapping[str, Parameter | Buffer],
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
@@ -42,12 +45,13 @@ def save_checkpoint(
 
     Args:
         path: where to write.
-        parameters: by name; stored as ``param.NAME``.
+        parameters: by name; stored as ``param.NAME``. Of a module ``module.state_dict(keep_vars=True)``, which has its
+            buffers too.
         optimizer: its state is stored as ``optimizer.INDEX.SLOT``, its groups in the metadata.
         extra: anything that JSON can hold, given back by `load_checkpoint`.
 
     Raises:
-        TypeError: a value is no `Parameter`, or JSON cannot hold `extra`.
+        TypeError: a value is neither a `Parameter` nor an `nn.Buffer`, or JSON cannot hold `extra`.
         ValueError: the optimizer has a parameter that is not among `parameters`.
         FileNotFoundError: there is no such folder.
     """
@@ -55,7 +59,7 @@ def save_checkpoint(
 
 
 def dump_checkpoint(
-    parameters: Mapping[str, Parameter],
+    parameters: Mapping[str, Parameter | Buffer],
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> bytes:
@@ -72,7 +76,7 @@ def dump_checkpoint(
 
 
 def dump_checkpoint_async(
-    parameters: Mapping[str, Parameter],
+    parameters: Mapping[str, Parameter | Buffer],
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Awaitable[bytes]:
@@ -87,7 +91,7 @@ def dump_checkpoint_async(
 
 def save_checkpoint_async(
     path: str | os.PathLike[str],
-    parameters: Mapping[str, Parameter],
+    parameters: Mapping[str, Parameter | Buffer],
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Awaitable[None]:
@@ -120,12 +124,12 @@ def _contents_async(parameters: Any, optimizer: Any, extra: Any) -> Awaitable[_C
 
 
 def _plan(
-    parameters: Mapping[str, Parameter], optimizer: Optimizer | None, extra: Mapping[str, Any] | None
+    parameters: Mapping[str, Parameter | Buffer], optimizer: Optimizer | None, extra: Mapping[str, Any] | None
 ) -> tuple[dict[str, View], Callable[[Mapping[str, memoryview]], _Contents]]:
     """Everything that a checkpoint holds of a device, and what makes a file of it: of the state of now."""
     _check_what_to_save(parameters, optimizer)
     views = {_PARAM + name: one.view for name, one in parameters.items()}
-    shapes = {_PARAM + name: one.shape for name, one in parameters.items()}
+    kinds = {_PARAM + name: (one.dtype, one.shape) for name, one in parameters.items()}
     notes: dict[str, Any] = {"extra": dict(extra or {})}
     make = None
     if optimizer is not None:
@@ -135,7 +139,7 @@ def _plan(
     _as_json(notes)  # what cannot be saved is refused before anything is read
 
     def pack(contents: Mapping[str, memoryview]) -> _Contents:
-        tensors = {name: Entry("F32", shape, contents[name]) for name, shape in shapes.items()}
+        tensors = {name: entry_of(*kind, contents[name]) for name, kind in kinds.items()}
         if make is not None:
             its = {name.removeprefix(_STATE): raw for name, raw in contents.items() if name.startswith(_STATE)}
             made = make(its)
@@ -155,8 +159,13 @@ def _as_json(notes: Mapping[str, Any]) -> str:
         raise TypeError(f"`extra` and the options of groups must be what JSON can hold: {error}") from error
 
 
+def _keeps_its_place(one: Any) -> bool:
+    """It is a parameter or a buffer."""
+    return isinstance(one, Tensor) and hasattr(one, "assign")
+
+
 def _check_what_to_save(parameters: Any, optimizer: Any) -> None:
-    if not isinstance(parameters, Mapping) or not all(isinstance(one, Parameter) for one in parameters.values()):
+    if not isinstance(parameters, Mapping) or not all(map(_keeps_its_place, parameters.values())):
         raise TypeError("a checkpoint is made of parameters by name: {'weight': weight, ...}")
     if optimizer is None:
         return
@@ -171,7 +180,7 @@ def _check_what_to_save(parameters: Any, optimizer: Any) -> None:
 
 def load_checkpoint(
     source: Source,
-    parameters: Mapping[str, Parameter],
+    parameters: Mapping[str, Parameter | Buffer],
     optimizer: Optimizer | None = None,
 ) -> dict[str, Any]:
     """Read what `save_checkpoint` wrote into parameters and optimizer: all of it, or nothing. Does not wait.
@@ -198,8 +207,7 @@ def load_checkpoint(
             raise CheckpointError(f"{path} holds {kind}, not of {type(optimizer).__name__}")
         optimizer.load_state_dict({"state": _state(path, tensors), "param_groups": notes.param_groups})
     for name, one in parameters.items():
-        entry = tensors[_PARAM + name]
-        one.assign(HostData(entry.content, entry.shape, FLOAT32))
+        one.assign(data_of(name, tensors[_PARAM + name]))
     return notes.extra
 
 
@@ -240,16 +248,17 @@ def _entry(values: Any) -> Entry:
     return Entry("F32", shape, content)
 
 
-def _check_parameters(path: Any, tensors: Mapping[str, Entry], parameters: Mapping[str, Parameter]) -> None:
+def _check_parameters(path: Any, tensors: Mapping[str, Entry], parameters: Mapping[str, Parameter | Buffer]) -> None:
     saved = {name.removeprefix(_PARAM) for name in tensors if name.startswith(_PARAM)}
     if saved != set(parameters):
         differing = ", ".join(sorted(saved ^ set(parameters)))
         raise CheckpointError(f"{path} belongs to another model: only one of the two has {differing}")
     for name, one in parameters.items():
         entry = tensors[_PARAM + name]
-        if entry.dtype != "F32" or entry.shape != one.shape:
+        wanted = entry_of(one.dtype, one.shape, memoryview(b"")).dtype
+        if entry.dtype != wanted or entry.shape != one.shape:
             raise CheckpointError(
-                f"{path}: '{name}' is {entry.dtype} of shape {entry.shape}, here it is F32 of {one.shape}"
+                f"{path}: '{name}' is {entry.dtype} of shape {entry.shape}, here it is {wanted} of {one.shape}"
             )
 
 

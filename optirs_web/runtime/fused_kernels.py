@@ -1,0 +1,103 @@
+"""Kernels of several map functions, by themselves or in the hook of a cooperative kernel: what fusion makes."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+
+from ..wgsl import link, package_loader, shell, syntax
+from ..wgsl.fused_shell import Fused, Hook, around_map, hooked, imports, parameters_of
+from .kernels import Binding, CooperativeKernel, GeneratedKernel, Kernel
+
+__all__ = ["HOOKS", "FusedKernel", "FusedMapKernel", "fused_kernel", "fused_map_kernel", "titled"]
+
+HOOKS = {
+    "matmul": {"stored": Hook("stored", "c", "MatmulParameters")},
+    "sum": {"loaded": Hook("loaded", "values", "SumParameters"), "stored": Hook("stored", "sums", "SumParameters")},
+}
+"""The cooperative kernels that let map functions in, and where."""
+
+_LONGEST = 60  # characters of a name
+
+
+def titled(fused: Fused) -> str:
+    """The names of its functions."""
+    return "+".join(step.function.rstrip("_") for step in fused.steps)[:_LONGEST]
+
+
+class FusedMapKernel(GeneratedKernel):
+    """Map functions one after the other, with several outputs perhaps."""
+
+    overwrites = True
+    elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
+
+    def __init__(self, fused: Fused) -> None:
+        """Use `fused_map_kernel`, which makes each kernel once."""
+        self.fused = fused
+        self.name = titled(fused)
+        self.overwrites = not any(kind == "old" for step in fused.steps for kind, _ in step.arguments)
+
+    @cached_property
+    def map_module(self) -> syntax.Module:
+        """The functions."""
+        wanted = {step.function for step in self.fused.steps}
+        return link(syntax.Module(f"<{self.name}>", [], imports(self.fused)), roots=sorted(wanted))
+
+    @cached_property
+    def around(self) -> str:
+        """See `wgsl.fused_shell`."""
+        return around_map(self.fused)
+
+    @cached_property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """As the shell has them."""
+        return (("size", "u32"), *parameters_of(self.fused))
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The tensors, then the outputs."""
+        fused = self.fused
+        reads = [Binding(f"x{one}_values", f"array<{type_}>", False) for one, type_ in enumerate(fused.tensor_types)]
+        writes = [Binding(f"y{one}_values", f"array<{type_}>", True) for one, type_ in enumerate(fused.output_types)]
+        return (*reads, *writes)
+
+
+class FusedKernel(Kernel):
+    """A cooperative kernel with map functions before what it does, or after it.
+
+    Attributes:
+        base: the kernel.
+        hook: where the functions stand in it.
+    """
+
+    def __init__(self, base: CooperativeKernel, hook: Hook, fused: Fused) -> None:
+        """Use `fused_kernel`, which makes each kernel once."""
+        self.base = base
+        self.hook = hook
+        self.fused = fused
+        titles = (base.name, titled(fused)) if hook.function == "stored" else (titled(fused), base.name)
+        self.name = "+".join(one for one in titles if one)
+        self.overwrites = base.overwrites and not any(
+            kind == "old" for step in fused.steps for kind, _ in step.arguments
+        )
+
+    @cached_property
+    def module(self) -> syntax.Module:
+        """The complete module."""
+        return hooked(package_loader()(("kernels", self.base.name)), self.hook, self.fused, self.base.constants)
+
+    @cached_property
+    def map_module(self) -> syntax.Module:
+        """The functions alone, for array targets."""
+        return fused_map_kernel(self.fused).map_module
+
+
+@cache
+def fused_map_kernel(fused: Fused) -> FusedMapKernel:
+    """The kernel of these map functions."""
+    return FusedMapKernel(fused)
+
+
+@cache
+def fused_kernel(base: CooperativeKernel, hook: Hook, fused: Fused) -> FusedKernel:
+    """The cooperative kernel with these map functions."""
+    return FusedKernel(base, hook, fused)

@@ -1,0 +1,256 @@
+"""Fusion: a recorded list of launches becomes a shorter one that computes the same.
+
+Chains of map functions become one kernel, and map functions go into the hooks of the cooperative kernel before or after
+them. What is in between is then never written. A value that others need too is written besides, or computed again where
+that is cheap. Copies into a fixed place are spared by writing there at once, and what nobody reads is not computed.
+
+Launches keep their order, but for one that moves down to what it is fused with: nothing on the way may write what it
+reads, or touch what it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..wgsl.fused_shell import Hook
+from .backend import Capabilities
+from .buffer import Buffer, View
+from .fused_kernels import HOOKS
+from .fusion_nodes import Node, Nodes, view_of
+from .kernels import CooperativeKernel
+from .launches import Copy, Launch, Recorded, overlaps
+from .mapped import Mapped, Output, cost_of, inlined, with_value
+
+__all__ = ["fuse"]
+
+_CHEAP = 80
+"""Operations for each element that are rather done again than kept."""
+
+_LARGEST_COPIED = 4
+
+
+class _Fusion:
+    """The rules, over a list of nodes."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+
+    def run(self) -> None:
+        for at, node in self.nodes.items():
+            if node.map is not None:
+                self._fuse_map(at)
+            else:
+                self._fuse_before(at)
+        self._write_in_place()
+        self._remove_unread()
+
+    def _fuse_map(self, at: int) -> None:
+        """Take in what computes the operands of a node of map functions, then go into the kernel before it."""
+        node = self.nodes[at]
+        is_done = False
+        while not is_done and node.map is not None:
+            consumer = node.map
+            is_done = not any(self._take_in(at, consumer, number) for number in range(len(consumer.tensors)))
+        if node.map is not None:
+            consumer = node.map
+            any(self._follow(at, consumer, number) for number in range(len(consumer.tensors)))
+
+    def _take_in(self, at: int, consumer: Mapped, number: int) -> bool:
+        """Compute an operand in the node that reads it."""
+        view = consumer.tensors[number].view
+        first = self.nodes.producer(view, before=at)
+        producer = self.nodes[first] if first is not None else None
+        if first is None or producer is None or producer.map is None:
+            return False
+        if not (consumer.is_flat(number) or producer.map.is_constant):
+            return False
+        keeps = self._has_to_keep(producer.map, at, first)
+        if keeps is None or (keeps and producer.map.is_constant) or not self.nodes.can_move(first, at, writes=keeps):
+            return False
+        output = next(place for place, one in enumerate(producer.map.outputs) if one.view == view)
+        is_last = keeps or not self.nodes.others(view.buffer, first, at)
+        joined = inlined(consumer, number, producer.map, output, keeps=keeps)
+        if joined is None or not self.nodes.fits(joined) or _reads(joined, view):
+            return False
+
+        def change(node: Node) -> None:
+            node.map = joined
+
+        if is_last:
+            self.nodes.remove(first)
+        self.nodes.replace(at, change)
+        return True
+
+    def _has_to_keep(self, producer: Mapped, at: int, first: int) -> bool | None:
+        """Whether a producer's results are to be written besides; None if it should not be fused at all."""
+        views = [one.view for one in producer.outputs]
+        others = {one for view in views for one in self.nodes.others(view.buffer, first, at)}
+        if all(self.nodes.is_temporary(view.buffer) for view in views) and len(views) == 1:
+            if not others:
+                return False
+            if cost_of(producer) <= _CHEAP and all(self._could_compute(one, views[0], producer) for one in others):
+                return False
+        if any(first < one < at for one in others):
+            return None
+        return True
+
+    def _could_compute(self, at: int, view: View, producer: Mapped) -> bool:
+        """Node `at` reads the view as an operand of map functions, and what it is computed from is still there."""
+        node = self.nodes[at]
+        if node.map is None:
+            return False
+        flat = [
+            producer.is_constant or node.map.is_flat(number)
+            for number, one in enumerate(node.map.tensors)
+            if one.view == view
+        ]
+        (first,) = self.nodes.writers[view.buffer]
+        alive = all(
+            not self.nodes.is_temporary(one.view.buffer) or max(self.nodes.readers[one.view.buffer]) >= at
+            or one.view.nbytes * _LARGEST_COPIED <= view.nbytes
+            for one in producer.tensors
+        )  # fmt: skip
+        return bool(flat) and all(flat) and alive and self.nodes.can_move(first, at, writes=False)
+
+    def _follow(self, at: int, consumer: Mapped, number: int) -> bool:
+        """Go into the cooperative kernel that computes an operand."""
+        view = consumer.tensors[number].view
+        first = self.nodes.producer(view, before=at) if consumer.is_flat(number) else None
+        producer = self.nodes[first] if first is not None else None
+        if first is None or producer is None or not isinstance(producer.recorded, Launch):
+            return False
+        kernel = producer.recorded.kernel
+        hook = HOOKS.get(kernel.name, {}).get("stored") if isinstance(kernel, CooperativeKernel) else None
+        if hook is None or producer.before is not None or producer.map is not None:
+            return False
+        is_kept = bool(self.nodes.others(view.buffer, first, at)) or not self.nodes.is_temporary(view.buffer)
+        after = _followed(producer, hook, consumer, number, is_kept=is_kept)
+        if after is None or not self.nodes.can_move(first, at, writes=is_kept or len(producer.writes) > 1):
+            return False
+        bound = len(producer.recorded.views) - 1
+        used = {one.view.buffer for one in after.tensors} | {one.buffer for one in producer.reads}
+        if (
+            not self.nodes.fits(after, bound)
+            or _reads(after, view)
+            or used & {one.view.buffer for one in after.outputs}
+        ):
+            return False
+        recorded = producer.recorded
+
+        def change(node: Node) -> None:
+            node.recorded, node.map, node.after = recorded, None, after
+
+        self.nodes.remove(first)
+        self.nodes.replace(at, change)
+        return True
+
+    def _fuse_before(self, at: int) -> None:
+        """Compute what a cooperative kernel works on in the kernel itself."""
+        node = self.nodes[at]
+        launch = node.recorded
+        if not isinstance(launch, Launch) or not isinstance(launch.kernel, CooperativeKernel):
+            return
+        hook = HOOKS.get(launch.kernel.name, {}).get("loaded")
+        if hook is None:
+            return
+        view = view_of(launch, hook.binding)
+        first = self.nodes.producer(view, before=at)
+        producer = self.nodes[first] if first is not None else None
+        if first is None or producer is None or producer.map is None:
+            return
+        keeps = self._has_to_keep(producer.map, at, first)
+        if keeps or keeps is None or not self.nodes.can_move(first, at, writes=False):
+            return
+        written = {one.buffer for one in node.writes}
+        if not self.nodes.fits(producer.map, len(launch.views) - 2) or written & {
+            one.view.buffer for one in producer.map.tensors
+        }:
+            return
+        expression = producer.map
+        is_last = not self.nodes.others(view.buffer, first, at)
+
+        def change(node: Node) -> None:
+            node.before = (hook.binding, expression)
+
+        if is_last:
+            self.nodes.remove(first)
+        self.nodes.replace(at, change)
+
+    # Copies, and what nobody needs.
+
+    def _write_in_place(self) -> None:
+        """Have what is copied somewhere written there in the first place."""
+        for at, node in self.nodes.items():
+            if isinstance(node.recorded, Copy):
+                self._spare(at, node.recorded)
+
+    def _spare(self, at: int, copy: Copy) -> None:
+        source, target = copy.source, copy.target
+        first = self.nodes.producer(source, before=at)
+        if first is None or not self.nodes.is_temporary(source.buffer) or target.offset % self.nodes.alignment:
+            return
+        users = {first} | self.nodes.others(source.buffer, at)
+        last = max({*users, at})
+        for one in self.nodes.readers[target.buffer] | self.nodes.writers[target.buffer]:
+            if first <= one <= last and one != at and not self._lies_apart(one, target, users):
+                return
+        producer = self.nodes[first]
+        if any(one.buffer is target.buffer for one in producer.reads) or len(users) > 1:
+            return
+
+        self.nodes.remove(at)
+        self.nodes.replace(first, lambda node: node.redirect(source, target))
+
+    def _lies_apart(self, at: int, target: View, users: set[int]) -> bool:
+        """A node that touches the buffer of the target, but no byte of it, and has nothing to do with the source."""
+        node = self.nodes[at]
+        return at not in users and not overlaps(target, node.reads) and not overlaps(target, node.writes)
+
+    def _remove_unread(self) -> None:
+        for at, node in reversed(list(self.nodes.items())):
+            if node.writes and all(
+                self.nodes.is_temporary(one.buffer) and not self.nodes.others(one.buffer, at) for one in node.writes
+            ):
+                self.nodes.remove(at)
+
+
+def _reads(one: Mapped, view: View) -> bool:
+    """It reads the view in another order besides."""
+    return any(tensor.view == view for tensor in one.tensors)
+
+
+def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_kept: bool) -> Mapped | None:
+    """What follows a cooperative kernel once `consumer`, which reads a result of it as tensor `number`, does so too."""
+    view = consumer.tensors[number].view
+    assert isinstance(producer.recorded, Launch)
+    if producer.after is not None:
+        outputs = producer.after.outputs
+        place = next(place for place, one in enumerate(outputs) if one.view == view)
+        rest = outputs if is_kept else (*outputs[:place], *outputs[place + 1 :])
+        joined = inlined(consumer, number, producer.after, place, keeps=False)
+        if joined is None:
+            return None
+        # `inlined` puts the steps of the producer first, so what its outputs get is numbered as before.
+        after = joined._replace(outputs=(*joined.outputs, *rest))
+    else:
+        if 4 * consumer.size != view.nbytes or view != view_of(producer.recorded, hook.binding):
+            return None
+        after = with_value(consumer, number)
+        if is_kept:
+            after = after._replace(outputs=(*after.outputs, Output(view, "f32", ("value", 0))))
+    return after if after.outputs[0].type == "f32" else None
+
+
+def fuse(
+    recorded: Sequence[Recorded], is_temporary: Callable[[Buffer], bool], capabilities: Capabilities
+) -> list[Recorded]:
+    """A shorter list of launches and copies with the same results.
+
+    Args:
+        recorded: what was recorded, in order.
+        is_temporary: whether nobody reads a buffer but these.
+        capabilities: of the device.
+    """
+    nodes = Nodes(recorded, is_temporary, capabilities)
+    _Fusion(nodes).run()
+    return [node.as_recorded() for _, node in nodes.items()]

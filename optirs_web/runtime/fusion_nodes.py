@@ -1,0 +1,196 @@
+"""The list that fusion works on: launches and copies, with what has been fused with them, and who reads what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from .backend import Capabilities
+from .buffer import Buffer, View
+from .fused_kernels import HOOKS, fused_kernel
+from .kernels import CooperativeKernel
+from .launches import Launch, Recorded, overlaps
+from .mapped import Mapped, fused_of, mapped, relaunched
+
+__all__ = ["Node", "Nodes", "view_of"]
+
+_MOST_STEPS = 24
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A launch or a copy, with what has been fused with it."""
+
+    recorded: Recorded
+    map: Mapped | None = None  # the whole of it is map functions
+    before: tuple[str, Mapped] | None = None  # what comes before it, in place of a binding
+    after: Mapped | None = None  # what follows it
+    is_changed: bool = False
+    reads: list[View] = field(default_factory=list)
+    writes: list[View] = field(default_factory=list)
+
+    def update(self) -> None:
+        """Bring reads and writes up to date."""
+        if self.map is not None:
+            self.writes = [one.view for one in self.map.outputs]
+            self.reads = [one.view for one in self.map.tensors]
+            kinds = {kind for step in self.map.steps for kind, _ in step.arguments}
+            self.reads += self.writes if "old" in kinds else []
+            return
+        self.reads, self.writes = self.recorded.reads, self.recorded.writes
+        if self.before is not None:
+            assert isinstance(self.recorded, Launch)
+            replaced = view_of(self.recorded, self.before[0])
+            self.reads = [one for one in self.reads if one is not replaced]
+            self.reads += [one.view for one in self.before[1].tensors]
+        if self.after is not None:
+            self.reads = [*self.reads, *(one.view for one in self.after.tensors)]
+            self.writes = [one.view for one in self.after.outputs]
+            kinds = {kind for step in self.after.steps for kind, _ in step.arguments}
+            self.reads += self.writes if "old" in kinds else []
+
+    def redirect(self, source: View, target: View) -> None:
+        """Write the target where the source was written."""
+
+        def moved(one: Mapped) -> Mapped:
+            outputs = tuple(output._replace(view=target) if output.view == source else output for output in one.outputs)
+            return one._replace(outputs=outputs)
+
+        if self.map is not None:
+            self.map = moved(self.map)
+        elif self.after is not None:
+            self.after = moved(self.after)
+        else:
+            assert isinstance(self.recorded, Launch)
+            views = tuple(target if one == source else one for one in self.recorded.views)
+            self.recorded = Launch(self.recorded.kernel, views, self.recorded.grid, self.recorded.parameters)
+
+    def as_recorded(self) -> Recorded:
+        """The launch that does what the node does."""
+        launch = self.recorded
+        if not self.is_changed or not isinstance(launch, Launch):
+            return launch
+        if self.map is not None:
+            return relaunched(self.map, launch.grid)
+        if self.after is None and self.before is None:
+            return launch
+        kernel = launch.kernel
+        assert isinstance(kernel, CooperativeKernel)
+        views = {one.name: view for one, view in zip(kernel.bindings, launch.views, strict=True)}
+        if self.after is not None:
+            hook, expression = HOOKS[kernel.name]["stored"], self.after
+            views[hook.binding] = expression.outputs[0].view
+            views |= {f"y{number}_values": one.view for number, one in enumerate(expression.outputs)}
+        else:
+            assert self.before is not None
+            hook, expression = HOOKS[kernel.name]["loaded"], self.before[1]
+        views |= {f"x{number}_values": one.view for number, one in enumerate(expression.tensors)}
+        fused, parameters = fused_of(expression)
+        joined = fused_kernel(kernel, hook, fused)
+        bound = tuple(views[one.name] for one in joined.bindings)
+        return Launch(joined, bound, launch.grid, (*launch.parameters, *parameters))
+
+
+def view_of(launch: Launch, binding: str) -> View:
+    """What a launch binds there."""
+    return next(view for one, view in zip(launch.kernel.bindings, launch.views, strict=True) if one.name == binding)
+
+
+class Nodes:
+    """Recorded launches and copies in order, with who reads and writes each buffer. What is removed leaves a gap."""
+
+    def __init__(
+        self, recorded: Sequence[Recorded], is_temporary: Callable[[Buffer], bool], capabilities: Capabilities
+    ) -> None:
+        self._nodes: list[Node | None] = []
+        self.is_temporary = is_temporary
+        self.most_buffers = capabilities.max_storage_buffers
+        self.alignment = capabilities.offset_alignment
+        self.readers: defaultdict[Buffer, set[int]] = defaultdict(set)
+        self.writers: defaultdict[Buffer, set[int]] = defaultdict(set)
+        for one in recorded:
+            node = Node(one, mapped(one) if isinstance(one, Launch) else None)
+            node.update()
+            self._nodes.append(node)
+            self._enter(len(self._nodes) - 1)
+
+    def items(self) -> Iterator[tuple[int, Node]]:
+        """Those that are left, with their places. They may be changed and removed on the way."""
+        for at in range(len(self._nodes)):
+            node = self._nodes[at]
+            if node is not None:
+                yield at, node
+
+    def __getitem__(self, at: int) -> Node:
+        node = self._nodes[at]
+        assert node is not None
+        return node
+
+    def _enter(self, at: int) -> None:
+        node = self[at]
+        for view in node.reads:
+            self.readers[view.buffer].add(at)
+        for view in node.writes:
+            self.writers[view.buffer].add(at)
+
+    def _leave(self, at: int) -> None:
+        node = self[at]
+        for view in node.reads:
+            self.readers[view.buffer].discard(at)
+        for view in node.writes:
+            self.writers[view.buffer].discard(at)
+
+    def replace(self, at: int, change: Callable[[Node], None]) -> None:
+        """Change a node, and the tables with it."""
+        self._leave(at)
+        node = self[at]
+        change(node)
+        node.is_changed = True
+        node.update()
+        self._enter(at)
+
+    def remove(self, at: int) -> None:
+        """Leave a gap."""
+        self._leave(at)
+        self._nodes[at] = None
+
+    def producer(self, view: View, before: int) -> int | None:
+        """The one node that writes the buffer of this view, if it writes just the view, and before another node."""
+        writers = self.writers[view.buffer]
+        if len(writers) != 1:
+            return None
+        (at,) = writers
+        return at if at < before and view in self[at].writes else None
+
+    def others(self, buffer: Buffer, *but: int) -> set[int]:
+        """Who reads the buffer, but for these."""
+        return self.readers[buffer] - {*but}
+
+    def can_move(self, first: int, last: int, *, writes: bool) -> bool:
+        """What node `first` does can be done at `last` instead; `writes` says that its results are kept."""
+        node = self[first]
+        if any(first < one < last for view in node.reads for one in self.writers[view.buffer]) and any(
+            overlaps(view, other.writes) for view in node.reads for other in self.between(first, last)
+        ):
+            return False
+        if not writes:
+            return True
+        return not any(
+            first < one < last for view in node.writes for one in self.readers[view.buffer] | self.writers[view.buffer]
+        )
+
+    def between(self, first: int, last: int) -> Iterator[Node]:
+        """Those after the first and before the last."""
+        return (one for one in self._nodes[first + 1 : last] if one is not None)
+
+    def fits(self, one: Mapped, bound: int = 0) -> bool:
+        """It can be launched: few enough buffers, none of which is read while it is written."""
+        read = {tensor.view.buffer for tensor in one.tensors}
+        written = {output.view.buffer for output in one.outputs}
+        functions: dict[str, str] = {}
+        for step in one.steps:
+            if functions.setdefault(step.function, step.file) != step.file:
+                return False
+        buffers = len(one.tensors) + len(one.outputs) + bound
+        return buffers <= self.most_buffers and not read & written and len(one.steps) <= _MOST_STEPS

@@ -1,0 +1,66 @@
+"""What a program is recorded as, before it is bound to memory: launches of kernels, and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .buffer import View
+
+if TYPE_CHECKING:
+    from .kernels import Kernel
+
+__all__ = ["Copy", "Launch", "Recorded"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launch:
+    """A kernel over views, one for each of its bindings in order, with its parameters."""
+
+    kernel: Kernel
+    views: tuple[View, ...]
+    grid: tuple[int, int, int]
+    parameters: tuple[int | float, ...]
+
+    @property
+    def reads(self) -> list[View]:
+        """What it may read. A kernel that can write a buffer may read it first, unless it is known not to."""
+        pairs = zip(self.kernel.bindings, self.views, strict=True)
+        return [view for binding, view in pairs if not (binding.writes and self.kernel.overwrites)]
+
+    @property
+    def writes(self) -> list[View]:
+        """What it writes."""
+        return [view for binding, view in zip(self.kernel.bindings, self.views, strict=True) if binding.writes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copy:
+    """A copy between two views of equal size."""
+
+    source: View
+    target: View
+
+    @property
+    def reads(self) -> list[View]:
+        """The source."""
+        return [self.source]
+
+    @property
+    def writes(self) -> list[View]:
+        """The target."""
+        return [self.target]
+
+
+Recorded = Launch | Copy
+
+
+def overlaps(one: View, others: Sequence[View]) -> bool:
+    """A byte of the view belongs to one of the others too."""
+    return any(
+        one.buffer is other.buffer
+        and one.offset < other.offset + other.nbytes
+        and other.offset < one.offset + one.nbytes
+        for other in others
+    )

@@ -1,0 +1,267 @@
+"""Launches of map functions as expressions over walks, which can be put into one another."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from ..wgsl import shell, types
+from ..wgsl.fused_shell import Argument, Fused, Step
+from ..wgsl.tree import walk
+from .buffer import View
+from .fused_kernels import FusedMapKernel, fused_map_kernel
+from .kernels import ElementwiseKernel, load_map_module
+from .launches import Launch
+
+__all__ = ["Mapped", "Output", "Walked", "cost_of", "fused_of", "inlined", "mapped", "relaunched", "with_value"]
+
+Shape = tuple[int, ...]
+
+
+class Walked(NamedTuple):
+    """A tensor as map functions read it: the memory, its WGSL type, the first element, the steps along the axes."""
+
+    view: View
+    type: str
+    start: int
+    strides: Shape
+
+
+class Output(NamedTuple):
+    """What is written, where, and as what."""
+
+    view: View
+    type: str
+    value: Argument
+
+
+class Mapped(NamedTuple):
+    """Map functions over every index below `dims`.
+
+    Attributes:
+        dims: the axes of the walk; results lie in its order.
+        steps: the functions, in order.
+        tensors: what they read.
+        scalars: type and value of the numbers they are given.
+        outputs: what they write.
+    """
+
+    dims: Shape
+    steps: tuple[Step, ...]
+    tensors: tuple[Walked, ...]
+    scalars: tuple[tuple[str, float], ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def size(self) -> int:
+        """The elements of each result."""
+        return math.prod(self.dims)
+
+    @property
+    def is_constant(self) -> bool:
+        """Every element is the same, whatever the walk: there is one, or nothing is read."""
+        if any(kind in ("index", "old") for step in self.steps for kind, _ in step.arguments):
+            return False
+        return self.size == 1 or not self.tensors
+
+    def is_flat(self, number: int) -> bool:
+        """The tensor's elements lie in the order of the results."""
+        one = self.tensors[number]
+        steps = zip(self.dims, one.strides, _row_major(self.dims), strict=True)
+        return one.start == 0 and all(size == 1 or stride == wanted for size, stride, wanted in steps)
+
+
+def _row_major(dims: Shape) -> Shape:
+    return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
+
+
+@cache
+def _signature(file: str, function: str) -> tuple[tuple[tuple[str, str], ...], str, bool, int]:
+    """Name and type of each parameter, the type of the result in memory, whether it is a bool, and the cost."""
+    module = load_map_module("elementwise", file, (function,))
+    declared = shell.function_of(module, function)
+    is_bool = declared.return_type == types.BOOL
+    cost = sum(type(node).__name__ in ("Binary", "Unary", "Call") for node in walk(module))
+    parameters = tuple((one.name, str(one.type)) for one in declared.parameters)
+    return parameters, "u32" if is_bool else str(declared.return_type), is_bool, cost
+
+
+def cost_of(one: Mapped) -> int:
+    """Operations for each element, about."""
+    return sum(_signature(step.file, step.function)[3] for step in one.steps)
+
+
+def mapped(launch: Launch) -> Mapped | None:
+    """The launch as an expression, if it is one of a map function over as many elements as its result has."""
+    kernel = launch.kernel
+    if not isinstance(kernel, ElementwiseKernel):
+        return None
+    values = dict(zip((name for name, _ in kernel.parameters), launch.parameters, strict=True))
+    rank, size, result = kernel.rank, int(values["size"]), launch.views[-1]
+    if 4 * size != result.nbytes:
+        return None
+    dims = tuple(int(values[f"dim{axis}"]) for axis in range(rank)) if rank else (size,)
+    parameters, result_type, is_bool, _ = _signature(kernel.file, kernel.name)
+    views = iter(launch.views)
+    kinds = iter(kernel.operands)
+    tensors: list[Walked] = []
+    scalars: list[tuple[str, float]] = []
+    arguments: list[Argument] = []
+    for name, type_ in parameters:
+        kind = "index" if name == "index" else next(kinds)
+        if kind == "tensor":
+            start = int(values[f"{name}_start"]) if rank else 0
+            strides = tuple(int(values[f"{name}_stride{axis}"]) for axis in range(rank)) if rank else (1,)
+            arguments.append(("tensor", len(tensors)))
+            tensors.append(Walked(next(views), type_, start, strides))
+        elif kind == "scalar":
+            arguments.append(("scalar", len(scalars)))
+            scalars.append((type_, values[name]))
+        else:
+            arguments.append(("old", 0) if kind == "result" else ("index", 0))
+    step = Step(kernel.file, kernel.name, tuple(arguments), is_bool)
+    return Mapped(dims, (step,), tuple(tensors), tuple(scalars), (Output(result, result_type, ("step", 0)),))
+
+
+# Putting one expression into another.
+
+
+def _refined(one: Shape, other: Shape) -> Shape | None:
+    """Axes from which those of both can be put together, if there are such."""
+    products = {math.prod(dims[axis:]) for dims in (one, other) for axis in range(len(dims) + 1)}
+    ordered = sorted(products, reverse=True)
+    pairs = list(itertools.pairwise(ordered))
+    if any(small == 0 or large % small for large, small in pairs):
+        return None
+    return tuple(large // small for large, small in pairs) or (1,)
+
+
+def _spread(strides: Shape, dims: Shape, finer: Shape) -> Shape:
+    """Strides along `dims` as strides along axes that these are divided into."""
+    result: list[int] = []
+    axes = list(finer)
+    for size, stride in zip(reversed(dims), reversed(strides), strict=True):
+        covered = 1
+        while covered < size:
+            result.append(stride * covered)
+            covered *= axes.pop()
+    result += [0] * len(axes)
+    return tuple(reversed(result))
+
+
+def _over(one: Mapped, dims: Shape) -> tuple[Walked, ...]:
+    if one.size == 1:
+        return tuple(walked._replace(strides=(0,) * len(dims)) for walked in one.tensors)
+    return tuple(walked._replace(strides=_spread(walked.strides, one.dims, dims)) for walked in one.tensors)
+
+
+def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, keeps: bool) -> Mapped | None:
+    """`consumer` with the output of `producer` computed in place of reading it as tensor `number`.
+
+    Args:
+        consumer: reads the output in the order in which it lies, or the output is a constant.
+        number: of the tensor.
+        producer: what computes it.
+        output: which of its outputs it is.
+        keeps: the outputs of the producer are written too.
+    """
+    dims = consumer.dims if producer.is_constant else _refined(consumer.dims, producer.dims)
+    if dims is None:
+        return None
+    tensors = list(_over(producer, dims))
+    places: list[Argument] = []
+    shift = len(producer.steps)
+    for one, walked in enumerate(_over(consumer, dims)):
+        if consumer.tensors[one] == consumer.tensors[number]:
+            places.append(producer.outputs[output].value)
+        elif walked in tensors:
+            places.append(("tensor", tensors.index(walked)))
+        else:
+            places.append(("tensor", len(tensors)))
+            tensors.append(walked)
+    scalars = [*producer.scalars]
+
+    def moved(argument: Argument) -> Argument:
+        kind, at = argument
+        if kind == "tensor":
+            return places[at]
+        if kind == "step":
+            return kind, at + shift
+        if kind == "scalar":
+            scalars.append(consumer.scalars[at])
+            return kind, len(scalars) - 1
+        return argument
+
+    steps = [*producer.steps]
+    steps += [step._replace(arguments=tuple(moved(one) for one in step.arguments)) for step in consumer.steps]
+    outputs = [one._replace(value=moved(one.value)) for one in consumer.outputs]
+    if keeps:
+        outputs += producer.outputs
+    return Mapped(dims, tuple(steps), tuple(tensors), tuple(scalars), tuple(outputs))
+
+
+def with_value(consumer: Mapped, number: int) -> Mapped:
+    """`consumer` with what a cooperative kernel has computed in place of tensor `number`."""
+    replaced = consumer.tensors[number]
+    kept = [one for one in consumer.tensors if one != replaced]
+
+    def moved(argument: Argument) -> Argument:
+        kind, at = argument
+        if kind != "tensor":
+            return argument
+        one = consumer.tensors[at]
+        return ("value", 0) if one == replaced else (kind, kept.index(one))
+
+    steps = tuple(step._replace(arguments=tuple(moved(one) for one in step.arguments)) for step in consumer.steps)
+    outputs = tuple(one._replace(value=moved(one.value)) for one in consumer.outputs)
+    return consumer._replace(steps=steps, tensors=tuple(kept), outputs=outputs)
+
+
+# Back to launches.
+
+
+def _collapsed(one: Mapped) -> Mapped:
+    """The same walk with as few axes as possible."""
+    axes: list[tuple[int, list[int]]] = []
+    for size, *steps in zip(one.dims, *(walked.strides for walked in one.tensors), strict=True):
+        if size == 1:
+            continue
+        if axes and all(outer == step * size for outer, step in zip(axes[-1][1], steps, strict=True)):
+            axes[-1] = (axes[-1][0] * size, steps)
+        else:
+            axes.append((size, steps))
+    axes = axes or [(1, [0] * len(one.tensors))]
+    tensors = tuple(
+        walked._replace(strides=tuple(steps[number] for _, steps in axes)) for number, walked in enumerate(one.tensors)
+    )
+    return one._replace(dims=tuple(size for size, _ in axes), tensors=tensors)
+
+
+def fused_of(one: Mapped) -> tuple[Fused, list[int | float]]:
+    """What the generated part of a kernel is made from, and the parameters of a launch of it but for the size."""
+    one = _collapsed(one)
+    flat = tuple(one.is_flat(number) for number in range(len(one.tensors)))
+    walked = [tensor for tensor, is_flat in zip(one.tensors, flat, strict=True) if not is_flat]
+    dims = one.dims if walked else ()
+    fused = Fused(
+        steps=one.steps,
+        tensor_types=tuple(tensor.type for tensor in one.tensors),
+        flat=flat,
+        scalar_types=tuple(type_ for type_, _ in one.scalars),
+        outputs=tuple(output.value for output in one.outputs),
+        output_types=tuple(output.type for output in one.outputs),
+        rank=len(dims),
+    )
+    strides = [stride for tensor in walked for stride in tensor.strides]
+    return fused, [*dims, *(tensor.start for tensor in walked), *strides, *(value for _, value in one.scalars)]
+
+
+def relaunched(one: Mapped, grid: Sequence[int]) -> Launch:
+    """A launch of one kernel that does all of it."""
+    fused, parameters = fused_of(one)
+    views = [*(tensor.view for tensor in one.tensors), *(output.view for output in one.outputs)]
+    kernel: FusedMapKernel = fused_map_kernel(fused)
+    return Launch(kernel, tuple(views), (grid[0], grid[1], grid[2]), (one.size, *parameters))

@@ -1,0 +1,177 @@
+"""Fusion in compiled steps: fewer dispatches, the same numbers, and nothing read after it was overwritten."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import optirs_web as ow
+from optirs_web import ops
+from optirs_web.errors import UnsupportedError
+from optirs_web.runtime.launches import Launch
+
+
+def arrays(*shapes):
+    rng = np.random.default_rng(len(shapes))
+    return [rng.uniform(0.5, 1.5, shape).astype(np.float32) for shape in shapes]
+
+
+def names(step):
+    """What a replay of a compiled step runs."""
+    return [one.kernel.name if isinstance(one, Launch) else "copy" for one in step.program.launches]
+
+
+# A function, the shapes of its arguments, and what a replay of it runs.
+STEPS = {
+    "a chain": (lambda a, b: ((a + b) * a).exp().relu(), [(6, 5), (6, 5)], ["add+multiply+exp+relu"]),
+    "a row and a column": (lambda a, b, c: (a + b) * c, [(6, 5), (5,), (6, 1)], ["add+multiply"]),
+    "numbers": (lambda a: 2.0 / (a * 3.0 - 1.0), [(7,)], ["multiply+subtract+divide"]),
+    "a value by itself": (lambda a: (a + 1.0) * (a + 1.0), [(9,)], ["add+add+multiply"]),
+    "one value used twice": (lambda a: (lambda b: b * b)(a + 1.0), [(9,)], ["add+multiply"]),
+    "a linear layer": (lambda x, w, b: (x @ w + b).relu(), [(6, 5), (5, 4), (4,)], ["matmul+add+relu"]),
+    "a batch of products": (
+        lambda x, w, b: x @ w * 0.5 + b, [(3, 6, 5), (3, 5, 4), (6, 4)], ["matmul+multiply+add"]
+    ),
+    "a residual": (lambda x, w: x + (x @ w).relu(), [(6, 5), (5, 5)], ["matmul+relu+add"]),
+    "before a sum": (lambda a, b: (a * b).sum(axis=1), [(6, 5), (6, 5)], ["multiply+sum"]),
+    "after a sum": (lambda a: a.sum(axis=0) * 2.0 + 1.0, [(6, 5)], ["sum+multiply+add"]),
+    "the sum of what is broadcast": (lambda a: (a.reshape(6, 1) * ow.ones((5,), device=a.device)).sum(), [(6,)],
+                                     ["identity_f32+multiply+sum"]),
+    "shapes between": (lambda a, b: (a + 1.0).reshape(5, 6) * b, [(6, 5), (5, 6)], ["add+multiply"]),
+    "shapes that do not nest": (
+        lambda a, b, c: (a + b).reshape(4, 15) * c, [(6, 10), (10,), (15,)], ["add", "multiply"]
+    ),
+    "both of two values": (lambda a: [a + 1.0, (a + 1.0) * 2.0], [(9,)], ["add", "add+multiply"]),
+    "a value and what follows": (lambda a: (lambda b: [b, b * 2.0])(a + 1.0), [(9,)], ["add+multiply"]),
+    "a product and what follows": (lambda a, b: (lambda c: [c, c.relu()])(a @ b), [(6, 5), (5, 4)], ["matmul+relu"]),
+    "its own transpose": (lambda a: (lambda b: b + b.T)(a * 2.0), [(5, 5)], ["multiply", "add"]),
+    "no reader": (lambda a: [a + 1.0, (a * 3.0).exp()][0], [(9,)], ["add"]),
+    "comparisons": (lambda a, b: ops.where(a > b, a, b * 2.0), [(9,), (9,)], ["multiply+less_f32+where_f32"]),
+    "no elements": (lambda a: (a + 1.0) * 2.0, [(0, 3)], []),
+    "one element": (lambda a, b: (a + b) * 2.0, [(), (1, 1)], ["add+multiply"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_compiled_step_runs_less_and_gives_the_same(device, name):
+    function, shapes, wanted = STEPS[name]
+    inputs = [ow.tensor(one, device=device) for one in arrays(*shapes)]
+    step = ow.compile(function, device=device)
+    results, eager = step(*inputs), function(*inputs)
+    for got, want in zip(*([one] if isinstance(one, ow.Tensor) else one for one in (results, eager)), strict=True):
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
+    assert names(step) == wanted
+
+
+def test_a_step_reads_what_was_there_before_an_optimizer_changed_it(device):
+    w = ow.Parameter([3.0, 4.0], device=device)
+    optimizer = ow.optim.SGD([w], lr=1.0)
+
+    def step(x):
+        doubled = w.detach() * 2.0
+        optimizer.step(grads=[x])
+        return doubled + 1.0, w.detach() * 2.0
+
+    before, after = ow.compile(step, device=device)(ow.tensor([1.0, 1.0], device=device))
+    assert (before.tolist(), after.tolist()) == ([7.0, 9.0], [4.0, 6.0])
+
+
+def test_gradients_are_written_where_the_optimizer_looks_for_them(device):
+    w = ow.Parameter(np.ones((4, 3), np.float32), device=device)
+    optimizer = ow.optim.SGD([w], lr=0.5)
+
+    def train_step(x):
+        optimizer.zero_grad()
+        (x @ w).sum().backward()
+        optimizer.step()
+
+    step = ow.compile(train_step, device=device)
+    step(np.ones((2, 4), np.float32))
+    assert "copy" not in names(step)
+    assert w.numpy().tolist() == [[0.0] * 3] * 4
+    assert w.grad.numpy().tolist() == [[2.0] * 3] * 4
+
+
+def test_gradients_add_up_over_two_losses_in_one_step(device):
+    w = ow.Parameter([1.0, 2.0], device=device)
+    ow.optim.SGD([w], lr=0.0)
+
+    def two_losses(x):
+        w.grad = None
+        (w * x).sum().backward()
+        (w * w).sum().backward()
+
+    ow.compile(two_losses, device=device)(np.array([10.0, 20.0], np.float32))
+    assert w.grad.tolist() == [12.0, 24.0]
+
+
+def test_more_operands_than_a_kernel_binds_take_more_kernels(device):
+    inputs = [ow.tensor(one, device=device) for one in arrays(*[(5,)] * 20)]
+
+    def total(*tensors):
+        result = tensors[0]
+        for one in tensors[1:]:
+            result = result + one
+        return result
+
+    step = ow.compile(total, device=device)
+    np.testing.assert_allclose(step(*inputs).numpy(), sum(one.numpy() for one in inputs), rtol=1e-6)
+    assert len(names(step)) < 19
+
+
+def test_memory_of_a_step_is_shared_by_what_is_not_needed_at_once(device):
+    def deep(x):
+        for _ in range(20):
+            x = (x @ x) @ x
+        return x
+
+    x = ow.tensor(np.eye(64, dtype=np.float32), device=device)
+    step = ow.compile(deep, device=device)
+    np.testing.assert_array_equal(step(x).numpy(), np.eye(64))
+    assert step.program.nbytes <= 3 * x.size * 4
+
+
+def test_explain_shows_what_became_of_a_step(capsys):
+    step = ow.compile(lambda x, w: (x @ w).relu(), device="cpu")
+    with pytest.raises(UnsupportedError, match="call it once"):
+        ow.explain(step)
+    step(*arrays((3, 4), (4, 5)))
+    found = ow.explain(step)
+    assert (found.called.dispatches, found.replayed.dispatches) == (2, 1)
+    assert found.kernels == ("matmul+relu",)
+    assert found.replayed.bytes < found.called.bytes
+    assert "1 × matmul+relu" in capsys.readouterr().out
+
+
+# Any step made of these gives the same compiled as it does eagerly.
+
+MAKERS = [
+    lambda one, other: one + other,
+    lambda one, other: one * 0.5 - other,
+    lambda one, other: one.relu() * other,
+    lambda one, other: one @ other * 0.1,
+    lambda one, other: one.T + other,
+    lambda one, other: one.sum(axis=0) * 0.1 + other,
+    lambda one, other: one.sum(axis=1, keepdims=True) * 0.1 * other,
+    lambda one, other: one.reshape(2, 18).sum() * 0.01 + other,
+    lambda one, other: (one.reshape(9, 4) + 1.0).reshape(6, 6) * other,
+]
+
+
+@settings(max_examples=60)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, len(MAKERS) - 1), st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=14
+    ),
+    kept=st.sets(st.integers(0, 15), max_size=3),
+)
+def test_any_step_gives_the_same_compiled(steps, kept):
+    def run(a, b):
+        values = [a, b]
+        for maker, one, other in steps:
+            values.append(MAKERS[maker](values[one % len(values)], values[other % len(values)]).relu())
+        return [values[-1], *(values[number % len(values)] * 1.0 for number in sorted(kept))]
+
+    inputs = [ow.tensor(one, device="cpu") for one in arrays((6, 6), (6, 6))]
+    compiled = ow.compile(run, device="cpu")(*inputs)
+    for got, want in zip(compiled, run(*inputs), strict=True):
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-6)
