@@ -1,9 +1,11 @@
 """Memory of a device: how it is reused, what limits it, and what happens when there is none left."""
 
 import gc
+from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies
 from processes import run_python
 
 import optirs_web as ow
@@ -26,6 +28,83 @@ def test_the_pool_gives_back_what_was_put_in():
     assert (pool.nbytes, pool.take(1024), pool.take(256), pool.nbytes) == (768, None, "a", 512)
     assert pool.drain() == [("b", 512)]
     assert (pool.nbytes, pool.take(512)) == (0, None)
+
+
+BYTES = strategies.integers(0, 100_000)
+SIZES = strategies.sampled_from([256, 320, 512, 4096])
+
+
+@given(strategies.lists(strategies.one_of(SIZES, strategies.integers(0, 30), strategies.just("drain")), max_size=60))
+def test_the_pool_hands_out_nothing_twice_and_counts_what_it_has(actions):
+    """A size is a request, a number below 256 gives back what was handed out so long ago."""
+    pool, made, used = Pool(), [], []
+    free = set()
+    for action in actions:
+        if action == "drain":
+            assert {handle for handle, _ in pool.drain()} == {handle for handle, _ in free}
+            free.clear()
+        elif action >= 256:
+            handle = pool.take(action)
+            if handle is None:
+                assert action not in {size for _, size in free}
+                handle = len(made)
+                made.append(action)
+            else:
+                free.remove((handle, action))
+            used.append((handle, action))
+        elif action < len(used):
+            handle, size = used.pop(action)
+            pool.put(handle, size)
+            free.add((handle, size))
+        assert not free & set(used)
+        assert pool.nbytes == sum(size for _, size in free)
+        assert pool.sizes() == Counter(size for _, size in free)
+
+
+def test_a_device_counts_what_is_in_use_whatever_is_taken_and_let_go(device):
+    gc.collect()
+
+    @settings(max_examples=25)
+    @given(strategies.lists(strategies.tuples(strategies.sampled_from(["pool", "own", "let go"]), BYTES), max_size=12))
+    def check(actions):
+        device.trim()
+        before = device.memory_stats()
+        assert before.pool == {}
+        kept = []
+        for action, number in actions:
+            if action != "let go":
+                kept.append(device.allocate(number) if action == "pool" else device.allocate_zeroed(4 * number + 4))
+            elif kept:
+                kept.pop(number % len(kept)).release()
+            now = device.memory_stats()
+            assert len({one.handle for one in kept}) == len(kept) == now.live_buffers - before.live_buffers
+            assert now.asked_bytes - before.asked_bytes == sum(one.nbytes for one in kept)
+            assert now.live_bytes - before.live_bytes >= now.asked_bytes - before.asked_bytes
+            assert now.pooled_bytes == sum(size * number for size, number in now.pool.items())
+        kept.clear()
+        assert device.memory_stats().live_bytes == before.live_bytes
+
+    check()
+
+
+def test_fragmentation_is_what_nobody_asked_for_and_what_the_largest_request_leaves(device):
+    gc.collect()
+    device.trim()
+    before = device.memory_stats()
+    kept = [device.allocate(1000), device.allocate(1025)]
+    let_go = [device.allocate(nbytes) for nbytes in (512, 512, 2048)]
+    let_go.clear()
+    now = device.memory_stats()
+    assert now.live_bytes - before.live_bytes == 1024 + 1280
+    assert now.asked_bytes - before.asked_bytes == 1000 + 1025
+    assert now.internal_fragmentation == pytest.approx(1 - now.asked_bytes / now.live_bytes)
+    assert (now.pool, now.pooled_bytes, now.largest_free) == ({512: 2, 2048: 1}, 3072, 2048)
+    assert now.external_fragmentation == pytest.approx(1 / 3)
+    assert now.pooled_share == pytest.approx(3072 / (now.live_bytes + 3072))
+    device.trim()
+    assert device.memory_stats().trims - now.trims == 1
+    assert device.memory_stats().external_fragmentation == 0
+    del kept
 
 
 def test_freed_memory_is_reused_and_trimmed(device):
@@ -52,6 +131,7 @@ def test_beyond_the_limit_the_error_has_the_figures_and_a_smaller_job_runs(devic
     assert (caught.value.asked, caught.value.limit) == (4 << 20, limit)
     assert caught.value.in_use == limit - (1 << 20)
     assert f"{limit:,} bytes" in str(caught.value)
+    assert caught.value.excess == 3 << 20
     assert ow.ones((1000,), device=device).sum().item() == 1000
 
 
@@ -62,6 +142,94 @@ def test_the_pool_is_trimmed_before_the_limit_refuses(device, limited):
     assert device.memory_stats().pooled_bytes > 0
     kept = ow.zeros((200_000,), device=device)
     assert (kept.size, device.memory_stats().pooled_bytes) == (200_000, 0)
+
+
+def test_an_allocation_that_the_pool_made_room_for_is_counted_as_recovered(device, limited):
+    limited(1 << 20)
+    before = device.memory_stats()
+    device.allocate(600_000).release()
+    kept = device.allocate(700_000)
+    after = device.memory_stats()
+    assert (after.trims - before.trims, after.recovered - before.recovered) == (1, 1)
+    assert kept.nbytes == 700_000
+
+
+def test_the_last_resort_is_tried_after_the_pool_and_before_the_error(device, limited):
+    limited(1 << 20)
+    cache, wanted = [device.allocate(600_000)], []
+
+    def let_go(nbytes):
+        wanted.append((nbytes, device.memory_stats().pooled_bytes))
+        cache.clear()
+
+    device.last_resorts.append(let_go)
+    try:
+        device.allocate(300_000).release()
+        kept = device.allocate(700_000)
+        assert wanted == [(700_000, 0)]
+        with pytest.raises(OutOfDeviceMemoryError):
+            device.allocate(400_000)
+        assert len(wanted) == 2
+    finally:
+        device.last_resorts.remove(let_go)
+    assert kept.nbytes == 700_000
+
+
+def test_the_last_resort_is_tried_between_the_two_tries_of_work_that_belongs_together(device, limited):
+    limited(1 << 20)
+    cache, made = [device.allocate(600_000)], []
+
+    def work():
+        made.append(len(cache))
+        made.append(device.allocate(700_000))
+
+    def let_go(nbytes):
+        made.append(nbytes)
+        cache.clear()
+
+    device.last_resorts.append(let_go)
+    try:
+        device.all_or_nothing(work)
+    finally:
+        device.last_resorts.remove(let_go)
+    assert made[:3] == [1, 700_000, 0]
+    assert made[3].nbytes == 700_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "in_use", "pooled", "limit", "excess", "words"),
+    [
+        (500, 800, 0, 1000, 300, "asked for 500 bytes with 800 in use, 0 pooled and a limit of 1,000 bytes, 300 bytes"),
+        (500, 800, 30, 1000, 330, "with 800 in use, 30 pooled and a limit of 1,000 bytes, 330 bytes too many."),
+        (5000, 800, 0, 1000, 4000, "a limit of 1,000 bytes, 4,000 bytes too many by itself."),
+        (500, 100, 0, 1000, None, "a limit of 1,000 bytes. Free tensors"),
+        (500, 800, 0, None, None, "and a limit that the device does not tell. Free tensors"),
+    ],
+)
+def test_the_error_says_what_would_make_it_fit(asked, in_use, pooled, limit, excess, words):
+    error = OutOfDeviceMemoryError(asked, in_use, limit, "cpu", pooled=pooled)
+    assert (error.asked, error.in_use, error.pooled, error.limit, error.excess) == (
+        asked,
+        in_use,
+        pooled,
+        limit,
+        excess,
+    )
+    assert words in str(error)
+    for way_out in ("a smaller batch", "optirs_web.checkpoint", "optirs_web.set_memory_limit"):
+        assert way_out in str(error)
+
+
+def test_what_is_freed_for_the_excess_makes_it_fit(device, limited):
+    limited(1 << 20)
+    kept = [device.allocate(size_class(98_000)) for _ in range(8)]
+    with pytest.raises(OutOfDeviceMemoryError) as caught:
+        device.allocate(400_000)
+    in_the_way = caught.value.excess
+    while in_the_way > 0:
+        in_the_way -= kept.pop().nbytes
+    assert device.allocate(400_000).nbytes == 400_000
+    assert len(kept) == 6
 
 
 def test_set_memory_limit_holds_for_every_device(device):
@@ -160,3 +328,20 @@ def test_the_environments_limit_is_a_number_of_bytes():
         OPTIRS_MEMORY_LIMIT="1GB",
     )
     assert lines == ["OPTIRS_MEMORY_LIMIT is a number of bytes, not '1GB'"]
+
+
+def test_the_environments_limit_holds_from_the_first_allocation():
+    lines = run_python(
+        """
+        import optirs_web as ow
+        print(ow.memory_stats("cpu").limit, ow.ones((1000,), device="cpu").sum().item())
+        try:
+            ow.ones((100_000,), device="cpu")
+        except ow.errors.OutOfDeviceMemoryError as error:
+            print(error.limit)
+        ow.set_memory_limit(None)
+        print(ow.memory_stats("cpu").limit, ow.ones((100_000,), device="cpu").size)
+        """,
+        OPTIRS_MEMORY_LIMIT="100000",
+    )
+    assert lines == ["100000 1000.0", "100000", "None 100000"]

@@ -1,21 +1,19 @@
-"""A device as the library sees it: memory with a pool and a limit, work in order, recording, counts."""
+"""A device as the library sees it: bytes in and out, work in order, recording, counts. Its memory is `DeviceMemory`."""
 
 from __future__ import annotations
 
-import operator
-import os
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..errors import DeviceLostError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
-from .backend import AdapterInfo, AllocationFailed, Backend, Capabilities, Command
-from .buffer import Buffer, View
+from ..errors import OutOfDeviceMemoryError, ShapeError, UnsupportedError
+from .backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Command
+from .buffer import View
+from .device_memory import DeviceMemory
 from .interrupts import Uninterrupted
-from .pool import Pool, size_class
+from .launches import Copy, Launch, Recorded
 from .program import Program
-from .stats import MemoryStats, Stats
+from .stats import Stats
 
 if TYPE_CHECKING:
     from .kernels import Kernel
@@ -24,13 +22,6 @@ __all__ = ["Device", "gathered"]
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
-
-
-def _limit_from_environment() -> int | None:
-    text = os.environ.get("OPTIRS_MEMORY_LIMIT", "").strip()
-    if text and not text.isdecimal():
-        raise ValueError(f"OPTIRS_MEMORY_LIMIT is a number of bytes, not '{text}'")
-    return int(text) if text else None
 
 
 _PENDING_LIMIT = 128
@@ -47,11 +38,15 @@ async def gathered(started: Mapping[_Key, Awaitable[_Value]]) -> dict[_Key, _Val
     return dict(zip(started, await asyncio.gather(*started.values()), strict=True))
 
 
+def _as_bound(view: View) -> BoundBuffer:
+    return view.buffer.handle, view.offset, view.nbytes
+
+
 async def _no_bytes() -> memoryview:
     return memoryview(bytearray())
 
 
-class Device:
+class Device(DeviceMemory):
     """One opened device. Make it with `optirs_web.device(name)`; use it from one thread.
 
     Attributes:
@@ -68,178 +63,30 @@ class Device:
 
     def __init__(self, backend: Backend, why: str = "asked for by name") -> None:
         """Take over an opened backend."""
-        self._backend = backend
+        super().__init__(backend)
         self.info: AdapterInfo = backend.info
-        self.capabilities: Capabilities = backend.capabilities
-        self.name = backend.info.label
         self.why = why
         self.stats: Stats = backend.stats
         self.observers: list[Callable[[Kernel, Sequence[View]], None]] = []
-        self._pool = Pool()
         self._uploads: list[Command] = []  # sent before what is pending
         self._pending: list[Command] = []
-        self._held: list[Command] | None = None  # what `all_or_nothing` has enqueued so far
-        self._closed = False
-        self.returned: deque[tuple[Callable[[Any, int], None], Any, int]] = deque()
-        """Memory whose owners have gone, as (who takes it back, handle, bytes). Appending is all that is safe there."""
-        self._recording: Program | None = None
-        self._limit = _limit_from_environment()
-        self._live_buffers = 0
-        self._live_bytes = 0
-        self._peak_bytes = 0
-        self._reused = 0
-        self._allocated = 0
-
-    @property
-    def lost(self) -> bool:
-        """The device has gone or was closed; `optirs_web.device` opens a new one."""
-        return self._closed or self._backend.lost
 
     @property
     def can_wait(self) -> bool:
         """Calls that wait can do so here and now. A browser without JSPI cannot: there they are awaited."""
         return self._backend.can_wait
 
+    @property
+    def backend(self) -> Backend:
+        """The connector to the hardware."""
+        return self._backend
+
+    def exchange_backend(self, other: Backend) -> None:
+        """Go on through another connector to the same hardware, as a profiler does that listens in between."""
+        self._backend = other
+
     def __repr__(self) -> str:
         return f"<Device {self.name}: {self.info.description}>"
-
-    # Memory.
-
-    def allocate(self, nbytes: int) -> Buffer:
-        """At least `nbytes` of memory with any content, from the pool if it has some.
-
-        Raises:
-            OutOfDeviceMemoryError: neither the pool nor the device has it, or the limit forbids it.
-        """
-        self._check_open()
-        self._take_back()
-        rounded = self._rounded(nbytes)
-        recording = self._recording
-        handle = recording.pool.take(rounded) if recording is not None else None
-        if handle is None:
-            handle = self._pool.take(rounded)
-            if handle is None:
-                handle = self._new_handle(rounded, nbytes)
-            else:
-                self._reused += 1
-            self._hold(rounded)
-            if recording is not None:
-                recording.own(handle, rounded)
-        if recording is not None:
-            return Buffer(self, handle, nbytes, recording.give_back(rounded))
-        return Buffer(self, handle, nbytes, lambda handle, _: self.reclaim(handle, rounded))
-
-    def _rounded(self, nbytes: int) -> int:
-        """The size class; or, where the device or its limit has no room for that, the size itself."""
-        rounded = size_class(nbytes)
-        room = self.capabilities.max_buffer_bytes
-        if self._limit is not None:
-            room = min(room, self._limit - self._live_bytes)
-        return rounded if rounded <= room else -(-nbytes // 4) * 4
-
-    def allocate_zeroed(self, nbytes: int) -> Buffer:
-        """Exactly `nbytes` of zeroed memory of its own, outside the pool and outside any recording.
-
-        For what lives as long as a model: arenas, optimizer state, constants of a program.
-        """
-        self._take_back()
-        handle = self._new_handle(nbytes, nbytes)
-        self._hold(nbytes)
-        return Buffer(self, handle, nbytes, self._free)
-
-    def trim(self) -> None:
-        """Give all pooled memory back to the device."""
-        if self._held is not None:  # commands that are not on their way yet name it
-            return
-        self._take_back()
-        self.flush()
-        for handle, _ in self._pool.drain():
-            self._backend.free(handle)
-
-    def set_memory_limit(self, nbytes: int | None) -> None:
-        """Allow at most `nbytes` in all, live and pooled; None lifts the limit.
-
-        Raises:
-            ValueError: the limit is negative.
-        """
-        if nbytes is not None and operator.index(nbytes) < 0:
-            raise ValueError(f"a memory limit is a number of bytes, not {nbytes}")
-        self._limit = nbytes
-        if nbytes is not None and self._live_bytes + self._pool.nbytes > nbytes:
-            self.trim()
-
-    def memory_stats(self) -> MemoryStats:
-        """What is held now, and how it was served."""
-        self._take_back()
-        return MemoryStats(
-            live_buffers=self._live_buffers,
-            live_bytes=self._live_bytes,
-            pooled_bytes=self._pool.nbytes,
-            peak_bytes=self._peak_bytes,
-            limit=self._limit,
-            reused=self._reused,
-            allocated=self._allocated,
-        )
-
-    def _new_handle(self, nbytes: int, asked: int) -> Any:
-        if nbytes > self.capabilities.max_buffer_bytes:
-            raise OutOfDeviceMemoryError(asked, self._live_bytes, self.capabilities.max_buffer_bytes, self.name)
-        if not self._is_within_limit(nbytes):
-            self.trim()
-            if not self._is_within_limit(nbytes):
-                raise OutOfDeviceMemoryError(asked, self._live_bytes, self._limit, self.name)
-        handle = self._with_room(asked, lambda: self._backend.allocate(nbytes))
-        self._allocated += 1
-        return handle
-
-    def _is_within_limit(self, nbytes: int) -> bool:
-        return self._limit is None or self._live_bytes + self._pool.nbytes + nbytes <= self._limit
-
-    def _with_room(self, asked: int, call: Callable[[], Any]) -> Any:
-        """Call the backend; when it has no memory, give it the pool's and call again."""
-        try:
-            return call()
-        except AllocationFailed:
-            self.trim()
-        try:
-            return call()
-        except AllocationFailed:
-            raise OutOfDeviceMemoryError(asked, self._live_bytes, self._limit, self.name) from None
-
-    def _hold(self, nbytes: int) -> None:
-        self._live_buffers += 1
-        self._live_bytes += nbytes
-        self._peak_bytes = max(self._peak_bytes, self._live_bytes + self._pool.nbytes)
-
-    def _drop(self, nbytes: int) -> None:
-        self._live_buffers -= 1
-        self._live_bytes -= nbytes
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise DeviceLostError(f"device '{self.name}' was closed")
-
-    def _take_back(self) -> None:
-        """Take back what was returned. Called where no command is half-way to the device."""
-        while self.returned:
-            give_back, handle, nbytes = self.returned.popleft()
-            give_back(handle, nbytes)
-            del give_back  # may be the last to hold a program, which then returns its memory here too
-
-    def reclaim(self, handle: Any, nbytes: int) -> None:
-        """Put memory that nobody holds any more into the pool."""
-        self._drop(nbytes)
-        if not self._closed:
-            self._pool.put(handle, nbytes)
-
-    def _free(self, handle: Any, nbytes: int) -> None:
-        if self._held is not None:
-            self.reclaim(handle, nbytes)
-            return
-        self._drop(nbytes)
-        if not self.lost:
-            self.flush()
-            self._backend.free(handle)
 
     # Bytes in and out.
 
@@ -353,10 +200,7 @@ class Device:
                 )
         for observe in self.observers:
             observe(kernel, views)
-        bound = [(view.buffer.handle, view.offset, view.nbytes) for view in views]
-        block = kernel.pack(parameters)
-        command = self._with_room(len(block), lambda: self._backend.bind(kernel, bound, block, grid))
-        self._enqueue(command, views, is_dispatch=True)
+        self._enqueue(Launch(kernel, tuple(views), grid, tuple(parameters)))
 
     def copy(self, source: View, target: View) -> None:
         """Enqueue a copy between two views of equal size, or record it."""
@@ -368,13 +212,9 @@ class Device:
             between = View.whole(self.allocate(source.nbytes))
             self.copy(source, between)
             source = between
-        command = self._backend.copy(
-            (source.buffer.handle, source.offset, source.nbytes),
-            (target.buffer.handle, target.offset, target.nbytes),
-        )
-        self._enqueue(command, (source, target), is_dispatch=False)
+        self._enqueue(Copy(source, target))
 
-    def _enqueue(self, command: Command, views: Sequence[View], *, is_dispatch: bool) -> None:
+    def _enqueue(self, one: Recorded) -> None:
         recorder = Device._recorder
         if recorder is not None and recorder is not self:
             raise UnsupportedError(
@@ -382,8 +222,10 @@ class Device:
                 f"put everything on one device, and name it: compile(step, device='{self.name}')"
             )
         if self._recording is not None:
-            self._recording.add(command, views, is_dispatch=is_dispatch)
+            self._recording.add(one)
             return
+        command = self._bound(one)
+        is_dispatch = isinstance(one, Launch)
         self.stats.dispatches += is_dispatch
         self.stats.copies += not is_dispatch
         if self._held is not None:
@@ -391,6 +233,15 @@ class Device:
             return
         self._pending.append(command)
         self._flush_if_many()
+
+    def _bound(self, one: Recorded) -> Command:
+        """The backend's command for it."""
+        if isinstance(one, Copy):
+            return self._backend.copy(_as_bound(one.source), _as_bound(one.target))
+        kernel, grid = one.kernel, one.grid
+        views = [_as_bound(view) for view in one.views]
+        block = kernel.pack(one.parameters)
+        return self._with_room(len(block), lambda: self._backend.bind(kernel, views, block, grid))
 
     def _flush_if_many(self) -> None:
         if len(self._pending) >= _PENDING_LIMIT:
@@ -418,9 +269,10 @@ class Device:
                     self.stats.dispatches, self.stats.copies = before
                     if is_last or not isinstance(error, OutOfDeviceMemoryError):
                         raise
+                    asked = error.asked
                 finally:
                     self._held = None
-                self.trim()
+                self._try_last_resorts(asked)
             self._pending += held
             self._flush_if_many()
 
@@ -437,7 +289,7 @@ class Device:
             except AllocationFailed:
                 # The pool cannot be given back here: the commands name its buffers. They stay, to be tried again.
                 self._uploads, self._pending = uploads + self._uploads, pending + self._pending
-                raise OutOfDeviceMemoryError(0, self._live_bytes, self._limit, self.name) from None
+                raise self._no_memory(0, self._limit) from None
         self.stats.submits += bool(pending)
 
     def synchronize(self) -> None:
@@ -463,24 +315,27 @@ class Device:
         return self._recording
 
     @contextmanager
-    def record(self) -> Iterator[Program]:
+    def record(self, *, fuses: bool = True) -> Iterator[Program]:
         """Record the work enqueued in the block into a program instead of running it.
+
+        Args:
+            fuses: launches are fused where that computes the same with less.
 
         Raises:
             UnsupportedError: a program is being recorded already.
         """
         if Device._recorder is not None:
             raise UnsupportedError("a compiled step cannot be recorded inside another one")
-        program = Program(self)
+        program = Program(self, fuses=fuses)
         self._recording = program
         Device._recorder = self
         try:
             yield program
         finally:
-            self._take_back()  # memory of the program that is free now is free for its own commands only
             self._recording = Device._recorder = None
-        if program.commands:
-            program.recorded = self._backend.record(program.commands)
+        if program.as_recorded:
+            program.finish(self._take_for_program)
+            program.recorded = self._backend.record([self._bound(one) for one in program.launches])
 
     def replay(self, program: Program) -> None:
         """Enqueue a recorded program. What is enqueued next, until the next `flush`, shares its submit.
@@ -489,6 +344,8 @@ class Device:
             StaleProgramError: a buffer that it bound has moved.
         """
         program.prepare()
+        if self.memory_observers:
+            self._tell("replay", None, program.nbytes)
         if program.recorded is not None:
             self._pending.append(program.recorded)
         self.stats.dispatches += program.dispatches

@@ -44,6 +44,10 @@ class Pool:
         self._free[nbytes].append(handle)
         self.nbytes += nbytes
 
+    def sizes(self) -> dict[int, int]:
+        """How many free handles there are of each size in bytes, the smallest first."""
+        return {nbytes: len(handles) for nbytes, handles in sorted(self._free.items()) if handles}
+
     def drain(self) -> list[tuple[Any, int]]:
         """Empty the pool; the caller frees what it gets."""
         everything = [(handle, nbytes) for nbytes, handles in self._free.items() for handle in handles]

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import DeviceNotAvailableError
 from .backend import AdapterInfo, Backend
 from .device import Device
-from .stats import MemoryStats, Stats
+from .stats import Stats
 
 __all__ = [
     "close_device",
@@ -18,7 +18,6 @@ __all__ = [
     "device_async",
     "devices",
     "devices_async",
-    "memory_stats",
     "opened",
     "set_memory_limit",
     "stats",
@@ -235,15 +234,3 @@ def stats() -> Stats:
         2
     """
     return sum((one.stats for one in opened()), _closed_stats)
-
-
-def memory_stats(name: str | Device | None = None) -> MemoryStats:
-    """Memory held on a device.
-
-    Example:
-        >>> import optirs_web as ow
-        >>> x = ow.zeros((1024,), device="cpu")
-        >>> ow.memory_stats("cpu").live_bytes >= 4096
-        True
-    """
-    return device(name).memory_stats()

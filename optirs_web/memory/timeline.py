@@ -1,0 +1,188 @@
+"""The record of a device's memory over time, and what can be said of it: peaks, and whose memory was live when."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from ..runtime.buffer import View
+    from ..runtime.device import Device
+    from ..runtime.kernels import Kernel
+
+__all__ = ["BEFORE", "MemoryEvent", "MemoryTimeline"]
+
+_TAKEN = ("allocate", "reuse")
+_LET_GO = ("release", "free")
+
+BEFORE, STEP, _NO_KERNEL = "(there before)", "(compiled steps)", "(no kernel)"
+"""Whose memory it is that was live when the timeline began, that steps keep, and that which no kernel was given."""
+
+
+@dataclass(slots=True)
+class MemoryEvent:
+    """Something that happened to memory. Sizes are in bytes, rounded up to the class of size.
+
+    Attributes:
+        time: seconds since the timeline began. A buffer that Python has let go is seen at the next allocation.
+        kind: "allocate" (taken from the device), "reuse" (from the pool), "release" (to the pool), "free" (to the
+            device), "trim" (the pool was given back), "exhausted" (there was no room, before anything was done about
+            that), "replay" (of a compiled step).
+        nbytes: of the buffer; of the pool that was given back; that were asked for; of the step's own memory.
+        live: in use afterwards.
+        pooled: kept for reuse afterwards.
+        buffer: a number for the memory from when it is taken until it is let go; None where the event is about no
+            buffer, or one from before the timeline.
+        kernel: the first kernel that was given the buffer, "" while there is none; "(compiled steps)" for memory of a
+            step's own, which is in use as long as the step is kept.
+        after: the kernel that was dispatched last before the event, "" if there was none.
+    """
+
+    time: float
+    kind: str
+    nbytes: int
+    live: int
+    pooled: int
+    buffer: int | None
+    kernel: str
+    after: str
+
+
+class MemoryTimeline:
+    """What `optirs_web.memory_timeline` gives. It may be read while it is open, and afterwards.
+
+    Attributes:
+        device: whose memory.
+        events: what happened, in order.
+        first_live: bytes in use when it began.
+        first_pooled: bytes kept for reuse when it began.
+    """
+
+    def __init__(self, device: Device) -> None:
+        """Made by `optirs_web.memory_timeline`."""
+        self.device = device
+        self.events: list[MemoryEvent] = []
+        self.first_live = self.first_pooled = 0
+        self._began = 0.0
+        self._last_kernel = ""
+        self._buffers = 0
+        self._taken: dict[Any, MemoryEvent] = {}  # of each handle that was taken since
+
+    def __enter__(self) -> MemoryTimeline:
+        stats = self.device.memory_stats()
+        self.first_live, self.first_pooled = stats.live_bytes, stats.pooled_bytes
+        self._began = time.perf_counter()
+        self.device.memory_observers.append(self._happened)
+        self.device.observers.append(self._dispatched)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self.device.memory_stats()  # which sees what was let go within the block
+        finally:
+            self.device.memory_observers.remove(self._happened)
+            self.device.observers.remove(self._dispatched)
+            self._taken.clear()
+
+    def _dispatched(self, kernel: Kernel, views: Sequence[View]) -> None:
+        self._last_kernel = kernel.name
+        for view in views:
+            event = self._taken.get(view.buffer.handle)
+            if event is not None and not event.kernel:
+                event.kernel = kernel.name
+
+    def _happened(self, kind: str, handle: Any, nbytes: int) -> None:
+        if kind == "record":
+            self._taken[handle].kernel = STEP
+            return
+        owner = self._taken.pop(handle, None) if kind in _LET_GO else None
+        event = MemoryEvent(
+            time.perf_counter() - self._began,
+            kind,
+            nbytes,
+            self.device.live_bytes,
+            self.device.pooled_bytes,
+            None if owner is None else owner.buffer,
+            "" if owner is None else owner.kernel,
+            self._last_kernel,
+        )
+        if kind in _TAKEN:
+            event.buffer, self._buffers = self._buffers, self._buffers + 1
+            self._taken[handle] = event
+        self.events.append(event)
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that were in use at once."""
+        return max((event.live for event in self.events), default=self.first_live)
+
+    @property
+    def peak_held(self) -> int:
+        """The most bytes that were held at once, in use and for reuse."""
+        return max((event.live + event.pooled for event in self.events), default=self.first_live + self.first_pooled)
+
+    @property
+    def peak_index(self) -> int | None:
+        """The first event after which the most was in use; None where that was at the beginning."""
+        peak = self.peak
+        return None if peak == self.first_live else [event.live for event in self.events].index(peak)
+
+    def live_by_kernel(self) -> Iterator[Counter[str]]:
+        """Bytes in use by the kernel that was given them first: at the beginning, then after each event.
+
+        What was in use at the beginning is "(there before)", what compiled steps keep "(compiled steps)", what no
+        kernel was given "(no kernel)". It is the same counter each time, which changes; copy it to keep it.
+        """
+        kernels = {event.buffer: event.kernel or _NO_KERNEL for event in self.events if event.kind in _TAKEN}
+        live = Counter({BEFORE: self.first_live})
+        yield live
+        for event in self.events:
+            kernel = kernels.get(event.buffer, BEFORE)
+            live[kernel] += event.nbytes * ((event.kind in _TAKEN) - (event.kind in _LET_GO))
+            yield live
+
+    def live_at_peak(self) -> Counter[str]:
+        """Bytes in use by kernel, as `live_by_kernel` has them, when the most was in use."""
+        last = -1 if self.peak_index is None else self.peak_index
+        for index, live in enumerate(self.live_by_kernel(), start=-1):
+            if index == last:
+                return +live
+        raise AssertionError("there is a state after each event")
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """All of it as JSON; and in a file, if `path` says where.
+
+        An object of ``format`` ("optirs_web.memory_timeline"), ``version`` (1), ``device`` (its name), ``limit`` (bytes
+        or null), ``first_live``, ``first_pooled``, ``peak``, ``peak_held`` (bytes) and ``events``: a list of objects
+        with the attributes of `MemoryEvent`.
+        """
+        from .reports import as_json
+
+        return as_json(self, path)
+
+    def plot(self, path: str | os.PathLike[str] | None = None, against: Literal["events", "time"] = "events") -> Any:
+        """A picture as matplotlib's Figure; and in a file, if `path` says where.
+
+        It shows the bytes in use, by the kernel that was given them first, and above them those kept for reuse.
+
+        Args:
+            path: where to write it, in the format that its ending says.
+            against: "events" has them side by side, whatever passed in between; "time" has milliseconds.
+
+        Raises:
+            ImportError: matplotlib is not installed; the message says how to.
+            ValueError: `against` is something else.
+        """
+        from .reports import plotted
+
+        return plotted(self, path, against)
+
+    def summary(self) -> str:
+        """A table as text: what happened how often, and whose memory was in use at the peak."""
+        from .reports import summarized
+
+        return summarized(self)

@@ -1,0 +1,264 @@
+"""The memory of a device: a pool, a limit, what is held, what owners have left, and what to do when there is none."""
+
+from __future__ import annotations
+
+import operator
+import os
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DeviceLostError, OutOfDeviceMemoryError
+from .backend import AllocationFailed, Backend, Capabilities, Command
+from .buffer import Buffer
+from .pool import Pool, size_class
+from .stats import MemoryStats
+
+if TYPE_CHECKING:
+    from .program import Program
+
+__all__ = ["DeviceMemory"]
+
+
+def _limit_from_environment() -> int | None:
+    text = os.environ.get("OPTIRS_MEMORY_LIMIT", "").strip()
+    if text and not text.isdecimal():
+        raise ValueError(f"OPTIRS_MEMORY_LIMIT is a number of bytes, not '{text}'")
+    return int(text) if text else None
+
+
+class DeviceMemory(ABC):
+    """The half of `Device` that holds memory. The other half, `Device` itself, does the work and says when it is sent.
+
+    Attributes:
+        name: "cpu", "vulkan", or "vulkan:1" for the second of a kind.
+        capabilities: its limits and features.
+        returned: memory whose owners have gone, as (who takes it back, handle, bytes). Appending is all that is safe
+            there.
+        memory_observers: called with what happened, the handle (None where it is about no single one) and the bytes,
+            after the counts have changed. What can happen is listed at `optirs_web.memory.timeline.MemoryEvent`; and
+            "record": what was taken is kept by a compiled step. They may not allocate.
+        last_resorts: called with the bytes that are wanted when there is no room though the pool has been given back,
+            before that is an error; also while a program is recorded. They let go of what can be done without or
+            computed again.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        """Take over an opened backend."""
+        self._backend = backend
+        self.capabilities: Capabilities = backend.capabilities
+        self.name = backend.info.label
+        self.returned: deque[tuple[Callable[[Any, int], None], Any, int]] = deque()
+        self.memory_observers: list[Callable[[str, Any, int], None]] = []
+        self.last_resorts: list[Callable[[int], None]] = []
+        self._held: list[Command] | None = None  # what `all_or_nothing` has enqueued so far
+        self._recording: Program | None = None
+        self._closed = False
+        self._pool = Pool()
+        self._limit = _limit_from_environment()
+        self._asked: dict[Any, int] = {}  # of each handle in use, the bytes that its owner asked for
+        self._live_bytes = 0
+        self._peak_bytes = 0
+        self._reused = 0
+        self._allocated = 0
+        self._trims = 0
+        self._recovered = 0
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Submit what was enqueued: afterwards nothing that is still to be sent names memory that is free."""
+
+    @property
+    def lost(self) -> bool:
+        """The device has gone or was closed; `optirs_web.device` opens a new one."""
+        return self._closed or self._backend.lost
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes in use."""
+        return self._live_bytes
+
+    @property
+    def pooled_bytes(self) -> int:
+        """Bytes kept for reuse."""
+        return self._pool.nbytes
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """At least `nbytes` of memory with any content, from the pool if it has some.
+
+        Raises:
+            OutOfDeviceMemoryError: neither the pool nor the device has it, or the limit forbids it.
+        """
+        self._check_open()
+        self._take_back()
+        if self._recording is not None:
+            return self._recording.allocate(nbytes)
+        handle, rounded = self._take(nbytes)
+        return self._buffer(handle, nbytes, lambda handle, _: self.reclaim(handle, rounded))
+
+    def _take(self, nbytes: int) -> tuple[Any, int]:
+        """Memory, from the pool if it has some, and how many bytes it is."""
+        rounded = self._rounded(nbytes)
+        handle = self._pool.take(rounded)
+        if handle is None:
+            handle = self._new_handle(rounded, nbytes)
+            self._hold(handle, rounded, nbytes, "allocate")
+        else:
+            self._reused += 1
+            self._hold(handle, rounded, nbytes, "reuse")
+        return handle, rounded
+
+    def _take_for_program(self, nbytes: int) -> tuple[Any, int]:
+        """The same for a compiled step, which is to keep it."""
+        handle, rounded = self._take(nbytes)
+        self._tell("record", handle, rounded)
+        return handle, rounded
+
+    def _rounded(self, nbytes: int) -> int:
+        """The size class; or, where the device or its limit has no room for that, the size itself."""
+        rounded = size_class(nbytes)
+        room = self.capabilities.max_buffer_bytes
+        if self._limit is not None:
+            room = min(room, self._limit - self._live_bytes)
+        return rounded if rounded <= room else -(-nbytes // 4) * 4
+
+    def _buffer(self, handle: Any, nbytes: int, give_back: Callable[[Any, int], None]) -> Buffer:
+        device: Any = self  # the other half
+        return Buffer(device, handle, nbytes, give_back)
+
+    def allocate_zeroed(self, nbytes: int) -> Buffer:
+        """Exactly `nbytes` of zeroed memory of its own, outside the pool and outside any recording.
+
+        For what lives as long as a model: arenas, optimizer state, constants of a program.
+        """
+        self._take_back()
+        handle = self._new_handle(nbytes, nbytes)
+        self._hold(handle, nbytes, nbytes, "allocate")
+        return self._buffer(handle, nbytes, self._free)
+
+    def trim(self) -> None:
+        """Give all pooled memory back to the device."""
+        if self._held is not None:  # commands that are not on their way yet name it
+            return
+        self._take_back()
+        self.flush()
+        nbytes = self._pool.nbytes
+        for handle, _ in self._pool.drain():
+            self._backend.free(handle)
+        if nbytes:
+            self._trims += 1
+            self._tell("trim", None, nbytes)
+
+    def set_memory_limit(self, nbytes: int | None) -> None:
+        """Allow at most `nbytes` in all, live and pooled; None lifts the limit.
+
+        Raises:
+            ValueError: the limit is negative.
+        """
+        if nbytes is not None and operator.index(nbytes) < 0:
+            raise ValueError(f"a memory limit is a number of bytes, not {nbytes}")
+        self._limit = nbytes
+        if nbytes is not None and self._live_bytes + self._pool.nbytes > nbytes:
+            self.trim()
+
+    def memory_stats(self) -> MemoryStats:
+        """What is held now, and how it was served."""
+        self._take_back()
+        return MemoryStats(
+            live_buffers=len(self._asked),
+            live_bytes=self._live_bytes,
+            asked_bytes=sum(self._asked.values()),
+            pooled_bytes=self._pool.nbytes,
+            pool=self._pool.sizes(),
+            peak_bytes=self._peak_bytes,
+            limit=self._limit,
+            reused=self._reused,
+            allocated=self._allocated,
+            trims=self._trims,
+            recovered=self._recovered,
+        )
+
+    def _new_handle(self, nbytes: int, asked: int) -> Any:
+        if nbytes > self.capabilities.max_buffer_bytes:
+            raise self._no_memory(asked, self.capabilities.max_buffer_bytes)
+        handle = self._with_room(asked, lambda: self._allocate_within_limit(nbytes))
+        self._allocated += 1
+        return handle
+
+    def _allocate_within_limit(self, nbytes: int) -> Any:
+        if self._limit is not None and self._live_bytes + self._pool.nbytes + nbytes > self._limit:
+            raise AllocationFailed
+        return self._backend.allocate(nbytes)
+
+    def _with_room(self, asked: int, call: Callable[[], Any]) -> Any:
+        """Call what needs memory. Where there is none, give the pool back and call again; then try the last resorts."""
+        try:
+            return call()
+        except AllocationFailed:
+            self._tell("exhausted", None, asked)
+        for make_room in (lambda _: self.trim(), self._try_last_resorts):
+            make_room(asked)
+            try:
+                result = call()
+            except AllocationFailed:
+                continue
+            self._recovered += 1
+            return result
+        raise self._no_memory(asked, self._limit)
+
+    def _try_last_resorts(self, asked: int) -> None:
+        if self._held is not None:  # `all_or_nothing` tries them when it has let go of what it enqueued
+            return
+        for let_go in self.last_resorts:
+            let_go(asked)
+        self.trim()
+
+    def _no_memory(self, asked: int, limit: int | None) -> OutOfDeviceMemoryError:
+        return OutOfDeviceMemoryError(asked, self._live_bytes, limit, self.name, pooled=self._pool.nbytes)
+
+    def _hold(self, handle: Any, nbytes: int, asked: int, what: str) -> None:
+        self._asked[handle] = asked
+        self._live_bytes += nbytes
+        held = self._live_bytes + self._pool.nbytes
+        if held > self._peak_bytes:
+            self._peak_bytes = held
+        if self.memory_observers:
+            self._tell(what, handle, nbytes)
+
+    def _drop(self, handle: Any, nbytes: int) -> None:
+        del self._asked[handle]
+        self._live_bytes -= nbytes
+
+    def _tell(self, what: str, handle: Any, nbytes: int) -> None:
+        for observe in self.memory_observers:
+            observe(what, handle, nbytes)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DeviceLostError(f"device '{self.name}' was closed")
+
+    def _take_back(self) -> None:
+        """Take back what was returned. Called where no command is half-way to the device."""
+        while self.returned:
+            give_back, handle, nbytes = self.returned.popleft()
+            give_back(handle, nbytes)
+            del give_back  # may be the last to hold a program, which then returns its memory here too
+
+    def reclaim(self, handle: Any, nbytes: int) -> None:
+        """Put memory that nobody holds any more into the pool."""
+        self._drop(handle, nbytes)
+        if not self._closed:
+            self._pool.put(handle, nbytes)
+        if self.memory_observers:
+            self._tell("release", handle, nbytes)
+
+    def _free(self, handle: Any, nbytes: int) -> None:
+        if self._held is not None:
+            self.reclaim(handle, nbytes)
+            return
+        self._drop(handle, nbytes)
+        if not self.lost:
+            self.flush()
+            self._backend.free(handle)
+        self._tell("free", handle, nbytes)
