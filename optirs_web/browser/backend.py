@@ -6,6 +6,7 @@ import json
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Awaitable, Sequence
 from itertools import chain
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pyodide.ffi import create_once_callable
@@ -14,6 +15,7 @@ from ..errors import DeviceLostError, OptirsError, OutOfDeviceMemoryError, Shade
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.device import Device
 from ..runtime.stats import Stats
+from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
 from .waiting import can_wait, need_waiting, wait
 
 if TYPE_CHECKING:
@@ -43,15 +45,23 @@ class _Made:
 
 
 class _Command(tuple[Any, ...]):
-    """The words of a command. It holds what they name."""
+    """The words of a command. It holds what they name, and of a kernel the key of its bind group, for a profiler."""
 
     holds: Any
+    key: Any = None
 
 
 def _command(words: tuple[Any, ...], holds: Any = None) -> _Command:
     command = _Command(words)
     command.holds = holds
     return command
+
+
+def _work_of(command: _Command) -> Work | None:
+    if command.key is not None:
+        kernel, *buffers, parameters = command.key
+        return Work(kernel, tuple(size for _, _, size in buffers), parameters, command[3:])
+    return Work(None, command[5:]) if command[0] == _COPY else None
 
 
 class BrowserBackend(Backend):
@@ -72,6 +82,7 @@ class BrowserBackend(Backend):
         self._groups: OrderedDict[Any, _Made] = OrderedDict()
         self._keys_of: defaultdict[int, set[Any]] = defaultdict(set)
         self._uniforms: OrderedDict[bytes, _Made] = OrderedDict()
+        self.clock = GPU_TIMESTAMPS if "timestamp-query" in capabilities.features else WALL_TIME
 
     @property
     def can_wait(self) -> bool:  # type: ignore[override]
@@ -167,7 +178,9 @@ class BrowserBackend(Backend):
             group = self._make_group(key, pipeline, buffers, parameters)
         else:
             self._groups.move_to_end(key)
-        return _command((_RUN, pipeline, group.number, *grid), group)
+        command = _command((_RUN, pipeline, group.number, *grid), group)
+        command.key = key
+        return command
 
     def _compile(self, kernel: Kernel) -> int:
         types = ["storage" if binding.writes else "read-only-storage" for binding in kernel.bindings]
@@ -208,10 +221,13 @@ class BrowserBackend(Backend):
 
     def record(self, commands: Sequence[Command]) -> Command:
         program = _Made(self._transport.record(*chain.from_iterable(commands)), self._dropped)
-        return _command((_REPLAY, program.number), program)
+        return _command((_REPLAY, program.number), (program, tuple(commands)))
 
     def submit(self, commands: Sequence[Command]) -> None:
         self._check(self._submit(*chain.from_iterable(commands)))
+        self._forget_dropped()
+
+    def _forget_dropped(self) -> None:
         if self._dropped:
             dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]
             self._transport.forget(*dropped)
@@ -224,6 +240,46 @@ class BrowserBackend(Backend):
     async def synchronize_async(self) -> None:
         await self._transport.done()
         self._check(self._transport.status())
+
+    def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
+        commands = command.holds[1] if command[0] == _REPLAY else (command,)
+        return [(one, _work_of(one)) for one in commands]
+
+    def submit_timed(self, commands: Sequence[Command]) -> Any:
+        if self.clock == WALL_TIME and can_wait():
+            return super().submit_timed(commands)
+        parts = chain.from_iterable(map(self.parts, commands))
+        works = tuple(work for _, work in parts if work is not None)
+        start = perf_counter()
+        if self.clock == WALL_TIME:
+            self.submit(commands)
+            return works, start, self._transport.elapsed()
+        self._check(self._transport.status())
+        arriving = self._transport.submitTimed(*chain.from_iterable(commands))
+        self._forget_dropped()
+        return works, start, arriving
+
+    def times(self, ticket: Any) -> list[Timed]:
+        if isinstance(ticket, list):
+            return super().times(ticket)
+        need_waiting("asking when kernels ran", "backend.times_async(ticket)")
+        works, start, arriving = ticket
+        return self._times(works, start, wait(arriving))
+
+    async def times_async(self, ticket: Any) -> list[Timed]:
+        if isinstance(ticket, list):
+            return super().times(ticket)
+        works, start, arriving = ticket
+        return self._times(works, start, await arriving)
+
+    def _times(self, works: tuple[Work, ...], start: float, measured: Any) -> list[Timed]:
+        if self.clock == WALL_TIME:
+            return [Timed(works, start, start + measured / 1000)]
+        if not measured:
+            self._check(1)
+            raise OptirsError(f"device '{self.info.name}' did not give the times of kernels back")
+        seconds = [one * 1e-9 for one in json.loads(measured)]
+        return [Timed((one,), *pair) for one, *pair in zip(works, seconds[::2], seconds[1::2], strict=True)]
 
     def close(self) -> None:
         self._groups.clear()

@@ -96,6 +96,67 @@ async () => {
       submit() { if (this.#encoder) { this.#end(); device.queue.submit([this.#encoder.finish()]); } }
     }
 
+    // As Encoding, but each kernel is a pass between two timestamps, and a copy stands between two empty passes with one.
+    class TimedEncoding {
+      #encoder = null;
+      #pass = null;
+      #pairs = 0;
+      #afterCopy = false;
+      #arriving = [];
+      pipeline = null;
+      #begin(indices) {
+        this.#encoder ??= device.createCommandEncoder();
+        return this.#encoder.beginComputePass({ timestampWrites: { querySet: timestamps(), ...indices } });
+      }
+      #end() {
+        this.#pass?.end();
+        this.#pass = this.pipeline = null;
+        if (this.#afterCopy) this.#begin({ beginningOfPassWriteIndex: 2 * this.#pairs++ + 1 }).end();
+        this.#afterCopy = false;
+        if (this.#pairs === PAIRS) this.#send();
+      }
+      encoder() {
+        this.#end();
+        this.#begin({ endOfPassWriteIndex: 2 * this.#pairs }).end();
+        this.#afterCopy = true;
+        return this.#encoder;
+      }
+      pass() {
+        this.#end();
+        const first = 2 * this.#pairs++;
+        return this.#pass = this.#begin({ beginningOfPassWriteIndex: first, endOfPassWriteIndex: first + 1 });
+      }
+      #send() {
+        const size = 16 * this.#pairs;
+        const resolved = device.createBuffer({ size, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC });
+        const buffer = staging(size);
+        this.#encoder.resolveQuerySet(timestamps(), 0, 2 * this.#pairs, resolved, 0);
+        this.#encoder.copyBufferToBuffer(resolved, 0, buffer, 0, size);
+        device.queue.submit([this.#encoder.finish()]);
+        resolved.destroy();
+        this.#arriving.push(buffer.mapAsync(GPUMapMode.READ, 0, size).then(() => {
+          const ticks = new BigUint64Array(buffer.getMappedRange(0, size)).slice();
+          buffer.unmap();
+          putBack(buffer);
+          return ticks;
+        }));
+        this.#encoder = null;
+        this.#pairs = 0;
+      }
+      // Resolves to the nanoseconds of all as JSON, or to "" if they did not arrive.
+      times() {
+        this.#end();
+        if (this.#pairs) this.#send();
+        const since = (tick) => Number(tick - (origin ??= tick));
+        const text = (parts) => JSON.stringify(parts.flatMap((ticks) => Array.from(ticks, since)));
+        return Promise.all(this.#arriving).then(text, () => "");
+      }
+    }
+    let origin; // a number has no room for all the nanoseconds since 1970
+    let querySet;
+    const PAIRS = 2048; // a query set holds at most 4096
+    const timestamps = () => querySet ??= device.createQuerySet({ type: "timestamp", count: 2 * PAIRS });
+
     // Buffers to read through are kept: to make one takes longer than to copy its bytes.
     const idle = [];
     const staging = (size) => {
@@ -111,6 +172,22 @@ async () => {
         held -= idle[0].size;
         idle.shift().destroy();
       }
+    };
+
+    const encodeAll = (at, words) => {
+      for (let next = 0; next < words.length;) {
+        const op = words[next++];
+        if (op === WRITE) {
+          const [buffer, offset, data] = [objects.get(words[next++]), words[next++], words[next++]];
+          bytesOf(data, (bytes) => device.queue.writeBuffer(buffer, offset, bytes));
+        } else if (op === REPLAY) {
+          for (const [encode, step] of objects.get(words[next++])) encode(at, step);
+        } else {
+          (op === COPY ? encodeCopy : encodeRun)(at, resolve(op, words, next));
+          next += 5;
+        }
+      }
+      return at;
     };
 
     const bytesOf = (data, call) => {
@@ -184,21 +261,14 @@ async () => {
       },
       submit: (...words) => {
         if (status()) return 1; // nothing was done
-        const at = new Encoding();
-        for (let next = 0; next < words.length;) {
-          const op = words[next++];
-          if (op === WRITE) {
-            const [buffer, offset, data] = [objects.get(words[next++]), words[next++], words[next++]];
-            bytesOf(data, (bytes) => device.queue.writeBuffer(buffer, offset, bytes));
-          } else if (op === REPLAY) {
-            for (const [encode, step] of objects.get(words[next++])) encode(at, step);
-          } else {
-            (op === COPY ? encodeCopy : encodeRun)(at, resolve(op, words, next));
-            next += 5;
-          }
-        }
-        at.submit();
+        encodeAll(new Encoding(), words).submit();
         return 0;
+      },
+      submitTimed: (...words) => encodeAll(new TimedEncoding(), words).times(),
+      // Milliseconds from now until what was submitted has run.
+      elapsed: () => {
+        const start = performance.now();
+        return device.queue.onSubmittedWorkDone().then(() => performance.now() - start);
       },
 
       // Copies now; resolves, once the bytes are there, to the number that `take` moves them to Python by, or to 0.

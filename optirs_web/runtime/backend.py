@@ -10,14 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ..errors import OptirsError
 from .stats import Stats
+from .timing import WALL_TIME, Timed, Work
 
 if TYPE_CHECKING:
     from .kernels import Kernel
 
-__all__ = ["AdapterInfo", "AllocationFailed", "Backend", "BoundBuffer", "Capabilities", "Command"]
+__all__ = ["AdapterInfo", "AllocationFailed", "Backend", "BoundBuffer", "Capabilities", "Command", "Ticket"]
 
 Handle = Any
 """A backend's own name for memory. Hashable, compared by identity."""
@@ -27,6 +30,9 @@ Command = Any
 
 BoundBuffer = tuple[Handle, int, int]
 """Memory as a kernel sees it: handle, offset in bytes, size in bytes."""
+
+Ticket = Any
+"""What `submit_timed` gives for `times`, once, to ask for what it measured."""
 
 
 class AllocationFailed(Exception):
@@ -97,6 +103,8 @@ class Backend(ABC):
     """Calls that wait can do so here and now."""
     stats: Stats
     """The backend counts pipelines, bind groups and what it uploads by itself; `Device` counts the rest."""
+    clock: str = WALL_TIME
+    """What `submit_timed` measures by: one of the names in `timing`."""
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Handle:
@@ -155,6 +163,38 @@ class Backend(ABC):
     async def synchronize_async(self) -> None:
         """The awaitable twin of `synchronize`."""
         self.synchronize()
+
+    # For a profiler.
+
+    @abstractmethod
+    def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
+        """What a command stands for, one by one: commands with what they do, which of an upload is None."""
+
+    def submit_timed(self, commands: Sequence[Command]) -> Ticket:
+        """As `submit`, and measure when each kernel and each copy runs."""
+        timed: list[Timed] = []
+        for command in commands:
+            for part, work in self.parts(command):
+                start = perf_counter()
+                try:
+                    self.submit((part,))
+                    if work is not None:
+                        self.synchronize()
+                        timed.append(Timed((work,), start, perf_counter()))
+                except AllocationFailed as error:
+                    if not timed:
+                        raise  # nothing was done, so the same commands may be submitted again
+                    raise OptirsError(f"there was no memory in the middle of a profiled submit: {error}") from error
+        return timed
+
+    def times(self, ticket: Ticket) -> list[Timed]:
+        """What `submit_timed` measured, in order. Waits for it."""
+        timed: list[Timed] = ticket
+        return timed
+
+    async def times_async(self, ticket: Ticket) -> list[Timed]:
+        """The awaitable twin of `times`."""
+        return self.times(ticket)
 
     @abstractmethod
     def close(self) -> None:

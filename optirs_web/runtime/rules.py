@@ -193,8 +193,7 @@ class Rule:
 
     def slots(self, flags: Flags) -> tuple[str, ...]:
         """The members of State that the rule with these flags needs; the others do not exist."""
-        parts = tuple(one for one in RULE_PARTS if self.has(one))
-        return live_slots(self.linked(parts, flags))
+        return _live_slots(self, tuple(one for one in flags if one[0] in self.flags))
 
 
 KEPT = "accumulated"
@@ -230,6 +229,11 @@ def _link_rule(rule: Rule, functions: tuple[str, ...], flags: Flags, codecs: tup
         source = syntax.Module(source.file, source.enables, [needed, *source.declarations])
         roots.extend(codecs)
     return link(source, package_loader(), dict(flags), roots=roots)
+
+
+@cache
+def _live_slots(rule: Rule, flags: Flags) -> tuple[str, ...]:
+    return live_slots(rule.linked(tuple(one for one in RULE_PARTS if rule.has(one)), flags))
 
 
 def _transform(name: str) -> syntax.Module:

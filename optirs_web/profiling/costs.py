@@ -1,0 +1,191 @@
+"""What a kernel moves and computes, told from what is bound to it and from its code. Nothing here is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
+from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, GeneratedKernel, Kernel
+from ..runtime.timing import Work
+from ..wgsl import syntax
+from ..wgsl.shell import BLOCK
+from ..wgsl.straighten import straighten
+from ..wgsl.tree import walk
+from ..wgsl.types import BOOL
+
+__all__ = ["Costs", "costs_of", "operations_of_function"]
+
+Parameters = Mapping[str, Any]
+
+
+class Costs(NamedTuple):
+    """What work moves and computes.
+
+    Attributes:
+        bytes_read: of the buffers that it reads, each counted once.
+        bytes_written: of the buffers that it writes.
+        operations: on numbers; None where it is not known.
+        parameters: the kernel's, by name.
+    """
+
+    bytes_read: int
+    bytes_written: int
+    operations: int | None
+    parameters: dict[str, Any]
+
+
+def costs_of(work: Work) -> Costs:
+    """The costs of a kernel, or of a copy.
+
+    Bytes are those of the views that are bound, so an upper bound where a kernel reads only some of them (strided
+    operands, tensors of an arena that are left out), and a lower one where it reads them again and the cache has
+    forgotten them (the tiles of a product). What a rule of an optimizer writes counts as read, too: most of it is
+    updated in place.
+
+    Operations are 2 rows columns inner for products, one for each element of a sum or an extremum, and for map
+    functions what `operations_of_function` counts, for each element. A causal mask does not make them fewer.
+    """
+    kernel = work.kernel
+    if kernel is None:
+        return Costs(sum(work.sizes), sum(work.sizes), 0, {})
+    names = [name for name, _ in kernel.parameters]
+    values = dict(zip(names, kernel.unpack(work.parameters), strict=True))
+    reads, writes = _read_and_written(kernel)
+    sizes = dict(zip((one.name for one in kernel.bindings), work.sizes, strict=True))
+    written = [sizes[one] for one in writes]
+    operations = _operations(kernel, values, sizes, max(written, default=0))
+    return Costs(sum(sizes[one] for one in reads), sum(written), operations, values)
+
+
+# What is read, and what is written.
+
+
+@cache
+def _read_and_written(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the bindings."""
+    written = tuple(one.name for one in kernel.bindings if one.writes)
+    only_written: set[str] = set()
+    if kernel.overwrites:
+        only_written = set(written)
+    elif not isinstance(kernel, GeneratedKernel):
+        only_written = set(written) - _read_in(kernel.module)
+    return tuple(one.name for one in kernel.bindings if one.name not in only_written), written
+
+
+def _read_in(module: syntax.Module) -> set[str]:
+    """Names that occur elsewhere than as what a value is stored to."""
+    found = set()
+    stored_to = set()
+    for node in walk(module):
+        if isinstance(node, syntax.Assign) and node.operator == "":
+            target = node.target
+            while isinstance(target, syntax.Index | syntax.Member):
+                target = target.base
+            stored_to.add(id(target))
+        elif isinstance(node, syntax.Name) and id(node) not in stored_to:  # the target comes after its assignment
+            found.add(node.name)
+    return found
+
+
+# Operations.
+
+
+def _products(p: Parameters, rows: str, sizes: Mapping[str, int], written: int) -> int:
+    """How many products of matrices a kernel computes, from its table of them or from what it writes."""
+    return sizes["products"] // 20 if "products" in sizes else written // (4 * p[rows] * p["columns"])
+
+
+def _of_matmul(p: Parameters, sizes: Mapping[str, int], written: int) -> int:
+    return int(2 * p["rows"] * p["columns"] * p["inner"] * _products(p, "rows", sizes, written))
+
+
+def _of_reduction(p: Parameters, _: Mapping[str, int], __: int) -> int:
+    return int(p["outer"] * p["length"] * p["inner"])
+
+
+def _of_attention(p: Parameters, sizes: Mapping[str, int], written: int) -> int:
+    """Two products: of queries and keys, and of their weights and the values."""
+    pairs = p["own_rows"] * p["other_rows"] * _products(p, "own_rows", sizes, written)
+    return int(2 * pairs * (p["depth"] + p["columns"] - p["first_column"]))
+
+
+def _of_attention_grad(p: Parameters, sizes: Mapping[str, int], written: int) -> int:
+    """A third product: of the gradient and the values."""
+    pairs = p["own_rows"] * p["other_rows"] * _products(p, "own_rows", sizes, written)
+    return _of_attention(p, sizes, written) + int(2 * pairs * p["value_depth"])
+
+
+_COUNTS: dict[str, Callable[[Parameters, Mapping[str, int], int], int]] = {
+    "attention": _of_attention,
+    "attention_grad": _of_attention_grad,
+    "batched_matmul": _of_matmul,
+    "extremum": _of_reduction,
+    "matmul": _of_matmul,
+    "sum": _of_reduction,
+}
+"""Operations of cooperative kernels, from their parameters and from the bytes of their bindings and of the largest that
+they write."""
+
+
+def _operations(kernel: Kernel, values: Parameters, sizes: Mapping[str, int], written: int) -> int | None:
+    match kernel:
+        case ElementwiseKernel():
+            return int(values["size"]) * _per_element(kernel, (kernel.name,))
+        case FusedMapKernel(fused=fused):
+            return int(values["size"]) * _per_element(kernel, tuple(step.function for step in fused.steps))
+        case GeneratedKernel() if "blocks" in sizes:  # of an arena; each has 8 bytes in the table
+            return sizes["blocks"] // 8 * BLOCK * _per_element(kernel, (getattr(kernel, "part", ""),))
+        case CooperativeKernel(name=name) if name in _COUNTS:
+            return _COUNTS[name](values, sizes, written)
+        case FusedKernel(base=base, hook=hook, fused=fused) if base.name in _COUNTS:
+            own = _COUNTS[base.name](values, sizes, written)
+            elements = written // 4 if hook.function == "stored" else own  # of what is loaded each is added once
+            return own + elements * _per_element(kernel, tuple(step.function for step in fused.steps))
+    return None
+
+
+@cache
+def _per_element(kernel: GeneratedKernel | FusedKernel, functions: Sequence[str]) -> int:
+    declared = {one.name for one in kernel.map_module.declarations if isinstance(one, syntax.Function)}
+    return sum(operations_of_function(kernel.map_module, one) for one in functions if one in declared)
+
+
+def operations_of_function(module: syntax.Module, function: str) -> int:
+    """Operations of one call of a map function, with its loops unrolled and both sides of each branch taken.
+
+    Each arithmetic operator and each call of a function of WGSL counts as one (`fma` as two); comparisons, choices and
+    conversions count as none.
+    """
+    lines = straighten(module, [function])
+    own = {name: _Counted() for name in lines}
+    for name, line in lines.items():
+        for expression in (*(one for _, one in line.assignments), line.result):
+            own[name].add(expression)
+    total: dict[str, int] = {}
+
+    def total_of(name: str) -> int:
+        if name not in total:
+            total[name] = own[name].operations + sum(map(total_of, own[name].calls))
+        return total[name]
+
+    return total_of(function)
+
+
+class _Counted:
+    """What one function does itself, and which it calls."""
+
+    def __init__(self) -> None:
+        self.operations = 0
+        self.calls: list[str] = []
+
+    def add(self, expression: syntax.Expression) -> None:
+        for node in walk(expression):
+            match node:
+                case syntax.Binary(type=type_) | syntax.Unary(type=type_):
+                    self.operations += type_ != BOOL
+                case syntax.Call(kind="builtin", callee=callee):
+                    self.operations += {"select": 0, "bitcast": 0, "fma": 2}.get(callee.name, 1)
+                case syntax.Call(kind="function", callee=callee):
+                    self.calls.append(callee.name)

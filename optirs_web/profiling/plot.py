@@ -1,0 +1,111 @@
+"""The picture of a profile. matplotlib is imported when one is drawn; no window is ever opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .analysis import Summary
+from .units import seconds_text, share_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw"]
+
+_MOST_BARS = 20
+
+_COLORS = {"launch": "#8a8a8a", "bandwidth": "#1f5fa8", "arithmetic": "#d1495b"}
+_OF_BANDWIDTH, _OF_ARITHMETIC = _COLORS["bandwidth"], _COLORS["arithmetic"]
+
+
+def draw(title: str, summaries: Sequence[Summary], path: str | os.PathLike[str] | None) -> Figure:
+    """Horizontal bars: the time of each kernel, and beside it what it reaches of the measured peaks.
+
+    Args:
+        title: above both.
+        summaries: those that took most first; beyond twenty kernels the rest is left out, and said so.
+        path: where to write a PNG, which is replaced as a whole; None to write none.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    shown = list(summaries[:_MOST_BARS])
+    figure = Figure(figsize=(11, 1.6 + 0.34 * max(3, len(shown))), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+    times, peaks = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    _draw_times(times, shown)
+    _draw_shares(peaks, shown)
+    left_out = len(summaries) - len(shown)
+    if left_out:
+        rest = sum(one.share for one in summaries[_MOST_BARS:])
+        times.set_xlabel(f"{times.get_xlabel()}; {left_out} more kernels take {share_text(rest)}")
+    if path is not None:
+        _write(figure, Path(path))
+    return figure
+
+
+def _write(figure: Figure, target: Path) -> None:
+    partial = target.with_name(f".{target.name}.part")
+    try:
+        figure.savefig(partial, format="png")
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _draw_times(axes: Any, shown: Sequence[Summary]) -> None:
+    from matplotlib.patches import Patch
+
+    several = len({one.device for one in shown}) > 1
+    names = [f"{one.name} ({one.device})" if several else one.name for one in shown]
+    places = range(len(shown))
+    axes.barh(places, [100 * one.share for one in shown], color=[_COLORS[one.bound] for one in shown])
+    for place, one in zip(places, shown, strict=True):
+        text = f" {seconds_text(one.seconds)}, {one.launches:,}×"
+        axes.text(100 * one.share, place, text, va="center", fontsize=8)
+    axes.set_yticks(places, names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.3 * max((100 * one.share for one in shown), default=100) + 1)
+    axes.set_xlabel("% of the time of all kernels")
+    axes.set_title("Time", loc="left", fontsize=10)
+    handles = [Patch(color=color, label=f"bound by {bound}") for bound, color in _COLORS.items()]
+    axes.legend(handles=handles, frameon=False, loc="lower right", fontsize=8)
+    _tidy(axes)
+
+
+def _draw_shares(axes: Any, shown: Sequence[Summary]) -> None:
+    height = 0.38
+    for offset, color, label, values in (
+        (-height / 2, _OF_BANDWIDTH, "bandwidth", [one.of_bandwidth for one in shown]),
+        (height / 2, _OF_ARITHMETIC, "arithmetic", [one.of_arithmetic or 0.0 for one in shown]),
+    ):
+        places = [place + offset for place in range(len(shown))]
+        axes.barh(places, [100 * one for one in values], height=height, color=color, label=label)
+        for place, one in zip(places, values, strict=True):
+            if one >= 0.001:
+                axes.text(100 * one, place, f" {100 * one:.1f}", va="center", fontsize=7)
+    axes.axvline(100, color="#555555", linewidth=0.8)
+    highest = max((max(one.of_bandwidth, one.of_arithmetic or 0.0) for one in shown), default=0.0)
+    axes.set_xlim(0, 112 * max(1.0, highest))
+    axes.set_xlabel("% of the measured peak")
+    axes.set_title("Share of peak", loc="left", fontsize=10)
+    axes.tick_params(axis="y", length=0)
+    axes.legend(frameon=False, loc="lower right", fontsize=8)
+    _tidy(axes)
+
+
+def _tidy(axes: Any) -> None:
+    axes.tick_params(axis="x", labelsize=8)
+    axes.xaxis.label.set_size(9)
+    axes.margins(y=0.02)
+    axes.grid(True, axis="x", color="#dddddd", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

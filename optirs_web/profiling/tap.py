@@ -1,0 +1,164 @@
+"""Stands between a device and its backend while a profile runs, and notes when what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.backend import Backend, BoundBuffer, Command, Handle, Ticket
+from ..runtime.timing import Timed
+from .records import HostSpan
+
+if TYPE_CHECKING:
+    from ..runtime.kernels import Kernel
+
+__all__ = ["Submit", "Tap"]
+
+_UNREAD = 256
+"""Submits whose times are left on the device at most, where they can be waited for."""
+
+
+class Submit:
+    """One submit.
+
+    Attributes:
+        start: when the host began with it, in seconds of its clock.
+        sent: when the device had it.
+        done: when the host knew that the device had done it; infinite until then.
+        ticket: what the backend gave for the times.
+        times: those, once they are read.
+    """
+
+    __slots__ = ("done", "sent", "start", "ticket", "times")
+
+    def __init__(self, start: float, sent: float, ticket: Ticket) -> None:
+        """Not done, and not read."""
+        self.start = start
+        self.sent = sent
+        self.done = float("inf")
+        self.ticket = ticket
+        self.times: list[Timed] | None = None
+
+
+class Tap:
+    """A backend in all that it does not define: it goes to the one behind it.
+
+    Attributes:
+        backend: the one behind it.
+        spans: what the host did, in order.
+        awaited: when tasks waited for the device, perhaps several at once.
+        submits: all of them, in order.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        """Nothing happens until a device is given it."""
+        self.backend = backend
+        self.spans: list[HostSpan] = []
+        self.awaited: list[HostSpan] = []
+        self.submits: list[Submit] = []
+        self._unread: list[Submit] = []
+        self._running: list[Submit] = []
+        self._replays = backend.stats.replays
+        self._name = backend.info.label
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+    @contextmanager
+    def _span(self, kind: str, **details: Any) -> Iterator[None]:
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.spans.append(HostSpan(kind, start, perf_counter(), self._name, details))
+
+    def _all_done(self, submits: Sequence[Submit], end: float) -> None:
+        for one in submits:
+            one.done = min(one.done, end)
+        self._running = [one for one in self._running if one.done == float("inf")]
+
+    # What a backend does.
+
+    def bind(
+        self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
+    ) -> Command:
+        """Bind, and note if the kernel had to be compiled."""
+        before = self.backend.stats.pipelines
+        start = perf_counter()
+        command = self.backend.bind(kernel, buffers, parameters, grid)
+        if self.backend.stats.pipelines != before:
+            self.spans.append(HostSpan("compile", start, perf_counter(), self._name, {"kernel": kernel.name}))
+        return command
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        """Submit so that kernels are timed."""
+        replays = self.backend.stats.replays - self._replays
+        self._replays += replays
+        start = perf_counter()
+        ticket = self.backend.submit_timed(commands)
+        submit = Submit(start, perf_counter(), ticket)
+        kind = "replay" if replays else "submit"
+        self.spans.append(HostSpan(kind, start, submit.sent, self._name, {"submit": len(self.submits)}))
+        for ones in (self.submits, self._unread, self._running):
+            ones.append(submit)
+        if len(self._unread) >= _UNREAD and self.backend.can_wait:
+            self.read_times()
+
+    def write(self, handle: Handle, offset: int, data: memoryview) -> None:
+        """Write, and note it."""
+        with self._span("write", bytes=data.nbytes):
+            self.backend.write(handle, offset, data)
+
+    def read(self, handle: Handle, offset: int, nbytes: int) -> memoryview:
+        """Read, and note it."""
+        running = self._running
+        with self._span("read", bytes=nbytes):
+            data = self.backend.read(handle, offset, nbytes)
+        self._all_done(running, self.spans[-1].end)
+        return data
+
+    def read_async(self, handle: Handle, offset: int, nbytes: int) -> Awaitable[memoryview]:
+        """Read, and note the call as well as the waiting."""
+        with self._span("read", bytes=nbytes):
+            data = self.backend.read_async(handle, offset, nbytes)
+        return self._awaited("read", data, {"bytes": nbytes})
+
+    def synchronize(self) -> None:
+        """Wait, and note it."""
+        running = self._running
+        with self._span("wait"):
+            self.backend.synchronize()
+        self._all_done(running, self.spans[-1].end)
+
+    async def synchronize_async(self) -> None:
+        """Wait, and note it."""
+        await self._awaited("wait", self.backend.synchronize_async(), {})
+
+    async def _awaited(self, kind: str, pending: Awaitable[Any], details: dict[str, Any]) -> Any:
+        running = list(self._running)
+        start = perf_counter()
+        try:
+            return await pending
+        finally:
+            self.awaited.append(HostSpan(kind, start, perf_counter(), self._name, details))
+            self._all_done(running, self.awaited[-1].end)
+
+    # What was measured.
+
+    def read_times(self) -> None:
+        """Wait for the times of all submits."""
+        unread, self._unread = self._unread, []
+        running = self._running
+        with self._span("profiler"):
+            for one in unread:
+                one.times, one.ticket = self.backend.times(one.ticket), None
+        self._all_done(running, self.spans[-1].end)
+
+    async def read_times_async(self) -> None:
+        """The awaitable twin of `read_times`."""
+        unread, self._unread = self._unread, []
+        for one in unread:
+            one.times, one.ticket = await self.backend.times_async(one.ticket), None
+        self._all_done(unread, perf_counter())

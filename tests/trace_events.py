@@ -1,0 +1,57 @@
+"""What a file in Chromium's Trace Event Format has to be, so that viewers open it."""
+
+from numbers import Real
+
+__all__ = ["check_trace", "nanoseconds", "spans_of"]
+
+# Keys that an event needs, by its phase, with their types.
+COMMON = {"ph": str, "pid": int, "tid": int}
+TIMED = {**COMMON, "name": str, "cat": str, "ts": Real}
+NEEDED = {
+    "M": {**COMMON, "name": str, "args": dict},
+    "X": {**TIMED, "dur": Real, "args": dict},
+    "s": {**TIMED, "id": int},
+    "f": {**TIMED, "id": int, "bp": str},
+}
+
+
+def check_trace(trace):
+    """Events have what they need, those of a thread are nested, threads have names, and flows arrive."""
+    assert isinstance(trace["traceEvents"], list)
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    events = trace["traceEvents"]
+    for event in events:
+        for key, kind in NEEDED[event["ph"]].items():
+            assert isinstance(event[key], kind), (key, event)
+        assert event.get("dur", 0) >= 0, event
+    complete = [one for one in events if one["ph"] == "X"]
+    named = {(one["pid"], one["tid"]) for one in events if one["ph"] == "M" and one["name"] == "thread_name"}
+    threads = {(one["pid"], one["tid"]) for one in complete}
+    assert threads <= named
+    assert len({tid for _, tid in threads}) == len(threads), "Perfetto tells threads apart by number alone"
+    for thread in threads:
+        check_nesting([one for one in complete if (one["pid"], one["tid"]) == thread])
+    starts, ends = ([one["id"] for one in events if one["ph"] == phase] for phase in "sf")
+    assert sorted(starts) == sorted(set(ends))
+
+
+def nanoseconds(event):
+    """Its beginning and its end as Perfetto reads them: by cutting off what is less than a nanosecond."""
+    start = int(1000.0 * event["ts"])
+    return start, start + int(1000.0 * event["dur"])
+
+
+def check_nesting(events):
+    """Of two events of a thread, one lies in the other, or they are apart."""
+    open_until = []
+    for event in sorted(events, key=lambda one: (nanoseconds(one)[0], -nanoseconds(one)[1])):
+        start, end = nanoseconds(event)
+        while open_until and open_until[-1] <= start:
+            open_until.pop()
+        assert not open_until or end <= open_until[-1], event
+        open_until.append(end)
+
+
+def spans_of(trace, kind):
+    """Complete events of a category."""
+    return [one for one in trace["traceEvents"] if one["ph"] == "X" and one["cat"] == kind]
