@@ -14,8 +14,8 @@ import pytest
 import optirs_web as ow
 from optirs_web.datasets import load_digits
 from optirs_web.demo_site.digits import digits_file
+from optirs_web.nn.order import epoch_order
 from optirs_web.training import OPTIMIZERS, recipes
-from optirs_web.training.order import epoch_order
 
 PROGRAMS = Path(__file__).parent.parent / "demo_site" / "programs"
 

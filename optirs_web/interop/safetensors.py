@@ -10,13 +10,32 @@ import json
 import math
 import os
 import secrets
+import struct
+from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, UnsupportedError
+from ..hostdata import HostData, host_data
+from ..runtime.device import gathered
+from ..runtime.dtypes import BOOL, FLOAT32, INT32, DType
+from ..tensors import Tensor
 
-__all__ = ["Entry", "Source", "load", "name_of", "parts", "save_file"]
+__all__ = [
+    "Entry",
+    "Source",
+    "data_of",
+    "dump_state_dict",
+    "dump_state_dict_async",
+    "entry_of",
+    "load",
+    "load_state_dict",
+    "name_of",
+    "parts",
+    "save_file",
+    "save_state_dict",
+]
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 """A file, or its content."""
@@ -109,3 +128,92 @@ def _entry(place: Mapping[str, Any], body: memoryview) -> Entry:
     if not begin <= end <= len(body) or end - begin != math.prod(shape) * _ITEMSIZE[dtype]:
         raise ValueError(f"a tensor of shape {shape} lies in bytes {begin} to {end} of {len(body)}")
     return Entry(dtype, shape, body[begin:end])
+
+
+# State dicts of models.
+
+_FORMATS = {"F64": "d", "I64": "q", "I32": "i", "I16": "h", "I8": "b", "U32": "I", "U8": "B", "BOOL": "?"}
+_WORDS = {"float32": "F32", "int32": "I32", "uint32": "U32", "bool": "BOOL"}
+
+
+def load_state_dict(source: Source) -> dict[str, HostData]:
+    """The tensors of a file by name, ready for `Module.load_state_dict` or `optirs_web.tensor`.
+
+    Floats of other sizes, bfloat16 too, become float32, and integers int32.
+
+    Args:
+        source: the file, as torch's users save weights, or its content as bytes.
+
+    Raises:
+        CheckpointError: it is no safetensors file, or damaged.
+        FileNotFoundError: there is no such file.
+        OverflowError: an integer does not fit int32.
+        UnsupportedError: a tensor has a type that no tensor of ours can have.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> layer, other = (ow.nn.Linear(3, 2, device="cpu") for _ in range(2))
+        >>> content = ow.interop.safetensors.dump_state_dict(layer.state_dict())
+        >>> other.load_state_dict(ow.interop.safetensors.load_state_dict(content))
+        IncompatibleKeys(missing_keys=[], unexpected_keys=[])
+    """
+    return {name: data_of(name, entry) for name, entry in load(source)[0].items()}
+
+
+def data_of(name: str, entry: Entry) -> HostData:
+    """What a file has, as a tensor on a device holds it; see `load_state_dict`."""
+    if entry.dtype == "F32":
+        return HostData(entry.content, entry.shape, FLOAT32)
+    if entry.dtype == "BF16":
+        return HostData(_widened(entry.content), entry.shape, FLOAT32)
+    if entry.dtype == "F16":  # which no memoryview can be cast to
+        values = array("f", struct.unpack(f"<{entry.content.nbytes // 2}e", entry.content))
+        return HostData(memoryview(values).cast("B"), entry.shape, FLOAT32)
+    if entry.dtype not in _FORMATS:
+        raise UnsupportedError(f"'{name}' is of {entry.dtype}, which is not supported; save it as F32 or I32")
+    wanted = FLOAT32 if entry.dtype[0] == "F" else None if entry.dtype in ("U32", "BOOL") else INT32
+    raw: Any = entry.content
+    return host_data(raw.cast(_FORMATS[entry.dtype]), wanted)._replace(shape=entry.shape)
+
+
+def _widened(bfloat16: memoryview) -> memoryview:
+    """The upper halves of float32."""
+    content = bytearray(2 * bfloat16.nbytes)
+    content[2::4], content[3::4] = bfloat16[0::2], bfloat16[1::2]
+    return memoryview(content)
+
+
+def dump_state_dict(state_dict: Mapping[str, Tensor]) -> bytes:
+    """The content of a file with these tensors, which torch's users can load. Waits.
+
+    Tied parameters are written under each of their names.
+    """
+    return b"".join(parts({name: _read(one) for name, one in state_dict.items()}, {"format": "pt"}))
+
+
+def save_state_dict(path: str | os.PathLike[str], state_dict: Mapping[str, Tensor]) -> None:
+    """Write a file with these tensors; see `dump_state_dict`. Whoever reads `path` sees the old file or the new one.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    save_file(path, {name: _read(one) for name, one in state_dict.items()}, {"format": "pt"})
+
+
+async def dump_state_dict_async(state_dict: Mapping[str, Tensor]) -> bytes:
+    """The awaitable twin of `dump_state_dict`."""
+    reading = gathered({name: one.device.start_read(one.view) for name, one in state_dict.items()})
+    contents = await reading
+    entries = {name: entry_of(one.dtype, one.shape, contents[name]) for name, one in state_dict.items()}
+    return b"".join(parts(entries, {"format": "pt"}))
+
+
+def _read(one: Tensor) -> Entry:
+    return entry_of(one.dtype, one.shape, one.device.read(one.view))
+
+
+def entry_of(dtype: DType, shape: tuple[int, ...], content: memoryview) -> Entry:
+    """What a tensor on a device holds, as a file has it."""
+    if dtype is BOOL:  # a byte each
+        content = memoryview(bytes(content.cast("B")[:: dtype.itemsize]))
+    return Entry(_WORDS[dtype.name], shape, content)

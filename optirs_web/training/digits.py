@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import optirs_web as ow
 
+from ..nn.order import epoch_order
 from .config import CLASSES, MAY_DIFFER, PIXELS, Config
-from .order import epoch_order
 from .recipes import recipe
 from .result import Epoch, Result
 

@@ -1,8 +1,6 @@
-"""The order of the images in an epoch, the same wherever Python runs: a browser tab may have no NumPy."""
+"""The order of the samples in an epoch, the same wherever Python runs: a browser tab may have no NumPy."""
 
 from __future__ import annotations
-
-import random
 
 __all__ = ["epoch_order"]
 
@@ -22,5 +20,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
         >>> epoch_order(5, seed=0, epoch=1)
         [1, 2, 4, 3, 0]
     """
+    import random  # which imports hashes; a page that does not shuffle needs none
+
     uniform = random.Random(epoch << 64 | seed).random
     return sorted(range(count), key=lambda _: uniform())

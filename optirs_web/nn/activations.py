@@ -1,0 +1,141 @@
+"""Activation functions as modules."""
+
+from __future__ import annotations
+
+from ..tensors import Tensor
+from . import functional as F
+from .module import Module
+
+__all__ = ["GELU", "LeakyReLU", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh"]
+
+
+class ReLU(Module):
+    """The larger of x and 0.
+
+    Args:
+        inplace: taken for torch's sake; tensors are not changed in place.
+    """
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of any shape."""
+        return F.relu(input)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" * self.inplace
+
+
+class LeakyReLU(Module):
+    """x above 0, `negative_slope` times x elsewhere.
+
+    Args:
+        negative_slope: see above.
+        inplace: taken for torch's sake; tensors are not changed in place.
+    """
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__()
+        self.negative_slope, self.inplace = negative_slope, inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of any shape."""
+        return F.leaky_relu(input, self.negative_slope)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}" + ", inplace=True" * self.inplace
+
+
+class GELU(Module):
+    """x Φ(x), with the distribution function Φ of the standard normal.
+
+    Args:
+        approximate: "none", or "tanh" for the approximation by tanh.
+    """
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of any shape."""
+        return F.gelu(input, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate='{self.approximate}'"
+
+
+class SiLU(ReLU):
+    """x times the sigmoid of x, also called swish.
+
+    Args:
+        inplace: taken for torch's sake; tensors are not changed in place.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of any shape."""
+        return F.silu(input)
+
+
+class Tanh(Module):
+    """The hyperbolic tangent."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of any shape."""
+        return F.tanh(input)
+
+
+class Sigmoid(Module):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of any shape."""
+        return F.sigmoid(input)
+
+
+class Softplus(Module):
+    """log(1 + exp(beta x)) / beta, and x itself where beta x is above `threshold`."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta, self.threshold = beta, threshold
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of any shape."""
+        return F.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class Softmax(Module):
+    """exp(x) / sum(exp(x)) along an axis.
+
+    Args:
+        dim: the axis; the last one by default.
+    """
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of any shape with axes."""
+        return F.softmax(input, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class LogSoftmax(Softmax):
+    """The logarithm of the softmax along an axis.
+
+    Args:
+        dim: the axis; the last one by default.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of any shape with axes."""
+        return F.log_softmax(input, self.dim)

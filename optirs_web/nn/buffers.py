@@ -1,0 +1,112 @@
+"""Buffers: what a module keeps besides parameters, such as running means, in one place that programs can write to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from ..errors import ShapeError
+from ..hostdata import HostData
+from ..ops.launch import contiguous
+from ..recovery import keep_track
+from ..runtime.buffer import View
+from ..runtime.device import Device
+from ..tensors import Tensor, tensor
+
+__all__ = ["Buffer"]
+
+
+class Buffer(Tensor):
+    """A tensor that belongs to a module, is not trained, and goes into its `state_dict`.
+
+    It keeps its place: `assign` writes there, also at each replay of a compiled step. `optirs_web.snapshot` keeps it.
+
+    Args:
+        data: what `tensor` takes. The elements of a tensor are shared, not copied.
+        device: what `optirs_web.device` takes.
+        persistent: it goes into the `state_dict` of a module that it is assigned to.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> count = ow.nn.Buffer([0.0], device="cpu")
+        >>> count.assign(count + 1.0)
+        >>> count.tolist()
+        [1.0]
+    """
+
+    def __init__(self, data: Any, device: str | Device | None = None, *, persistent: bool = True) -> None:
+        """Take over a tensor, or put data on a device."""
+        is_there = isinstance(data, Tensor) and device in (None, data.device, data.device.name)
+        source = contiguous(data if is_there else tensor(data, device=device))
+        super().__init__(source.view, source.shape, source.dtype)
+        self.persistent = persistent
+        self._version = 0
+        self._snapshot: memoryview | None = None
+        keep_track(self)
+
+    @property
+    def _tracked(self) -> Any:
+        """What was computed from it notices, as with a parameter, that it has changed since."""
+        return self
+
+    def assign(self, values: Any) -> None:
+        """Write new values of the same shape and type, in place.
+
+        Raises:
+            ShapeError: the shape or the type differs.
+        """
+        source = values if isinstance(values, Tensor) else tensor(values, device=self.device, dtype=self.dtype)
+        if source.shape != self.shape or source.dtype is not self.dtype:
+            raise ShapeError(f"a {self.dtype} buffer of shape {self.shape} cannot take {source!r}")
+        if source.device is self.device:
+            self.device.copy(source.view, self.view)
+        else:
+            self.device.write(self.view, source.device.read(source.view))
+        self.note_change()
+
+    def note_change(self) -> None:
+        """It was written in place: what was computed from it can no longer be differentiated."""
+        self._version += 1
+
+    def place_on(self, device: Device, content: memoryview) -> None:
+        """Go on with these bytes on a device; programs that bound the old place record again."""
+        self.view.buffer.retired = True
+        self.view = tensor(HostData(content, self.shape, self.dtype), device=device).view
+        self.note_change()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
+        return Buffer(super().__deepcopy__(memo), persistent=self.persistent)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        content = bytes(self.device.read(self.view))
+        return _restore, (content, self.shape, self.dtype.name, self.device.name, self.persistent)
+
+    # What `recovery.Recoverable` asks for.
+
+    recovery_order: ClassVar[int] = 0
+
+    def recovery_views(self) -> dict[str, View]:
+        """Its values."""
+        return {"values": self.view}
+
+    def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
+        """Takes the values as the snapshot."""
+        return lambda contents: setattr(self, "_snapshot", contents["values"])
+
+    @property
+    def has_snapshot(self) -> bool:
+        """There is one."""
+        return self._snapshot is not None
+
+    def revive(self, device: Device) -> None:
+        """Go on with the snapshot's values on this device."""
+        assert self._snapshot is not None
+        self.place_on(device, self._snapshot)
+
+
+def _restore(content: bytes, shape: tuple[int, ...], dtype: str, device: str, persistent: bool) -> Buffer:
+    """What was pickled."""
+    from ..runtime.dtypes import dtype as dtype_of
+
+    values = tensor(HostData(memoryview(content), shape, dtype_of(dtype)), device=device)
+    return Buffer(values, persistent=persistent)

@@ -1,0 +1,155 @@
+"""DataLoader: batches of a data set on a device, the next one on its way while the device computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..errors import UnsupportedError
+from ..hostdata import HostData
+from ..runtime.buffer import View
+from ..runtime.device import Device
+from ..runtime.registry import device as device_of
+from ..tensors import Tensor
+from .order import epoch_order
+from .samples import Batch, picker
+
+__all__ = ["DataLoader"]
+
+
+class DataLoader:
+    """Iterate over batches of a data set, as tensors on a device.
+
+    Devices work asynchronously: asking for a batch submits the work that was enqueued before, and picks, converts and
+    uploads samples while the device is busy with it. So two buffers of device memory for each array of a batch take
+    turns: one is computed with, the other is filled. A batch that is kept longer keeps its buffer, and another one
+    takes its place: what was handed out never changes.
+
+    Args:
+        dataset: an array (samples along its first axis); a tuple, list or dict of arrays of one length, or a
+            `TensorDataset`, whose batches are tuples or dicts of tensors; or anything with ``len()`` and ``[number]``
+            that gives samples: numbers, arrays, or tuples and dicts of these. NumPy is not needed: buffers and lists
+            do.
+        batch_size: samples in a batch.
+        shuffle: another order in each epoch, the same on every platform for the same seed.
+        drop_last: leave out a last batch that would be smaller.
+        collate_fn: makes a batch (an array, or a tuple or dict of arrays) of a list of samples.
+        seed: of the order, from 0 to 2**64 - 1.
+        device: what `optirs_web.device` takes.
+
+    Attributes:
+        epoch: the number, from 0, of the epoch that is under way or comes next.
+        position: the samples that were handed out in it.
+
+    Raises:
+        ShapeError: arrays of different lengths; while iterating, samples of different shapes.
+        UnsupportedError: the data set has no length; while iterating, a type that no tensor has.
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> images, labels = [[0.0], [1.0], [2.0]], [5, 6, 7]
+        >>> loader = ow.nn.DataLoader(ow.nn.TensorDataset(images, labels), batch_size=2, device="cpu")
+        >>> [(x.tolist(), y.tolist()) for x, y in loader]
+        [([[0.0], [1.0]], [5, 6]), ([[2.0]], [7])]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        *,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        seed: int = 0,
+        device: str | Device | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size is a number of samples from 1, not {batch_size}")
+        if not 0 <= seed < 1 << 64:
+            raise ValueError(f"a seed is an integer from 0 to 2**64 - 1, not {seed}")
+        self.dataset = dataset
+        self.batch_size, self.shuffle, self.drop_last, self.seed = batch_size, shuffle, drop_last, seed
+        self.epoch = self.position = 0
+        self._count, self._pick = picker(dataset, collate_fn)
+        self._asked_device = device
+        self._is_resuming = False
+
+    @property
+    def device(self) -> Device:
+        """Where batches are put."""
+        return device_of(self._asked_device)
+
+    def __len__(self) -> int:
+        """The batches of a whole epoch."""
+        return self._end // self.batch_size + (self._end % self.batch_size > 0)
+
+    @property
+    def _end(self) -> int:
+        """The samples of a whole epoch."""
+        return self._count - self._count % self.batch_size * self.drop_last
+
+    def __iter__(self) -> Iterator[Any]:
+        """An epoch; or, after `load_state_dict`, the rest of one."""
+        if self.position and not self._is_resuming:
+            self._begin(self.epoch + 1)  # the one before was left in its middle
+        self._is_resuming = False
+        return self._batches(epoch_order(self._count, self.seed, self.epoch) if self.shuffle else range(self._count))
+
+    def _begin(self, epoch: int) -> None:
+        self.epoch, self.position = epoch, 0
+
+    def _batches(self, order: Sequence[int]) -> Iterator[Any]:
+        epoch, first = self.epoch, self.position
+        while first < self._end:
+            numbers = order[first : min(first + self.batch_size, self._end)]
+            first += len(numbers)
+            self.epoch, self.position = epoch, first
+            yield self._batch(numbers)
+        self._begin(epoch + 1)
+
+    def _batch(self, numbers: Sequence[int]) -> Any:
+        device = self.device
+        if Device.recorder() is not None:
+            raise UnsupportedError("a compiled step cannot load batches; give them to it as arguments")
+        device.flush()  # so that the device works while the host picks
+        return _uploaded(self._pick(numbers), device, self.batch_size)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where it is: after the batches that were handed out. JSON can hold it, so a checkpoint's `extra` can."""
+        return {"seed": self.seed, "epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
+        """Have the next iteration go on where `state_dict` was called, with the batches that were still to come.
+
+        Raises:
+            ValueError: it is the state of another data set, or none.
+        """
+        try:
+            seed, epoch, position = (int(state_dict[key]) for key in ("seed", "epoch", "position"))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is no state of a DataLoader: {error!r}") from None
+        if not 0 <= position <= self._count or epoch < 0:
+            raise ValueError(
+                f"epoch {epoch} at sample {position} of {self._count} samples: a state of another data set"
+            )
+        self.seed, self.epoch, self.position = seed, epoch, position
+        self._is_resuming = True
+
+
+def _uploaded(batch: Batch, device: Device, batch_size: int) -> Any:
+    if isinstance(batch, HostData):
+        return _upload(batch, device, batch_size)
+    if isinstance(batch, dict):
+        return {key: _uploaded(one, device, batch_size) for key, one in batch.items()}
+    return tuple(_uploaded(one, device, batch_size) for one in batch)
+
+
+def _upload(rows: HostData, device: Device, batch_size: int) -> Tensor:
+    """In a buffer with room for a whole batch, so that a smaller one fits into the same memory."""
+    content, shape, dtype = rows
+    room = content.nbytes if not shape or not shape[0] else content.nbytes // shape[0] * max(batch_size, shape[0])
+    view = View(device.allocate(room), 0, content.nbytes)
+    device.write(view, content)
+    return Tensor(view, shape, dtype)

@@ -1,0 +1,179 @@
+"""Functions with torch.nn.functional's names and order of arguments: the operations, under the names of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import ops
+from ..errors import ShapeError, UnsupportedError
+from ..ops import (
+    adaptive_avg_pool2d,
+    batch_norm,
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    conv1d,
+    conv2d,
+    conv_transpose2d,
+    cross_entropy,
+    fold,
+    gelu,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    layer_norm,
+    log_softmax,
+    max_pool2d,
+    mse_loss,
+    nll_loss,
+    scaled_dot_product_attention,
+    sigmoid,
+    smooth_l1_loss,
+    softmax,
+    softplus,
+    tanh,
+    unfold,
+)
+from ..tensors import Tensor, tensor
+
+__all__ = [
+    "adaptive_avg_pool2d",
+    "avg_pool2d",
+    "batch_norm",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "conv1d",
+    "conv2d",
+    "conv_transpose2d",
+    "cross_entropy",
+    "dropout",
+    "embedding",
+    "fold",
+    "gelu",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "max_pool2d",
+    "mse_loss",
+    "nll_loss",
+    "one_hot",
+    "pad",
+    "relu",
+    "scaled_dot_product_attention",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "softmax",
+    "softplus",
+    "tanh",
+    "unfold",
+]
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Products with a weight, x Wᵀ + b.
+
+    Args:
+        input: (..., in).
+        weight: (out, in), or (in,) for one output without an axis.
+        bias: (out,), or of no axes.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, w = ow.ones((5, 3), device="cpu"), ow.ones((2, 3), device="cpu")
+        >>> ow.nn.functional.linear(x, w).shape
+        (5, 2)
+    """
+    product: Tensor = input @ (weight.T if weight.ndim > 1 else weight)
+    return product if bias is None else product + bias
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The larger of x and 0. Nothing is changed in place."""
+    return ops.relu(input)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """The value above 0, `negative_slope` times it elsewhere. Nothing is changed in place."""
+    return ops.leaky_relu(input, negative_slope)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The value times its sigmoid. Nothing is changed in place."""
+    return ops.silu(input)
+
+
+def embedding(input: Any, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+    """Rows of a table (rows, ...) for int32 numbers of any shape; the row `padding_idx` gets no gradient."""
+    return ops.embedding(weight, input, padding_idx)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Elements left out with probability p, the others divided by 1 - p. Nothing is changed in place."""
+    return ops.dropout(input, p, training)
+
+
+def avg_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True
+) -> Tensor:
+    """The mean value of each window of (n, channels, height, width); the windows lie side by side by default."""
+    return ops.avg_pool2d(input, kernel_size, stride, padding, count_include_pad)
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
+    """A border around the last axes.
+
+    Args:
+        input: of any dtype.
+        pad: elements before and after: of the last axis, then of the one before it, and so on.
+        mode: "constant"; there is no other yet.
+        value: what the border is made of.
+
+    Raises:
+        ShapeError: there are more pairs than axes, or a half of one.
+        UnsupportedError: another mode.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.functional.pad(ow.ones((1, 2), device="cpu"), (1, 0)).tolist()
+        [[0.0, 1.0, 1.0]]
+    """
+    if mode != "constant":
+        raise UnsupportedError(f"pad in the mode '{mode}' does not exist yet; only 'constant' does")
+    if len(pad) % 2 or len(pad) // 2 > input.ndim:
+        raise ShapeError(f"pad takes two numbers for each of the last axes of {input.shape}, not {tuple(pad)}")
+    pairs = [(before, after) for before, after in zip(pad[::2], pad[1::2], strict=True)]
+    return ops.pad(input, [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1], value)
+
+
+def one_hot(tensor: Any, num_classes: int) -> Tensor:
+    """1 where the last axis is at the class, 0 elsewhere, as float32: what a gradient can go through.
+
+    torch's is of integers and finds out how many classes there are; that would have to be read back.
+
+    Args:
+        tensor: class numbers, int32, of any shape.
+        num_classes: how many there are. A number outside of them gives zeros.
+
+    Returns:
+        (*shape, num_classes).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.functional.one_hot(ow.tensor([2, 0], device="cpu"), 3).tolist()
+        [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    """
+    numbers = _as_tensor(tensor)
+    is_class = ops.equal(numbers.reshape(*numbers.shape, 1), ops.creation.arange(num_classes, numbers.device))
+    return ops.astype(is_class, "float32")
+
+
+def _as_tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else tensor(value)

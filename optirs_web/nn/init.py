@@ -1,0 +1,221 @@
+"""First values of parameters: torch.nn.init's functions, names and distributions.
+
+Each writes in place and returns what it was given. Random numbers are those of `optirs_web.rand` and `randn`, so
+after the same `optirs_web.manual_seed` every device has the same weights: uniform ones to rounding, normal ones to 4
+units in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+from ..autograd import no_grad
+from ..errors import ShapeError
+from ..ops import full, rand, randn, transpose
+from ..ops.launch import apply, write_into
+from ..tensors import Parameter, Tensor
+from .buffers import Buffer
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+_T = TypeVar("_T", bound=Tensor)
+
+_GAINS = {
+    "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,
+    "conv_transpose3d": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 0.75,
+}  # fmt: skip
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """By what to multiply the standard deviation of weights before this nonlinearity.
+
+    Args:
+        nonlinearity: "linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu", ...
+        param: the negative slope of "leaky_relu", 0.01 by default.
+
+    Raises:
+        ValueError: it is none of these.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> round(ow.nn.init.calculate_gain("leaky_relu", 0.2), 4)
+        1.3868
+    """
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else float(param)
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        raise ValueError(f"nonlinearity is one of {', '.join([*_GAINS, 'leaky_relu'])}, not '{nonlinearity}'")
+    return _GAINS[nonlinearity]
+
+
+def fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs each output of a weight (out, in, *window) sees, and the other way round.
+
+    Raises:
+        ShapeError: it has fewer than two axes.
+    """
+    if tensor.ndim < 2:
+        raise ShapeError(f"fan in and fan out need two axes or more, not the shape {tensor.shape}")
+    window = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * window, tensor.shape[0] * window
+
+
+def _write(target: _T, values: Tensor) -> _T:
+    if isinstance(target, (Buffer, Parameter)):
+        target.assign(values)
+    else:
+        write_into(target, values)
+    return target
+
+
+def uniform_(tensor: _T, a: float = 0.0, b: float = 1.0) -> _T:
+    """Uniform numbers in [a, b).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.nn.init.uniform_(ow.Parameter(ow.zeros((3, 2), device="cpu")), -1.0, 1.0)
+        >>> all(-1.0 <= one < 1.0 for row in w.tolist() for one in row)
+        True
+    """
+    with no_grad():
+        return _write(tensor, rand(tensor.shape, tensor.device) * (b - a) + a)
+
+
+def normal_(tensor: _T, mean: float = 0.0, std: float = 1.0) -> _T:
+    """Normal numbers."""
+    with no_grad():
+        return _write(tensor, randn(tensor.shape, tensor.device) * std + mean)
+
+
+def trunc_normal_(tensor: _T, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> _T:
+    """Normal numbers between a and b, others being drawn again: by the inverse of the distribution function."""
+
+    def below(x: float) -> float:
+        return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+
+    low, high = (2.0 * below((one - mean) / std) - 1.0 for one in (a, b))
+    with no_grad():
+        uniform = rand(tensor.shape, tensor.device) * (high - low) + low
+        spread = std * math.sqrt(2.0)
+        return _write(tensor, apply("initial_values", "truncated_normal", uniform, mean, spread, a, b))
+
+
+def constant_(tensor: _T, val: float) -> _T:
+    """The same value everywhere."""
+    return _write(tensor, full(tensor.shape, val, tensor.device, tensor.dtype))
+
+
+def zeros_(tensor: _T) -> _T:
+    """Zeros."""
+    return constant_(tensor, 0)
+
+
+def ones_(tensor: _T) -> _T:
+    """Ones."""
+    return constant_(tensor, 1)
+
+
+def eye_(tensor: _T) -> _T:
+    """The identity matrix; more columns or rows are zeros.
+
+    Raises:
+        ShapeError: it is no matrix.
+    """
+    if tensor.ndim != 2:
+        raise ShapeError(f"eye_ needs a matrix, not the shape {tensor.shape}")
+    values = apply("initial_values", "eye", tensor.shape[1], device=tensor.device, shape=tensor.shape)
+    return _write(tensor, values)
+
+
+def xavier_uniform_(tensor: _T, gain: float = 1.0) -> _T:
+    """Uniform in ± gain √(6 / (fan in + fan out)) (Glorot and Bengio 2010).
+
+    Raises:
+        ShapeError: it has fewer than two axes.
+    """
+    bound = gain * math.sqrt(6.0 / sum(fan_in_and_fan_out(tensor)))
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor: _T, gain: float = 1.0) -> _T:
+    """Normal of deviation gain √(2 / (fan in + fan out)) (Glorot and Bengio 2010).
+
+    Raises:
+        ShapeError: it has fewer than two axes.
+    """
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(fan_in_and_fan_out(tensor))))
+
+
+def _kaiming_deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    fan_in, fan_out = fan_in_and_fan_out(tensor)
+    fans = {"fan_in": fan_in, "fan_out": fan_out}
+    if mode not in fans:
+        raise ValueError(f"mode is 'fan_in' or 'fan_out', not '{mode}'")
+    return calculate_gain(nonlinearity, a) / math.sqrt(max(fans[mode], 1))
+
+
+def kaiming_uniform_(tensor: _T, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> _T:
+    """Uniform in ± gain √(3 / fan) (He et al. 2015, arXiv:1502.01852).
+
+    Args:
+        tensor: a weight (out, in, *window).
+        a: the negative slope of the leaky relu that follows.
+        mode: "fan_in" keeps the variance of the forward pass, "fan_out" that of the backward pass.
+        nonlinearity: what `calculate_gain` takes.
+
+    Raises:
+        ShapeError: it has fewer than two axes.
+        ValueError: another mode or nonlinearity.
+    """
+    bound = math.sqrt(3.0) * _kaiming_deviation(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound)
+
+
+def kaiming_normal_(tensor: _T, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> _T:
+    """Normal of deviation gain / √fan (He et al. 2015, arXiv:1502.01852). See `kaiming_uniform_`."""
+    return normal_(tensor, 0.0, _kaiming_deviation(tensor, a, mode, nonlinearity))
+
+
+def orthogonal_(tensor: _T, gain: float = 1.0) -> _T:
+    """A matrix (rows, everything else) with orthonormal rows or columns, evenly distributed (Saxe et al. 2014).
+
+    The orthogonal factor of a normal matrix, which is distributed like the one that torch takes from its QR
+    decomposition. It is found on the device by iterations of Newton and Schulz: first Jordan's polynomial (2024), which
+    lifts small singular values fast, then the cubic one, which brings all of them to 1.
+
+    Raises:
+        ShapeError: it has fewer than two axes.
+    """
+    if tensor.ndim < 2:
+        raise ShapeError(f"orthogonal_ needs two axes or more, not the shape {tensor.shape}")
+    rows, columns = tensor.shape[0], tensor.size // max(tensor.shape[0], 1)
+    if not tensor.size:
+        return tensor
+    with no_grad():
+        x = randn((rows, columns), tensor.device) * (1.0 / (math.sqrt(rows) + math.sqrt(columns)))
+        x = x if rows <= columns else transpose(x, 0, 1)
+        for a, b, c in [_LIFTING] * 14 + [_SETTLING] * 8:
+            square = x @ transpose(x, 0, 1)
+            x = x * a + (square * b + (square @ square) * c if c else square * b) @ x
+        x = (x if rows <= columns else transpose(x, 0, 1)) * gain
+        return _write(tensor, x.reshape(tensor.shape))
+
+
+_LIFTING = (3.4445, -4.7750, 2.0315)
+_SETTLING = (1.5, -0.5, 0.0)

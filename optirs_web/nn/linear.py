@@ -1,0 +1,100 @@
+"""Linear layers, and the ones that do least: Identity and Flatten."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..ops import reshape, zeros
+from ..runtime.device import Device
+from ..tensors import Parameter, Tensor
+from . import functional as F, init
+from .module import Module
+
+__all__ = ["Flatten", "Identity", "Linear"]
+
+
+class Linear(Module):
+    """y = x Wᵀ + b.
+
+    Args:
+        in_features: the length of the last axis of x.
+        out_features: that of y.
+        bias: whether there is a b.
+        device: what `optirs_web.device` takes.
+
+    Attributes:
+        weight: (out_features, in_features), uniform in ±1/√in_features at first.
+        bias: (out_features,), from the same distribution, or None.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.Linear(3, 5, device="cpu")(ow.ones((7, 2, 3), device="cpu")).shape
+        (7, 2, 5)
+    """
+
+    bias: Parameter | None
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: str | Device | None = None
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = Parameter(zeros((out_features, in_features), device))
+        self.bias = Parameter(zeros(out_features, device)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew."""
+        reset_weight_and_bias(self.weight, self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of (..., in_features); (..., out_features)."""
+        return F.linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+def reset_weight_and_bias(weight: Parameter, bias: Parameter | None) -> None:
+    """What torch gives linear layers and convolutions: both uniform in ±1/√fan_in."""
+    if weight.size:
+        init.kaiming_uniform_(weight, a=math.sqrt(5.0))
+    if bias is not None:
+        fan_in, _ = init.fan_in_and_fan_out(weight)
+        bound = 1.0 / math.sqrt(fan_in) if fan_in else 0.0
+        init.uniform_(bias, -bound, bound)
+
+
+class Identity(Module):
+    """Gives what it is given. Arguments are ignored."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        """The same."""
+        return input
+
+
+class Flatten(Module):
+    """The axes from `start_dim` to `end_dim` as one.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.Flatten()(ow.ones((2, 3, 4), device="cpu")).shape
+        (2, 12)
+    """
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        """A view of the same elements."""
+        shape = input.shape or (1,)
+        first, last = (one % len(shape) for one in (self.start_dim, self.end_dim))
+        return reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"

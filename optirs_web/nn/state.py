@@ -1,0 +1,73 @@
+"""State dicts: the values of a module by torch's names, out of it and, all of them or none, into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import CheckpointError
+from ..hostdata import HostData, host_data
+from ..tensors import Parameter, Tensor
+from .buffers import Buffer
+
+if TYPE_CHECKING:
+    from .module import Module
+
+__all__ = ["IncompatibleKeys", "load_state_dict", "state_of"]
+
+
+class IncompatibleKeys(NamedTuple):
+    """What `load_state_dict(strict=False)` passed over."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def state_of(module: Module, prefix: str = "") -> Iterator[tuple[str, Parameter | Buffer, bool]]:
+    """Parameters and persistent buffers by name, in torch's order, and whether a state dict may lack them.
+
+    Tied parameters come under each of their names.
+    """
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            yield prefix + name, parameter, False
+    for name, buffer in module._buffers.items():
+        if buffer is not None and buffer.persistent:
+            yield prefix + name, buffer, name in module.may_be_missing
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from state_of(child, f"{prefix}{name}.")
+
+
+def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> IncompatibleKeys:
+    """See `Module.load_state_dict`."""
+    wanted = list(state_of(module))
+    names = {name for name, _, _ in wanted}
+    missing = [name for name, _, may_be_missing in wanted if name not in state and not may_be_missing]
+    unexpected = [name for name in state if name not in names]
+    pairs = [(name, place, _value(state[name], place)) for name, place, _ in wanted if name in state]
+    wrong = [
+        f"{name} is {value.dtype} of shape {value.shape} there and {place.dtype} of shape {place.shape} here"
+        for name, place, value in pairs
+        if value.shape != place.shape or value.dtype is not place.dtype
+    ]
+    if strict:
+        wrong += [f"{name} is missing" for name in missing]
+        wrong += [f"{name} is not in the module" for name in unexpected]
+    if wrong:
+        hint = "; load_state_dict(..., strict=False) passes over names that only one of the two has"
+        raise CheckpointError(
+            f"the state dict does not fit {type(module).__name__}: {'; '.join(wrong)}"
+            + hint * (strict and bool(missing or unexpected))
+        )
+    for _, place, value in pairs:
+        place.assign(value)
+    return IncompatibleKeys(missing, unexpected)
+
+
+def _value(value: Any, place: Tensor) -> Tensor | HostData:
+    if isinstance(value, Tensor):
+        return value
+    if hasattr(value, "detach"):  # torch's, which may require gradients and lie on a device
+        value = value.detach().cpu()
+    return host_data(value, place.dtype)
