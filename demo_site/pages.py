@@ -18,7 +18,7 @@ from .digits import digits_file
 from .errors import ApiError
 from .rendering import Renderer
 from .settings import PYODIDE_CDN, Settings
-from .wheel import library_wheel, wheel_name
+from .wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
 __all__ = ["PAGES", "page_routes", "site_facts"]
 
@@ -44,6 +44,7 @@ def site_facts(settings: Settings) -> dict[str, str]:
     return {
         "version": ow.__version__,
         "wheel": f"/wheel/{wheel_name()}",
+        "more": f"/wheel/{more_wheel_name()}",
         "pyodide": "/pyodide/" if settings.pyodide else PYODIDE_CDN,
         "transport": "/transport.mjs",
     }
@@ -86,6 +87,9 @@ class _Site:
     def wheel(self, request: Request) -> Response:
         return respond(request, Content(library_wheel(), "application/zip"))
 
+    def more_wheel(self, request: Request) -> Response:
+        return respond(request, Content(more_wheel(), "application/zip"))
+
     def transport(self, request: Request) -> Response:
         expression = files("optirs_web.browser").joinpath("transport.js").read_text("utf-8")
         return respond(request, Content(f"export default {expression}".encode(), "text/javascript"))
@@ -107,6 +111,7 @@ def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, str]
         Route("/programs/{path:path}", site.program),
         Route("/pyodide/{path:path}", site.pyodide),
         Route(f"/wheel/{wheel_name()}", site.wheel),
+        Route(f"/wheel/{more_wheel_name()}", site.more_wheel),
         Route("/transport.mjs", site.transport),
         Route("/data/digits.bin", site.digits),
         Route("/data/digits.json", site.digits_note),

@@ -1,7 +1,7 @@
-"""Sources made short for the browser, where a page downloads all of them: what runs stays, and so do the names.
+"""Sources made short for the browser, where a page downloads all of them: what runs stays.
 
-Python loses comments, annotations of functions, the `__all__` of modules, and docstrings but for the first paragraph of
-what users call. WGSL loses comments and indentation.
+Python loses comments, annotations, the `__all__` of modules, names that nobody else sees (`rename`), and docstrings but
+for the first paragraph of what users call. WGSL and JavaScript lose comments and indentation.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ import ast
 import re
 from collections.abc import Set
 
+from .rename import rename
+
 __all__ = ["shorten"]
 
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 # A dataclass without a docstring makes one of its signature, which takes a millisecond each.
 _NO_DOCSTRING = "."
+# Modules of which most names are in annotations alone, and what dataclasses look for in these.
+_FOR_ANNOTATIONS = {"__future__", "collections.abc", "typing"}
+_MARKS = {"ClassVar", "InitVar", "KW_ONLY"}
+_COMMENT = {"wgsl": r"[ \t]*//.*", "js": r"(?m)^\s*//.*"}
 
 
-def shorten(name: str, text: str, public: Set[str]) -> str:
+def shorten(name: str, text: str, public: Set[str], kept: Set[str]) -> str:
     """A file with what a page does not need left out.
 
     Args:
@@ -25,14 +31,15 @@ def shorten(name: str, text: str, public: Set[str]) -> str:
         text: its content.
         public: the functions and classes at the top of modules that keep the first paragraph of their docstrings, and
             those of their methods.
+        kept: what files mention of others (`rename.mentioned`).
     """
-    if name.endswith(".wgsl"):
-        return re.sub(r"\n\s*", "\n", re.sub(r"[ \t]*//.*", "", text)).lstrip()
-    if name.endswith(".py"):
-        short = ast.unparse(_Shorten(public, is_package=name.endswith("__init__.py")).visit(ast.parse(text)))
-        # One blank for each step, also of docstrings: other strings are on one line here.
-        return re.sub(r"^(?: {4})+", lambda found: " " * (len(found[0]) // 4), f"{short}\n", flags=re.MULTILINE)
-    return text
+    suffix = name.rpartition(".")[2]
+    if suffix in _COMMENT:
+        return re.sub(r"\n\s*", "\n", re.sub(_COMMENT[suffix], "", text)).lstrip()
+    tree = _Shorten(public, is_package=name.endswith("__init__.py")).visit(ast.parse(text))
+    short = ast.unparse(rename(ast.unparse(tree), kept))
+    # One blank for each step, also of docstrings: other strings are on one line here.
+    return re.sub(r"^(?: {4})+", lambda found: " " * (len(found[0]) // 4), f"{short}\n", flags=re.MULTILINE)
 
 
 class _Shorten(ast.NodeTransformer):
@@ -49,6 +56,8 @@ class _Shorten(ast.NodeTransformer):
         if not self.is_package:
             node.body = [one for one in node.body if not _is_list_of_names(one)]
         node.body = self._statements(node, keeps_docstring=False)
+        used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        node.body = [one for one in node.body if not isinstance(one, ast.ImportFrom) or _is_used(one, used)]
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
@@ -78,7 +87,9 @@ class _Shorten(ast.NodeTransformer):
     visit_AsyncFunctionDef = _visit_function
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
-        if not self.is_in_function:  # what dataclasses are made of
+        if self.depth and not self.is_in_function:  # what dataclasses are made of
+            mark = node.annotation.value if isinstance(node.annotation, ast.Subscript) else node.annotation
+            node.annotation = mark if isinstance(mark, ast.Name) and mark.id in _MARKS else ast.Name("int")
             return node
         return ast.copy_location(ast.Assign([node.target], node.value), node) if node.value else None
 
@@ -104,3 +115,10 @@ def _is_string(node: ast.stmt) -> bool:
 
 def _is_list_of_names(node: ast.stmt) -> bool:
     return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+
+
+def _is_used(node: ast.ImportFrom, used: Set[str]) -> bool:
+    """Whether names of an import are, where it is known to do nothing else; others are taken out."""
+    if node.level == 0 and node.module in _FOR_ANNOTATIONS:
+        node.names = [one for one in node.names if (one.asname or one.name) in used]
+    return bool(node.names)

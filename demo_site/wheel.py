@@ -1,21 +1,23 @@
-"""The library's wheel for browsers, made from what is installed: a page runs the code that serves it.
+"""The library's wheels for browsers, made from what is installed: a page runs the code that serves it.
 
-It is the library with short sources (`shorten`) in one compressed piece, which `unpack` takes apart: files that are
-compressed one by one, as in the wheel for native Python, do not profit from what they have in common.
+One is the library with short sources (`shorten`) in one compressed piece (`pack`), which `unpack` takes apart: files
+that are compressed one by one, as in the wheel for native Python, do not profit from what they have in common. The
+other adds what a page does not need before it trains: modules, convolutions, attention, the profiler.
 
     python -m optirs_web.demo_site.wheel FOLDER
 """
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import io
-import lzma
+import re
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.metadata import Distribution, distributions
 from importlib.util import find_spec
@@ -24,35 +26,62 @@ from types import ModuleType
 
 import optirs_web as ow
 
+from .pack import pack
+from .rename import mentioned
 from .shorten import shorten
 
-__all__ = ["library_wheel", "wheel_name"]
+__all__ = ["library_wheel", "more_wheel", "more_wheel_name", "wheel_name"]
 
 _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
 # Names of files and folders: the applications, and the device that a browser has in place of wgpu.
-_LEFT_OUT = {"cli", "datasets", "demo_site", "training", "__pycache__", "__main__.py", "wgpu.py"}
+_LEFT_OUT = {"cli", "datasets", "demo_site", "training", "__pycache__", "__main__.py"}
+_LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_timestamps.py"}
+# What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
+_MORE = re.compile(
+    r"optirs_web/(nn|profiling|memory/(reports|timeline))\b"
+    r"|optirs_web/(checkpointing|custom_operation|derivatives|explained|gradcheck)"
+    r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
+    r"|optirs_web/shaders/(kernels|lib)/(attention|fold|layer_norm|unfold|window)"
+)
 _SUFFIXES = {".js", ".py", ".wgsl"}
 # In an editable install these lie elsewhere.
 _MAPPED = ("native_backends", "shaders")
 _ENTRY = "optirs_web/__init__.py"
+_ABOUT_MORE = """\
+Metadata-Version: 2.1
+Name: optirs-web-more
+Version: {version}
+Summary: The part of optirs-web that a page does not need before it trains: modules, convolutions, attention, profiles
+License: Apache-2.0
+Requires-Dist: optirs-web=={version}
+"""
 _building = threading.Lock()
-# Text of few different bytes: their position says nothing, the byte before much. A page keeps all memory that it ever
-# took, and unpacking takes that of the dictionary.
-_FILTERS = [
-    {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 4, "lp": 0, "pb": 0},
-]
 
 
 def wheel_name() -> str:
-    """The file name, in the form that installers want."""
+    """The file name of the library's wheel, in the form that installers want."""
     return f"optirs_web-{ow.__version__}-{_TAG}.whl"
 
 
+def more_wheel_name() -> str:
+    """The file name of the other one."""
+    return f"optirs_web_more-{ow.__version__}-{_TAG}.whl"
+
+
 def library_wheel() -> bytes:
-    """The wheel. It is made again when a file has changed, as in an editable install."""
+    """The library's wheel. It is made again when a file has changed, as in an editable install."""
+    return _wheels()[0]
+
+
+def more_wheel() -> bytes:
+    """The wheel with the rest of the library."""
+    return _wheels()[1]
+
+
+def _wheels() -> tuple[bytes, bytes]:
     sources = _sources()
     state = tuple((path, path.stat().st_mtime_ns) for path in sources.values())
-    with _building:  # whoever asks meanwhile gets this one
+    with _building:  # whoever asks meanwhile gets these
         return _build(tuple(sources.items()), state)
 
 
@@ -77,36 +106,47 @@ def _sources() -> dict[str, Path]:
     return sources
 
 
-@lru_cache(maxsize=1)  # `state` is a part of the key alone: a changed file makes another wheel
-def _build(sources: tuple[tuple[str, Path], ...], state: tuple[tuple[Path, int], ...]) -> bytes:
+@lru_cache(maxsize=1)  # `state` is a part of the key alone: a changed file makes other wheels
+def _build(sources: tuple[tuple[str, Path], ...], state: tuple[tuple[Path, int], ...]) -> tuple[bytes, bytes]:
     # A clone has an .egg-info besides, which Python finds too where it was started there.
     about = next(one for one in distributions(name="optirs-web") if one.read_text("METADATA"))
-    note = f"optirs_web-{ow.__version__}.dist-info"
+    notes = {name: _text(about, name) for name in ("METADATA", "licenses/LICENSE")}
+    texts = _shortened(dict(sources))
+    library = {name.removeprefix("optirs_web/"): text for name, text in texts.items() if not _MORE.match(name)}
+    more = {name: text.encode() for name, text in texts.items() if _MORE.match(name)}
+    entry = Path(__file__).with_name("unpack.py").read_bytes()
+    return (
+        _wheel("optirs_web", {_ENTRY: entry, "optirs_web/library.xz": pack(library)}, notes),
+        _wheel("optirs_web_more", more, notes | {"METADATA": _ABOUT_MORE.format(version=ow.__version__).encode()}),
+    )
+
+
+def _wheel(name: str, contents: dict[str, bytes], notes: Mapping[str, bytes]) -> bytes:
+    note = f"{name}-{ow.__version__}.dist-info"
     contents = {
-        _ENTRY: Path(__file__).with_name("unpack.py").read_bytes(),
-        "optirs_web/library.xz": _pack(dict(sources)),
-        **{f"{note}/{name}": _text(about, name) for name in ("METADATA", "licenses/LICENSE")},
+        **contents,
+        **{f"{note}/{name}": body for name, body in notes.items()},
         f"{note}/WHEEL": f"Wheel-Version: 1.0\nGenerator: optirs-web\nRoot-Is-Purelib: true\nTag: {_TAG}\n".encode(),
     }
     record = "".join(f"{name},sha256={_digest(body)},{len(body)}\n" for name, body in contents.items())
     contents[f"{note}/RECORD"] = f"{record}{note}/RECORD,,\n".encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        for name, body in contents.items():
+        for path, body in contents.items():
             # ZipInfo has a fixed date: the same files give the same bytes.
-            archive.writestr(zipfile.ZipInfo(name), body, zipfile.ZIP_DEFLATED, 9)
+            archive.writestr(zipfile.ZipInfo(path), body, zipfile.ZIP_DEFLATED, 9)
     return packed.getvalue()
 
 
-def _pack(sources: dict[str, Path]) -> bytes:
-    """The archive that `unpack` reads."""
+def _shortened(sources: dict[str, Path]) -> dict[str, str]:
+    """The short text of each file."""
     # Like files side by side: the language first, then the folder. The entry is last, so
     # that an import that was cut off unpacks again.
     names = sorted(sources, key=lambda name: (name == _ENTRY, name.rpartition(".")[2], name))
+    texts = {name: sources[name].read_text("utf-8") for name in names}
     public = _public_names()
-    texts = [shorten(name, sources[name].read_text("utf-8"), public) for name in names]
-    packed = "\0".join(f"{name.removeprefix('optirs_web/')}\n{text}" for name, text in zip(names, texts, strict=True))
-    return lzma.compress(packed.encode(), check=lzma.CHECK_CRC32, filters=_FILTERS)
+    kept = set().union(*(mentioned(ast.parse(text)) for name, text in texts.items() if name.endswith(".py")))
+    return {name: shorten(name, text, public, kept) for name, text in texts.items()}
 
 
 def _public_names() -> set[str]:
@@ -134,5 +174,6 @@ def _digest(body: bytes) -> str:
 
 
 if __name__ == "__main__":
-    wheel = Path(sys.argv[1]) / wheel_name()
-    print(f"{wheel}: {wheel.write_bytes(library_wheel()):,} bytes")
+    for name, content in zip((wheel_name(), more_wheel_name()), _wheels(), strict=True):
+        wheel = Path(sys.argv[1]) / name
+        print(f"{wheel}: {wheel.write_bytes(content):,} bytes")

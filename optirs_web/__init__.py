@@ -9,13 +9,15 @@ Example:
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from .parts import imported
+
 if TYPE_CHECKING:
-    from . import datasets as datasets, errors as errors, interop as interop, optim as optim
-    from .autograd import GradientTape as GradientTape, no_grad as no_grad
-    from .checkpoint import (
+    from . import datasets as datasets, errors as errors, interop as interop, nn as nn, optim as optim
+    from .autograd import gradients as gradients, no_grad as no_grad
+    from .checkpointing import checkpoint as checkpoint
+    from .checkpoints import (
         checkpoint_extra as checkpoint_extra,
         dump_checkpoint as dump_checkpoint,
         dump_checkpoint_async as dump_checkpoint_async,
@@ -24,7 +26,31 @@ if TYPE_CHECKING:
         save_checkpoint_async as save_checkpoint_async,
     )
     from .compiled import compile as compile
-    from .ops import cross_entropy as cross_entropy, manual_seed as manual_seed
+    from .custom_operation import CustomOperation as CustomOperation, custom_op as custom_op
+    from .derivatives import (
+        grad as grad,
+        hessian_vector_product as hessian_vector_product,
+        jacobian as jacobian,
+        jvp as jvp,
+        value_and_grad as value_and_grad,
+        vjp as vjp,
+    )
+    from .explained import explain as explain
+    from .gradchecks import gradcheck as gradcheck, gradgradcheck as gradgradcheck
+    from .memory import (
+        empty_cache as empty_cache,
+        memory_stats as memory_stats,
+        memory_timeline as memory_timeline,
+    )
+    from .ops import (
+        concat as concat,
+        cross_entropy as cross_entropy,
+        manual_seed as manual_seed,
+        maximum as maximum,
+        minimum as minimum,
+        stack as stack,
+        where as where,
+    )
     from .ops.creation import (
         arange as arange,
         full as full,
@@ -33,6 +59,7 @@ if TYPE_CHECKING:
         randn as randn,
         zeros as zeros,
     )
+    from .profiling import profile as profile
     from .recovery import (
         recover as recover,
         recover_async as recover_async,
@@ -47,55 +74,75 @@ if TYPE_CHECKING:
         device_async as device_async,
         devices as devices,
         devices_async as devices_async,
-        memory_stats as memory_stats,
         set_memory_limit as set_memory_limit,
         stats as stats,
     )
     from .runtime.stats import MemoryStats as MemoryStats, Stats as Stats
     from .sparse import SparseRows as SparseRows
+    from .tape import GradientTape as GradientTape
     from .tensors import Parameter as Parameter, Tensor as Tensor, tensor as tensor
 
-_SUBMODULES = ("datasets", "errors", "interop", "optim")
-_IN_DEMO = ("datasets",)  # in the wheel optirs-web-demo
+_SUBMODULES = ("datasets", "errors", "interop", "nn", "optim")
 
 # Names are imported when first used: `import optirs_web` alone loads neither NumPy nor a backend.
 _NAMES = {
     "AdapterInfo": "runtime.backend",
+    "CustomOperation": "custom_operation",
     "Device": "runtime.device",
-    "GradientTape": "autograd",
+    "GradientTape": "tape",
     "MemoryStats": "runtime.stats",
     "Parameter": "tensors",
     "SparseRows": "sparse",
     "Stats": "runtime.stats",
     "Tensor": "tensors",
     "arange": "ops.creation",
-    "checkpoint_extra": "checkpoint",
+    "checkpoint": "checkpointing",
+    "checkpoint_extra": "checkpoints",
     "close_device": "runtime.registry",
     "compile": "compiled",
+    "concat": "ops",
     "cross_entropy": "ops",
+    "custom_op": "custom_operation",
     "device": "runtime.registry",
     "device_async": "runtime.registry",
     "devices": "runtime.registry",
     "devices_async": "runtime.registry",
-    "dump_checkpoint": "checkpoint",
-    "dump_checkpoint_async": "checkpoint",
+    "dump_checkpoint": "checkpoints",
+    "dump_checkpoint_async": "checkpoints",
+    "empty_cache": "memory",
+    "explain": "explained",
     "full": "ops.creation",
-    "load_checkpoint": "checkpoint",
+    "grad": "derivatives",
+    "gradcheck": "gradchecks",
+    "gradgradcheck": "gradchecks",
+    "gradients": "autograd",
+    "hessian_vector_product": "derivatives",
+    "jacobian": "derivatives",
+    "jvp": "derivatives",
+    "load_checkpoint": "checkpoints",
     "manual_seed": "ops",
-    "memory_stats": "runtime.registry",
+    "maximum": "ops",
+    "memory_stats": "memory",
+    "memory_timeline": "memory",
+    "minimum": "ops",
     "no_grad": "autograd",
     "ones": "ops.creation",
+    "profile": "profiling",
     "rand": "ops.creation",
     "randn": "ops.creation",
     "recover": "recovery",
     "recover_async": "recovery",
-    "save_checkpoint": "checkpoint",
-    "save_checkpoint_async": "checkpoint",
+    "save_checkpoint": "checkpoints",
+    "save_checkpoint_async": "checkpoints",
     "set_memory_limit": "runtime.registry",
     "snapshot": "recovery",
     "snapshot_async": "recovery",
+    "stack": "ops",
     "stats": "runtime.registry",
     "tensor": "tensors",
+    "value_and_grad": "derivatives",
+    "vjp": "derivatives",
+    "where": "ops",
     "zeros": "ops.creation",
 }
 
@@ -108,14 +155,9 @@ def __getattr__(name: str) -> Any:
 
         return version("optirs-web")
     if name in _SUBMODULES:
-        try:
-            return importlib.import_module(f".{name}", __name__)
-        except ModuleNotFoundError as error:
-            if name not in _IN_DEMO or error.name != f"{__name__}.{name}":
-                raise
-            raise ModuleNotFoundError(f"{error.name} comes with the demo: pip install 'optirs-web[demo]'") from None
+        return imported(name)
     if name in _NAMES:
-        value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+        value = getattr(imported(_NAMES[name]), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'optirs_web' has no attribute '{name}'")

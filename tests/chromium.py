@@ -16,12 +16,13 @@ import pytest
 from requirements import missing
 from wire import decode, encode
 
-from optirs_web.demo_site.wheel import library_wheel
+from optirs_web.demo_site.wheel import library_wheel, more_wheel
 
 __all__ = ["BrowserPython", "browser", "browser_python", "chromium_context", "page", "pyodide_folder"]
 
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
+EXAMPLES = ROOT / "examples"
 SCREENSHOTS = ROOT / "build" / "screenshots"
 
 FLAGS = [
@@ -33,7 +34,12 @@ FLAGS = [
     "--disable-sync",
     "--enable-unsafe-webgpu",
 ]
-ADAPTER = ["--use-webgpu-adapter=swiftshader"]
+ADAPTER = [
+    "--use-webgpu-adapter=swiftshader",
+    # SwiftShader clears an array of a workgroup with an instruction for each element, which takes seconds to compile
+    # where there are a thousand. Without its way Dawn clears it in a loop.
+    "--disable-dawn-features=use_vulkan_zero_initialize_workgroup_memory_extension",
+]
 
 
 def chromium_path():
@@ -110,6 +116,7 @@ async ([folder]) => {
   const { loadPyodide } = await import("/pyodide/pyodide.mjs");
   const pyodide = await loadPyodide({ indexURL: "/pyodide/" });
   pyodide.unpackArchive(await (await fetch("/library.whl")).arrayBuffer(), "wheel");
+  pyodide.unpackArchive(await (await fetch("/more.whl")).arrayBuffer(), "wheel");
   pyodide.unpackArchive(await (await fetch("/cases.zip")).arrayBuffer(), "zip", { extractDir: "/cases" });
   if (folder.numpy) await pyodide.loadPackage("numpy");
   pyodide.runPython("import sys; sys.path.insert(0, '/cases')");
@@ -144,10 +151,13 @@ def cases_archive():
     """The modules of the tests that run in the page."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        for name in ("numerics", "operation_cases", "schedule_cases", "wire"):
+        for name in ("numerics", "schedule_cases", "wire"):
             archive.write(TESTS / f"{name}.py", f"{name}.py")
-        for path in (TESTS / "optimizer_cases").glob("*.py"):
-            archive.write(path, f"optimizer_cases/{path.name}")
+        for path in EXAMPLES.glob("*.py"):
+            archive.write(path, path.name)
+        for folder in ("operation_cases", "optimizer_cases"):
+            for path in (TESTS / folder).glob("*.py"):
+                archive.write(path, f"{folder}/{path.name}")
     return packed.getvalue()
 
 
@@ -156,7 +166,11 @@ class Exchange:
 
     def __init__(self):
         self.given, self.taken = {}, {}
-        self.archives = {"/library.whl": library_wheel(), "/cases.zip": cases_archive()}
+        self.archives = {
+            "/library.whl": library_wheel(),
+            "/more.whl": more_wheel(),
+            "/cases.zip": cases_archive(),
+        }
         pyodide = pyodide_folder()
         exchange = self
 

@@ -1,33 +1,54 @@
-"""The library's wheel for browsers: small, with the code of the sources, and itself again at the first import."""
+"""The library's wheels for browsers: small, with the code of the sources, and itself again at the first import."""
 
 import ast
 import dis
 import inspect
 import io
 import json
+import re
+import runpy
+import shutil
 import subprocess
 import sys
 import sysconfig
+import textwrap
 import types
 import zipfile
 
 import pytest
 from wheels import FOLDERS, ROOT
 
+import optirs_web as ow
+from optirs_web.demo_site.pack import pack
+from optirs_web.demo_site.rename import rename
 from optirs_web.demo_site.shorten import shorten
-from optirs_web.demo_site.wheel import library_wheel, wheel_name
+from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
 LARGEST = 200_000  # bytes: a page downloads it before it can train
-LEFT_OUT = {"cli", "datasets", "demo_site", "training", "__main__.py", "wgpu.py"}
+LEFT_OUT = {"cli", "datasets", "demo_site", "training", "__main__.py"}
+LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_timestamps.py"}
 
-LAYOUT = {*dis.hasjrel, *dis.hasjabs, dis.opmap["NOP"]}  # instructions that depend on where lines begin
+# Instructions that depend on where lines begin, and on how variables that functions share are sorted.
+LAYOUT = {*dis.hasjrel, *dis.hasjabs, *(dis.opmap[one] for one in ("NOP", "MAKE_CELL", "LOAD_CLOSURE"))}
+VARIABLES = {*dis.haslocal, *dis.hasfree}
+GLOBALS = {dis.opmap[f"{what}_{where}"] for what in ("LOAD", "STORE", "DELETE") for where in ("GLOBAL", "NAME")}
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The folder that a page has the library in."""
-    folder = tmp_path_factory.mktemp("page")
-    zipfile.ZipFile(io.BytesIO(library_wheel())).extractall(folder)
+    return extracted(tmp_path_factory.mktemp("page"), library_wheel())
+
+
+@pytest.fixture(scope="module")
+def page_with_more(tmp_path_factory):
+    """The folder that a page has both wheels in."""
+    return extracted(tmp_path_factory.mktemp("more"), library_wheel(), more_wheel())
+
+
+def extracted(folder, *wheels):
+    for one in wheels:
+        zipfile.ZipFile(io.BytesIO(one)).extractall(folder)
     return folder
 
 
@@ -49,27 +70,67 @@ def sources():
                 yield inside, path
 
 
-def functions(source):
-    """What each function does but for where it jumps, by its name, without annotations."""
+def compiled(source):
+    """The code of a file without docstrings and annotations of functions."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None
         elif isinstance(node, ast.arg):
             node.annotation = None
-    found = {}
+    return compile(tree, "", "exec", optimize=2)
 
-    def collect(code):
-        inner = [one for one in code.co_consts if isinstance(one, types.CodeType)]
-        if code.co_flags & inspect.CO_OPTIMIZED:  # a function, not a module or class
-            steps = [one for one in dis.get_instructions(code) if one.opcode not in LAYOUT]
-            does = [(one.opname, None if one.argval in inner else one.argval) for one in steps]
-            found.setdefault(code.co_qualname, []).append(does)
-        for one in inner:
-            collect(one)
 
-    collect(compile(tree, "", "exec", optimize=2))  # without docstrings
-    return found
+def within(code):
+    return [one for one in code.co_consts if isinstance(one, types.CodeType)]
+
+
+def steps(code):
+    """What a function does but for where it jumps."""
+    for one in dis.get_instructions(code):
+        if one.opcode not in LAYOUT:
+            yield one.opcode, None if isinstance(one.argval, types.CodeType) else one.argval
+
+
+def private_names(code):
+    """The private names of a module that its own code, or that of a class, uses."""
+    return [what for how, what in steps(code) if how in GLOBALS and re.match("_[^_]", what)]
+
+
+class Renamed:
+    """Each name has another, which is no other name's."""
+
+    def __init__(self):
+        self.short, self.full = {}, {}
+
+    def check(self, full, short):
+        assert self.short.setdefault(full, short) == short
+        assert self.full.setdefault(short, full) == full
+
+
+def compare(one, other, of_module, of_function=None):
+    """Two pieces of code do the same, but for names that only they see."""
+    assert other.co_name in (one.co_name, of_module.short.get(one.co_name))
+    is_function = one.co_flags & inspect.CO_OPTIMIZED
+    if is_function:
+        of_function = of_function or Renamed()
+        parameters = one.co_argcount + one.co_kwonlyargcount
+        assert one.co_varnames[:parameters] == other.co_varnames[:parameters]
+        for (how, what), (how_other, what_other) in zip(steps(one), steps(other), strict=True):
+            assert how == how_other
+            if how in VARIABLES:
+                of_function.check(what, what_other)
+            elif how in GLOBALS and re.match("_[^_]", what):
+                of_module.check(what, what_other)
+            else:
+                assert what == what_other
+    else:
+        for names in zip(private_names(one), private_names(other), strict=True):
+            of_module.check(*names)
+    for inner, inner_other in zip(within(one), within(other), strict=True):
+        compare(inner, inner_other, of_module, of_function)
+    if is_function:
+        assert {of_function.short[name] for name in one.co_cellvars} == set(other.co_cellvars)
 
 
 def test_it_is_small():
@@ -84,19 +145,23 @@ def test_installers_know_it_for_one_of_pyodide():
     }  # fmt: skip
 
 
-def test_the_first_import_unpacks_each_file_and_another_finds_them(page):
-    version = run(page, "import optirs_web as ow; print(ow.__version__, ow.__file__)")
-    assert not (page / "optirs_web/library.xz").exists()
-    assert run(page, "import optirs_web as ow; print(ow.__version__, ow.__file__)") == version
-    present = {one.relative_to(page).as_posix() for one in (page / "optirs_web").rglob("*") if one.is_file()}
+def test_the_first_import_unpacks_each_file_and_another_finds_them(page_with_more):
+    version = run(page_with_more, "import optirs_web as ow; print(ow.__version__, ow.__file__)")
+    assert not (page_with_more / "optirs_web/library.xz").exists()
+    assert run(page_with_more, "import optirs_web as ow; print(ow.__version__, ow.__file__)") == version
+    present = {
+        one.relative_to(page_with_more).as_posix()
+        for one in (page_with_more / "optirs_web").rglob("*")
+        if one.is_file()
+    }
     assert {one for one in present if "__pycache__" not in one} == {name for name, _ in sources()}
 
 
-def test_its_functions_are_those_of_the_sources():
+def test_its_functions_are_those_of_the_sources(page_with_more):
+    run(page_with_more, "import optirs_web")
     for name, path in sources():
         if path.suffix == ".py":
-            text = path.read_text("utf-8")
-            assert functions(shorten(name, text, set())) == functions(text), name
+            compare(compiled(path.read_text("utf-8")), compiled((page_with_more / name).read_text("utf-8")), Renamed())
 
 
 NAMES_WITHOUT_DOCSTRING = """
@@ -107,9 +172,48 @@ print(json.dumps([one for module, one in public if not inspect.getdoc(getattr(mo
 """
 
 
-def test_what_users_call_is_there_and_says_what_it_is(page):
-    modules = {"errors", "interop", "optim", "averaging", "lr_scheduler", "projections", "schedules", "transforms"}
-    assert set(json.loads(run(page, NAMES_WITHOUT_DOCSTRING))) <= modules
+def test_what_users_call_is_there_and_says_what_it_is(page_with_more):
+    modules = {
+        "averaging",
+        "errors",
+        "interop",
+        "lr_scheduler",
+        "nn",
+        "optim",
+        "projections",
+        "schedules",
+        "transforms",
+    }
+    assert set(json.loads(run(page_with_more, NAMES_WITHOUT_DOCSTRING))) <= modules
+
+
+MODULES = """
+import optirs_web as ow
+from optirs_web import nn
+model = nn.Sequential(nn.Linear(3, 4, device="cpu"), nn.LayerNorm(4, device="cpu"))
+print(model(ow.ones((2, 3), device="cpu")).shape)
+"""
+
+
+def test_modules_come_in_a_second_wheel(page, page_with_more):
+    assert run(page_with_more, MODULES).strip() == "(2, 4)"
+    for one in ("ow.nn", "ow.grad", "ow.profile", "ops.layer_norm", "ow.ones((2, 2), device='cpu').var()"):
+        program = f"""
+            import optirs_web as ow
+            from optirs_web import ops
+            try:
+                {one}
+            except ModuleNotFoundError as error:
+                print(error)
+        """
+        assert "load optirs_web_more beside it" in run(page, textwrap.dedent(program))
+
+
+def test_the_second_wheel_asks_for_the_first():
+    names = zipfile.ZipFile(io.BytesIO(more_wheel())).read(
+        f"{more_wheel_name().partition('-py3')[0]}.dist-info/METADATA"
+    )
+    assert f"Requires-Dist: optirs-web=={ow.__version__}".encode() in names
 
 
 TRAINING = """
@@ -135,19 +239,77 @@ def test_it_trains(page):
         ('"""A module."""\nx = 1  # one\n', "x = 1"),
         (
             'def f(x: int) -> int:\n    """One.\n\n    Two.\n    """\n    y: int = x\n    return y\n',
-            'def f(x):\n """One."""\n y = x\n return y',
+            'def f(x):\n """One."""\n a = x\n return a',
         ),
-        ('def _f():\n    """One."""\n', "def _f():\n pass"),
-        ('class A:\n    """One."""\n\n    x: int\n    """Two."""\n', 'class A:\n """One."""\n x: int'),
-        ("@dataclass\nclass _A:\n    x: int\n", '@dataclass\nclass _A:\n """."""\n x: int'),
+        ('def _f():\n    """One."""\n', "def _a():\n pass"),
+        ('class A:\n    """One."""\n\n    x: str\n    """Two."""\n', 'class A:\n """One."""\n x: int'),
+        ("@dataclass\nclass _A:\n    x: str\n", '@dataclass\nclass _A:\n """."""\n x: int'),
+        ("class _A:\n    x: ClassVar[str] = ''\n", "class _A:\n x: ClassVar = ''"),
+        ("x: str = ''\n", "x = ''"),
         ("if TYPE_CHECKING:\n    import a\nx = 1\n", "x = 1"),
         ("if TYPE_CHECKING:\n    import a\nelse:\n    a = None\n", "a = None"),
+        (
+            "from __future__ import annotations\nfrom typing import Any, cast\nx = cast\n",
+            "from typing import cast\nx = cast",
+        ),
         ('__all__ = ["x"]\nx = f"""a\n    {b}"""\n', "x = f'a\\n    {b}'"),
     ],
 )
 def test_python_keeps_what_runs_and_the_first_paragraph_of_public_docstrings(source, short):
-    assert shorten("a.py", source, {"A", "f"}).strip() == short
+    assert shorten("a.py", source, {"A", "f"}, set()).strip() == short
 
 
-def test_wgsl_loses_comments_and_indentation():
-    assert shorten("a.wgsl", "// One.\nfn f() {\n    return; // two\n}\n", set()) == "fn f() {\nreturn;\n}\n"
+@pytest.mark.parametrize(
+    ("source", "short"),
+    [
+        ("_x = 1\n_y = _x\n", "_a = 1\n_b = _a"),
+        ("_x = 1\n_kept = _x\n", "_a = 1\n_kept = _a"),
+        ("_x = 1\nclass A:\n _x = 2\n", "_x = 1\n\nclass A:\n _x = 2"),
+        ("_x = 1\ndef f(_x):\n return _x\n", "_x = 1\n\ndef f(_x):\n return _x"),
+        ("from b import _x\n", "from b import _x"),
+        ("_x = 0\ndef f():\n global _x\n _x = 1\n", "_a = 0\ndef f():\n global _a\n _a = 1"),
+        ("def f(a):\n one = a\n other = one + b\n", "def f(a):\n c = a\n d = c + b"),
+        ("def f(x):\n f(one=[one for one in x])\n", "def f(x):\n f(one=[a for a in x])"),
+        (
+            "def f():\n one = 1\n def g():\n  nonlocal one\n  one = 2\n",
+            "def f():\n a = 1\n\n def g():\n  nonlocal a\n  a = 2",
+        ),
+        ("def f():\n one = 1\n return lambda: one\n", "def f():\n a = 1\n return lambda: a"),
+        ("def f():\n one = 1\n return lambda one: one\n", "def f():\n one = 1\n return lambda one: one"),
+        ("def f():\n one = 1\n class A:\n  one = 2\n", "def f():\n one = 1\n\n class A:\n  one = 2"),
+        ("def f(x=one):\n one = x\n", "def f(x=one):\n a = x"),
+        ("def f():\n from m import one as two\n one = two\n", "def f():\n from m import one as two\n a = two"),
+        ("def f():\n one = 1\n return locals()\n", "def f():\n one = 1\n return locals()"),
+        (
+            "def f():\n try:\n  g()\n except E as error:\n  g(error)\n",
+            "def f():\n try:\n  g()\n except E as a:\n  g(a)",
+        ),
+        (
+            "def f(x):\n match x:\n  case {'y': [one, *two], **three} as four:\n   return (one, two, three, four)\n",
+            "def f(x):\n match x:\n  case {'y': [c, *d], **b} as a:\n   return (c, d, b, a)",
+        ),
+    ],
+)
+def test_names_that_nobody_else_sees_are_short(source, short):
+    assert ast.dump(rename(source, {"_kept"})) == ast.dump(ast.parse(short))
+
+
+def test_wgsl_and_javascript_lose_comments_and_indentation():
+    assert shorten("a.wgsl", "// One.\nfn f() {\n    return; // two\n}\n", set(), set()) == "fn f() {\nreturn;\n}\n"
+    script = '// One.\nf("https://a");\n\n    // Two.\n    g();\n'
+    assert shorten("a.js", script, set(), set()) == 'f("https://a");\ng();\n'
+
+
+FILES = {
+    "a.py": "x = ', = self.'\n   y = \"''\"\n" * 4,
+    "b/c.wgsl": "",
+    "d.py": 'def f():\n "A ‖ × ·\\n"\n """B\n C"""\n' * 4,
+    "__init__.py": "x = 'one'\n",
+}
+
+
+def test_what_is_packed_is_unpacked(tmp_path):
+    (tmp_path / "library.xz").write_bytes(pack(FILES))
+    shutil.copy(ROOT / "demo_site/unpack.py", tmp_path / "__init__.py")
+    assert runpy.run_path(tmp_path / "__init__.py")["x"] == "one"
+    assert {name: (tmp_path / name).read_text("utf-8") for name in FILES} == FILES

@@ -72,6 +72,7 @@ const drawPlot = everyFrame(() => {
 function startWorker() {
   worker = new PythonWorker({
     programs: ["playground"],
+    more: true,
     onOutput: (text, stream) => write(text, stream === "stderr" ? "error" : null),
     onEvent: (kind, payload) => {
       if (kind === "loading" && !running) setStatus(status, "busy", `Loading ${payload.step}…`);

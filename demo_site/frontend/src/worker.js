@@ -48,14 +48,14 @@ async function fetchOk(address) {
   return response;
 }
 
-async function start({ site, programs, device, interruptBuffer }) {
+async function start({ site, programs, more, device, interruptBuffer }) {
   const began = performance.now();
   const progress = (step) => post({ type: "event", kind: "loading", payload: { step } });
   progress("Python");
   const base = new URL(site.pyodide, self.location.href).href;
-  const [loaded, wheel, transport, sources] = await Promise.all([
+  const [loaded, wheels, transport, sources] = await Promise.all([
     import(new URL("pyodide.mjs", base).href).then(({ loadPyodide }) => loadPyodide({ indexURL: base })),
-    fetchOk(site.wheel).then((response) => response.arrayBuffer()),
+    Promise.all([site.wheel, ...(more ? [site.more] : [])].map((one) => fetchOk(one).then((got) => got.arrayBuffer()))),
     import(new URL(site.transport, self.location.href).href),
     Promise.all(programs.map((name) => fetchOk(`/programs/${name}.py`).then((response) => response.text()))),
   ]);
@@ -73,7 +73,7 @@ async function start({ site, programs, device, interruptBuffer }) {
   // The helper of the WebGPU device: the page's CSP allows no eval, so it comes as a module.
   pyodide.registerJsModule("optirs_web_transport", { request: transport.default });
   progress("the library");
-  pyodide.unpackArchive(wheel, "wheel");
+  for (const wheel of wheels) pyodide.unpackArchive(wheel, "wheel");
   sources.forEach((source, number) => pyodide.FS.writeFile(`/home/pyodide/${programs[number]}.py`, source));
   const info = {
     pyodide: pyodide.version,

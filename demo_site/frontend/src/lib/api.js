@@ -1,6 +1,6 @@
 // The server's JSON API.
 
-/** What the server says about itself: version, wheel, pyodide, transport. */
+/** What the server says about itself: version, wheel, more (the second wheel), pyodide, transport. */
 export const site = JSON.parse(document.getElementById("site").textContent);
 
 /** An answer that is not 2xx; `code` and the message are the server's. */

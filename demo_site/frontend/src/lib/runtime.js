@@ -18,6 +18,7 @@ export class PythonError extends Error {
  *
  * Options:
  *   programs     names of files in demo_site/programs that Python can import: ["digits"]
+ *   more         load the second wheel too: modules, convolutions, attention, the profiler (default false)
  *   device       open the WebGPU device first (default true); `info.device` is then {name, description}
  *   onEvent      (kind, payload, buffer) for page.emit and page.emit_buffer; "loading" {step} while it starts
  *   onOutput     (text, "stdout"|"stderr")
@@ -28,7 +29,7 @@ export class PythonWorker {
   #next = 0;
   #interrupts = self.crossOriginIsolated ? new Uint8Array(new SharedArrayBuffer(1)) : null;
 
-  constructor({ programs = [], device = true, onEvent = () => {}, onOutput = () => {} } = {}) {
+  constructor({ programs = [], more = false, device = true, onEvent = () => {}, onOutput = () => {} } = {}) {
     this.#worker = new Worker("/static/worker.js", { type: "module", name: "python" });
     this.#worker.onmessage = ({ data }) => {
       if (data.type === "event") onEvent(data.kind, data.payload, data.buffer);
@@ -37,7 +38,7 @@ export class PythonWorker {
     };
     this.#worker.onerror = (event) => this.#fail(event.message || "the worker could not be started");
     /** Resolves to {pyodide, python, jspi, device, seconds}. */
-    this.ready = this.#ask({ type: "start", site, programs, device, interruptBuffer: this.#interrupts });
+    this.ready = this.#ask({ type: "start", site, programs, more, device, interruptBuffer: this.#interrupts });
     this.ready.catch(() => {}); // reported where it is awaited
   }
 
