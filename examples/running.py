@@ -1,0 +1,54 @@
+"""What the command lines of the examples share: options, losses as lines of text, and as a picture."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+import optirs_web as ow
+
+
+def options(description: str, steps: int) -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
+    parser.add_argument("--device", help="cpu, vulkan, metal, ...; the best one by default")
+    parser.add_argument("--steps", type=int, default=steps, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and batches; default: %(default)s")
+    parser.add_argument("--out", type=Path, help="a folder for the picture of the losses, if matplotlib is installed")
+    return parser.parse_args()
+
+
+def followed(losses: Iterator[ow.Tensor], read: list[float], every: int = 50) -> Iterator[int]:
+    """Read losses into a list and print their mean, `every` steps at a time, so that the device waits no oftener.
+
+    Yields how many there are by then.
+    """
+    started, waiting = perf_counter(), []
+    for number, loss in enumerate(losses, 1):
+        waiting.append(loss)
+        if number == 1 or number % every == 0:
+            read += [one.item() for one in waiting]
+            recent = sum(read[-len(waiting) :]) / len(waiting)
+            print(f"step {number:5}   loss {recent:.4f}   {perf_counter() - started:6.1f} s", flush=True)
+            waiting.clear()
+            yield number
+    read += [one.item() for one in waiting]
+
+
+def draw(losses: list[float], path: Path) -> None:
+    """The losses as a PNG, where there is matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print("no picture: matplotlib is not installed")
+        return
+    figure = Figure(figsize=(7, 4), dpi=160, layout="constrained")
+    axes = figure.subplots()
+    axes.plot(range(1, len(losses) + 1), losses, color="#1f5fa8", linewidth=1)
+    axes.set(xlabel="step", ylabel="loss", ylim=(0, None))
+    axes.spines[["top", "right"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    print(f"wrote {path}")
