@@ -177,17 +177,14 @@ def _functions(name: str) -> list[syntax.Function]:
 
 
 def _map_functions(name: str) -> list[syntax.Function]:
-    """Those that take scalars and give one, first those that do not serve another one."""
+    """Those that take scalars and give one, or a bool if there are none; first those that do not serve another one."""
     source = _source("elementwise", name)
 
-    def is_scalar(type_name: syntax.TypeName | None) -> bool:
-        return type_name is not None and type_name.name in _SCALARS
+    def are_scalars(*type_names: syntax.TypeName | None) -> bool:
+        return all(one is not None and one.name in _SCALARS for one in type_names)
 
-    functions = [
-        one
-        for one in _functions(name)
-        if is_scalar(one.return_type_name) and all(is_scalar(parameter.type_name) for parameter in one.parameters)
-    ]
+    taking = [one for one in _functions(name) if are_scalars(*(parameter.type_name for parameter in one.parameters))]
+    functions = [one for one in taking if are_scalars(one.return_type_name)] or taking
     return sorted(functions, key=lambda one: source.count(f"{one.name}(") > 1)
 
 

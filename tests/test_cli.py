@@ -37,7 +37,7 @@ def test_devices_lists_each_and_says_what_auto_takes():
 
 
 @pytest.mark.parametrize(
-    "name", ["adamw", "adam", "sgd", "matmul", "sum", "log_softmax", "relu", "exp", "random_normal"]
+    "name", ["adamw", "adam", "sgd", "matmul", "sum", "softmax", "relu", "exp", "random_normal"]
 )
 def test_shader_prints_a_complete_module_and_nothing_else(name):
     result = run("shader", name)

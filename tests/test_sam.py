@@ -32,7 +32,7 @@ def test_a_recorded_sam_step_reads_nothing_back(device):
         before = device.stats.copy()
         recorded_loss = compiled()
         cost = device.stats - before
-        assert recorded_loss.item() == loss.item()
+        assert recorded_loss.item() == pytest.approx(loss.item(), rel=2e-7)  # fused, it may round once less
     assert (cost.submits, cost.bytes_down) == (1, 0)
     assert [one.tolist() for one in others] == [one.tolist() for one in params]
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from .buffer import Buffer
 from .launches import Recorded
-from .pool import size_class
 
 __all__ = ["Plan", "plan"]
 
@@ -54,7 +53,7 @@ def plan(
         done = [one for one in ending if one.last < span.first]
         free += [places[one.buffer] for one in done]
         ending = [one for one in ending if one.last >= span.first]
-        wanted = size_class(span.buffer.nbytes)
+        wanted = span.buffer.nbytes
         piece = _best(free, sizes, wanted)
         if piece is None:
             sizes.append(wanted)

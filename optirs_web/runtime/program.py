@@ -83,6 +83,7 @@ class Program:
         self.before_replay: list[Callable[[], None]] = []
         self.at_replay: list[Callable[[], None]] = []
         self._fuses = fuses
+        self._made: list[ProgramBuffer] = []
         self._owned: list[tuple[Any, int]] = []
         self._bound: dict[int, Buffer] = {}
 
@@ -93,6 +94,7 @@ class Program:
         own = ProgramBuffer(self.device, nbytes, len(self.as_recorded))
         buffer = Buffer(self.device, own, nbytes, self._drop)
         own.held_by = weakref.ref(buffer)
+        self._made.append(own)
         return buffer
 
     def _drop(self, handle: Any, nbytes: int) -> None:
@@ -135,17 +137,15 @@ class Program:
         for nbytes in planned.sizes:
             self._owned.append(allocate(nbytes))
         for buffer, piece in planned.places.items():
-            self._place(buffer, self._owned[piece][0])
-        for buffer in {view.buffer for one in self.as_recorded for view in (*one.reads, *one.writes)}:
-            if isinstance(buffer, ProgramBuffer) and buffer.handle is None and not buffer.is_temporary:
-                self._owned.append(allocate(buffer.nbytes))
-                self._place(buffer, self._owned[-1][0])
-
-    def _place(self, buffer: Buffer, handle: Any) -> None:
-        buffer.handle = handle
-        held = buffer.held_by() if isinstance(buffer, ProgramBuffer) and buffer.held_by is not None else None
-        if held is not None:
-            held.handle = handle
+            buffer.handle = self._owned[piece][0]
+        for own in self._made:
+            held = own.held_by() if own.held_by is not None else None
+            if held is not None:
+                if own.handle is None:  # no launch touches it
+                    self._owned.append(allocate(own.nbytes))
+                    own.handle = self._owned[-1][0]
+                held.handle = own.handle
+        self._made = []
 
     @property
     def nbytes(self) -> int:
@@ -176,7 +176,7 @@ class Program:
     def release(self) -> None:
         """Give the program's memory back to the device's pool."""
         owned, self._owned = self._owned, []
-        self.as_recorded, self.launches = [], []
+        self.as_recorded, self.launches, self._made = [], [], []
         self.recorded = None
         self._bound = {}
         for handle, nbytes in owned:

@@ -1,0 +1,114 @@
+"""The values of a tensor on the host: typed buffers, arrays, lists and numbers, each with its awaitable twin."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from .errors import ShapeError
+from .runtime.dtypes import BOOL, DType
+
+if TYPE_CHECKING:
+    from .runtime.buffer import View
+    from .runtime.device import Device
+
+__all__ = ["TensorValues"]
+
+
+class TensorValues:
+    """What reads a tensor. All of it waits, but for the twins that are awaited."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    if TYPE_CHECKING:
+        view: View
+
+        @property
+        def device(self) -> Device: ...  # noqa: D102
+
+        @property
+        def size(self) -> int: ...  # noqa: D102
+
+    def read(self) -> memoryview:
+        """The values as a typed memoryview of this shape (one empty axis where there are none). Waits.
+
+        Example:
+            >>> import optirs_web as ow
+            >>> ow.tensor([1.0, 2.0], device="cpu").read().tolist()
+            [1.0, 2.0]
+        """
+        return self._shaped(self.device.read(self.view))
+
+    async def read_async(self) -> memoryview:
+        """The awaitable twin of `read`."""
+        return self._shaped(await self.device.read_async(self.view))
+
+    def _shaped(self, raw: memoryview) -> memoryview:
+        view: memoryview = self.dtype.cast(raw, self.shape)
+        return view
+
+    def numpy(self) -> Any:
+        """The values as a NumPy array of this shape and dtype. Waits."""
+        return self._as_array(self.device.read(self.view))
+
+    async def numpy_async(self) -> Any:
+        """The awaitable twin of `numpy`."""
+        return self._as_array(await self.device.read_async(self.view))
+
+    def _as_array(self, raw: memoryview) -> Any:
+        import numpy as np
+
+        if self.dtype is BOOL:
+            return np.frombuffer(raw, np.uint32).reshape(self.shape) != 0
+        return np.frombuffer(raw, dtype=self.dtype.name).reshape(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        values = self.numpy()
+        return values if dtype is None else values.astype(dtype)
+
+    def tolist(self) -> Any:
+        """The values as nested lists, or as a number where there are no axes. Waits."""
+        return self._as_list(self.device.read(self.view))
+
+    async def tolist_async(self) -> Any:
+        """The awaitable twin of `tolist`."""
+        return self._as_list(await self.device.read_async(self.view))
+
+    def _as_list(self, raw: memoryview) -> Any:
+        if self.size:
+            return self._shaped(raw).tolist()
+        nested: Any = []
+        for size in reversed(self.shape[: self.shape.index(0)]):
+            nested = [copy.deepcopy(nested) for _ in range(size)]
+        return nested
+
+    def item(self) -> float | int:
+        """The only value. Waits.
+
+        Raises:
+            ShapeError: there is more than one, or none.
+        """
+        self._need_one_element("item")
+        return self._only(self.device.read(self.view))
+
+    async def item_async(self) -> float | int:
+        """The awaitable twin of `item`."""
+        self._need_one_element("item_async")
+        return self._only(await self.device.read_async(self.view))
+
+    def _need_one_element(self, call: str) -> None:
+        if self.size != 1:
+            raise ShapeError(f"{call}() needs a tensor of one element; this one has the shape {self.shape}")
+
+    def _only(self, raw: memoryview) -> float | int:
+        value: float | int = self.dtype.cast(raw, (1,))[0]
+        return value
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
