@@ -20,6 +20,8 @@ def names(step):
     return [one.kernel.name if isinstance(one, Launch) else "copy" for one in step.program.launches]
 
 
+WIDE = 192  # columns and rows of products that are fused with what follows them
+
 # A function, the shapes of its arguments, and what a replay of it runs.
 STEPS = {
     "a chain": (lambda a, b: ((a + b) * a).exp().relu(), [(6, 5), (6, 5)], ["add+multiply+exp+relu"]),
@@ -27,11 +29,11 @@ STEPS = {
     "numbers": (lambda a: 2.0 / (a * 3.0 - 1.0), [(7,)], ["multiply+subtract+divide"]),
     "a value by itself": (lambda a: (a + 1.0) * (a + 1.0), [(9,)], ["add+add+multiply"]),
     "one value used twice": (lambda a: (lambda b: b * b)(a + 1.0), [(9,)], ["add+multiply"]),
-    "a linear layer": (lambda x, w, b: (x @ w + b).relu(), [(6, 5), (5, 4), (4,)], ["matmul+add+relu"]),
+    "a linear layer": (lambda x, w, b: (x @ w + b).relu(), [(WIDE, 5), (5, WIDE), (WIDE,)], ["matmul+add+relu"]),
     "a batch of products": (
-        lambda x, w, b: x @ w * 0.5 + b, [(3, 6, 5), (3, 5, 4), (6, 4)], ["matmul+multiply+add"]
+        lambda x, w, b: x @ w * 0.5 + b, [(3, WIDE, 5), (3, 5, WIDE), (WIDE, WIDE)], ["matmul+multiply+add"]
     ),
-    "a residual": (lambda x, w: x + (x @ w).relu(), [(6, 5), (5, 5)], ["matmul+relu+add"]),
+    "a residual": (lambda x, w: x + (x @ w).relu(), [(WIDE, WIDE), (WIDE, WIDE)], ["matmul+relu+add"]),
     "before a sum": (lambda a, b: (a * b).sum(axis=1), [(6, 5), (6, 5)], ["multiply+sum"]),
     "after a sum": (lambda a: a.sum(axis=0) * 2.0 + 1.0, [(6, 5)], ["sum+multiply+add"]),
     "the sum of what is broadcast": (lambda a: (a.reshape(6, 1) * ow.ones((5,), device=a.device)).sum(), [(6,)],
@@ -42,7 +44,8 @@ STEPS = {
     ),
     "both of two values": (lambda a: [a + 1.0, (a + 1.0) * 2.0], [(9,)], ["add", "add+multiply"]),
     "a value and what follows": (lambda a: (lambda b: [b, b * 2.0])(a + 1.0), [(9,)], ["add+multiply"]),
-    "a product and what follows": (lambda a, b: (lambda c: [c, c.relu()])(a @ b), [(6, 5), (5, 4)], ["matmul+relu"]),
+    "a product and what follows": (lambda a, b: (lambda c: [c, c.relu()])(a @ b), [(WIDE, 5), (5, WIDE)], ["matmul+relu"]),
+    "a product too small to be worth a kernel": (lambda x, w: (x @ w).relu(), [(6, 5), (5, 4)], ["matmul", "relu"]),
     "its own transpose": (lambda a: (lambda b: b + b.T)(a * 2.0), [(5, 5)], ["multiply", "add"]),
     "no reader": (lambda a: [a + 1.0, (a * 3.0).exp()][0], [(9,)], ["add"]),
     "comparisons": (lambda a, b: ops.where(a > b, a, b * 2.0), [(9,), (9,)], ["multiply+less_f32+where_f32"]),
@@ -134,7 +137,7 @@ def test_explain_shows_what_became_of_a_step(capsys):
     step = ow.compile(lambda x, w: (x @ w).relu(), device="cpu")
     with pytest.raises(UnsupportedError, match="call it once"):
         ow.explain(step)
-    step(*arrays((3, 4), (4, 5)))
+    step(*arrays((WIDE, 4), (4, WIDE)))
     found = ow.explain(step)
     assert (found.called.dispatches, found.replayed.dispatches) == (2, 1)
     assert found.kernels == ("matmul+relu",)

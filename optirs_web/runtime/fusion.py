@@ -28,6 +28,9 @@ _CHEAP = 80
 
 _LARGEST_COPIED = 4
 
+_WORTH_COMPILING = {"matmul": 1 << 17}
+"""Bytes of a result from which on a kernel that takes long to compile is compiled for what follows it too."""
+
 
 class _Fusion:
     """The rules, over a list of nodes."""
@@ -122,6 +125,8 @@ class _Fusion:
         kernel = producer.recorded.kernel
         hook = HOOKS.get(kernel.name, {}).get("stored") if isinstance(kernel, CooperativeKernel) else None
         if hook is None or producer.before is not None or producer.map is not None:
+            return False
+        if view.nbytes < _WORTH_COMPILING.get(kernel.name, 0):
             return False
         is_kept = bool(self.nodes.others(view.buffer, first, at)) or not self.nodes.is_temporary(view.buffer)
         after = _followed(producer, hook, consumer, number, is_kept=is_kept)
