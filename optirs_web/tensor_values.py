@@ -20,14 +20,17 @@ class TensorValues:
 
     shape: tuple[int, ...]
     dtype: DType
-    if TYPE_CHECKING:
-        view: View
+    view: View
 
-        @property
-        def device(self) -> Device: ...  # noqa: D102
+    @property
+    def device(self) -> Device:
+        """Where it lies."""
+        raise NotImplementedError
 
-        @property
-        def size(self) -> int: ...  # noqa: D102
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        raise NotImplementedError
 
     def read(self) -> memoryview:
         """The values as a typed memoryview of this shape (one empty axis where there are none). Waits.

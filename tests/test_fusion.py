@@ -44,7 +44,9 @@ STEPS = {
     ),
     "both of two values": (lambda a: [a + 1.0, (a + 1.0) * 2.0], [(9,)], ["add", "add+multiply"]),
     "a value and what follows": (lambda a: (lambda b: [b, b * 2.0])(a + 1.0), [(9,)], ["add+multiply"]),
-    "a product and what follows": (lambda a, b: (lambda c: [c, c.relu()])(a @ b), [(WIDE, 5), (5, WIDE)], ["matmul+relu"]),
+    "a product and what follows": (
+        lambda a, b: (lambda c: [c, c.relu()])(a @ b), [(WIDE, 5), (5, WIDE)], ["matmul+relu"]
+    ),
     "a product too small to be worth a kernel": (lambda x, w: (x @ w).relu(), [(6, 5), (5, 4)], ["matmul", "relu"]),
     "its own transpose": (lambda a: (lambda b: b + b.T)(a * 2.0), [(5, 5)], ["multiply", "add"]),
     "no reader": (lambda a: [a + 1.0, (a * 3.0).exp()][0], [(9,)], ["add"]),
