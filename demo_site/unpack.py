@@ -7,10 +7,10 @@ import lzma
 import os
 
 
-class _Words(dict):
+class _Words(dict[int, str]):
     """Words by their codes; any other code stands for itself."""
 
-    def __missing__(self, code):
+    def __missing__(self, code: int) -> str:
         return chr(code)
 
 
