@@ -69,6 +69,8 @@ class Program:
     Attributes:
         as_recorded: launches and copies as they were called, in order.
         launches: those that are replayed.
+        dispatches: how many kernels a replay runs.
+        copies: how many copies it makes.
         recorded: the backend's one command for all of them, once the recording has ended.
         before_replay: called before each replay; optimizers bring their hyper-parameters up to date here.
         at_replay: called then, once it is certain that the replay follows; schedules move their counts here.
@@ -79,6 +81,8 @@ class Program:
         self.device = device
         self.as_recorded: list[Recorded] = []
         self.launches: list[Recorded] = []
+        self.dispatches = 0
+        self.copies = 0
         self.recorded: Command | None = None
         self.before_replay: list[Callable[[], None]] = []
         self.at_replay: list[Callable[[], None]] = []
@@ -133,6 +137,8 @@ class Program:
         self.launches = self.as_recorded
         if self._fuses:
             self.launches = fuse(self.launches, _is_temporary, self.device.capabilities)
+        self.dispatches = sum(isinstance(one, Launch) for one in self.launches)
+        self.copies = len(self.launches) - self.dispatches
         planned = plan(self.launches, lambda one: isinstance(one, ProgramBuffer), _is_temporary)
         for nbytes in planned.sizes:
             self._owned.append(allocate(nbytes))
@@ -151,16 +157,6 @@ class Program:
     def nbytes(self) -> int:
         """The memory of the program's own."""
         return sum(nbytes for _, nbytes in self._owned)
-
-    @property
-    def dispatches(self) -> int:
-        """How many kernels a replay runs."""
-        return sum(isinstance(one, Launch) for one in self.launches)
-
-    @property
-    def copies(self) -> int:
-        """How many copies it makes."""
-        return len(self.launches) - self.dispatches
 
     # Called at replay.
 
