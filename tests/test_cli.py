@@ -36,9 +36,7 @@ def test_devices_lists_each_and_says_what_auto_takes():
     assert f'"auto" takes {ow.device("auto").name}: ' in result.output
 
 
-@pytest.mark.parametrize(
-    "name", ["adamw", "adam", "sgd", "matmul", "sum", "softmax", "relu", "exp", "random_normal"]
-)
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd", "matmul", "sum", "softmax", "relu", "exp", "random_normal"])
 def test_shader_prints_a_complete_module_and_nothing_else(name):
     result = run("shader", name)
     assert result.exit_code == 0
