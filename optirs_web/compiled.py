@@ -125,10 +125,12 @@ class Compiled:
         device: str | Device | None = None,
         recover: bool = False,
         snapshot_every: int = 100,
+        fuse: bool = True,
     ) -> None:
         functools.update_wrapper(self, step)
         self._step = step
         self._asked_device = device
+        self._fuses = fuse
         self._guard = _Guard(snapshot_every) if recover else None
         self._recorded: list[_Recorded] = []  # the one used last comes last
 
@@ -215,7 +217,7 @@ class Compiled:
         inputs = [_input(device, one) for one in prepared]
         with observe_grads() as observed:
             try:
-                with device.record() as program:
+                with device.record(fuses=self._fuses) as program:
                     output = self._outputs(inputs, prepared)
                 grads = [(found, found.leaf._grad) for found in observed.values()]
             finally:
@@ -269,6 +271,7 @@ def compile(
     *,
     recover: bool = False,
     snapshot_every: int = 100,
+    fuse: bool = True,
 ) -> Compiled:
     """Record `step` at its first call and replay it afterwards: one submit, no Python per operation.
 
@@ -285,6 +288,8 @@ def compile(
             Its arguments are arrays then, since tensors are lost with the device. Results that were not read before
             the loss raise DeviceLostError.
         snapshot_every: calls from one snapshot of all parameters and optimizers to the next.
+        fuse: kernels are fused. A device may round once less within a fused one; without, a replay gives bit for bit
+            what the operations give by themselves.
 
     Raises:
         UnsupportedError: at a call, if the step does what cannot be recorded; the message says what.
@@ -305,7 +310,7 @@ def compile(
     """
     if not callable(step):
         raise TypeError(f"compile takes a function, not {type(step).__name__}")
-    return Compiled(step, device, recover, snapshot_every)
+    return Compiled(step, device, recover, snapshot_every, fuse)
 
 
 def _prepare(argument: Any) -> Any:

@@ -67,6 +67,14 @@ def test_a_compiled_step_runs_less_and_gives_the_same(device, name):
     assert names(step) == wanted
 
 
+def test_without_fusion_a_step_is_what_its_operations_are_bit_for_bit(device):
+    x, w = (ow.tensor(one, device=device) for one in arrays((6, 5), (5, 6)))
+    function = lambda x, w: ((x @ w) * 0.3 + 0.7).exp()  # noqa: E731
+    step = ow.compile(function, device=device, fuse=False)
+    assert step(x, w).tolist() == function(x, w).tolist()
+    assert names(step) == ["matmul", "multiply", "add", "exp_"]
+
+
 def test_a_step_reads_what_was_there_before_an_optimizer_changed_it(device):
     w = ow.Parameter([3.0, 4.0], device=device)
     optimizer = ow.optim.SGD([w], lr=1.0)

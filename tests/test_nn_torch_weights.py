@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from torch_twins import assert_close, classes, floats, fractions, in_ours, in_torch, parts, twins, upper
 
 import optirs_web as ow
@@ -230,11 +231,10 @@ def test_weights_go_back_to_torch(torch):
 
 
 def test_weights_come_as_arrays_and_files_too(torch, tmp_path):
-    safetensors = pytest.importorskip("safetensors.numpy")
     build = lambda lib: lib.nn.Sequential(lib.nn.Linear(3, 4), lib.nn.BatchNorm1d(4))  # noqa: E731
     theirs = build(torch)
     arrays = {name: one.numpy() for name, one in theirs.state_dict().items()}
-    safetensors.save_file(arrays, tmp_path / "model.safetensors")
+    save_file(arrays, tmp_path / "model.safetensors")
     x = np.ones((2, 3), np.float32)
     expected = theirs.eval()(torch.from_numpy(x)).tolist()
     for state in (
