@@ -16,7 +16,7 @@ from .runtime.buffer import View
 from .runtime.device import Device, gathered
 from .runtime.registry import device as device_of, device_async
 
-__all__ = ["Recoverable", "keep_track", "recover", "recover_async", "snapshot", "snapshot_async"]
+__all__ = ["KeepsValues", "Recoverable", "keep_track", "recover", "recover_async", "snapshot", "snapshot_async"]
 
 
 class Recoverable(Protocol):
@@ -37,6 +37,27 @@ class Recoverable(Protocol):
 
     def revive(self, device: Device) -> None:
         """Make the last snapshot the state, on this device."""
+
+
+class KeepsValues:
+    """What `Recoverable` asks for, for one whose state is the values in its view."""
+
+    view: View
+    _snapshot: memoryview | None
+    recovery_order: ClassVar[int] = 0
+
+    def recovery_views(self) -> dict[str, View]:
+        """Its values."""
+        return {"values": self.view}
+
+    def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
+        """Takes the values as the snapshot."""
+        return lambda contents: setattr(self, "_snapshot", contents["values"])
+
+    @property
+    def has_snapshot(self) -> bool:
+        """There is one."""
+        return self._snapshot is not None
 
 
 _numbers = itertools.count()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .errors import ShapeError, UnsupportedError
 from .hostdata import HostData, host_data
-from .recovery import keep_track
+from .recovery import KeepsValues, keep_track
 from .runtime.buffer import View
 from .runtime.device import Device
 from .runtime.dtypes import FLOAT32, DType, dtype as dtype_of
@@ -218,7 +218,7 @@ class Tensor(TensorMethods, TensorValues):
         return result
 
 
-class Parameter(Tensor):
+class Parameter(Tensor, KeepsValues):
     """A float32 tensor that is trained.
 
     The first optimizer that is given a parameter moves it into an arena: one buffer for many parameters.
@@ -272,23 +272,6 @@ class Parameter(Tensor):
         else:
             self.device.write(self.view, source.device.read(source.view))
         self._version += 1
-
-    # What `recovery.Recoverable` asks for.
-
-    recovery_order: ClassVar[int] = 0
-
-    def recovery_views(self) -> dict[str, View]:
-        """Its values."""
-        return {"values": self.view}
-
-    def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
-        """Takes the values as the snapshot."""
-        return lambda contents: setattr(self, "_snapshot", contents["values"])
-
-    @property
-    def has_snapshot(self) -> bool:
-        """There is one."""
-        return self._snapshot is not None
 
     def revive(self, device: Device) -> None:
         """Go on with the snapshot's values on this device, outside any arena and without a gradient."""

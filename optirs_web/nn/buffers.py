@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from ..errors import ShapeError
 from ..hostdata import HostData
 from ..ops.launch import contiguous
-from ..recovery import keep_track
-from ..runtime.buffer import View
+from ..recovery import KeepsValues, keep_track
 from ..runtime.device import Device
 from ..tensors import Tensor, tensor
 
 __all__ = ["Buffer"]
 
 
-class Buffer(Tensor):
+class Buffer(Tensor, KeepsValues):
     """A tensor that belongs to a module, is not trained, and goes into its `state_dict`.
 
     It keeps its place: `assign` writes there, also at each replay of a compiled step. `optirs_web.snapshot` keeps it.
@@ -80,23 +78,6 @@ class Buffer(Tensor):
     def __reduce__(self) -> tuple[Any, ...]:
         content = bytes(self.device.read(self.view))
         return _restore, (content, self.shape, self.dtype.name, self.device.name, self.persistent)
-
-    # What `recovery.Recoverable` asks for.
-
-    recovery_order: ClassVar[int] = 0
-
-    def recovery_views(self) -> dict[str, View]:
-        """Its values."""
-        return {"values": self.view}
-
-    def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
-        """Takes the values as the snapshot."""
-        return lambda contents: setattr(self, "_snapshot", contents["values"])
-
-    @property
-    def has_snapshot(self) -> bool:
-        """There is one."""
-        return self._snapshot is not None
 
     def revive(self, device: Device) -> None:
         """Go on with the snapshot's values on this device."""
