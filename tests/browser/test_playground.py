@@ -45,14 +45,24 @@ def test_the_examples_are_those_in_the_folder(playground):
 
 def test_every_example_runs(playground, screenshot):
     for path in sorted(EXAMPLES.glob("*.py")):
-        playground.get_by_label("Example").select_option(path.stem)
-        expect(playground.locator(".cm-line").first).to_contain_text('"""')
+        playground.get_by_label("Example").select_option(path.stem)  # which Run waits for
         run(playground)
         expect(playground.locator("#status"), path.stem).to_have_text(re.compile("^Finished"))
         expect(playground.locator("#output"), path.stem).to_have_text(re.compile(r"\S"))
         plots = "import plot" in path.read_text("utf-8")
         expect(playground.locator("#plot canvas"), path.stem).to_have_count(int(plots))
         screenshot(playground, f"playground-{path.stem}")
+
+
+def test_run_waits_for_the_example_that_was_chosen(playground):
+    held = []
+    playground.route("**/programs/examples/dispatches.py", lambda route: held.append(route))
+    playground.get_by_label("Example").select_option("dispatches")
+    playground.get_by_role("button", name="Run", exact=True).click()
+    expect(playground.locator("#status")).to_have_text("Running")
+    held[0].continue_()
+    expect(playground.locator("#status")).to_have_text(re.compile("^Finished"))
+    expect(playground.locator("#output")).to_contain_text("dispatch")
 
 
 def test_lines_are_broken_where_the_editor_ends(playground):

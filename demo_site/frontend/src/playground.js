@@ -17,6 +17,7 @@ let editor;
 let worker;
 let running = false;
 let unchanged = ""; // the example as it was loaded
+let asked = null; // the example on its way into the editor
 
 // Output.
 
@@ -107,6 +108,7 @@ async function run() {
   const began = performance.now();
   const mine = worker;
   try {
+    await asked;
     const value = await worker.run(editor.text, { name: NAME });
     if (value !== undefined && value !== null) write(`${typeof value === "string" ? value : JSON.stringify(value)}\n`);
     setStatus(status, "done", `Finished in ${((performance.now() - began) / 1000).toFixed(2)} s`);
@@ -151,13 +153,26 @@ async function stop() {
 
 // Programs.
 
-async function loadExample(name) {
+/** Puts an example into the editor, unless another one is asked for meanwhile. */
+function loadExample(name) {
+  const mine = fetchExample(name).then(
+    (program) => {
+      if (mine !== asked) return;
+      unchanged = program;
+      editor.text = unchanged;
+      find("#example").value = name;
+      find("#shared").hidden = true;
+    },
+    (error) => toast(error.message),
+  );
+  asked = mine;
+  return mine;
+}
+
+async function fetchExample(name) {
   const response = await fetch(`/programs/examples/${name}.py`);
-  if (!response.ok) throw new Error(`the example could not be loaded: ${response.status}`);
-  unchanged = await response.text();
-  editor.text = unchanged;
-  find("#example").value = name;
-  find("#shared").hidden = true;
+  if (!response.ok) throw new Error(`The example could not be loaded: ${response.status}`);
+  return response.text();
 }
 
 async function share() {
