@@ -1,7 +1,7 @@
 """The library's wheels for browsers, made from what is installed: a page runs the code that serves it.
 
-One is the library with short sources (`shorten`) in one compressed piece (`pack`), which `unpack` takes apart: files
-that are compressed one by one, as in the wheel for native Python, do not profit from what they have in common. The
+One is the library with short sources (`shorten`) in one compressed piece (`pack`), which `unpack` reads: files that are
+compressed one by one, as in the wheel for native Python, do not profit from what they have in common. The
 other adds what a page does not need before it trains: modules, convolutions, attention, the profiler.
 
     python -m optirs_web.demo_site.wheel FOLDER
@@ -46,7 +46,7 @@ _MORE = re.compile(
 _SUFFIXES = {".js", ".py", ".wgsl"}
 # In an editable install these lie elsewhere.
 _MAPPED = ("native_backends", "shaders")
-_ENTRY = "optirs_web/__init__.py"
+_ENTRY = b"from .unpack import unpack\nexec(unpack(__name__, __file__))\n"
 _ABOUT_MORE = """\
 Metadata-Version: 2.1
 Name: optirs-web-more
@@ -114,9 +114,10 @@ def _build(sources: tuple[tuple[str, Path], ...], state: tuple[tuple[Path, int],
     texts = _shortened(dict(sources))
     library = {name.removeprefix("optirs_web/"): text for name, text in texts.items() if not _MORE.match(name)}
     more = {name: text.encode() for name, text in texts.items() if _MORE.match(name)}
-    entry = Path(__file__).with_name("unpack.py").read_bytes()
+    reader = shorten("unpack.py", Path(__file__).with_name("unpack.py").read_text("utf-8"), set(), set())
+    packed = {"__init__.py": _ENTRY, "unpack.py": reader.encode(), "library.xz": pack(library)}
     return (
-        _wheel("optirs_web", {_ENTRY: entry, "optirs_web/library.xz": pack(library)}, notes),
+        _wheel("optirs_web", {f"optirs_web/{name}": body for name, body in packed.items()}, notes),
         _wheel("optirs_web_more", more, notes | {"METADATA": _ABOUT_MORE.format(version=ow.__version__).encode()}),
     )
 
@@ -140,9 +141,7 @@ def _wheel(name: str, contents: dict[str, bytes], notes: Mapping[str, bytes]) ->
 
 def _shortened(sources: dict[str, Path]) -> dict[str, str]:
     """The short text of each file."""
-    # Like files side by side: the language first, then the folder. The entry is last, so
-    # that an import that was cut off unpacks again.
-    names = sorted(sources, key=lambda name: (name == _ENTRY, name.rpartition(".")[2], name))
+    names = sorted(sources, key=lambda name: (name.rpartition(".")[2], name))  # like files side by side
     texts = {name: sources[name].read_text("utf-8") for name in names}
     public = _public_names()
     kept = set().union(*(mentioned(ast.parse(text)) for name, text in texts.items() if name.endswith(".py")))

@@ -6,7 +6,6 @@ import inspect
 import io
 import json
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import sysconfig
 import textwrap
 import types
 import zipfile
+from pathlib import Path
 
 import pytest
 from wheels import FOLDERS, ROOT
@@ -31,6 +31,7 @@ LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_timestamps.py"}
 # Instructions that depend on where lines begin, and on how variables that functions share are sorted.
 LAYOUT = {*dis.hasjrel, *dis.hasjabs, *(dis.opmap[one] for one in ("NOP", "MAKE_CELL", "LOAD_CLOSURE"))}
 VARIABLES = {*dis.haslocal, *dis.hasfree}
+SUFFIXES = {".js", ".py", ".wgsl"}
 GLOBALS = {dis.opmap[f"{what}_{where}"] for what in ("LOAD", "STORE", "DELETE") for where in ("GLOBAL", "NAME")}
 
 
@@ -66,7 +67,7 @@ def sources():
     for target, folder in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):
             inside = f"{target}/{path.relative_to(ROOT / folder).as_posix()}"
-            if path.suffix in {".py", ".js", ".wgsl"} and not LEFT_OUT & set(inside.split("/")):
+            if path.suffix in SUFFIXES and not LEFT_OUT & set(inside.split("/")):
                 yield inside, path
 
 
@@ -141,27 +142,50 @@ def test_installers_know_it_for_one_of_pyodide():
     assert wheel_name().endswith("-py3-none-pyemscripten_2026_0_wasm32.whl")
     names = zipfile.ZipFile(io.BytesIO(library_wheel())).namelist()
     assert {one.rpartition("/")[2] for one in names} == {
-        "__init__.py", "library.xz", "METADATA", "WHEEL", "RECORD", "LICENSE"
+        "__init__.py", "unpack.py", "library.xz", "METADATA", "WHEEL", "RECORD", "LICENSE"
     }  # fmt: skip
 
 
-def test_the_first_import_unpacks_each_file_and_another_finds_them(page_with_more):
-    version = run(page_with_more, "import optirs_web as ow; print(ow.__version__, ow.__file__)")
-    assert not (page_with_more / "optirs_web/library.xz").exists()
-    assert run(page_with_more, "import optirs_web as ow; print(ow.__version__, ow.__file__)") == version
-    present = {
-        one.relative_to(page_with_more).as_posix()
-        for one in (page_with_more / "optirs_web").rglob("*")
-        if one.is_file()
-    }
-    assert {one for one in present if "__pycache__" not in one} == {name for name, _ in sources()}
+def archived(folder, package):
+    """The texts in a package's archive, by their paths."""
+    read = "archive = sys.meta_path[0]; print(json.dumps({one: archive.read(one).decode() for one in archive.files}))"
+    return json.loads(run(folder, f"import json, sys, {package}; {read}"))
 
 
-def test_its_functions_are_those_of_the_sources(page_with_more):
-    run(page_with_more, "import optirs_web")
+@pytest.fixture(scope="module")
+def texts(page_with_more):
+    """Each file of both wheels by its place in the package."""
+    packed = {Path(path): text for path, text in archived(page_with_more, "optirs_web").items()}
+    beside = [one for one in (page_with_more / "optirs_web").rglob("*") if one.suffix in SUFFIXES and one not in packed]
+    found = packed | {one: one.read_text("utf-8") for one in beside}
+    return {path.relative_to(page_with_more).as_posix(): text for path, text in found.items()}
+
+
+def test_each_file_is_in_one_of_the_two(texts):
+    assert set(texts) == {name for name, _ in sources()} | {"optirs_web/unpack.py"}
+
+
+def test_its_functions_are_those_of_the_sources(texts):
     for name, path in sources():
         if path.suffix == ".py":
-            compare(compiled(path.read_text("utf-8")), compiled((page_with_more / name).read_text("utf-8")), Renamed())
+            compare(compiled(path.read_text("utf-8")), compiled(texts[name]), Renamed())
+
+
+ERROR = """
+import inspect, optirs_web as ow
+from optirs_web import compiled
+try:
+    ow.compile(3)
+except TypeError as error:
+    print(inspect.getinnerframes(error.__traceback__)[-1].code_context[0].strip())
+print(inspect.getsource(compiled.compile).splitlines()[0])
+"""
+
+
+def test_tracebacks_show_its_lines(page):
+    raised, defined = run(page, ERROR).splitlines()
+    assert raised.startswith("raise TypeError(")
+    assert defined.startswith("def compile(")
 
 
 NAMES_WITHOUT_DOCSTRING = """
@@ -308,8 +332,11 @@ FILES = {
 }
 
 
-def test_what_is_packed_is_unpacked(tmp_path):
-    (tmp_path / "library.xz").write_bytes(pack(FILES))
-    shutil.copy(ROOT / "demo_site/unpack.py", tmp_path / "__init__.py")
-    assert runpy.run_path(tmp_path / "__init__.py")["x"] == "one"
-    assert {name: (tmp_path / name).read_text("utf-8") for name in FILES} == FILES
+def test_what_is_packed_is_read_again(tmp_path):
+    package = tmp_path / "packed"
+    package.mkdir()
+    (package / "library.xz").write_bytes(pack(FILES))
+    shutil.copy(ROOT / "demo_site/unpack.py", package)
+    (package / "__init__.py").write_text("from .unpack import unpack\nexec(unpack(__name__, __file__))\n")
+    assert archived(tmp_path, "packed") == {str(package / name): text for name, text in FILES.items()}
+    assert run(tmp_path, "import packed, packed.d; print(packed.x, packed.d.f.__doc__)") == "one A ‖ × ·\n\n"

@@ -168,6 +168,10 @@ class BrowserBackend(Backend):
 
     # Commands.
 
+    def expect(self, kernel: Kernel) -> None:
+        if kernel not in self._pipelines:
+            self._compile(kernel)
+
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:

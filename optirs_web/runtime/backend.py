@@ -130,6 +130,9 @@ class Backend(ABC):
     def upload(self, handle: Handle, offset: int, data: bytes) -> Command:
         """A command that writes a few bytes. Submitted once, before any command that runs or copies."""
 
+    def expect(self, kernel: Kernel) -> None:  # noqa: B027
+        """The kernel will be bound soon: a device whose compiler works beside Python can begin."""
+
     @abstractmethod
     def bind(
         self,

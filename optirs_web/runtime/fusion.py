@@ -17,11 +17,11 @@ from .backend import Capabilities
 from .buffer import Buffer, View
 from .fused_kernels import HOOKS
 from .fusion_nodes import Node, Nodes, view_of
-from .kernels import CooperativeKernel
+from .kernels import CooperativeKernel, ElementwiseKernel
 from .launches import Copy, Launch, Recorded, overlaps
 from .mapped import Mapped, Output, cost_of, inlined, with_value
 
-__all__ = ["fuse"]
+__all__ = ["fuse", "stays"]
 
 _CHEAP = 80
 """Operations for each element that are rather done again than kept."""
@@ -244,6 +244,16 @@ def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_k
         if is_kept:
             after = after._replace(outputs=(*after.outputs, Output(view, "f32", ("value", 0))))
     return after if after.outputs[0].type == "f32" else None
+
+
+def stays(launch: Launch) -> bool:
+    """Nothing is fused with the launch, whatever comes before it and after it."""
+    kernel = launch.kernel
+    if isinstance(kernel, ElementwiseKernel):
+        return False
+    hooks = HOOKS.get(kernel.name, {}).values() if isinstance(kernel, CooperativeKernel) else ()
+    smallest = _WORTH_COMPILING.get(kernel.name, 0)
+    return all(hook.function == "stored" and view_of(launch, hook.binding).nbytes < smallest for hook in hooks)
 
 
 def fuse(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import OptirsError
 from .backend import Command
 from .buffer import Buffer, View
-from .fusion import fuse
+from .fusion import fuse, stays
 from .launches import Copy, Launch, Recorded
 from .planning import plan
 
@@ -111,6 +111,8 @@ class Program:
         if isinstance(one, Launch):
             views = tuple(self._own(view) for view in one.views)
             one = Launch(one.kernel, views, one.grid, one.parameters)
+            if stays(one) or not self._fuses:
+                self.device.backend.expect(one.kernel)
         else:
             one = Copy(self._own(one.source), self._own(one.target))
         self.as_recorded.append(one)

@@ -53,8 +53,8 @@ def counting(browser):
     with fresh_page(browser, COUNTING) as python:
         python.page.evaluate(
             """async () => {
-              const folder = pyodide.runPython("import optirs_web; optirs_web.__path__[0]");
-              const text = pyodide.FS.readFile(`${folder}/browser/transport.js`, { encoding: "utf8" });
+              const read = "import pkgutil; pkgutil.get_data('optirs_web.browser', 'transport.js').decode()";
+              const text = pyodide.runPython(read);
               const source = new Blob([`export default ${text}`], { type: "text/javascript" });
               const { default: request } = await import(URL.createObjectURL(source));
               pyodide.registerJsModule("optirs_web_transport", { request: async () => {
@@ -78,6 +78,25 @@ def test_a_captured_training_step_is_one_call_and_one_submit(counting):
     )
     assert found.pop("dispatchWorkgroups") > 10
     assert found == {"calls into JavaScript": 1, "submit": 1}
+
+
+def test_the_browser_compiles_kernels_while_the_step_is_recorded(counting):
+    compiled = counting.run("""
+        import json
+        import optirs_web as ow
+        x, device, compiled = ow.ones((8, 6)), ow.device(), []
+        def step():
+            compiled.append(device.stats.pipelines)
+            y = x.softmax()  # nothing is fused with it
+            compiled.append(device.stats.pipelines)
+            y = (y * y).exp()  # these become one kernel once all is known
+            compiled.append(device.stats.pipelines)
+            return y
+        ow.compile(step)()
+        json.dumps([*compiled, device.stats.pipelines])
+    """)
+    before, *others = json.loads(compiled)
+    assert others == [before + 1, before + 1, before + 2]
 
 
 @pytest.mark.parametrize("tensors", [1, 200])
