@@ -133,7 +133,7 @@ def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...
     of_rows = empty((n, 2), FLOAT32, rows.device)
     both = empty((2, n), FLOAT32, rows.device)  # losses and weights
     rows.device.dispatch(
-        cooperative("cross_entropy"),
+        cooperative("cross_entropy", smooths=call.smoothing != 0),
         [rows.view, call.labels.view, (rows if call.weight is None else call.weight).view, of_rows.view, both.view],
         n,
         (n, classes, call.weight is not None, call.ignored, call.smoothing),

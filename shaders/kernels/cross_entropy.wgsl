@@ -16,6 +16,8 @@ struct CrossEntropyParameters {
 @group(0) @binding(4) var<storage, read_write> result: array<f32>; // (2, rows)
 @group(0) @binding(5) var<uniform> parameters: CrossEntropyParameters;
 
+override smooths: bool = true; // without, the smoothing is 0
+
 const WORKGROUP: u32 = 64u;
 const LOWEST: f32 = -3.4028235e38;
 
@@ -48,13 +50,13 @@ fn main(
     for (var column = lane; column < columns; column += WORKGROUP) {
         let below = values[first + column] - maximum;
         sum += precise_exp(below);
-        if parameters.smoothing != 0.0 {
+        if smooths {
             weighted -= weight_of(column) * below;
             weights += weight_of(column);
         }
     }
     let log_sum = precise_log(total(sum, lane, WORKGROUP));
-    if parameters.smoothing != 0.0 {
+    if smooths {
         weights = total(weights, lane, WORKGROUP);
         weighted = total(weighted, lane, WORKGROUP) + weights * log_sum;
     }
