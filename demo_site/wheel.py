@@ -2,7 +2,7 @@
 
 One is the library with short sources (`shorten`) in one compressed piece (`pack`), which `unpack` reads: files that are
 compressed one by one, as in the wheel for native Python, do not profit from what they have in common. The
-other adds what a page does not need before it trains: modules, convolutions, attention, the profiler.
+other adds what a page does not need before it trains: modules, convolutions, attention, rules of one's own, profiles.
 
     python -m optirs_web.demo_site.wheel FOLDER
 """
@@ -39,7 +39,7 @@ _LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_timestamps.py"}
 # What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
 _MORE = re.compile(
     r"optirs_web/(nn|profiling|memory/(reports|timeline))\b"
-    r"|optirs_web/(checkpointing|custom_operation|derivatives|explained|gradcheck)"
+    r"|optirs_web/(checkpointing|custom_operation|derivatives|explained|gradcheck|optim/custom|wgsl/lint)"
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
     r"|optirs_web/shaders/(kernels|lib)/(attention|fold|layer_norm|unfold|window)"
 )

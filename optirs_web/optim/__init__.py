@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..parts import imported
+
 if TYPE_CHECKING:
     from . import (
         averaging as averaging,
@@ -207,7 +209,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f".{name}", __name__)
     if name not in _MODULES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    value = getattr(imported(f"optim.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 
