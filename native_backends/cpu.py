@@ -40,6 +40,7 @@ class _Step(NamedTuple):
     buffers: Sequence[BoundBuffer] = ()
     parameters: bytes = b""
     grid: tuple[int, int, int] = (0, 0, 0)
+    target: Memory | None = None  # of an upload or a copy
 
 
 class _Recorded(NamedTuple):
@@ -97,7 +98,7 @@ class CpuBackend(Backend):
         return done()
 
     def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
-        return _Step(lambda: self.write(handle, offset, memoryview(data)))
+        return _Step(lambda: self.write(handle, offset, memoryview(data)), target=handle)
 
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
@@ -114,15 +115,20 @@ class CpuBackend(Backend):
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
         read = source[0].bytes[source[1] : source[1] + source[2]]
         write = target[0].bytes[target[1] : target[1] + target[2]]
-        return _Step(lambda: np.copyto(write, read), buffers=(source,))
+        return _Step(lambda: np.copyto(write, read), buffers=(source,), target=target[0])
 
     def record(self, commands: Sequence[Command]) -> Command:
         return _Recorded(tuple(commands))
 
     def submit(self, commands: Sequence[Command]) -> None:
         with np.errstate(all="ignore"):
-            for step in _each(commands):
-                step.run()
+            try:
+                for step in _each(commands):
+                    step.run()
+            except Exception as error:
+                from .cpu_failures import go_on  # which few need
+
+                go_on(self, commands, list(_each(commands)), step, error)
 
     def synchronize(self) -> None:
         """Nothing to wait for: `submit` runs to the end."""
@@ -133,13 +139,18 @@ class CpuBackend(Backend):
     def submit_timed(self, commands: Sequence[Command]) -> list[Timed]:
         timed = []
         with np.errstate(all="ignore"):
-            for step in _each(commands):
-                work = _work_of(step)
-                start = perf_counter()
-                step.run()
-                end = perf_counter()
-                if work is not None:
-                    timed.append(Timed((work,), start, end))
+            try:
+                for step in _each(commands):
+                    work = _work_of(step)
+                    start = perf_counter()
+                    step.run()
+                    end = perf_counter()
+                    if work is not None:
+                        timed.append(Timed((work,), start, end))
+            except Exception as error:
+                from .cpu_failures import go_on  # which few need
+
+                go_on(self, commands, list(_each(commands)), step, error)
         return timed
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import wgpu
 from wgpu import BufferBindingType, BufferUsage
@@ -19,7 +19,7 @@ from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError, Shad
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
-from .wgpu_commands import Copy, Recorded, Run, Upload, each, work_of
+from .wgpu_commands import Copy, Recorded, Run, Upload, each, encoded, touched, work_of
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
@@ -151,6 +151,7 @@ class WgpuBackend(Backend):
         self._bind_groups: OrderedDict[Any, Any] = OrderedDict()
         self._keys_of: dict[Any, set[Any]] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
+        self._freed: weakref.WeakSet[Any] = weakref.WeakSet()  # what somebody still names
         self._fence = self.allocate(4)
         self.clock = GPU_TIMESTAMPS if "timestamp-query" in self.capabilities.features else WALL_TIME
         self._timestamps: Timestamps | None = None
@@ -193,18 +194,27 @@ class WgpuBackend(Backend):
             for other, _, _ in key[1:-1]:
                 if other in self._keys_of:
                     self._keys_of[other].discard(key)
+        self._freed.add(handle)
         if not self.lost:
             handle.destroy()
 
+    def _need(self, handle: Any) -> None:
+        """Refuse memory that was freed: wgpu-native ends the process where it is submitted."""
+        if handle in self._freed:
+            raise OptirsError(f"memory of device '{self.info.name}' is used that was freed")
+
     def write(self, handle: Any, offset: int, data: memoryview) -> None:
+        self._need(handle)
         with self._errors():
             self._device.queue.write_buffer(handle, offset, data)
 
     def read(self, handle: Any, offset: int, nbytes: int) -> memoryview:
+        self._need(handle)
         with self._errors():
             return memoryview(self._device.queue.read_buffer(handle, offset, nbytes)).cast("B")
 
     def read_async(self, handle: Any, offset: int, nbytes: int) -> Awaitable[memoryview]:
+        self._need(handle)
         with self._errors():
             staging = self._device.create_buffer(size=nbytes, usage=BufferUsage.MAP_READ | BufferUsage.COPY_DST)
             encoder = self._device.create_command_encoder()
@@ -252,17 +262,17 @@ class WgpuBackend(Backend):
         with self._errors():
             try:
                 shader = self._device.create_shader_module(label=kernel.name, code=kernel.wgsl("naga"))
+                layout = self._device.create_bind_group_layout(entries=entries)
+                pipeline = self._device.create_compute_pipeline(
+                    layout=self._device.create_pipeline_layout(bind_group_layouts=[layout]),
+                    compute={"module": shader, "entry_point": "main"},
+                )
             except wgpu.GPUValidationError as error:
                 if "lost" in str(error):
                     raise
                 raise ShaderError(
                     f"refused by the device's compiler: {error}", file=kernel.name, line=1, column=1
                 ) from error
-            layout = self._device.create_bind_group_layout(entries=entries)
-            pipeline = self._device.create_compute_pipeline(
-                layout=self._device.create_pipeline_layout(bind_group_layouts=[layout]),
-                compute={"module": shader, "entry_point": "main"},
-            )
         self.stats.pipelines += 1
         self._pipelines[kernel] = _Pipeline(pipeline, layout)
         return self._pipelines[kernel]
@@ -272,6 +282,8 @@ class WgpuBackend(Backend):
             {"binding": number, "resource": {"buffer": handle, "offset": offset, "size": size}}
             for number, (handle, offset, size) in enumerate(buffers)
         ]
+        for handle, _, _ in buffers:
+            self._need(handle)
         with self._errors():
             if parameters:
                 resource = {"buffer": self._uniform(parameters), "offset": 0, "size": len(parameters)}
@@ -307,33 +319,64 @@ class WgpuBackend(Backend):
 
     def submit(self, commands: Sequence[Command]) -> None:
         with self._errors():
-            encoder = compute_pass = pipeline = None
-            for command in each(commands):
-                if isinstance(command, Upload):
-                    self._device.queue.write_buffer(*command)
-                    continue
-                encoder = encoder or self._device.create_command_encoder()
-                if isinstance(command, Copy):
-                    if compute_pass is not None:
-                        compute_pass.end()
-                        compute_pass = pipeline = None
-                    encoder.copy_buffer_to_buffer(*command)
-                    continue
-                if compute_pass is None:
-                    compute_pass = encoder.begin_compute_pass()
-                if command.pipeline is not pipeline:
-                    pipeline = command.pipeline
-                    compute_pass.set_pipeline(pipeline)
-                compute_pass.set_bind_group(0, command.bind_group)
-                compute_pass.dispatch_workgroups(*command.grid)
-            if compute_pass is not None:
-                compute_pass.end()
-            if encoder is not None:
-                self._device.queue.submit([encoder.finish()])
+            self._check_freed(commands)
+            try:
+                self._send(commands)
+            except wgpu.GPUValidationError as error:
+                if "lost" in str(error):
+                    raise
+                self._send_what_can_be(commands, error)
+
+    def _send(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Upload):
+                self._device.queue.write_buffer(*command)
+        runs = encoded(self._device, each([one for one in commands if not isinstance(one, Upload)]))
+        if runs is not None:
+            self._device.queue.submit([runs])
+
+    def _check_freed(self, commands: Sequence[Command]) -> None:
+        """To submit what names memory that was freed ends the process: wgpu-native raises no errors there."""
+        if self._freed and any(map(self._names_freed, each(commands))):
+            self._send_what_can_be(commands, "it names memory that was freed")
+
+    def _names_freed(self, command: Run | Copy | Upload) -> bool:
+        needs, writes = touched(command)
+        return any(one in self._freed for one in (*needs, *writes))
+
+    def _is_wrong(self, command: Run | Copy | Upload) -> bool:
+        if self._names_freed(command):
+            return True
+        if not isinstance(command, Upload):
+            try:
+                encoded(self._device, [command])
+            except wgpu.GPUValidationError:
+                return True
+        return False
+
+    def _send_what_can_be(self, commands: Sequence[Command], why: object) -> NoReturn:
+        """Nothing of it has run: send what does not need the operation that is wrong, and raise whose fault it is."""
+        from ..runtime.failures import consequence, independent, launch_error  # which few need
+
+        every = list(each(commands))
+        wrong = [one for one in every if self._is_wrong(one)]
+        spoiled: set[Any] = set()
+        rest = []
+        for one in independent(every, spoiled, touched):
+            if one in wrong:
+                spoiled.update(touched(one)[1])
+            else:
+                rest.append(one)
+        self._send(rest)
+        left_out = consequence(len(every) - len(rest) - 1)
+        raise launch_error(self, commands, wrong[0] if wrong else None, why, left_out)
 
     def synchronize(self) -> None:
         # A read waits for all that was submitted; wgpu-py 0.32's own call for this does not match its library.
         self.read(self._fence, 0, 4)
+
+    async def synchronize_async(self) -> None:
+        await self.read_async(self._fence, 0, 4)
 
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
         return [(one, work_of(one)) for one in each((command,))]
@@ -344,6 +387,7 @@ class WgpuBackend(Backend):
         from .wgpu_timestamps import Timestamps  # which few need
 
         with self._errors():
+            self._check_freed(commands)
             self._timestamps = self._timestamps or Timestamps(self._device)
             timed = []
             for command in each(commands):

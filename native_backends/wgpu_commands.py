@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.backend import Command
 from ..runtime.timing import Work
 
-__all__ = ["Copy", "Recorded", "Run", "Upload", "each", "work_of"]
+__all__ = ["Copy", "Recorded", "Run", "Upload", "each", "encoded", "touched", "work_of"]
 
 
 class Run(NamedTuple):
@@ -61,3 +61,38 @@ def work_of(command: Run | Copy | Upload) -> Work | None:
         case Copy(nbytes=nbytes):
             return Work(None, (nbytes,))
     return None
+
+
+def encoded(device: Any, commands: Iterable[Run | Copy]) -> Any:
+    """A command buffer for the queue, or None where there are no commands."""
+    encoder = compute_pass = pipeline = None
+    for command in commands:
+        encoder = encoder or device.create_command_encoder()
+        if isinstance(command, Copy):
+            if compute_pass is not None:
+                compute_pass.end()
+                compute_pass = pipeline = None
+            encoder.copy_buffer_to_buffer(*command)
+            continue
+        if compute_pass is None:
+            compute_pass = encoder.begin_compute_pass()
+        if command.pipeline is not pipeline:
+            pipeline = command.pipeline
+            compute_pass.set_pipeline(pipeline)
+        compute_pass.set_bind_group(0, command.bind_group)
+        compute_pass.dispatch_workgroups(*command.grid)
+    if compute_pass is not None:
+        compute_pass.end()
+    return encoder and encoder.finish()
+
+
+def touched(command: Run | Copy | Upload) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The buffers whose content a command needs, and those that it writes."""
+    from ..runtime.failures import needs_and_writes  # which few need
+
+    match command:
+        case Run(key=(kernel, *buffers, _)):
+            return needs_and_writes(kernel, buffers)
+        case Copy(source=source, target=target):
+            return [source], [target]
+    return [], [command.target]

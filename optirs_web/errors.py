@@ -7,6 +7,7 @@ __all__ = [
     "DeviceLostError",
     "DeviceNotAvailableError",
     "GradcheckError",
+    "LaunchError",
     "NonFiniteError",
     "OptirsError",
     "OutOfDeviceMemoryError",
@@ -36,8 +37,10 @@ class OutOfDeviceMemoryError(OptirsError, MemoryError):
             not the limit that has no room.
     """
 
-    def __init__(self, asked: int, in_use: int, limit: int | None, device: str, *, pooled: int = 0) -> None:
-        """Say what was asked, what is in use, the limit, and what would make it fit."""
+    def __init__(
+        self, asked: int, in_use: int, limit: int | None, device: str, *, pooled: int = 0, note: str = ""
+    ) -> None:
+        """Say what was asked, what is in use, the limit, and what would make it fit; `note` is put behind it."""
         self.asked = asked
         self.in_use = in_use
         self.pooled = pooled
@@ -53,12 +56,27 @@ class OutOfDeviceMemoryError(OptirsError, MemoryError):
         super().__init__(
             f"device '{device}' is out of memory: asked for {asked:,} bytes with {in_use:,} in use, {pooled:,} pooled "
             f"and {bound}. Free tensors, use a smaller batch, compute activations again instead of keeping them "
-            "(optirs_web.checkpoint), or raise the limit (optirs_web.set_memory_limit)."
+            f"(optirs_web.checkpoint), or raise the limit (optirs_web.set_memory_limit).{note and ' ' + note}"
         )
 
 
 class DeviceLostError(OptirsError, RuntimeError):
     """The device has gone (driver reset, unplugged, destroyed); its buffers are lost with it."""
+
+
+class LaunchError(OptirsError, RuntimeError):
+    """An operation failed on the device after it was enqueued. Raised where the device is next sent work or waited for.
+
+    Attributes:
+        operation: the name of its kernel, "copy" or "upload"; None where that cannot be told.
+        step: its number, from 1, in the recorded program that it belongs to, if it does.
+    """
+
+    def __init__(self, message: str, operation: str | None = None, step: int | None = None) -> None:
+        """With the message as it is."""
+        self.operation = operation
+        self.step = step
+        super().__init__(message)
 
 
 class ShaderError(OptirsError, ValueError):

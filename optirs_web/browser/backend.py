@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyodide.ffi import create_once_callable
 
-from ..errors import DeviceLostError, OptirsError, OutOfDeviceMemoryError, ShaderError
+from ..errors import DeviceLostError, LaunchError, OptirsError, OutOfDeviceMemoryError, ShaderError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.device import Device
 from ..runtime.stats import Stats
@@ -27,6 +27,8 @@ _WRITE, _COPY, _RUN, _REPLAY = range(4)  # as in transport.js
 
 _BIND_GROUPS_KEPT = 4096
 _UNIFORMS_KEPT = 4096
+_RECENT = 32
+"""Submits that are remembered until the device was waited for, to tell whose a failure was."""
 _CHECKED_ALLOCATION = 1 << 24
 """Bytes from which an allocation waits for the browser's word, where it can wait."""
 
@@ -76,6 +78,7 @@ class BrowserBackend(Backend):
         self._submit = transport.submit
         self._loss = ""
         transport.lost(create_once_callable(self._note_loss))
+        self._recent: deque[Sequence[Command]] = deque(maxlen=_RECENT)
         self._dropped: deque[int] = deque()
         self._sizes: dict[int, int] = {}
         self._pipelines: dict[Kernel, int] = {}
@@ -105,16 +108,31 @@ class BrowserBackend(Backend):
                 f"device '{self.info.name}' was lost, and all that lay on it ({self._loss}). "
                 "optirs_web.recover() opens it again and goes on from the last snapshot"
             )
-        failure = json.loads(self._transport.failure())
-        if failure is None:
+        failures = json.loads(self._transport.failures())
+        if not failures:
             return
+        recent = list(self._recent)
+        self._recent.clear()
+        failure = failures[0]
         message = failure["message"]
+        if len(failures) > 1:
+            message += f" (and {len(failures) - 1} failures after it)"
         if failure["kind"] == "memory":  # of an allocation that was not waited for: its buffer is of no use
             asked, in_use = int(failure["name"] or 0), sum(self._sizes.values())
             raise OutOfDeviceMemoryError(asked, in_use, self.capabilities.max_buffer_bytes, self.info.name)
         if failure["kind"] == "shader":
             raise ShaderError(f"refused by the browser's compiler: {message}", file=failure["name"], line=1, column=1)
-        raise OptirsError(f"device '{self.info.name}' refused the work: {message}")
+        raise self._blame(recent, message)
+
+    def _blame(self, recent: list[Sequence[Command]], message: str) -> OptirsError:
+        """The error that names the operation, where the wheel is installed that can tell."""
+        try:
+            from ..runtime.failures import blame
+        except ImportError:
+            return LaunchError(f"device '{self.info.name}' refused the work: {message}")
+        return blame(
+            self, recent, message, lambda one: one.key and (one.key[0], one.key[1:-1]), self._sizes.__contains__
+        )
 
     # Memory.
 
@@ -164,6 +182,7 @@ class BrowserBackend(Backend):
             raise OptirsError(f"device '{self.info.name}' did not give {nbytes:,} bytes back")
         content = bytearray(nbytes)
         self._check(self._transport.take(staging, content))
+        self._recent.clear()
         return memoryview(content)
 
     # Commands.
@@ -229,6 +248,7 @@ class BrowserBackend(Backend):
 
     def submit(self, commands: Sequence[Command]) -> None:
         self._check(self._submit(*chain.from_iterable(commands)))
+        self._recent.append(commands)
         self._forget_dropped()
 
     def _forget_dropped(self) -> None:

@@ -198,8 +198,8 @@ async () => {
     return {
       status,
       lost: (call) => { if (lost) call(lost); else tell = call; },
-      // The first failure; those behind it follow from it.
-      failure: () => JSON.stringify(failures.splice(0)[0] ?? null),
+      // All since the last call; those behind the first mostly follow from it.
+      failures: () => JSON.stringify(failures.splice(0)),
       done: () => Promise.all([device.queue.onSubmittedWorkDone(), ...scopes]),
 
       allocate: (size) => {
@@ -248,7 +248,8 @@ async () => {
           const [buffer, offset, size] = [objects.get(words[at]), words[at + 1], words[at + 2]];
           entries.push({ binding: at / 3, resource: { buffer, offset, size } });
         }
-        return keep(device.createBindGroup({ layout: objects.get(pipeline).getBindGroupLayout(0), entries }));
+        const { label } = objects.get(pipeline); // the kernel's name, for messages
+        return keep(device.createBindGroup({ label, layout: objects.get(pipeline).getBindGroupLayout(0), entries }));
       },
 
       record: (...words) => {

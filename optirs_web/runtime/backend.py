@@ -36,7 +36,16 @@ Ticket = Any
 
 
 class AllocationFailed(Exception):
-    """The device refused memory. Not shown to users: `Device` trims its pool, retries, then says why."""
+    """The device refused memory. Not shown to users: `Device` trims its pool, retries, then says why.
+
+    Attributes:
+        operation: what it was for, where that was submitted and is not to be submitted again.
+    """
+
+    def __init__(self, message: str = "", operation: str | None = None) -> None:
+        """With the device's words."""
+        self.operation = operation
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,10 +286,11 @@ class Device(DeviceMemory):
             self._uploads, self._pending = [], []
             try:
                 self._backend.submit(uploads + pending)
-            except AllocationFailed:
-                # The pool cannot be given back here: the commands name its buffers. They stay, to be tried again.
-                self._uploads, self._pending = uploads + self._uploads, pending + self._pending
-                raise self._no_memory(0, self._limit) from None
+            except AllocationFailed as error:
+                if error.operation is None:
+                    # The pool cannot be given back here: the commands name its buffers. They stay, to be tried again.
+                    self._uploads, self._pending = uploads + self._uploads, pending + self._pending
+                raise self._no_memory(0, self._limit, str(error)) from None
         self.stats.submits += bool(pending)
 
     def synchronize(self) -> None:

@@ -214,8 +214,8 @@ class DeviceMemory(ABC):
             let_go(asked)
         self.trim()
 
-    def _no_memory(self, asked: int, limit: int | None) -> OutOfDeviceMemoryError:
-        return OutOfDeviceMemoryError(asked, self._live_bytes, limit, self.name, pooled=self._pool.nbytes)
+    def _no_memory(self, asked: int, limit: int | None, note: str = "") -> OutOfDeviceMemoryError:
+        return OutOfDeviceMemoryError(asked, self._live_bytes, limit, self.name, pooled=self._pool.nbytes, note=note)
 
     def _hold(self, handle: Any, nbytes: int, asked: int, what: str) -> None:
         self._asked[handle] = asked

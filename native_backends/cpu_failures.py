@@ -1,0 +1,52 @@
+"""What the processor still does when a kernel has failed in the middle of a submit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..runtime.backend import AllocationFailed, Backend, Command
+from ..runtime.failures import consequence, independent, launch_error, needs_and_writes
+
+if TYPE_CHECKING:
+    from .cpu import _Step
+
+__all__ = ["go_on"]
+
+
+def go_on(
+    backend: Backend, commands: Sequence[Command], every: Sequence[_Step], failed: _Step, why: Exception
+) -> NoReturn:
+    """Run what does not need the step that failed, and raise whose fault it was.
+
+    Args:
+        backend: the device's.
+        commands: what was submitted.
+        every: its steps, those of recordings among them.
+        failed: one of them; those before it have run.
+        why: what it raised.
+
+    Raises:
+        AllocationFailed: it had no memory.
+        LaunchError: anything else.
+    """
+    at = next(number for number, one in enumerate(every) if one is failed)
+    behind, done = every[at + 1 :], 0
+    spoiled = set(_touched(failed)[1])
+    for one in independent(behind, spoiled, _touched):
+        try:
+            one.run()
+            done += 1
+        except Exception:  # it is the first one that is told
+            spoiled.update(_touched(one)[1])
+    error = launch_error(backend, commands, failed, why, consequence(len(behind) - done))
+    if isinstance(why, MemoryError):
+        raise AllocationFailed(str(error), operation=error.operation) from why
+    raise error from why
+
+
+def _touched(step: _Step) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The memory whose content a step needs, and what it writes."""
+    if step.kernel is None:
+        return [handle for handle, _, _ in step.buffers], [] if step.target is None else [step.target]
+    return needs_and_writes(step.kernel, step.buffers)
