@@ -115,7 +115,7 @@ def _contents(parameters: Any, optimizer: Any, extra: Any) -> _Contents:
 
 def _contents_async(parameters: Any, optimizer: Any, extra: Any) -> Awaitable[_Contents]:
     views, pack = _plan(parameters, optimizer, extra)
-    reading = gathered({key: view.buffer.device.start_read(view) for key, view in views.items()})
+    reading = gathered({key: view.buffer.device.read_async(view) for key, view in views.items()})
 
     async def finish() -> _Contents:
         return pack(await reading)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from .errors import ShapeError
@@ -16,7 +17,7 @@ __all__ = ["TensorValues"]
 
 
 class TensorValues:
-    """What reads a tensor. All of it waits, but for the twins that are awaited."""
+    """What reads a tensor. All of it waits, but for the twins that are awaited, which begin to read at the call."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -42,9 +43,13 @@ class TensorValues:
         """
         return self._shaped(self.device.read(self.view))
 
-    async def read_async(self) -> memoryview:
+    def read_async(self) -> Coroutine[Any, Any, memoryview]:
         """The awaitable twin of `read`."""
-        return self._shaped(await self.device.read_async(self.view))
+        return self._later(self._shaped)
+
+    def _later(self, finish: Callable[[memoryview], Any]) -> Coroutine[Any, Any, Any]:
+        """The values as they are at the call, so that reads that are started one after the other overlap."""
+        return _finished(self.device.read_async(self.view), finish)
 
     def _shaped(self, raw: memoryview) -> memoryview:
         view: memoryview = self.dtype.cast(raw, self.shape)
@@ -54,9 +59,9 @@ class TensorValues:
         """The values as a NumPy array of this shape and dtype. Waits."""
         return self._as_array(self.device.read(self.view))
 
-    async def numpy_async(self) -> Any:
+    def numpy_async(self) -> Coroutine[Any, Any, Any]:
         """The awaitable twin of `numpy`."""
-        return self._as_array(await self.device.read_async(self.view))
+        return self._later(self._as_array)
 
     def _as_array(self, raw: memoryview) -> Any:
         import numpy as np
@@ -73,9 +78,9 @@ class TensorValues:
         """The values as nested lists, or as a number where there are no axes. Waits."""
         return self._as_list(self.device.read(self.view))
 
-    async def tolist_async(self) -> Any:
+    def tolist_async(self) -> Coroutine[Any, Any, Any]:
         """The awaitable twin of `tolist`."""
-        return self._as_list(await self.device.read_async(self.view))
+        return self._later(self._as_list)
 
     def _as_list(self, raw: memoryview) -> Any:
         if self.size:
@@ -94,10 +99,10 @@ class TensorValues:
         self._need_one_element("item")
         return self._only(self.device.read(self.view))
 
-    async def item_async(self) -> float | int:
+    def item_async(self) -> Coroutine[Any, Any, float | int]:
         """The awaitable twin of `item`."""
         self._need_one_element("item_async")
-        return self._only(await self.device.read_async(self.view))
+        return self._later(self._only)
 
     def _need_one_element(self, call: str) -> None:
         if self.size != 1:
@@ -115,3 +120,7 @@ class TensorValues:
 
     def __bool__(self) -> bool:
         return bool(self.item())
+
+
+async def _finished(reading: Awaitable[memoryview], finish: Callable[[memoryview], Any]) -> Any:
+    return finish(await reading)

@@ -144,6 +144,79 @@ def test_the_device_has_its_work_before_the_host_picks_the_next_batch(device):
     assert device.stats.bytes_down == down
 
 
+WIDE = np.ones((6, 8, 4096), np.float32)  # batches too large to be sent along with other work
+
+
+def work_of(device, loader):
+    """What the device was asked for, in order, by a loop that reads a value in each step."""
+    device.synchronize()
+    with ow.profile(device) as profile:
+        for x in loader:
+            (x * 2.0).sum().item()
+    return [span.kind for span in profile.host if span.kind in ("submit", "write", "read")]
+
+
+def test_the_next_batch_is_uploaded_between_a_steps_submit_and_its_wait(device):
+    found = work_of(device, DataLoader(WIDE, 2, device=device))
+    assert found == ["write", *["submit", "write", "read"] * 2, "submit", "read"]
+    found = work_of(device, DataLoader(WIDE, 2, device=device, prefetch=False))
+    assert found == ["write", "submit", "read"] * 3
+
+
+def test_a_batch_that_is_uploaded_ahead_takes_no_third_buffer(device):
+    gc.collect()
+    device.trim()
+    before = device.memory_stats()
+    loader = DataLoader(WIDE, 2, device=device)
+    places = set()
+    for _ in range(3):
+        for x in loader:
+            places.add(x.view.buffer.handle)
+            device.synchronize()
+    assert len(places) == 2
+    assert device.memory_stats().allocated - before.allocated == 2
+
+
+def test_batches_that_are_loaded_ahead_are_those_in_order(device):
+    loader = DataLoader(LABELS, 2, shuffle=True, seed=3, device=device)
+    plain = DataLoader(LABELS, 2, shuffle=True, seed=3, device=device, prefetch=False)
+    assert orders(loader, 3) == orders(plain, 3)
+    batches = iter(loader)
+    assert next(batches).tolist() == next(iter(plain)).tolist()
+    assert loader.state_dict() == {"seed": 3, "epoch": 3, "position": 2}
+
+
+def test_a_loop_that_is_left_loads_nothing_more(device):
+    picked = []
+
+    class Watched(Squares):
+        def __getitem__(self, number):
+            picked.append(number)
+            return super().__getitem__(number)
+
+    for x, _ in DataLoader(Watched(), 1, device=device):
+        x.tolist()
+        break
+    gc.collect()
+    assert device.meanwhile == []
+    device.synchronize()
+    assert picked == [0, 1]
+
+
+def test_what_fails_ahead_is_raised_when_it_is_asked_for(device):
+    class Failing(Squares):
+        def __getitem__(self, number):
+            if number == 1:
+                raise OSError("cannot read sample 1")
+            return super().__getitem__(number)
+
+    batches = iter(DataLoader(Failing(), 1, device=device))
+    x, _ = next(batches)
+    assert x.tolist() == IMAGES[:1].tolist()
+    with pytest.raises(OSError, match="cannot read sample 1"):
+        next(batches)
+
+
 def test_batches_feed_a_compiled_step(device):
     w = ow.Parameter([0.0, 0.0], device=device)
     optimizer = ow.optim.SGD([w], lr=0.5)

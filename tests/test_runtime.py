@@ -128,6 +128,25 @@ def test_awaitable_reads(device):
     assert asyncio.run(read()) == ([[2.0, 4.0]], [[2.0, 4.0]])
 
 
+def test_reads_begin_at_the_call_so_that_several_overlap(device):
+    x = ow.full((16,), 1.0, device=device)
+    one = ow.full((), 3.0, device=device)
+
+    async def read():
+        with ow.profile(device) as profile:
+            y = x + 1.0
+            reads = [y.numpy_async(), y.tolist_async(), one.item_async(), y.read_async(), device.read_async(y.view)]
+            device.copy(x.view, y.view)  # what was asked for before is not changed by it
+            values = [await each for each in reads]
+        kinds = [span.kind for span in profile.host if span.kind in ("submit", "read", "wait")]
+        return values, kinds
+
+    (array, numbers, item, view, raw), kinds = asyncio.run(read())
+    assert (array.tolist(), numbers, item, view.tolist()) == ([2.0] * 16, [2.0] * 16, 3.0, [2.0] * 16)
+    assert raw.cast("B").cast("f").tolist() == [2.0] * 16
+    assert kinds[:5] == ["submit", "read", "read", "read", "read"]
+
+
 def test_work_is_submitted_in_batches_and_not_per_operation(device):
     x = ow.ones((4,), device=device)
     device.synchronize()

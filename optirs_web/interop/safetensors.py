@@ -202,7 +202,7 @@ def save_state_dict(path: str | os.PathLike[str], state_dict: Mapping[str, Tenso
 
 async def dump_state_dict_async(state_dict: Mapping[str, Tensor]) -> bytes:
     """The awaitable twin of `dump_state_dict`."""
-    reading = gathered({name: one.device.start_read(one.view) for name, one in state_dict.items()})
+    reading = gathered({name: one.device.read_async(one.view) for name, one in state_dict.items()})
     contents = await reading
     entries = {name: entry_of(one.dtype, one.shape, contents[name]) for name, one in state_dict.items()}
     return b"".join(parts(entries, {"format": "pt"}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..errors import UnsupportedError
@@ -21,9 +22,10 @@ class DataLoader:
     """Iterate over batches of a data set, as tensors on a device.
 
     Devices work asynchronously: asking for a batch submits the work that was enqueued before, and picks, converts and
-    uploads samples while the device is busy with it. So two buffers of device memory for each array of a batch take
-    turns: one is computed with, the other is filled. A batch that is kept longer keeps its buffer, and another one
-    takes its place: what was handed out never changes.
+    uploads samples while the device is busy with it. Where a step waits for the device by itself, as one does that
+    reads its loss, the next batch is uploaded before that wait. So two buffers of device memory for each array of a
+    batch take turns: one is computed with, the other is filled. A batch that is kept longer keeps its buffer, and
+    another one takes its place: what was handed out never changes.
 
     Args:
         dataset: an array (samples along its first axis); a tuple, list or dict of arrays of one length, or a
@@ -36,6 +38,7 @@ class DataLoader:
         collate_fn: makes a batch (an array, or a tuple or dict of arrays) of a list of samples.
         seed: of the order, from 0 to 2**64 - 1.
         device: what `optirs_web.device` takes.
+        prefetch: whether to upload the next batch before a wait; without, samples are picked when they are asked for.
 
     Attributes:
         epoch: the number, from 0, of the epoch that is under way or comes next.
@@ -64,6 +67,7 @@ class DataLoader:
         collate_fn: Callable[[list[Any]], Any] | None = None,
         seed: int = 0,
         device: str | Device | None = None,
+        prefetch: bool = True,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is a number of samples from 1, not {batch_size}")
@@ -74,6 +78,7 @@ class DataLoader:
         self.epoch = self.position = 0
         self._count, self._pick = picker(dataset, collate_fn)
         self._asked_device = device
+        self.prefetch = prefetch
         self._is_resuming = False
 
     @property
@@ -102,11 +107,18 @@ class DataLoader:
 
     def _batches(self, order: Sequence[int]) -> Iterator[Any]:
         epoch, first = self.epoch, self.position
-        while first < self._end:
-            numbers = order[first : min(first + self.batch_size, self._end)]
-            first += len(numbers)
-            self.epoch, self.position = epoch, first
-            yield self._batch(numbers)
+        ahead = _Ahead(self._batch)
+        try:
+            while first < self._end:
+                last = min(first + self.batch_size, self._end)
+                self.epoch, self.position = epoch, last
+                batch = [ahead.take(order[first:last])]
+                first = last
+                if self.prefetch and first < self._end:
+                    ahead.expect(self.device, order[first : min(first + self.batch_size, self._end)])
+                yield batch.pop()  # nothing here keeps it
+        finally:
+            ahead.forget()
         self._begin(epoch + 1)
 
     def _batch(self, numbers: Sequence[int]) -> Any:
@@ -136,6 +148,39 @@ class DataLoader:
             )
         self.seed, self.epoch, self.position = seed, epoch, position
         self._is_resuming = True
+
+
+class _Ahead:
+    """The next batch, loaded when something waits for the device."""
+
+    def __init__(self, load: Callable[[Sequence[int]], Any]) -> None:
+        self._load = load
+        self._device: Device | None = None
+        self._numbers: Sequence[int] = ()
+        self._loaded: list[Any] = []
+
+    def expect(self, device: Device, numbers: Sequence[int]) -> None:
+        """Load these when the device is waited for, if they are not taken before."""
+        self._device, self._numbers = device, numbers
+        device.meanwhile.append(self._use_the_time)
+
+    def _use_the_time(self) -> None:
+        with suppress(Exception):  # what is wrong with them is raised when they are asked for
+            self._loaded = [self._load(self._numbers)]
+
+    def take(self, numbers: Sequence[int]) -> Any:
+        """The batch of these numbers, which are those that were expected."""
+        loaded = self.forget()
+        return loaded[0] if loaded else self._load(numbers)
+
+    def forget(self) -> list[Any]:
+        """Expect nothing; what was loaded, if its device is still there."""
+        device, loaded, self._loaded = self._device, self._loaded, []
+        if device is None:
+            return []
+        if self._use_the_time in device.meanwhile:
+            device.meanwhile.remove(self._use_the_time)
+        return [] if device.lost else loaded
 
 
 def _uploaded(batch: Batch, device: Device, batch_size: int) -> Any:

@@ -56,6 +56,7 @@ class Device(DeviceMemory):
         why: why it was chosen, in one sentence.
         stats: counts since it was opened.
         observers: called with the kernel and the views of each dispatch, while it is enqueued or recorded.
+        meanwhile: called, once, by the next call that waits, when the device has its work and before the wait.
     """
 
     _recorder: ClassVar[Device | None] = None
@@ -68,6 +69,7 @@ class Device(DeviceMemory):
         self.why = why
         self.stats: Stats = backend.stats
         self.observers: list[Callable[[Kernel, Sequence[View]], None]] = []
+        self.meanwhile: list[Callable[[], None]] = []
         self._uploads: list[Command] = []  # sent before what is pending
         self._pending: list[Command] = []
 
@@ -123,22 +125,25 @@ class Device(DeviceMemory):
         self.stats.bytes_down += view.nbytes
         if view.nbytes == 0:
             return memoryview(bytearray())
+        self._use_the_time()
         handle = view.buffer.handle
         data: memoryview = self._with_room(view.nbytes, lambda: self._backend.read(handle, view.offset, view.nbytes))
         return data
 
-    async def read_async(self, view: View) -> memoryview:
-        """The awaitable twin of `read`."""
-        return await self.start_read(view)
-
-    def start_read(self, view: View) -> Awaitable[memoryview]:
-        """What to await for the bytes as they are now, whatever is enqueued afterwards."""
+    def read_async(self, view: View) -> Awaitable[memoryview]:
+        """The awaitable twin of `read`: the bytes as they are at the call, whatever is enqueued afterwards."""
         self._refuse_while_recording()
         self.flush()
         self.stats.bytes_down += view.nbytes
         if view.nbytes == 0:
             return _no_bytes()
-        return self._backend.read_async(view.buffer.handle, view.offset, view.nbytes)
+        reading = self._backend.read_async(view.buffer.handle, view.offset, view.nbytes)
+        self._use_the_time()
+        return reading
+
+    def _use_the_time(self) -> None:
+        while self.meanwhile:
+            self.meanwhile.pop()()
 
     def read_all(self, views: Mapping[_Key, View]) -> dict[_Key, memoryview]:
         """The bytes of several views."""
@@ -146,7 +151,7 @@ class Device(DeviceMemory):
 
     def read_all_async(self, views: Mapping[_Key, View]) -> Awaitable[dict[_Key, memoryview]]:
         """The awaitable twin of `read_all`: the bytes as they are at the call."""
-        return gathered({key: self.start_read(view) for key, view in views.items()})
+        return gathered({key: self.read_async(view) for key, view in views.items()})
 
     def _refuse_while_recording(self) -> None:
         if self._held is not None:
@@ -296,11 +301,13 @@ class Device(DeviceMemory):
     def synchronize(self) -> None:
         """Wait until everything enqueued so far has run."""
         self.flush()
+        self._use_the_time()
         self._backend.synchronize()
 
     async def synchronize_async(self) -> None:
         """The awaitable twin of `synchronize`."""
         self.flush()
+        self._use_the_time()
         await self._backend.synchronize_async()
 
     # Programs.

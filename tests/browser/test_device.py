@@ -1,6 +1,7 @@
 """The device `webgpu` in a real page: what a step costs, training in a worker, buffers in and out."""
 
 import json
+import textwrap
 
 import pytest
 from training_page import fresh_page, with_training
@@ -216,3 +217,58 @@ def test_any_buffer_goes_in_and_a_typed_view_comes_out(browser_python):
     assert found["overflow"] == "OverflowError: a value does not fit int32"
     assert found["infinite"] == "OverflowError: a value does not fit float32"
     assert found["object"].startswith("UnsupportedError: a tensor cannot be made of object")
+
+
+# Notes in which order the queue is given work and the page waits.
+ORDER = """
+globalThis.order = [];
+for (const [owner, name] of [[GPUQueue, "submit"], [GPUQueue, "writeBuffer"], [GPUBuffer, "mapAsync"]]) {
+  const call = owner.prototype[name];
+  owner.prototype[name] = function (...given) {
+    order.push(name);
+    const result = call.apply(this, given);
+    if (name === "mapAsync") result.then(() => order.push("mapped"));
+    return result;
+  };
+}
+"""
+
+
+LOOPS = """
+    import json, js
+    import optirs_web as ow
+    device = ow.device("webgpu")
+    def calls():
+        found = json.loads(js.JSON.stringify(js.order))
+        js.order.length = 0
+        return found
+    data = ow.zeros((4, 32768)).read()
+    (ow.zeros((2, 32768)) * 2.0).sum().item()  # compiles
+    loops = []
+    for wait in ("sync", "async"):
+        calls()
+        for x in ow.nn.DataLoader(data, 2):
+            loss = (x * 2.0).sum()
+            loss.item() if wait == "sync" else await loss.item_async()
+        loops.append(calls())
+    a, b = ow.ones((4,)), ow.ones((4,)) + 1.0
+    device.synchronize()
+    calls()
+    reads = [a.tolist_async(), b.tolist_async()]
+    values = [await one for one in reads]
+    json.dumps([loops, values, calls()])
+    """
+
+
+def test_the_next_batch_is_written_while_the_step_runs_and_reads_overlap(browser):
+    with fresh_page(browser, ORDER) as python:
+        found = python.run(textwrap.dedent(LOOPS))
+    (waiting, awaiting), values, reads = json.loads(found)
+    # The step; the next batch, before the wait; the copy that is waited for.
+    assert waiting == ["writeBuffer", "submit", "writeBuffer", *READ, "submit", *READ]
+    assert awaiting == ["writeBuffer", "submit", "submit", "mapAsync", "writeBuffer", "mapped", "submit", *READ]
+    assert values == [[1.0] * 4, [2.0] * 4]
+    assert reads == ["submit", "mapAsync", "submit", "mapAsync", "mapped", "mapped"]
+
+
+READ = ["submit", "mapAsync", "mapped"]
