@@ -166,6 +166,10 @@ class Compiled:
         """What was used last, if anything was recorded."""
         return self._recorded[-1].program if self._recorded else None
 
+    def forget(self, device: Device) -> None:
+        """Let go of what was recorded on a device, which gives its memory back unless it runs now."""
+        self._recorded = [one for one in self._recorded if one.program.device is not device]
+
     def _run(self, arguments: tuple[Any, ...]) -> Any:
         if Device.recorder() is not None:
             raise UnsupportedError("a compiled step cannot be called inside another one; call the function itself")
@@ -180,9 +184,13 @@ class Compiled:
             recorded = self._find(key) or self._record_when_ready(key, device, prepared)
             _upload(recorded.inputs, prepared)
             try:
-                return _replay(device, recorded)
+                results = _replay(device, recorded)
             except StaleProgramError:
                 self._recorded.clear()
+                continue
+            if recorded not in self._recorded:  # it was forgotten for want of memory
+                self._recorded.append(recorded)
+            return results
         raise UnsupportedError("the step moves the buffers that it has bound itself; build optimizers outside")
 
     def _device(self, arguments: tuple[Any, ...]) -> Device:

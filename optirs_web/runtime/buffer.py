@@ -25,9 +25,10 @@ class Buffer:
         handle: the backend's name for it.
         nbytes: usable size in bytes.
         retired: its content has moved elsewhere; programs that bound it must be recorded again.
+        first_kernel: the name of the first kernel that was given it, "" until then.
     """
 
-    __slots__ = ("__weakref__", "_give_back", "device", "handle", "nbytes", "retired")
+    __slots__ = ("__weakref__", "_give_back", "device", "first_kernel", "handle", "nbytes", "retired")
 
     def __init__(self, device: Device, handle: Any, nbytes: int, give_back: Callable[[Any, int], None]) -> None:
         """Take over `handle`; the device calls `give_back(handle, nbytes)` exactly once."""
@@ -35,6 +36,7 @@ class Buffer:
         self.handle = handle
         self.nbytes = nbytes
         self.retired = False
+        self.first_kernel = ""
         self._give_back: Callable[[Any, int], None] | None = give_back
 
     def release(self) -> None:

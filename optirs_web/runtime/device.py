@@ -203,6 +203,7 @@ class Device(DeviceMemory):
                     f"kernel '{kernel.name}' needs {view.nbytes:,} bytes of one buffer at once; '{self.name}' shows a "
                     f"kernel at most {self.capabilities.max_binding_bytes:,}. Split the tensor"
                 )
+            view.buffer.first_kernel = view.buffer.first_kernel or kernel.name
         for observe in self.observers:
             observe(kernel, views)
         self._enqueue(Launch(kernel, tuple(views), grid, tuple(parameters)))

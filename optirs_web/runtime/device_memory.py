@@ -7,9 +7,11 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceLostError, OutOfDeviceMemoryError
+from ..parts import imported
 from .backend import AllocationFailed, Backend, Capabilities, Command
 from .buffer import Buffer
 from .pool import Pool, size_class
@@ -28,6 +30,14 @@ def _limit_from_environment() -> int | None:
     return int(text) if text else None
 
 
+def _exhaustion() -> Any:
+    """What knows of compiled steps and of who has the memory; None where that is not installed."""
+    try:
+        return imported("exhaustion")
+    except ModuleNotFoundError:
+        return None
+
+
 class DeviceMemory(ABC):
     """The half of `Device` that holds memory. The other half, `Device` itself, does the work and says when it is sent.
 
@@ -41,7 +51,7 @@ class DeviceMemory(ABC):
             "record": what was taken is kept by a compiled step. They may not allocate.
         last_resorts: called with the bytes that are wanted when there is no room though the pool has been given back,
             before that is an error; also while a program is recorded. They let go of what can be done without or
-            computed again.
+            computed again. Recordings of compiled steps that do not run now are let go before.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -210,11 +220,16 @@ class DeviceMemory(ABC):
     def _try_last_resorts(self, asked: int) -> None:
         if self._held is not None:  # `all_or_nothing` tries them when it has let go of what it enqueued
             return
+        exhaustion = _exhaustion()
+        if exhaustion:
+            exhaustion.let_go(self)
         for let_go in self.last_resorts:
             let_go(asked)
         self.trim()
 
     def _no_memory(self, asked: int, limit: int | None, note: str = "") -> OutOfDeviceMemoryError:
+        with suppress(Exception):  # there may be too little memory even for this
+            note += _exhaustion().told(self)
         return OutOfDeviceMemoryError(asked, self._live_bytes, limit, self.name, pooled=self._pool.nbytes, note=note)
 
     def _hold(self, handle: Any, nbytes: int, asked: int, what: str) -> None:

@@ -6,12 +6,13 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import OptirsError
+from ..errors import OptirsError, OutOfDeviceMemoryError
+from ..parts import imported
 from .backend import Command
 from .buffer import Buffer, View
 from .fusion import fuse, stays
 from .launches import Copy, Launch, Recorded
-from .planning import plan
+from .planning import Plan, plan
 
 if TYPE_CHECKING:
     from .device import Device
@@ -70,6 +71,7 @@ class Program:
         as_recorded: launches and copies as they were called, in order.
         launches: those that are replayed.
         dispatches: how many kernels a replay runs.
+        recomputed: how many launches are run a second time, since the device had no memory to keep all results.
         copies: how many copies it makes.
         recorded: the backend's one command for all of them, once the recording has ended.
         before_replay: called before each replay; optimizers bring their hyper-parameters up to date here.
@@ -82,7 +84,7 @@ class Program:
         self.as_recorded: list[Recorded] = []
         self.launches: list[Recorded] = []
         self.dispatches = 0
-        self.copies = 0
+        self.copies = self.recomputed = 0
         self.recorded: Command | None = None
         self.before_replay: list[Callable[[], None]] = []
         self.at_replay: list[Callable[[], None]] = []
@@ -139,11 +141,11 @@ class Program:
         self.launches = self.as_recorded
         if self._fuses:
             self.launches = fuse(self.launches, _is_temporary, self.device.capabilities)
-        self.dispatches = sum(isinstance(one, Launch) for one in self.launches)
-        self.copies = len(self.launches) - self.dispatches
-        planned = plan(self.launches, lambda one: isinstance(one, ProgramBuffer), _is_temporary)
-        for nbytes in planned.sizes:
-            self._owned.append(allocate(nbytes))
+        try:
+            planned = self._place(allocate)
+        except OutOfDeviceMemoryError as error:
+            self._compute_again(error)
+            planned = self._place(allocate)
         for buffer, piece in planned.places.items():
             buffer.handle = self._owned[piece][0]
         for own in self._made:
@@ -154,6 +156,29 @@ class Program:
                     own.handle = self._owned[-1][0]
                 held.handle = own.handle
         self._made = []
+        self.dispatches = sum(isinstance(one, Launch) for one in self.launches)
+        self.copies = len(self.launches) - self.dispatches
+
+    def _place(self, allocate: Callable[[int], tuple[Any, int]]) -> Plan:
+        """Memory for what is launched."""
+        planned = plan(self.launches, _is_own, _is_temporary)
+        for nbytes in planned.sizes:
+            self._owned.append(allocate(nbytes))
+        return planned
+
+    def _compute_again(self, error: OutOfDeviceMemoryError) -> None:
+        """Have what is launched need less memory, or raise the error."""
+        got = self.nbytes
+        self._give_back()
+        try:
+            recompute = imported("runtime.recompute")
+        except ModuleNotFoundError:
+            raise error from None
+        recompute.shrink(self, got, _is_own, _is_temporary)
+
+    def make(self, nbytes: int) -> ProgramBuffer:
+        """A buffer that nobody holds, for a result that is computed again."""
+        return ProgramBuffer(self.device, nbytes, len(self.as_recorded))
 
     @property
     def nbytes(self) -> int:
@@ -173,15 +198,22 @@ class Program:
 
     def release(self) -> None:
         """Give the program's memory back to the device's pool."""
-        owned, self._owned = self._owned, []
         self.as_recorded, self.launches, self._made = [], [], []
         self.recorded = None
         self._bound = {}
+        self._give_back()
+
+    def _give_back(self) -> None:
+        owned, self._owned = self._owned, []
         for handle, nbytes in owned:
             self.device.returned.append((self.device.reclaim, handle, nbytes))
 
     def __del__(self) -> None:
         self.release()
+
+
+def _is_own(buffer: Buffer) -> bool:
+    return isinstance(buffer, ProgramBuffer)
 
 
 def _is_temporary(buffer: Buffer) -> bool:

@@ -1,0 +1,256 @@
+"""A step that does not fit: what lies idle at the peak is let go, and computed again where it is needed next.
+
+That is gradient checkpointing (Chen et al. 2016, "Training deep nets with sublinear memory cost"), decided launch by
+launch when a program is given its memory: the same kernels run over the same values, so results stay as they are, bit
+for bit, and what is paid is time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import OutOfDeviceMemoryError
+from ..parts import imported
+from .buffer import Buffer, View
+from .launches import Copy, Launch, Recorded, overlaps
+from .planning import plan
+from .pool import size_class
+
+if TYPE_CHECKING:
+    from .program import Program
+
+__all__ = ["shrink"]
+
+_DEPTH = 8
+"""Launches, one needing the result of the other, that are run again for one result at most."""
+
+_TRIES = 400
+
+Owned = Callable[[Buffer], bool]
+
+
+class _Use(NamedTuple):
+    """Of one buffer of the program: the launches that touch it, and those that write it."""
+
+    touched: list[int]
+    written: list[int]
+
+    @property
+    def is_stable(self) -> bool:
+        """One launch makes it, and it stays as it is."""
+        return len(self.written) == 1 and self.written[0] == self.touched[0]
+
+
+class _Step:
+    """Launches, and when which buffer is alive."""
+
+    def __init__(self, launches: Sequence[Recorded], is_own: Owned, is_temporary: Owned) -> None:
+        self.launches = launches
+        self.uses: dict[Buffer, _Use] = {}
+        for at, one in enumerate(launches):
+            for views, is_write in ((_inputs(one), False), (one.writes, True)):
+                for view in views:
+                    if is_own(view.buffer):
+                        use = self.uses.setdefault(view.buffer, _Use([], []))
+                        if not use.touched or use.touched[-1] != at:
+                            use.touched.append(at)
+                        if is_write:
+                            use.written.append(at)
+        self.last = {
+            buffer: use.touched[-1] if is_temporary(buffer) else len(launches) for buffer, use in self.uses.items()
+        }
+        self.live = [0] * len(launches)
+        for buffer, use in self.uses.items():
+            for at in range(use.touched[0], min(self.last[buffer] + 1, len(launches))):
+                self.live[at] += buffer.nbytes
+
+    def excess(self, room: int) -> int:
+        """By how much it is too large, over all launches."""
+        return sum(max(0, one - room) for one in self.live)
+
+    def idle(self, at: int) -> list[tuple[Buffer, int]]:
+        """The buffers that lie idle at a launch, the largest first, each with the launch that needs it next."""
+        found = []
+        for buffer, use in self.uses.items():
+            if use.is_stable and use.touched[0] < at < use.touched[-1] and at not in use.touched:
+                found.append((buffer, next(one for one in use.touched if one > at)))
+        return sorted(found, key=lambda one: one[0].nbytes, reverse=True)
+
+
+def _inputs(one: Recorded) -> list[View]:
+    if isinstance(one, Copy):
+        return [one.source]
+    return [view for binding, view in zip(one.kernel.bindings, one.views, strict=True) if not binding.writes]
+
+
+def shrink(program: Program, got: int, is_own: Owned, is_temporary: Owned) -> None:
+    """Have a program that found no memory need less, by running some of its launches again.
+
+    Args:
+        program: it holds no memory.
+        got: the bytes that it was given before there were no more.
+        is_own: whether a buffer is the program's.
+        is_temporary: whether nobody reads it afterwards.
+
+    Raises:
+        OutOfDeviceMemoryError: it does not fit.
+    """
+    held = program.device.memory_stats()
+    room = got if held.limit is None else held.limit - held.live_bytes
+
+    def needed(launches: Sequence[Recorded]) -> int:
+        return sum(map(size_class, plan(launches, is_own, is_temporary).sizes))
+
+    def has_room(launches: Sequence[Recorded]) -> bool:
+        return needed(launches) <= room
+
+    wanted = needed(program.launches)
+    launches = _fitted(program.launches, is_own, is_temporary, program.make, has_room, room)
+    least = needed(launches)
+    if least > room:
+        raise OutOfDeviceMemoryError(
+            least,
+            held.live_bytes,
+            held.limit,
+            program.device.name,
+            note=f"The compiled step needs {wanted:,} bytes of its own, {least:,} where results are computed again "
+            f"instead of kept, and there is room for {max(room, 0):,}. {imported('exhaustion').told(program.device)}",
+        ) from None
+    program.recomputed = len(launches) - len(program.launches)
+    program.launches = launches
+
+
+def _fitted(
+    launches: Sequence[Recorded],
+    is_own: Owned,
+    is_temporary: Owned,
+    make: Callable[[int], Buffer],
+    has_room: Callable[[Sequence[Recorded]], bool],
+    room: int,
+) -> list[Recorded]:
+    """The launches, with some of them run again, so that they fit if that can be done, and need less if not.
+
+    Args:
+        launches: in order.
+        is_own: whether a buffer is the program's.
+        is_temporary: whether nobody reads it afterwards.
+        make: gives a buffer of the program of so many bytes.
+        has_room: whether launches fit.
+        room: the bytes that may be alive at once.
+    """
+    step = _Step(launches, is_own, is_temporary)
+    producers = {buffer: step.launches[use.written[0]] for buffer, use in step.uses.items() if use.is_stable}
+    roots = {buffer: buffer for buffer in producers}
+    refused: set[tuple[Buffer, int]] = set()
+    share = 1.0
+    for _ in range(_TRIES):
+        if has_room(step.launches):
+            break
+        target = int(room * share)
+        if step.excess(target) == 0:  # the pieces do not fit into each other: aim lower
+            share *= 0.9
+            refused.clear()
+            continue
+        changed = _let_one_go(step, target, is_own, is_temporary, make, producers, roots, refused)
+        if changed is None:
+            break
+        step = changed
+    return list(step.launches)
+
+
+def _let_one_go(
+    step: _Step,
+    target: int,
+    is_own: Owned,
+    is_temporary: Owned,
+    make: Callable[[int], Buffer],
+    producers: dict[Buffer, Recorded],
+    roots: dict[Buffer, Buffer],
+    refused: set[tuple[Buffer, int]],
+) -> _Step | None:
+    """The step with one idle buffer less where the most is alive, or None where there is none that helps."""
+    peak = max(range(len(step.live)), key=step.live.__getitem__)
+    for buffer, needed in step.idle(peak):
+        key = roots.get(buffer, buffer), step.uses[buffer].touched[0]
+        if key in refused or buffer not in roots:
+            continue
+        again = _Again(step, needed, make, producers, roots)
+        made = again.make_again(roots[buffer], _DEPTH)
+        if made is not None:
+            tail = [_renamed(one, buffer, made) for one in step.launches[needed:]]
+            changed = _Step([*step.launches[:needed], *again.launches, *tail], is_own, is_temporary)
+            if changed.excess(target) < step.excess(target):
+                roots.update(again.made)
+                return changed
+        refused.add(key)
+    return None
+
+
+class _Again:
+    """What is run again before one launch, so that a buffer has its content there."""
+
+    def __init__(
+        self,
+        step: _Step,
+        at: int,
+        make: Callable[[int], Buffer],
+        producers: dict[Buffer, Recorded],
+        roots: dict[Buffer, Buffer],
+    ) -> None:
+        self.launches: list[Recorded] = []
+        self.made: dict[Buffer, Buffer] = {}
+        self._step, self._at, self._make = step, at, make
+        self._producers, self._roots = producers, roots
+        self._alive = {
+            roots[buffer]: buffer
+            for buffer, use in step.uses.items()
+            if buffer in roots and use.touched[0] < at <= step.last[buffer]
+        }
+
+    def make_again(self, root: Buffer, depth: int) -> Buffer | None:
+        """The buffer that has the content of `root` after these launches; None where it cannot be had."""
+        producer = self._producers[root]
+        names: dict[Buffer, Buffer] = {}
+        for view in _inputs(producer):
+            found = self._input(view, root, depth - 1)
+            if found is None:
+                return None
+            names[view.buffer] = found
+        for view in producer.writes:
+            if view.buffer not in self._producers:
+                return None
+            names[view.buffer] = self._make(view.buffer.nbytes)
+            self.made[names[view.buffer]] = view.buffer
+        self.launches.append(_with_names(producer, names))
+        return names[root]
+
+    def _input(self, view: View, result: Buffer, depth: int) -> Buffer | None:
+        buffer = view.buffer
+        if buffer not in self._step.uses:
+            return buffer if self._is_unchanged(view, result) else None
+        root = self._roots.get(buffer)
+        if root is None:
+            return None
+        again = next((one for one, its_root in self.made.items() if its_root is root), None)
+        if again is not None or root in self._alive:
+            return again or self._alive[root]
+        return self.make_again(root, depth) if depth > 0 else None
+
+    def _is_unchanged(self, view: View, result: Buffer) -> bool:
+        """Memory from outside holds what it held when the result was made."""
+        first = self._step.uses[result].written[0]
+        return not any(overlaps(view, one.writes) for one in self._step.launches[first : self._at])
+
+
+def _renamed(one: Recorded, old: Buffer, new: Buffer) -> Recorded:
+    return _with_names(one, {old: new}) if any(view.buffer is old for view in (*_inputs(one), *one.writes)) else one
+
+
+def _with_names(one: Recorded, names: dict[Buffer, Buffer]) -> Recorded:
+    def renamed(view: View) -> View:
+        return View(names.get(view.buffer, view.buffer), view.offset, view.nbytes)
+
+    if isinstance(one, Copy):
+        return Copy(renamed(one.source), renamed(one.target))
+    return Launch(one.kernel, tuple(renamed(view) for view in one.views), one.grid, one.parameters)

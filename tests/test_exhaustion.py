@@ -1,0 +1,240 @@
+"""What happens where a device has no room: what is let go, what is computed again, what the error says."""
+
+import gc
+import json
+import re
+import textwrap
+
+import numpy as np
+import pytest
+
+import optirs_web as ow
+from optirs_web.errors import OutOfDeviceMemoryError
+from optirs_web.exhaustion import holders
+
+SIDE = 64
+MATRIX = SIDE * SIDE * 4  # bytes
+
+
+def perceptron(device, depth=8):
+    """Its parameters, and a step over a matrix."""
+    rng = np.random.default_rng(0)
+    params = [ow.Parameter(rng.standard_normal((SIDE, SIDE), np.float32) * 0.1, device=device) for _ in range(depth)]
+    optimizer = ow.optim.AdamW(params, lr=1e-2)
+
+    def train_step(x):
+        optimizer.zero_grad()
+        for one in params:
+            x = (x @ one).tanh()
+        loss = (x * x).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return params, train_step
+
+
+def blocks(device):
+    """The same of residual blocks with normalization, attention and dropout."""
+    ow.manual_seed(0)
+    nn = ow.nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.linear = nn.LayerNorm(SIDE), nn.Linear(SIDE, SIDE)
+            self.attention, self.dropout = nn.MultiheadAttention(SIDE, 4), nn.Dropout(0.5)
+
+        def forward(self, x):
+            x = x + self.attention(x, x, x)[0]
+            return x + self.dropout(self.linear(self.norm(x)).relu())
+
+    model = nn.Sequential(*(Block() for _ in range(3))).to(device)
+    params = list(model.parameters())
+    optimizer = ow.optim.SGD(params, lr=1e-2)
+
+    def train_step(x):
+        optimizer.zero_grad()
+        loss = (model(x.reshape(4, 16, SIDE)) ** 2.0).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return params, train_step
+
+
+X = np.random.default_rng(1).standard_normal((SIDE, SIDE), np.float32)
+
+
+def trained(device, make, room=None):
+    """Losses and parameters after four steps, and the program; recorded again within `room` bytes for the program."""
+    params, train_step = make(device)
+    step = ow.compile(train_step, device=device)
+    losses = [step(X).item()]
+    if room is not None:
+        step.forget(device)
+        gc.collect()
+        device.trim()
+        device.set_memory_limit(device.memory_stats().live_bytes + X.nbytes + 1024 + room)
+    try:
+        losses += [step(X).item() for _ in range(3)]
+    finally:
+        device.set_memory_limit(None)
+    return losses, [one.numpy().tolist() for one in params], step.program
+
+
+@pytest.mark.parametrize(("make", "share"), [(perceptron, 0.9), (perceptron, 0.5), (blocks, 0.8)])
+def test_a_compiled_step_that_does_not_fit_computes_again_what_it_cannot_keep(device, make, share):
+    losses, params, program = trained(device, make)
+    kept, dispatches = program.nbytes, program.dispatches + program.copies
+    assert program.recomputed == 0
+    again, params_again, program = trained(device, make, int(share * kept))
+    assert (again, params_again) == (losses, params)  # the same kernels over the same values
+    assert program.nbytes <= share * kept + 1024
+    assert program.recomputed == program.dispatches + program.copies - dispatches > 0
+
+
+def test_a_step_that_cannot_fit_says_what_it_needs_and_a_smaller_one_runs(device, limited):
+    params, train_step = perceptron(device)
+    step = ow.compile(train_step, device=device)
+    step(X)
+    step.forget(device)
+    before = params[0].numpy().tolist()
+    gc.collect()
+    device.trim()
+    held = device.memory_stats()
+    limited(X.nbytes + 2 * MATRIX)
+    with pytest.raises(OutOfDeviceMemoryError) as caught:
+        step(X)
+    words = r"needs ([\d,]+) bytes of its own, ([\d,]+) where results are computed again .* there is room for ([\d,]+)"
+    wanted, least, room = (int(one.replace(",", "")) for one in re.search(words, str(caught.value)).groups())
+    assert wanted > least == caught.value.asked > room
+    assert caught.value.excess == least - room
+    assert params[0].numpy().tolist() == before
+    del caught
+    gc.collect()
+    device.trim()
+    assert device.memory_stats().live_bytes == held.live_bytes
+    assert ow.compile(lambda x: (x * 2.0).sum(), device=device)(X[:4]).item() == pytest.approx(
+        2 * X[:4].sum(), abs=1e-3
+    )
+    device.set_memory_limit(None)
+    assert np.isfinite(step(X).item())
+
+
+def test_a_step_that_runs_no_more_gives_its_memory_to_another_and_is_recorded_again(device, limited):
+    _, first = perceptron(device)
+    _, second = perceptron(device)
+    steps = [ow.compile(one, device=device) for one in (first, second)]
+    losses = []
+    for step in steps:
+        losses.append([step(X).item()])
+        needed = step.program.nbytes
+        step.forget(device)
+    gc.collect()
+    limited(needed + needed // 4 + 2 * X.nbytes)
+    for _ in range(2):
+        for step, its_losses in zip(steps, losses, strict=True):
+            its_losses.append(step(X).item())
+            assert step.program.recomputed == 0
+    assert losses[0] == losses[1]
+    assert [step.program is None for step in steps] == [True, False]
+
+
+def test_memory_in_garbage_cycles_is_found_before_the_error(device, limited):
+    class Cycle:
+        pass
+
+    gc.disable()
+    try:
+        limited(1 << 20)
+        one = Cycle()
+        one.itself, one.tensor = one, ow.zeros((150_000,), device=device)
+        del one
+        kept = ow.zeros((200_000,), device=device)
+    finally:
+        gc.enable()
+    assert kept.size == 200_000
+
+
+def test_the_error_names_the_largest_holders_by_operation(device, limited):
+    x = ow.full((SIDE, SIDE), 0.5, device=device)
+    optimizer = ow.optim.Adam([ow.Parameter(np.ones((2, SIDE, SIDE), np.float32), device=device)])
+    kept = [x.exp() for _ in range(3)]
+    step = ow.compile(lambda x: (x.exp() @ x).exp().sum(), device=device)
+    step(x)
+    limited(1 << 16)
+    with ow.memory_timeline(device) as timeline:
+        more = x.exp()
+    kernel = timeline.events[0].kernel
+    with pytest.raises(OutOfDeviceMemoryError) as caught:
+        ow.zeros((1 << 20,), device=device)
+    found = holders(device)
+    assert found[kernel] >= 4 * MATRIX
+    assert found["(parameters, optimizers, inputs of steps)"] >= 3 * 2 * MATRIX
+    assert "In use, by operation: " in str(caught.value)
+    name, nbytes = found.most_common(1)[0]
+    assert f"{name} {nbytes:,}" in str(caught.value)
+    del kept, more, optimizer
+
+
+def test_eager_training_goes_on_after_an_error(device, limited):
+    params, train_step = perceptron(device)
+    x = ow.tensor(X, device=device)
+    train_step(x)
+    for one in params:
+        one.grad = None
+    gc.collect()
+    device.trim()
+    live = device.memory_stats().live_bytes
+    limited(8 * MATRIX)
+    with pytest.raises(OutOfDeviceMemoryError, match=r"optirs_web.checkpoint"):
+        train_step(x)
+    gc.collect()
+    device.trim()
+    assert device.memory_stats().live_bytes == live
+    device.set_memory_limit(None)
+    assert np.isfinite(train_step(x).item())
+
+
+def test_a_page_computes_again_too_and_says_what_would_fit(browser_python):
+    program = """
+        import gc, json, re
+        import optirs_web as ow
+        device = ow.device("webgpu")
+        def trained(share):
+            ow.manual_seed(0)
+            params = [ow.Parameter(ow.randn((32, 32)) * 0.1) for _ in range(6)]
+            optimizer = ow.optim.SGD(params, lr=0.1)
+            def train_step(x):
+                optimizer.zero_grad()
+                for one in params:
+                    x = (x @ one).tanh()
+                loss = (x * x).mean()
+                loss.backward()
+                optimizer.step()
+                return loss
+            step, x = ow.compile(train_step), ow.ones((32, 32))
+            losses = [step(x).item()]
+            if share:
+                step.forget(device)
+                gc.collect()
+                device.trim()
+                device.set_memory_limit(device.memory_stats().live_bytes + 4096 + 512 + share)
+            try:
+                losses += [step(x).item() for _ in range(3)]
+            finally:
+                device.set_memory_limit(None)
+            return losses, step.program.nbytes, step.program.recomputed
+        losses, needed, _ = trained(0)
+        again, less, recomputed = trained(int(needed * 0.8))
+        try:
+            message = str(trained(4096))
+        except ow.errors.OutOfDeviceMemoryError as error:
+            message = str(error)
+        json.dumps([losses == again, less < needed, recomputed, message, trained(0)[0] == losses])
+        """
+    same, is_less, recomputed, message, after = json.loads(browser_python.run(textwrap.dedent(program)))
+    assert (same, is_less, after) == (True, True, True)
+    assert recomputed > 0
+    assert "where results are computed again instead of kept" in message
