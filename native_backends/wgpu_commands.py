@@ -95,4 +95,6 @@ def touched(command: Run | Copy | Upload) -> tuple[Sequence[Any], Sequence[Any]]
             return needs_and_writes(kernel, buffers)
         case Copy(source=source, target=target):
             return [source], [target]
-    return [], [command.target]
+        case Upload(target=target):
+            return [], [target]
+    raise TypeError(f"no command of wgpu's: {command!r}")

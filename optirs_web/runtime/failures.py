@@ -92,16 +92,16 @@ def blame(
         is_there: memory was not freed.
     """
     named = set(re.findall(r'"([^"]+)"', why))
-    suspect = None
+    suspect: tuple[Sequence[Command], Command] = (), None
     for commands in batches:
         for command in commands:
             for part, work in backend.parts(command):
                 bound = buffers_of(part)
                 if bound is not None and _is_wrong(*bound, is_there):
                     return launch_error(backend, commands, part, why, _ALL)
-                if suspect is None and work is not None and _name(work) in named:
+                if suspect[1] is None and work is not None and _name(work) in named:
                     suspect = commands, part
-    return launch_error(backend, *(suspect or ((), None)), why, _ALL)
+    return launch_error(backend, *suspect, why, _ALL)
 
 
 _ALL = "What was submitted together with it did not run"
