@@ -40,8 +40,6 @@ _LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_timestamps.py"}
 _MORE = re.compile(
     r"optirs_web/(nn|profiling|runtime/(failures|recompute)|memory/(reports|timeline))\b"
     r"|optirs_web/native_backends/cpu_failures\b"
-    r"optirs_web/(nn|profiling|runtime/(failures|recompute)|memory/(reports|timeline))\b"
-    r"|optirs_web/native_backends/cpu_failures\b"
     r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|optim/custom|wgsl/lint)"
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
     r"|optirs_web/shaders/(kernels|lib)/(attention|fold|layer_norm|unfold|window)"
