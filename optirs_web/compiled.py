@@ -188,7 +188,7 @@ class Compiled:
             except StaleProgramError:
                 self._recorded.clear()
                 continue
-            if recorded not in self._recorded:  # it was forgotten for want of memory
+            if not self._recorded or self._recorded[-1] is not recorded:  # it was forgotten for want of memory
                 self._recorded.append(recorded)
             return results
         raise UnsupportedError("the step moves the buffers that it has bound itself; build optimizers outside")
@@ -288,6 +288,9 @@ def compile(
     is recorded once, and the 16 used last are kept. The step may differentiate and use optimizers made
     outside; it cannot read values, and Python in it runs only while it is recorded. Results come back in
     memory of their own.
+
+    Where the device has no room for all that the step keeps until its backward pass, launches whose results lie idle
+    are run again instead: the same values for more time (`Explanation.recomputed` counts them).
 
     Args:
         step: a function of tensors that returns tensors in any nesting of tuples, lists and dicts, or None.

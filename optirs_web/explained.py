@@ -41,12 +41,14 @@ class Explanation:
         called: what the operations that the step called cost by themselves, with memory as Python holds it.
         replayed: what a replay costs.
         kernels: the names of what a replay runs, in order; fused ones have a "+" between those of their parts.
+        recomputed: how many of these run a second time, since there was no room for all results when it was recorded.
     """
 
     device: str
     called: Figures
     replayed: Figures
     kernels: tuple[str, ...]
+    recomputed: int = 0
 
     def __repr__(self) -> str:
         return f"<Explanation: {self.called.dispatches} dispatches became {self.replayed.dispatches}>"
@@ -61,6 +63,8 @@ class Explanation:
         counts = Counter(self.kernels)
         lines += ["", "a replay runs"]
         lines += [f"{count:4} × {name}" for name, count in counts.items()]
+        if self.recomputed:
+            lines += ["", f"{self.recomputed} of these run a second time, for want of memory"]
         return "\n".join(lines)
 
 
@@ -99,7 +103,7 @@ def _explanation(program: Program) -> Explanation:
     called = _figures(program.as_recorded, _held_memory(program.as_recorded))
     replayed = _figures(program.launches, program.nbytes)
     names = tuple(one.kernel.name if isinstance(one, Launch) else "copy" for one in program.launches)
-    return Explanation(program.device.name, called, replayed, names)
+    return Explanation(program.device.name, called, replayed, names, program.recomputed)
 
 
 def _figures(launches: Sequence[Recorded], memory: int) -> Figures:

@@ -80,18 +80,21 @@ def trained(device, make, room=None):
         losses += [step(X).item() for _ in range(3)]
     finally:
         device.set_memory_limit(None)
-    return losses, [one.numpy().tolist() for one in params], step.program
+    return losses, [one.numpy().tolist() for one in params], step.program, step
 
 
 @pytest.mark.parametrize(("make", "share"), [(perceptron, 0.9), (perceptron, 0.5), (blocks, 0.8)])
 def test_a_compiled_step_that_does_not_fit_computes_again_what_it_cannot_keep(device, make, share):
-    losses, params, program = trained(device, make)
+    losses, params, program, _ = trained(device, make)
     kept, dispatches = program.nbytes, program.dispatches + program.copies
     assert program.recomputed == 0
-    again, params_again, program = trained(device, make, int(share * kept))
+    again, params_again, program, step = trained(device, make, int(share * kept))
     assert (again, params_again) == (losses, params)  # the same kernels over the same values
     assert program.nbytes <= share * kept + 1024
     assert program.recomputed == program.dispatches + program.copies - dispatches > 0
+    found = ow.explain(step)
+    assert (found.recomputed, found.replayed.dispatches) == (program.recomputed, program.dispatches)
+    assert f"{found.recomputed} of these run a second time" in str(found)
 
 
 def test_a_step_that_cannot_fit_says_what_it_needs_and_a_smaller_one_runs(device, limited):

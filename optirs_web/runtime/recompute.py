@@ -26,6 +26,7 @@ _DEPTH = 8
 """Launches, one needing the result of the other, that are run again for one result at most."""
 
 _TRIES = 400
+"""At least; as many as there are launches where these are more."""
 
 Owned = Callable[[Buffer], bool]
 
@@ -144,7 +145,7 @@ def _fitted(
     roots = {buffer: buffer for buffer in producers}
     refused: set[tuple[Buffer, int]] = set()
     share = 1.0
-    for _ in range(_TRIES):
+    for _ in range(max(_TRIES, len(launches))):
         if has_room(step.launches):
             break
         target = int(room * share)
