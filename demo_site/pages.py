@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 import optirs_web as ow
+from optirs_web.datasets import load_book
 
 from .assets import Content, respond, send_file
 from .digits import digits_file
@@ -25,6 +26,7 @@ __all__ = ["PAGES", "page_routes", "site_facts"]
 PAGES = {
     "/": "home",
     "/digits": "digits",
+    "/gpt": "gpt",
     "/race": "race",
     "/playground": "playground",
     "/shaders": "shaders",
@@ -33,9 +35,11 @@ PAGES = {
 }
 
 _BUILD = "Build it with `make demo`, or with `npm ci && npm run build` in demo_site/frontend, and reload."
-# Files of the library that its wheel for browsers lacks, and programs import like their neighbours.
-_SHARED = {"recipes.py"}
-_TRAINING = Path(ow.__file__).with_name("training")
+# What the library's wheel for browsers lacks, and programs import like their neighbours: files by their folders.
+_SHARED = {
+    "recipes.py": Path(ow.__file__).with_name("training"),
+    "gpt.py": Path(__file__).parent.with_name("examples"),  # in a clone and where the demo is installed
+}
 _NO_CACHE = {"Cache-Control": "no-cache"}
 
 
@@ -77,7 +81,7 @@ class _Site:
         path = request.path_params["path"]
         if not path.endswith(".py"):
             raise ApiError(404, "not_found", "There are only Python programs here.")
-        return send_file(request, _TRAINING if path in _SHARED else self._settings.programs, path)
+        return send_file(request, _SHARED.get(path, self._settings.programs), path)
 
     def pyodide(self, request: Request) -> Response:
         if self._settings.pyodide is None:
@@ -93,6 +97,9 @@ class _Site:
     def transport(self, request: Request) -> Response:
         expression = files("optirs_web.browser").joinpath("transport.js").read_text("utf-8")
         return respond(request, Content(f"export default {expression}".encode(), "text/javascript"))
+
+    def book(self, request: Request) -> Response:
+        return respond(request, Content(load_book().encode(), "text/plain"))
 
     def digits(self, request: Request) -> Response:
         return respond(request, digits_file().content)
@@ -113,6 +120,7 @@ def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, str]
         Route(f"/wheel/{wheel_name()}", site.wheel),
         Route(f"/wheel/{more_wheel_name()}", site.more_wheel),
         Route("/transport.mjs", site.transport),
+        Route("/data/book.txt", site.book),
         Route("/data/digits.bin", site.digits),
         Route("/data/digits.json", site.digits_note),
     ]

@@ -1,0 +1,57 @@
+"""A GPT writes on the device: each character is drawn and fed back there, and the host reads several at a time."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import optirs_web as ow
+from optirs_web.ops import concat
+
+STROKE = 8
+"""Characters of one submit and one read."""
+
+_TINY = 1e-30  # the logarithm of a uniform number of 0 is none
+
+
+class Pen:
+    """What a model writes, with several texts under way.
+
+    Args:
+        model: gives logits (1, block, characters) of codes (1, block), int32.
+        block: how much of a text it sees.
+    """
+
+    def __init__(self, model: Any, block: int) -> None:
+        self._model, self._block = model, block
+        self._stroke = ow.compile(self._draw, device=model.head.weight.device)
+        self._texts: dict[str, tuple[ow.Tensor, ow.Tensor, list[int]]] = {}
+
+    def begin(self, name: str, codes: memoryview, temperature: float) -> None:
+        """Begin a text of that name after these codes, of which the last block counts; zeros stand before a short one.
+
+        Where the characters are in order, zero is the line break.
+        """
+        seen = array("i", [0] * self._block) + array("i", codes)
+        last = memoryview(seen[-self._block :]).cast("B").cast("i", (1, self._block))
+        self._texts[name] = ow.tensor(last), ow.tensor([temperature]), []
+
+    async def write(self, name: str) -> list[int]:
+        """Write `STROKE` characters more; the codes of all that have been written."""
+        codes, temperature, written = self._texts[name]
+        codes = self._stroke(codes, temperature)
+        (row,) = await codes.tolist_async()
+        written += row[-STROKE:]
+        self._texts[name] = codes, temperature, written
+        return written
+
+    def _draw(self, codes: ow.Tensor, temperature: ow.Tensor) -> ow.Tensor:
+        """Of each character's logits the largest with Gumbel noise, which draws by their softmax."""
+        with ow.no_grad():
+            for _ in range(STROKE):
+                logits = self._model(codes)[:, -1]
+                uniform = ow.rand(logits.shape, device=codes.device)
+                noise = -(-(uniform + _TINY).log()).log()
+                following = (logits / temperature + noise).argmax(-1)
+                codes = concat([codes[:, 1:], following.reshape(1, 1)], axis=1)
+        return codes

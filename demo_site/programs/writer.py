@@ -1,0 +1,347 @@
+"""Train the GPT of examples/gpt.py while somebody watches what it writes, and has it go on with their own words.
+
+The page runs `run_in_page`. Everything else knows the page only as an object that takes reports and gives messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from array import array
+from typing import Any, NamedTuple, Protocol
+
+import gpt
+from pen import Pen
+from recipes import COMMON, OPTIMIZERS, recipe
+
+import optirs_web as ow
+from optirs_web.nn import functional as F
+
+SAMPLE, ANSWER = 200, 240
+"""How many characters the model writes by itself, and after a prompt."""
+
+TEMPERATURE = 0.8  # of what it writes by itself
+
+LONGEST_PROMPT = 500
+LEAST_TEXT, LONGEST_TEXT, MOST_CHARACTERS = 2_000, 1_000_000, 256
+HELD_OUT = 10  # one part in so many, at the end of the text
+SHORTEST, LONGEST, MOST_STEPS = 0.06, 0.25, 32
+"""Seconds between two looks at the page: the steps between them become more, or fewer, until it takes that long."""
+
+AT_THE_PEN = 0.04
+"""Seconds of each such turn that a text may take, but for what is written at once: training waits no longer for it."""
+
+
+class Size(NamedTuple):
+    """How large a model is, and how many pieces of text a step takes."""
+
+    block: int
+    width: int
+    layers: int
+    heads: int
+    batch: int
+
+    def weights(self, characters: int) -> int:
+        """How many numbers are trained."""
+        inside = self.layers * (12 * self.width + 13) * self.width
+        return inside + (2 * characters + self.block + 2) * self.width + characters
+
+
+SIZES = {
+    "small": Size(32, 32, 1, 2, 8),
+    "medium": Size(gpt.BLOCK, gpt.WIDTH, gpt.LAYERS, gpt.HEADS, gpt.BATCH),
+    "large": Size(128, 128, 4, 4, 32),
+}
+
+
+_RATES = {"AdamW": gpt.RATE, "Adam": gpt.RATE, "Shampoo": 0.03}  # where that of the digits does not do well here
+
+
+class Page(Protocol):
+    """The other side: takes reports, gives messages."""
+
+    def emit(self, kind: str, report: str) -> None:
+        """Report something, as JSON."""
+
+    def take(self) -> str | None:
+        """The next message as JSON, {"kind", "value"}."""
+
+    async def pause(self) -> None:
+        """Let messages arrive."""
+
+    async def wait(self) -> None:
+        """Come back when there is a message."""
+
+
+class Refused(ValueError):
+    """What the visitor gave cannot be used; the message says why."""
+
+
+class Training:
+    """A model that learns a text, and its optimizer, which may be changed at any time.
+
+    Args:
+        text: what it learns from.
+        size: the name of one of `SIZES`.
+        optimizer: the name of one of the recipes.
+        lr: its learning rate; None means one that does well.
+        seed: of the first weights and the order of the pieces.
+
+    Raises:
+        Refused: the text is too short, too long, or has too many different characters.
+    """
+
+    def __init__(self, text: str, size: str, optimizer: str = "AdamW", lr: float | None = None, seed: int = 0) -> None:
+        ow.manual_seed(seed)
+        self.size_name, self.size, self.seed, self.steps = size, SIZES[size], seed, 0
+        self.alphabet = gpt.Alphabet(checked(text, self.size))
+        codes = self.alphabet.codes(text)
+        learnt = len(codes) - len(codes) // HELD_OUT
+        block, width, layers, heads, batch = self.size
+        self.model = gpt.GPT(len(self.alphabet.characters), block, width, layers, heads)
+        self._batches = gpt.batches(self.model, codes[:learnt], batch, seed)
+        self._held_out = pieces(codes[learnt:], block, 2 * batch)
+        self._loss = ow.compile(self._loss_without_gradients, device=ow.device())
+        self.pen = Pen(self.model, block)
+        self.choose_optimizer(optimizer, lr)
+
+    def choose_optimizer(self, name: str, lr: float | None = None) -> None:
+        """Go on from the same weights with another optimizer, whose state is new."""
+        chosen = recipe(name)
+        self.optimizer_name = chosen.name
+        self.lr = _RATES.get(chosen.name, chosen.lr) if lr is None else lr
+        self.optimizer = chosen.make(self.model.parameters(), self.lr)
+        self._step = gpt.train_step(self.model, self.optimizer)
+
+    def set_rate(self, lr: float) -> None:
+        """Go on with another learning rate."""
+        self.lr = lr
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def step(self) -> ow.Tensor:
+        """One step; its loss, on the device."""
+        loss: ow.Tensor = self._step(*next(self._batches))
+        self.steps += 1
+        return loss
+
+    async def held_out_loss(self) -> float:
+        """The mean cross-entropy on pieces of the text that it never learns from."""
+        return await self._loss(*self._held_out).item_async()
+
+    def _loss_without_gradients(self, codes: ow.Tensor, following: ow.Tensor) -> ow.Tensor:
+        with ow.no_grad():
+            logits = self.model(codes)
+            return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), following.reshape(-1))
+
+    def lines(self) -> str:
+        """The program that is running, without what shows it."""
+        block, width, layers, heads, batch = self.size
+        chosen = recipe(self.optimizer_name)
+        options = "".join(f", {name}={value!r}" for name, value in chosen.options.items())
+        return (
+            "import gpt\n"
+            "import optirs_web as ow\n\n"
+            "alphabet = gpt.Alphabet(book)\n"
+            "model = gpt.GPT(len(alphabet.characters),\n"
+            f"    block={block}, width={width}, layers={layers}, heads={heads})\n"
+            f"optimizer = ow.optim.{chosen.name}(\n"
+            f"    model.parameters(), lr={self.lr!r}{options})\n"
+            "step = gpt.train_step(model, optimizer)\n\n"
+            "codes = alphabet.codes(book)\n"
+            f"for given, following in gpt.batches(model, codes, {batch}):\n"
+            "    loss = step(given, following)\n"
+        )
+
+
+def checked(text: str, size: Size) -> str:
+    """The text, if a model of that size can learn from it."""
+    least = max(LEAST_TEXT, 2 * size.batch * size.block)
+    if not least <= len(text) <= LONGEST_TEXT:
+        raise Refused(f"The text has {len(text):,} characters; this model needs {least:,} to {LONGEST_TEXT:,}.")
+    if (count := len(set(text))) > MOST_CHARACTERS:
+        raise Refused(f"The text has {count:,} different characters; at most {MOST_CHARACTERS} can be learned here.")
+    return text
+
+
+def pieces(codes: memoryview, block: int, most: int) -> tuple[ow.Tensor, ow.Tensor]:
+    """Pieces at equal distances, (n, block), and the characters that follow each of theirs."""
+    last = len(codes) - 1 - block
+    starts = sorted({last * number // (most - 1) for number in range(most)})
+    made = []
+    for first in (0, 1):
+        joined = array("i", (one for start in starts for one in codes[start + first : start + first + block]))
+        made.append(ow.tensor(memoryview(joined).cast("B").cast("i", (len(starts), block))))
+    return made[0], made[1]
+
+
+class Writing(NamedTuple):
+    """A text that is being written: for whom, and what the model was when it began."""
+
+    name: str  # "sample" or "answer"
+    number: int
+    step: int
+    loss: float | None
+    length: int
+
+
+class Session:
+    """A training with somebody who reads along."""
+
+    def __init__(self, page: Page, text: str) -> None:
+        self.page = page
+        self.book = self.text = text
+        self.is_paused = False
+        self.training = Training(text, "small" if ow.device().info.software else "medium")
+        self._count = 1  # steps at a time
+        self._next_look = self._samples = self._answers = 0
+        self._writing: dict[str, Writing] = {}  # by name: at most one of each
+        self._is_closed = False
+
+    def report(self, kind: str, **values: Any) -> None:
+        """Tell the page."""
+        self.page.emit(kind, json.dumps(values))
+
+    def report_choices(self) -> None:
+        """What can be chosen, and what is."""
+        training, characters = self.training, len(self.training.alphabet.characters)
+        self.report(
+            "choices",
+            optimizers=[{"name": one.name, "common": one in COMMON} for one in OPTIMIZERS.values()],
+            sizes=[{"name": name, "weights": one.weights(characters), **one._asdict()} for name, one in SIZES.items()],
+            size=training.size_name,
+            optimizer=training.optimizer_name,
+            lr=training.lr,
+            text={"characters": len(self.text), "different": characters, "is_book": self.text is self.book},
+            lines=training.lines(),
+            paused=self.is_paused,
+        )
+
+    async def run(self) -> None:
+        """Train and write until the message "close"."""
+        self.report_choices()
+        while True:
+            await self._listen()
+            if self._is_closed:
+                return
+            if not self.is_paused:
+                if self.training.steps >= self._next_look:
+                    await self._look()
+                await self._train()
+            await self._write()
+            await self.page.pause()
+
+    async def _train(self) -> None:
+        training = self.training
+        began = time.perf_counter()
+        losses = [training.step() for _ in range(self._count)]
+        values = await asyncio.gather(*(loss.item_async() for loss in losses))
+        seconds = max(time.perf_counter() - began, 1e-9)
+        if not all(map(math.isfinite, values)):
+            self.is_paused = True
+            self._writing.clear()
+            self.report("diverged", step=training.steps, lr=training.lr, optimizer=training.optimizer_name)
+            return
+        speed = len(values) / seconds
+        per_step = training.size.batch * training.size.block
+        self.report("steps", step=training.steps, losses=values, speed=speed, characters=speed * per_step)
+        if seconds < SHORTEST:
+            self._count = min(2 * self._count, MOST_STEPS)
+        elif seconds > LONGEST:
+            self._count = max(1, self._count // 2)
+
+    async def _look(self) -> None:
+        """Measure the model, and have it write unless it does: seldomer as it changes more slowly."""
+        training = self.training
+        loss = await training.held_out_loss()
+        self.report("held_out", step=training.steps, loss=loss if math.isfinite(loss) else None)
+        self._next_look = training.steps + min(200, max(10, training.steps // 4))
+        if "sample" not in self._writing:
+            self._samples += 1
+            self._begin(Writing("sample", self._samples, training.steps, loss, SAMPLE), "\n", TEMPERATURE)
+
+    def _begin(self, writing: Writing, prompt: str, temperature: float) -> None:
+        self.training.pen.begin(writing.name, self.training.alphabet.codes(prompt), temperature)
+        self._writing[writing.name] = writing
+
+    async def _write(self) -> None:
+        """A few characters of each text that is being written."""
+        training = self.training
+        for name, writing in list(self._writing.items()):
+            began, codes = time.perf_counter(), await training.pen.write(name)
+            while len(codes) < writing.length and time.perf_counter() - began < AT_THE_PEN:
+                codes = await training.pen.write(name)
+            text = "".join(training.alphabet.characters[code] for code in codes[: writing.length])
+            is_done = len(codes) >= writing.length
+            if is_done:
+                del self._writing[name]
+            self.report("written", **writing._asdict(), until=training.steps, text=text, done=is_done)
+
+    async def _listen(self) -> None:
+        """Act on all messages; while there is nothing to do, wait for more."""
+        while True:
+            while (message := self.page.take()) is not None:
+                given = json.loads(message)
+                try:
+                    self._handle(given["kind"], given["value"])
+                except (Refused, ow.errors.OptirsError) as error:
+                    self.report("refused", what=given["kind"], message=str(error))
+            if self._is_closed or not self.is_paused or self._writing:
+                return
+            await self.page.wait()
+
+    def _handle(self, kind: str, value: Any) -> None:
+        training = self.training
+        if kind == "optimizer":
+            training.choose_optimizer(value)
+            self.report_choices()
+        elif kind == "lr":
+            training.set_rate(float(value))
+            self.report("lines", lines=training.lines())
+        elif kind == "pause":
+            self.is_paused = True
+        elif kind == "resume":
+            self.is_paused = False
+        elif kind == "prompt":
+            self._answer(value["text"], float(value["temperature"]))
+        elif kind == "reset":
+            self._begin_anew(self.text, training.size_name)
+        elif kind == "size":
+            self._begin_anew(self.text, value)
+        elif kind == "text":
+            self._begin_anew(self.book if value is None else value.replace("\r\n", "\n"), training.size_name)
+        elif kind == "close":
+            self._is_closed = True
+        else:
+            raise ValueError(f"there is no message '{kind}'")
+
+    def _answer(self, prompt: str, temperature: float) -> None:
+        """Go on with a visitor's text."""
+        if not prompt or len(prompt) > LONGEST_PROMPT:
+            raise Refused(f"Write 1 to {LONGEST_PROMPT} characters; these are {len(prompt):,}.")
+        if unknown := sorted(set(prompt) - set(self.training.alphabet.characters)):
+            shown = " ".join(one if one.isprintable() else f"U+{ord(one):04X}" for one in unknown[:8])
+            raise Refused(f"The model has not met these characters in its text: {shown}")
+        self._answers += 1
+        step = self.training.steps
+        self._begin(Writing("answer", self._answers, step, None, ANSWER), prompt, min(max(temperature, 0.05), 2.0))
+
+    def _begin_anew(self, text: str, size: str) -> None:
+        """New weights, for this text and size; what else was chosen stays."""
+        before = self.training
+        self.training = Training(text, size, before.optimizer_name, before.lr, before.seed + 1)
+        self.text = text
+        self.is_paused = False
+        self._count, self._next_look, self._samples = 1, 0, 0
+        self._writing.clear()
+        self.report("begun")
+        self.report_choices()
+
+
+async def run_in_page(text: memoryview) -> None:
+    """Run a session with the page that this Python lives in; the text is ASCII."""
+    import page
+
+    await Session(page, bytes(text).decode()).run()

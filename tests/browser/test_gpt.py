@@ -1,0 +1,76 @@
+"""The writer: a GPT learns in the page and shows what it writes, goes on with a visitor's words, and learns their text."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+SLOW = 240_000  # milliseconds for what runs on a software GPU
+HOSTILE = "<img src=x onerror=alert(1)> & <script>alert(2)</script>\n" * 60
+
+
+@pytest.fixture
+def writer(page, site):
+    """The page, with the model training."""
+    page.goto(f"{site}/gpt")
+    expect(page.locator("#status")).to_have_text("Training on your GPU", timeout=SLOW)
+    return page
+
+
+def test_it_learns_and_shows_what_it_writes_and_goes_on_with_a_visitors_words(writer, screenshot):
+    expect(writer.locator("#held-out")).to_have_text(re.compile(r"^4\.\d"), timeout=SLOW)  # of 73 characters: ln 73 = 4.29
+    expect(writer.locator("#latest")).to_have_text(re.compile(r"\S"), timeout=SLOW)
+    first = writer.locator("#latest").inner_text()
+    writer.get_by_label("Your words").fill("Catherine was ")
+    writer.get_by_role("button", name="Go on with it").press("Enter")
+    expect(writer.locator("#answer")).to_have_text(re.compile(r"\S\s*\S"), timeout=SLOW)
+    expect(writer.locator("#answer-prompt")).to_have_text("Catherine was ")
+
+    expect(writer.locator("#held-out")).to_have_text(re.compile(r"^(3\.[0-4]|[12]\.)\d*"), timeout=SLOW)
+    assert writer.locator("#latest").inner_text() != first
+    expect(writer.locator("#latest-note")).to_have_text(re.compile(r"^steps? .*, held-out loss \d\.\d+$"))
+    for number in ("speed", "characters"):
+        expect(writer.locator(f"#{number}")).to_have_text(re.compile(r"^[\d.,]+$"))
+
+    writer.get_by_label("Your words").fill("naïve")
+    writer.get_by_role("button", name="Go on with it").click()
+    expect(writer.locator("#prompt-error")).to_have_text("The model has not met these characters in its text: ï")
+    for theme, width in [("light", 1280), ("dark", 390)]:
+        writer.emulate_media(color_scheme=theme)
+        writer.set_viewport_size({"width": width, "height": 844})
+        assert writer.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        screenshot(writer, f"gpt-learned-{theme}-{width}")
+
+
+def test_knobs_act_and_a_text_of_ones_own_is_learned_as_it_is(writer):
+    lines = writer.locator("#lines")
+    writer.get_by_label("Optimizer").select_option("Lion")
+    expect(lines).to_contain_text("ow.optim.Lion(", timeout=SLOW)
+    writer.get_by_label("Learning rate").fill("-2")
+    expect(lines).to_contain_text("lr=0.01", timeout=SLOW)
+    writer.get_by_role("button", name="Pause").click()
+    expect(writer.locator("#status")).to_have_text("Paused")
+
+    learn, error = writer.get_by_role("button", name="Learn this text"), writer.locator("#text-error")
+    writer.get_by_label("Paste a text").fill("short")
+    learn.click()
+    expect(error).to_contain_text("has 5 characters; this model needs 2,000 to 1,000,000", timeout=SLOW)
+    expect(writer.locator("#status")).to_have_text("Paused")
+    file = writer.get_by_label("Or choose a file")
+    file.set_input_files({"name": "x.txt", "mimeType": "text/plain", "buffer": b"\xff\xfe\x00" * 1000})
+    learn.click()
+    expect(error).to_have_text("The file is no plain text in UTF-8.")
+    file.set_input_files({"name": "x.txt", "mimeType": "text/plain", "buffer": b"a" * 4_000_001})
+    learn.click()
+    expect(error).to_have_text("The file has 4,000,001 bytes; at most 4,000,000 are read.")
+
+    file.set_input_files({"name": "x.txt", "mimeType": "text/plain", "buffer": HOSTILE.encode()})
+    learn.click()
+    expect(writer.locator("#text-note")).to_have_text(re.compile("^It learns from your text: 3,420 characters"), timeout=SLOW)
+    expect(error).to_be_hidden()
+    writer.get_by_label("Your words").fill("<img src=x onerror=alert(1)>")
+    writer.get_by_role("button", name="Go on with it").click()
+    expect(writer.locator("#answer")).not_to_be_empty(timeout=SLOW)
+    assert writer.locator("#stage img, #stage script").count() == 0
+    writer.get_by_role("button", name="Back to the book").click()
+    expect(writer.locator("#text-note")).to_contain_text("Northanger Abbey", timeout=SLOW)

@@ -1,0 +1,205 @@
+"""The program of the page that writes, run natively: on the device `cpu`, with a page that is scripted."""
+
+import asyncio
+import itertools
+import math
+from array import array
+from collections import Counter
+
+import gpt
+import numpy as np
+import pytest
+from test_page_programs import ScriptedPage, imported_by
+
+import optirs_web as ow
+
+BOOK = ow.datasets.load_book()[:20_000]
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(monkeypatch):
+    monkeypatch.setenv("OPTIRS_DEVICE", "cpu")
+
+
+@pytest.fixture
+def writer(monkeypatch):
+    """The module, with a small model, short texts, and time for them."""
+    module = imported_by(monkeypatch)("writer")
+    monkeypatch.setitem(module.SIZES, "medium", module.SIZES["small"])
+    for name, value in {"SAMPLE": 40, "ANSWER": 60, "AT_THE_PEN": math.inf}.items():
+        monkeypatch.setattr(module, name, value)
+    return module
+
+
+def run_session(writer, act):
+    """A session with a visitor; it ends with the message "close"."""
+    page = ScriptedPage(act)
+    session = writer.Session(page, BOOK)
+    asyncio.run(session.run())
+    return page, session
+
+
+def after(steps, *messages, then=(("close", None),)):
+    """A visitor who says something at the first report, and after so many steps something else."""
+
+    def act(kind, report):
+        if kind == "choices" and not act.begun:
+            act.begun = True
+            return list(messages)
+        return list(then) if kind == "steps" and report["step"] >= steps else []
+
+    act.begun = False
+    return act
+
+
+def test_it_learns_writes_as_it_learns_and_goes_on_with_a_visitors_words(writer):
+    page, session = run_session(writer, after(45, ("prompt", {"text": "Catherine ", "temperature": 0.8})))
+    losses = [one["loss"] for one in page.all("held_out")]
+    assert losses[0] > 4
+    assert losses[-1] < 3.2
+    steps = [loss for report in page.all("steps") for loss in report["losses"]]
+    assert len(steps) == session.training.steps
+
+    samples = [one for one in page.all("written") if one["name"] == "sample" and one["done"]]
+    assert [one["number"] for one in samples] == list(range(1, len(samples) + 1))
+    assert len({one["text"] for one in samples}) == len(samples) >= 2
+    assert {len(one["text"]) for one in samples} == {writer.SAMPLE}
+    (answer,) = (one for one in page.all("written") if one["name"] == "answer" and one["done"])
+    assert len(answer["text"]) == writer.ANSWER
+    assert set(answer["text"]) <= set(BOOK)
+
+
+def test_who_pauses_it_can_still_ask(writer):
+    def act(kind, report):
+        if kind == "steps":
+            return [("pause", None), ("prompt", {"text": "No one", "temperature": 0.5})] * (report["step"] == 1)
+        return [("close", None)] if kind == "written" and report["name"] == "answer" and report["done"] else []
+
+    page, session = run_session(writer, act)
+    assert session.training.steps == page.all("steps")[-1]["step"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        ("prompt", {"text": "", "temperature": 1}, "Write 1 to 500 characters; these are 0"),
+        ("prompt", {"text": "a" * 501, "temperature": 1}, "these are 501"),
+        ("prompt", {"text": "naïve \x00", "temperature": 1}, "has not met these characters in its text: U+0000 ï"),
+        ("text", "short", "has 5 characters; this model needs 2,000 to 1,000,000"),
+        ("text", "long" * 250_001, "has 1,000,004 characters"),
+        ("text", "".join(map(chr, range(300))) * 10, "300 different characters; at most 256"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_and_training_goes_on(writer, kind, value, words):
+    page, session = run_session(writer, after(2, (kind, value)))
+    ((refused),) = page.all("refused")
+    assert refused["what"] == kind
+    assert words in refused["message"]
+    assert session.training.steps >= 2
+    assert session.text is session.book
+
+
+def test_another_text_is_learned_from_new_weights(writer):
+    text = "<b>one</b>\r\ntwo\n" * 200
+    seeds = []
+
+    def act(kind, report):
+        if kind == "choices":
+            seeds.append(report["text"])
+            return [("text", text)] if len(seeds) == 1 else []
+        return [("close", None)] if kind == "steps" and len(seeds) == 2 else []
+
+    page, session = run_session(writer, act)
+    assert page.all("begun") == [{}]
+    assert seeds[1] == {"characters": 3000, "different": 10, "is_book": False}
+    assert session.training.alphabet.characters == "".join(sorted(set(text) - {"\r"}))
+    assert session.training.seed == 1
+
+
+def test_optimizer_and_rate_change_while_it_runs(writer):
+    page, session = run_session(writer, after(3, ("optimizer", "Lion"), ("lr", 0.0025)))
+    chosen = page.all("choices")[-1]
+    assert (chosen["optimizer"], session.training.optimizer.param_groups[0]["lr"]) == ("Lion", 0.0025)
+    assert "ow.optim.Lion(\n    model.parameters(), lr=0.0025" in page.all("lines")[-1]["lines"]
+    assert isinstance(session.training.optimizer, ow.optim.Lion)
+
+
+def test_a_diverged_training_says_so_and_stops(writer):
+    def act(kind, report):
+        if kind == "choices" and report["optimizer"] == "AdamW":
+            return [("optimizer", "SGD"), ("lr", 1e30)]
+        return [("close", None)] * (kind == "diverged")
+
+    page, session = run_session(writer, act)
+    ((diverged),) = page.all("diverged")
+    assert (diverged["optimizer"], diverged["lr"]) == ("SGD", 1e30)
+    assert session.is_paused
+
+
+def test_the_lines_on_the_page_are_a_program_that_trains(writer, monkeypatch):
+    training = writer.Training(BOOK, "small")
+    batches = gpt.batches
+    monkeypatch.setattr(gpt, "batches", lambda *given: itertools.islice(batches(*given), 3))
+    names = {"book": BOOK}
+    exec(training.lines(), names)
+    assert names["loss"].item() < 4.3
+    assert len(training.lines().splitlines()) <= 13
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_the_number_of_weights_is_that_of_the_model(writer, size):
+    one = writer.SIZES[size]
+    model = gpt.GPT(73, *one[:4], device="cpu")
+    assert one.weights(73) == sum(weight.size for weight in model.parameters())
+
+
+# The pen.
+
+
+def written(pen, codes, temperature, characters):
+    pen.begin("it", memoryview(array("i", codes)), temperature)
+    found = []
+    while len(found) < characters:
+        found = asyncio.run(pen.write("it"))
+    return found
+
+
+def test_the_pen_writes_what_the_example_writes_where_nothing_is_left_to_chance(writer, monkeypatch):
+    training = writer.Training(BOOK, "small")
+    for _ in range(10):
+        training.step()
+    prompt = "No one who had"
+    found = written(training.pen, training.alphabet.codes(prompt), 1e-4, 40)
+    text = "".join(training.alphabet.characters[one] for one in found)
+    assert text == "".join(gpt.write(training.model, training.alphabet, prompt, 40, temperature=1e-4))
+
+
+def test_several_characters_are_one_replay_and_one_read(writer, monkeypatch):
+    training = writer.Training(BOOK, "small")
+    written(training.pen, [1], 1.0, 8)
+    device = ow.device()
+    before = device.stats.copy()
+    asyncio.run(training.pen.write("it"))
+    spent = device.stats - before
+    assert (spent.replays, spent.bytes_down) == (1, 4 * training.size.block)
+
+
+class Constant:
+    """A model whose logits are always the same."""
+
+    def __init__(self, logits, block):
+        self.logits = ow.tensor(np.tile(np.float32(logits), (1, block, 1)))
+        self.head = type("Head", (), {"weight": self.logits})
+
+    def __call__(self, codes):
+        return self.logits * 1.0
+
+
+def test_characters_are_drawn_by_their_softmax_at_the_temperature(writer, monkeypatch):
+    pen = imported_by(monkeypatch)("pen")
+    ow.manual_seed(0)
+    logits, temperature, count = np.array([0.0, 1.0, 2.0]), 2.0, 4000
+    found = Counter(written(pen.Pen(Constant(logits, 16), 16), [0], temperature, count))
+    wanted = np.exp(logits / temperature) / np.exp(logits / temperature).sum()
+    for code, share in enumerate(wanted):
+        assert abs(found[code] / count - share) < 5 * math.sqrt(share * (1 - share) / count)
