@@ -15,7 +15,7 @@ PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
 BUNDLES       := demo_site/static/.built
 SITE          := build/site
-MAPPED        := shaders native_backends demo_site
+MAPPED        := shaders native_backends demo_site examples
 PYODIDE       := build/pyodide
 PYODIDE_TOOLS := build/pyodide-tools
 PYODIDE_BUILD := pyodide-build==0.39.2 pyodide-lock[wheel]==0.2.1

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = {
     "optirs_web": "optirs_web",
     "optirs_web/demo_site": "demo_site",
+    "optirs_web/examples": "examples",
     "optirs_web/native_backends": "native_backends",
     "optirs_web/shaders": "shaders",
 }

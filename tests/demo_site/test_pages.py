@@ -2,12 +2,13 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from demo_servers import error_code, files_of, upload
 
-from optirs_web.datasets import digits
+from optirs_web.datasets import digits, load_book
 from optirs_web.demo_site.pages import PAGES
 from optirs_web.demo_site.settings import PYODIDE_CDN
 from optirs_web.demo_site.wheel import library_wheel, wheel_name
@@ -134,6 +135,13 @@ def test_only_programs_are_served_as_programs(make_client, tmp_path):
     client = make_client(programs=tmp_path)
     assert client.get("/programs/examples/one.py").text == "print()"
     assert client.get("/programs/secret.js").status_code == 404
+
+
+def test_the_model_of_the_examples_and_its_book_are_served(client):
+    program = client.get("/programs/gpt.py")
+    assert program.text == (Path(__file__).parents[2] / "examples" / "gpt.py").read_text("utf-8")
+    assert program.headers["content-type"].startswith("text/x-python")
+    assert client.get("/data/book.txt").text == load_book()
 
 
 def test_the_digits_are_those_of_the_library(client):
