@@ -1,4 +1,4 @@
-"""The writer: a GPT learns in the page and shows what it writes, goes on with a visitor's words, and learns their text."""
+"""The writer: a GPT learns in the page, shows what it writes, and takes a visitor's words, to go on with or to learn."""
 
 import re
 
@@ -18,7 +18,7 @@ def writer(page, site):
 
 
 def test_it_learns_and_shows_what_it_writes_and_goes_on_with_a_visitors_words(writer, screenshot):
-    expect(writer.locator("#held-out")).to_have_text(re.compile(r"^4\.\d"), timeout=SLOW)  # of 73 characters: ln 73 = 4.29
+    expect(writer.locator("#held-out")).to_have_text(re.compile(r"^4\.\d"), timeout=SLOW)  # 73 characters: ln 73 = 4.29
     expect(writer.locator("#latest")).to_have_text(re.compile(r"\S"), timeout=SLOW)
     first = writer.locator("#latest").inner_text()
     writer.get_by_label("Your words").fill("Catherine was ")
@@ -66,7 +66,7 @@ def test_knobs_act_and_a_text_of_ones_own_is_learned_as_it_is(writer):
 
     file.set_input_files({"name": "x.txt", "mimeType": "text/plain", "buffer": HOSTILE.encode()})
     learn.click()
-    expect(writer.locator("#text-note")).to_have_text(re.compile("^It learns from your text: 3,420 characters"), timeout=SLOW)
+    expect(writer.locator("#text-note")).to_contain_text("It learns from your text: 3,420 characters", timeout=SLOW)
     expect(error).to_be_hidden()
     writer.get_by_label("Your words").fill("<img src=x onerror=alert(1)>")
     writer.get_by_role("button", name="Go on with it").click()
