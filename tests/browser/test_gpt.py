@@ -1,4 +1,4 @@
-"""The writer: a GPT learns in the page, shows what it writes, and takes a visitor's words, to go on with or to learn."""
+"""The writer: a GPT learns in the page, shows what it writes, and goes on with a visitor's words or learns them."""
 
 import re
 
