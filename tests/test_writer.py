@@ -128,12 +128,13 @@ def test_a_diverged_training_says_so_and_stops(writer):
     def act(kind, report):
         if kind == "choices" and report["optimizer"] == "AdamW":
             return [("optimizer", "SGD"), ("lr", 1e30)]
-        return [("close", None)] * (kind == "diverged")
+        return [("prompt", {"text": "No", "temperature": 1}), ("close", None)] if kind == "diverged" else []
 
     page, session = run_session(writer, act)
     ((diverged),) = page.all("diverged")
     assert (diverged["optimizer"], diverged["lr"]) == ("SGD", 1e30)
     assert session.is_paused
+    assert "start over first" in page.all("refused")[0]["message"]
 
 
 def test_the_lines_on_the_page_are_a_program_that_trains(writer, monkeypatch):

@@ -22,7 +22,7 @@ from optirs_web.nn import functional as F
 SAMPLE, ANSWER = 200, 240
 """How many characters the model writes by itself, and after a prompt."""
 
-TEMPERATURE = 0.8  # of what it writes by itself
+TEMPERATURE = 0.6  # of what it writes by itself
 
 LONGEST_PROMPT = 500
 LEAST_TEXT, LONGEST_TEXT, MOST_CHARACTERS = 2_000, 1_000_000, 256
@@ -196,6 +196,7 @@ class Session:
         self.is_paused = False
         self.training = Training(text, "small" if ow.device().info.software else "medium")
         self._count = 1  # steps at a time
+        self._has_diverged = False
         self._next_look = self._samples = self._answers = 0
         self._writing: dict[str, Writing] = {}  # by name: at most one of each
         self._is_closed = False
@@ -240,7 +241,7 @@ class Session:
         values = await asyncio.gather(*(loss.item_async() for loss in losses))
         seconds = max(time.perf_counter() - began, 1e-9)
         if not all(map(math.isfinite, values)):
-            self.is_paused = True
+            self.is_paused = self._has_diverged = True
             self._writing.clear()
             self.report("diverged", step=training.steps, lr=training.lr, optimizer=training.optimizer_name)
             return
@@ -319,6 +320,8 @@ class Session:
 
     def _answer(self, prompt: str, temperature: float) -> None:
         """Go on with a visitor's text."""
+        if self._has_diverged:
+            raise Refused("The training has diverged, and the model with it: start over first.")
         if not prompt or len(prompt) > LONGEST_PROMPT:
             raise Refused(f"Write 1 to {LONGEST_PROMPT} characters; these are {len(prompt):,}.")
         if unknown := sorted(set(prompt) - set(self.training.alphabet.characters)):
@@ -333,7 +336,7 @@ class Session:
         before = self.training
         self.training = Training(text, size, before.optimizer_name, before.lr, before.seed + 1)
         self.text = text
-        self.is_paused = False
+        self.is_paused = self._has_diverged = False
         self._count, self._next_look, self._samples = 1, 0, 0
         self._writing.clear()
         self.report("begun")

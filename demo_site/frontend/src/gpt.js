@@ -34,14 +34,13 @@ async function begin() {
   let sizes = [];
   let state = "busy"; // busy, running, paused, diverged
   let latest = null; // the sample that is shown large
-  let asked = null; // the prompt of the answer that is awaited
 
   const handlers = {
     loading: ({ step }) => setStatus(status, "busy", `Loading ${step}`),
     begun() {
       chart.clear();
       for (const id of FIGURES) setText(find(`#${id}`), "–");
-      latest = asked = null;
+      latest = null;
       find("#earlier").replaceChildren();
       for (const id of ["latest", "latest-note", "answer", "answer-prompt", "answer-note"]) setText(find(`#${id}`), "");
     },
@@ -57,7 +56,8 @@ async function begin() {
       showText(report.text);
       highlight(find("#lines"), report.lines, "python");
       for (const id of ["settings", "prompt-fields", "text-fields", "toggle", "reset"]) find(`#${id}`).disabled = false;
-      setState(report.paused ? "paused" : "running");
+      if (!report.paused) setState("running");
+      else if (state !== "diverged") setState("paused");
     },
     lines: ({ lines }) => highlight(find("#lines"), lines, "python"),
     steps({ step, losses, speed, characters }) {
@@ -149,12 +149,16 @@ async function begin() {
 
   find("#prompt-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    asked = find("#prompt").value.replaceAll("\r\n", "\n");
+    const prompt = find("#prompt").value;
     errors.prompt.hidden = true;
-    setText(find("#answer-prompt"), asked);
+    setText(find("#answer-prompt"), prompt);
     setText(find("#answer"), "");
     setText(find("#answer-note"), "");
-    python.send("prompt", { text: asked, temperature: Number(temperature.value) });
+    python.send("prompt", { text: prompt, temperature: Number(temperature.value) });
+  });
+
+  find("#prompt").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("#prompt-form").requestSubmit();
   });
 
   // What it learns from.
@@ -165,6 +169,13 @@ async function begin() {
     find("#book").hidden = isBook;
   }
 
+  // Of a file and a pasted text the later one counts.
+  find("#file").addEventListener("change", () => {
+    find("#text").value = "";
+  });
+  find("#text").addEventListener("input", () => {
+    find("#file").value = "";
+  });
   find("#text-form").addEventListener("submit", async (event) => {
     event.preventDefault();
     errors.text.hidden = true;
