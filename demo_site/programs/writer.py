@@ -185,6 +185,7 @@ class Writing(NamedTuple):
     step: int
     loss: float | None
     length: int
+    prompt: str
 
 
 class Session:
@@ -261,10 +262,10 @@ class Session:
         self._next_look = training.steps + min(200, max(10, training.steps // 4))
         if "sample" not in self._writing:
             self._samples += 1
-            self._begin(Writing("sample", self._samples, training.steps, loss, SAMPLE), "\n", TEMPERATURE)
+            self._begin(Writing("sample", self._samples, training.steps, loss, SAMPLE, "\n"), TEMPERATURE)
 
-    def _begin(self, writing: Writing, prompt: str, temperature: float) -> None:
-        self.training.pen.begin(writing.name, self.training.alphabet.codes(prompt), temperature)
+    def _begin(self, writing: Writing, temperature: float) -> None:
+        self.training.pen.begin(writing.name, self.training.alphabet.codes(writing.prompt), temperature)
         self._writing[writing.name] = writing
 
     async def _write(self) -> None:
@@ -328,8 +329,8 @@ class Session:
             shown = " ".join(one if one.isprintable() else f"U+{ord(one):04X}" for one in unknown[:8])
             raise Refused(f"The model has not met these characters in its text: {shown}")
         self._answers += 1
-        step = self.training.steps
-        self._begin(Writing("answer", self._answers, step, None, ANSWER), prompt, min(max(temperature, 0.05), 2.0))
+        writing = Writing("answer", self._answers, self.training.steps, None, ANSWER, prompt)
+        self._begin(writing, min(max(temperature, 0.05), 2.0))
 
     def _begin_anew(self, text: str, size: str) -> None:
         """New weights, for this text and size; what else was chosen stays."""

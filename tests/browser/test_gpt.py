@@ -35,6 +35,7 @@ def test_it_learns_and_shows_what_it_writes_and_goes_on_with_a_visitors_words(wr
     writer.get_by_label("Your words").fill("naïve")
     writer.get_by_role("button", name="Go on with it").click()
     expect(writer.locator("#prompt-error")).to_have_text("The model has not met these characters in its text: ï")
+    expect(writer.locator("#answer-prompt")).to_have_text("Catherine was ")
     for theme, width in [("light", 1280), ("dark", 390)]:
         writer.emulate_media(color_scheme=theme)
         writer.set_viewport_size({"width": width, "height": 844})

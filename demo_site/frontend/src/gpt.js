@@ -141,7 +141,8 @@ async function begin() {
     return `${step === until ? `step ${step}` : `steps ${step} to ${until}`}, held-out loss ${short(loss)}`;
   }
 
-  function showAnswer({ step, until, text, done }) {
+  function showAnswer({ step, until, prompt, text, done }) {
+    setText(find("#answer-prompt"), prompt);
     setText(find("#answer"), text);
     setText(find("#answer-note"), step === until ? `step ${step}` : `steps ${step} to ${until}`);
     if (done) setText(find("#answer-said"), `It goes on: ${text}`);
@@ -151,9 +152,6 @@ async function begin() {
     event.preventDefault();
     const prompt = find("#prompt").value;
     errors.prompt.hidden = true;
-    setText(find("#answer-prompt"), prompt);
-    setText(find("#answer"), "");
-    setText(find("#answer-note"), "");
     python.send("prompt", { text: prompt, temperature: Number(temperature.value) });
   });
 
@@ -195,8 +193,7 @@ async function begin() {
   function showError(what, message) {
     errors[what].hidden = false;
     setText(errors[what], message);
-    if (what === "prompt") setText(find("#answer-prompt"), "");
-    else setState(state);
+    if (what === "text") setState(state);
   }
 
   // Python.
