@@ -69,7 +69,9 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
         case CooperativeKernel():
             replacement = REPLACEMENTS[kernel.name]
             return lambda: replacement(values, *arrays)
-    raise TypeError(f"kernel '{kernel.name}' is of no kind that the cpu device knows")
+    from .numpy_packed import bind_packed  # few need it
+
+    return bind_packed(kernel, arrays, parameters, bind_kernel)
 
 
 # Elementwise kernels.

@@ -6,6 +6,7 @@ Each is called with the kernel's parameters and its bindings as bytes, and write
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -52,7 +53,8 @@ def _matmul(p: Parameters, a: Array, b: Array, c: Array) -> None:
     batch = (result.size // (rows * columns * within), within)
     left = as_strided(_floats(a)[p["a_start"] :], (*batch, rows, inner), [4 * one for one in a_strides])
     right = as_strided(_floats(b)[p["b_start"] :], (*batch, inner, columns), [4 * one for one in b_strides])
-    np.matmul(left, right, out=result.reshape(*batch, rows, columns))
+    shape = (*batch, rows, columns)
+    np.matmul(left, right, out=result[: math.prod(shape)].reshape(shape))  # halves may have one element more
 
 
 def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found_inf: Array) -> None:

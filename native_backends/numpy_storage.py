@@ -14,7 +14,7 @@ from ..wgsl.print_python import compile_python, print_python
 from ..wgsl.shell import BLOCK
 from .numpy_entries import taking_part
 
-__all__ = ["REPLACEMENTS", "Params", "Slot"]
+__all__ = ["REPLACEMENTS", "Params", "Slot", "codec"]
 
 Array = np.ndarray[Any, Any]
 Parameters = Mapping[str, Any]
@@ -68,8 +68,8 @@ class Slot:
         """
         if self._kind == "bfloat16":
             place = self._places(part)
-            random = _codec()["rounding_bits"](place, np.uint32(seed))
-            values = _codec()["to_bfloat16_stochastic"](values, random)
+            random = codec()["rounding_bits"](place, np.uint32(seed))
+            values = codec()["to_bfloat16_stochastic"](values, random)
         elif self._kind.startswith("dynamic8"):
             assert self._largest is not None
             assert isinstance(part, slice)
@@ -109,11 +109,11 @@ class Params:
         if self._beside is None:
             return params
         beside = self._beside[part].astype(np.uint32)
-        return np.asarray(_codec()["join_halves" if self._kind == "master" else "add_cut_off"](params, beside))
+        return np.asarray(codec()["join_halves" if self._kind == "master" else "add_cut_off"](params, beside))
 
     def store(self, part: slice, values: Array, seed: int | None = None) -> None:
         """Store some elements; without a seed those that are rounded at random are rounded to the nearest."""
-        codec = _codec()
+        codec = codec()
         if self._kind == "master":
             self._stored[part] = codec["upper_half"](values)
             self._lower(part, codec["lower_half"](values))
@@ -149,7 +149,7 @@ class Params:
 def numbers_of(kind: str) -> Array:
     """The numbers of an 8-bit map in order."""
     codes, one = np.arange(256, dtype=np.uint32), np.float32(1)
-    decoded: Array = _codec()[f"from_{kind}"](codes, one)
+    decoded: Array = codec()[f"from_{kind}"](codes, one)
     return decoded
 
 
@@ -161,7 +161,7 @@ def _edges(kind: str) -> Array:
 
 
 @cache
-def _codec() -> dict[str, Any]:
+def codec() -> dict[str, Any]:
     """The functions of ``shaders/lib/storage.wgsl``, printed."""
     module = link(package_loader()(("lib", "storage")))
     return compile_python(print_python(module, "numpy"), "storage")

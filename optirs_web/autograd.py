@@ -190,6 +190,8 @@ def _propagate(
             part = rule(g, one)
             if part.shape != source.shape:
                 raise OptirsError(f"a gradient rule gave the shape {part.shape} for an input of {source.shape}")
+            if source.dtype.itemsize < 4:
+                part = part.astype(source.dtype)
             earlier = known.get(id(source))
             known[id(source)] = part if earlier is None else _added(earlier, part)
 
@@ -275,7 +277,7 @@ def _place(leaf: Tensor) -> View | None:
         return leaf._home.grad_view()
     recording = leaf.device.recording
     if leaf._grad_place is None and recording is not None:
-        nbytes = leaf.size * leaf.dtype.itemsize
+        nbytes = leaf.dtype.nbytes(leaf.size)
         buffer = leaf.device.allocate_zeroed(max(4, nbytes))
         recording.keep(buffer)
         leaf._grad_place = View(buffer, 0, nbytes)

@@ -354,7 +354,7 @@ def _input(device: Device, argument: Any) -> Tensor | None:
         return None
     if isinstance(argument, Tensor) and argument.requires_grad:
         raise UnsupportedError("an argument of a compiled step has no gradient; let the step refer to its parameters")
-    nbytes = math.prod(argument.shape) * argument.dtype.itemsize
+    nbytes = argument.dtype.nbytes(math.prod(argument.shape))
     buffer = device.allocate_zeroed(max(4, nbytes))
     return Tensor(View(buffer, 0, nbytes), argument.shape, argument.dtype)
 

@@ -30,6 +30,14 @@ class _Conversions:
         """As float32."""
         return call_operation("astype", self, "float32")
 
+    def half(self) -> Tensor:
+        """As float16."""
+        return call_operation("astype", self, "float16")
+
+    def bfloat16(self) -> Tensor:
+        """As bfloat16."""
+        return call_operation("astype", self, "bfloat16")
+
     def int(self) -> Tensor:
         """As int32, cut off towards zero."""
         return call_operation("astype", self, "int32")
@@ -355,11 +363,11 @@ class TensorMethods(_Conversions):
         """On another device, or as another type; itself if nothing changes. Gradients come back.
 
         Args:
-            target: what `optirs_web.device` takes, or "float32", "int32", "uint32", "bool".
+            target: what `optirs_web.device` takes, or "float32", "float16", "bfloat16", "int32", "uint32", "bool".
         """
         from .runtime.dtypes import DTYPES, DType
 
-        is_type = isinstance(target, DType) or target in DTYPES
+        is_type = isinstance(target, DType) or target in (*DTYPES, "float16", "bfloat16")
         return call_operation("astype" if is_type else "to_device", self, target)
 
     def cpu(self) -> Tensor:

@@ -76,8 +76,10 @@ class Tensor(TensorMethods, TensorValues):
         start: int = 0,
     ) -> None:
         """Take over a view of the right size, or a walk over a larger one; for use by operations."""
-        if requires_grad and dtype is not FLOAT32:
-            raise UnsupportedError(f"only float32 tensors have gradients, not {dtype}")
+        if requires_grad and dtype.wgsl != "f32":
+            raise UnsupportedError(f"only floats have gradients, not {dtype}")
+        if dtype.itemsize < 4:
+            view = View(view.buffer, view.offset, view.nbytes, dtype.name)
         self.shape = shape
         self.dtype = dtype
         if strides is None:
@@ -96,7 +98,7 @@ class Tensor(TensorMethods, TensorValues):
         """Its elements one after the other: where it lies, or, where it does not lie so, a copy made now."""
         if self.is_contiguous:
             view, start, _ = self.walk
-            nbytes = self.size * self.dtype.itemsize
+            nbytes = self.dtype.nbytes(self.size)
             return view if view.nbytes == nbytes else view.part(start * self.dtype.itemsize, nbytes)
         copied = call_operation("clone", self.detach())
         return copied.walk.view
@@ -243,7 +245,7 @@ class Parameter(Tensor, KeepsValues):
         if source is None:
             source = tensor(data, device=device, dtype="float32")
         else:
-            source = call_operation("clone", source.detach())
+            source = call_operation("clone", source.detach()).float()
         super().__init__(source.view, source.shape, source.dtype, requires_grad=requires_grad)
         self.name = name
         self._home: Home | None = None
@@ -324,7 +326,7 @@ def as_shape(shape: Any) -> tuple[int, ...]:
 
 def empty(shape: tuple[int, ...], dtype: DType, device: Device) -> Tensor:
     """A tensor of any content, for an operation to write."""
-    nbytes = math.prod(shape) * dtype.itemsize
+    nbytes = dtype.nbytes(math.prod(shape))
     return Tensor(View(device.allocate(nbytes), 0, nbytes), shape, dtype)
 
 
@@ -357,7 +359,10 @@ def tensor(
         if device is None or device_of(device) is data.device:
             return _of_tensor(data, dtype, requires_grad)
         data = data.read() if data.size else data.numpy()
-    content, shape, its_dtype = host_data(data, None if dtype is None else dtype_of(dtype))
+    asked = None if dtype is None else dtype_of(dtype)
+    if asked is not None and asked.itemsize < 4:
+        return _of_tensor(tensor(data, device, FLOAT32), asked, requires_grad)
+    content, shape, its_dtype = host_data(data, asked)
     target = device_of(device)
     recording = target.recording
     buffer = target.allocate(content.nbytes) if recording is None else target.allocate_zeroed(max(4, content.nbytes))
@@ -370,7 +375,10 @@ def tensor(
 
 def _of_tensor(data: Tensor, dtype: str | DType | None, requires_grad: bool) -> Tensor:
     """A copy on the same device."""
-    if dtype is not None and dtype_of(dtype) is not data.dtype:
+    its_dtype = data.dtype if dtype is None else dtype_of(dtype)
+    if its_dtype.itemsize < 4:
+        data = data.detach().astype(its_dtype)
+    if its_dtype is not data.dtype:
         raise UnsupportedError(f"a {data.dtype} tensor cannot be converted to {dtype}; convert the array it came from")
     result = call_operation("clone", data.detach())
     result.requires_grad = requires_grad

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import UnsupportedError
+from ..parts import imported
 from ..runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType, dtype as dtype_of
 from ..tensors import Tensor, tensor
 from .launch import Operand, apply, need_float32
@@ -49,6 +50,9 @@ def astype(x: Tensor, dtype: str | DType) -> Tensor:
     target = dtype_of(dtype)
     if target is x.dtype:
         return x
+    if min(target.itemsize, x.dtype.itemsize) < 4:
+        converted: Tensor = imported("ops.halves").converted(x, target)
+        return converted
     if x.dtype is BOOL and target is UINT32:
         return Tensor(x.view, x.shape, target)
     function = f"{x.dtype.wgsl}_to_{'bool' if target is BOOL else target.wgsl}"

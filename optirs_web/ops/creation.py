@@ -44,7 +44,7 @@ def full(
 
 def _fitting(value: float, dtype: DType) -> float:
     try:
-        number: float = float(value) if dtype is FLOAT32 else operator.index(value)  # type: ignore[arg-type]
+        number: float = float(value) if dtype.format == "f" else operator.index(value)  # type: ignore[arg-type]
         struct.pack(dtype.format, number)
     except (struct.error, OverflowError, TypeError) as error:
         raise OverflowError(f"{value!r} does not fit {dtype}") from error

@@ -21,6 +21,8 @@ __all__ = [
     "broadcast_strides",
     "collapse",
     "contiguous",
+    "float_type",
+    "launch_map",
     "need_float32",
     "need_one_device",
     "write_into",
@@ -37,8 +39,14 @@ def need_float32(operation: str, *tensors: object) -> None:
         UnsupportedError: the message names the operation and the operand.
     """
     for one in tensors:
-        if not isinstance(one, Tensor) or one.dtype is not FLOAT32:
+        if not isinstance(one, Tensor) or one.dtype.wgsl != "f32":
             raise UnsupportedError(f"{operation} needs float32 tensors, not {one!r}")
+
+
+def float_type(*tensors: Tensor) -> DType:
+    """The type of floats that an operation of these computes: theirs, or float32 where they differ."""
+    types = {one.dtype for one in tensors if one.dtype.wgsl == "f32"}
+    return types.pop() if len(types) == 1 else FLOAT32
 
 
 def need_one_device(operation: str, *tensors: Tensor) -> None:
@@ -104,7 +112,7 @@ def _is_contiguous(shape: Shape, strides: Shape) -> bool:
     return shape == () or (len(shape) == 1 and strides == (1,))
 
 
-def _launch(
+def launch_map(
     file: str,
     function: str,
     operands: Sequence[Operand],
@@ -137,7 +145,7 @@ def _launch(
 def _dispatch(kernel: ElementwiseKernel, views: Sequence[View], size: int, parameters: Sequence[float]) -> None:
     """Dispatch over `size` elements; in windows, where all views hold them in order and a kernel cannot see all."""
     device = views[-1].buffer.device
-    window = size if kernel.rank or kernel.uses_index else _window(device)
+    window = size if kernel.rank or kernel.uses_index or any(one.kind for one in views) else _window(device)
     for first in range(0, size, max(1, window)):
         count = min(window, size - first)
         parts = [one.part(4 * first, 4 * count) for one in views] if count < size else views
@@ -173,8 +181,10 @@ def apply(
     if shape is None:
         shape = broadcast_shapes(*(one.shape for one in tensors))
     assert device is not None
+    if dtype is FLOAT32:
+        dtype = float_type(*tensors)
     strides = [broadcast_strides(one, shape) for one in tensors]
-    return _launch(file, function, operands, strides, shape, empty(shape, dtype, device))
+    return launch_map(file, function, operands, strides, shape, empty(shape, dtype, device))
 
 
 def write_into(target: Tensor, source: Tensor) -> None:
@@ -182,7 +192,7 @@ def write_into(target: Tensor, source: Tensor) -> None:
     if source.is_contiguous:
         source.device.copy(source.view, target.view)
     else:
-        _launch("identity", f"identity_{source.dtype.wgsl}", [source], [source.walk.strides], source.shape, target)
+        launch_map("identity", f"identity_{source.dtype.wgsl}", [source], [source.walk.strides], source.shape, target)
 
 
 def contiguous(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty, tensor
 from .creation import full
-from .launch import broadcast_shapes, collapse, contiguous, need_float32, need_one_device
+from .launch import broadcast_shapes, collapse, contiguous, float_type, need_float32, need_one_device
 from .reduce import sum_to
 from .shape import broadcast_to, reshape, transpose, walk_over
 
@@ -61,9 +61,9 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     shape = (*batch, rows, columns)
     if inner == 0 or math.prod(shape) == 0:
-        result = full(shape, 0.0, a.device)
+        result = full(shape, 0.0, a.device, float_type(a, b))
     elif _is_one_product(b, batch):
-        result = Tensor(_multiplied(_as_rows(a), _only_matrix(b), ()).view, shape, FLOAT32)
+        result = Tensor(_multiplied(_as_rows(a), _only_matrix(b), ()).view, shape, float_type(a, b))
     else:
         result = _multiplied(a.detach(), b.detach(), batch)
     return record(
@@ -99,7 +99,7 @@ def _gradient_of_right(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
 def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Enqueue the products. Leaves no history."""
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
-    result = empty((*batch, rows, columns), FLOAT32, a.device)
+    result = empty((*batch, rows, columns), float_type(a, b), a.device)
     walks = [broadcast_to(one, (*batch, *one.shape[-2:])).walk for one in (a, b)]
     sizes, strides = collapse(batch, [one.strides[:-2] for one in walks])
     if len(sizes) > _BATCH_AXES:

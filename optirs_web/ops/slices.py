@@ -153,7 +153,7 @@ def bits_of(value: float, dtype: DType) -> int:
     Raises:
         OverflowError: it does not fit.
     """
-    number: float = float(value) if dtype is FLOAT32 else operator.index(value)  # type: ignore[arg-type]
+    number: float = float(value) if dtype.format == "f" else operator.index(value)  # type: ignore[arg-type]
     code = "I" if dtype.format == "?" else dtype.format
     try:
         return int.from_bytes(struct.pack(f"<{code}", number), "little")

@@ -51,11 +51,15 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Part of a buffer: `nbytes` bytes from `offset`. Keeps the buffer alive."""
+    """Part of a buffer: `nbytes` bytes from `offset`. Keeps the buffer alive.
+
+    `kind` is "" for words, or says what the halves of words are: "float16" or "bfloat16".
+    """
 
     buffer: Buffer
     offset: int
     nbytes: int
+    kind: str = ""
 
     @classmethod
     def whole(cls, buffer: Buffer) -> View:
@@ -64,4 +68,4 @@ class View:
 
     def part(self, offset: int, nbytes: int) -> View:
         """Bytes `offset` to `offset + nbytes` of this view."""
-        return View(self.buffer, self.offset + offset, nbytes)
+        return View(self.buffer, self.offset + offset, nbytes, self.kind)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..errors import OutOfDeviceMemoryError, ShapeError, UnsupportedError
+from ..parts import imported
 from .backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Command
 from .buffer import View
 from .device_memory import DeviceMemory
@@ -180,6 +181,8 @@ class Device(DeviceMemory):
                 kernel then finds its place by `workgroup_id.x + workgroup_id.y * num_workgroups.x`.
             parameters: the kernel's parameters, in order.
         """
+        if any(view.kind for view in views):
+            kernel = imported("runtime.packed_kernels").packed(kernel, tuple(view.kind for view in views))
         limit = self.capabilities.max_workgroups
         if isinstance(workgroups, int):
             rows = max(1, -(-workgroups // limit))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UnsupportedError
+from ..parts import imported
 
 __all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "dtype"]
 
@@ -14,7 +15,7 @@ __all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "dtype"]
 class DType:
     """One element type; equal to its name. `format` is its code in the buffer protocol (and in `struct`).
 
-    On a device every element takes four bytes; a bool is 0 or 1 there.
+    On a device every element takes four bytes, but for those of `half_types`; a bool is 0 or 1 there.
     """
 
     name: str
@@ -30,6 +31,10 @@ class DType:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def nbytes(self, size: int) -> int:
+        """What so many elements take: whole words."""
+        return -(-size * self.itemsize // 4) * 4
 
     def cast(self, raw: memoryview, shape: tuple[int, ...]) -> Any:
         """Bytes as a memoryview of this type and shape; of one empty axis where there are no bytes."""
@@ -56,7 +61,7 @@ def dtype(name: str | DType) -> DType:
     """
     if isinstance(name, DType):
         return name
-    try:
-        return DTYPES[str(name)]
-    except KeyError:
-        raise UnsupportedError(f"dtype '{name}' is not supported; use one of {', '.join(DTYPES)}") from None
+    found: DType | None = DTYPES.get(str(name)) or imported("runtime.half_types").HALVES.get(str(name))
+    if found is None:
+        raise UnsupportedError(f"dtype '{name}' is not supported; use one of {', '.join(DTYPES)}, float16, bfloat16")
+    return found
