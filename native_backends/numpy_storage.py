@@ -113,19 +113,19 @@ class Params:
 
     def store(self, part: slice, values: Array, seed: int | None = None) -> None:
         """Store some elements; without a seed those that are rounded at random are rounded to the nearest."""
-        codec = codec()
+        functions = codec()
         if self._kind == "master":
-            self._stored[part] = codec["upper_half"](values)
-            self._lower(part, codec["lower_half"](values))
+            self._stored[part] = functions["upper_half"](values)
+            self._lower(part, functions["lower_half"](values))
             return
         rounded = values
         if self._kind == "stochastic" and seed is not None:
-            random = codec["rounding_bits"](np.arange(part.start, part.stop, dtype=np.uint32), np.uint32(seed))
-            rounded = codec["from_bfloat16"](codec["to_bfloat16_stochastic"](values, random))
+            random = functions["rounding_bits"](np.arange(part.start, part.stop, dtype=np.uint32), np.uint32(seed))
+            rounded = functions["from_bfloat16"](functions["to_bfloat16_stochastic"](values, random))
         elif self._kind:
-            rounded = codec["from_bfloat16"](codec["to_bfloat16"](values))
+            rounded = functions["from_bfloat16"](functions["to_bfloat16"](values))
         if self._kind == "kahan":
-            self._lower(part, codec["to_bfloat16"](values - rounded))
+            self._lower(part, functions["to_bfloat16"](values - rounded))
         self._stored[part] = rounded
 
     def round(self, part: slice) -> None:

@@ -15,6 +15,7 @@ from .parts import imported
 
 if TYPE_CHECKING:
     from . import datasets as datasets, errors as errors, interop as interop, nn as nn, optim as optim
+    from .autocast import autocast as autocast
     from .autograd import gradients as gradients, no_grad as no_grad
     from .checkpointing import checkpoint as checkpoint
     from .checkpoints import (
@@ -96,6 +97,7 @@ _NAMES = {
     "Stats": "runtime.stats",
     "Tensor": "tensors",
     "arange": "ops.creation",
+    "autocast": "autocast",
     "checkpoint": "checkpointing",
     "checkpoint_extra": "checkpoints",
     "close_device": "runtime.registry",

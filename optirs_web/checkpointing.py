@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from . import ops
 from .autograd import grad_enabled, gradients, no_grad, record, sources_of
 from .errors import UnsupportedError
 from .ops.random_state import drawn_again, draws_so_far
+from .runtime.dtypes import DType
 from .tensors import Tensor
 
 __all__ = ["checkpoint"]
@@ -42,8 +45,11 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         raise UnsupportedError("a checkpointed function is called with a tensor at least")
     drawn = draws_so_far(device)
 
+    precision = ops.autocast_to
+
     def call() -> Tensor:
-        result = function(*arguments)
+        with _as_at_first(precision):
+            result = function(*arguments)
         if not isinstance(result, Tensor):
             raise UnsupportedError(f"a checkpointed function returns one tensor, not {type(result).__name__}")
         return result
@@ -54,6 +60,15 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     again = _Again(call, sources, drawn)
     rules = [(one, lambda g, _, number=number: again.gradient(g, number)) for number, one in enumerate(sources)]
     return record(result.detach(), *rules)
+
+
+def _as_at_first(precision: DType | None) -> AbstractContextManager[Any]:
+    """Products take the operands that they took in the first call. A cast from outside would hide its parameter."""
+    if precision is ops.autocast_to is None:
+        return nullcontext()
+    from .autocast import autocast
+
+    return autocast(precision or "bfloat16", enabled=precision is not None, cache_enabled=False)
 
 
 class _Again:
@@ -77,8 +92,6 @@ class _Again:
         return found
 
     def _compute(self, g: Tensor) -> dict[int, Tensor]:
-        from . import ops
-
         creates_graph = grad_enabled()
         with drawn_again(g.device, self._drawn):
             result, _ = sources_of(self._call)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import ops
 from .autograd import ObservedGrad, observe_grads
 from .errors import DeviceLostError, UnsupportedError
 from .hostdata import HostData, host_data
@@ -179,7 +180,7 @@ class Compiled:
         if self._guard is not None:
             self._guard.before_call(device)
         prepared = [_prepare(one) for one in arguments]
-        key = (device, *(_signature(one) for one in prepared))
+        key = (device, ops.autocast_to, *(_signature(one) for one in prepared))
         for _ in range(2):
             recorded = self._find(key) or self._record_when_ready(key, device, prepared)
             _upload(recorded.inputs, prepared)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .errors import ShapeError, UnsupportedError
 from .hostdata import HostData, host_data
+from .parts import imported
 from .recovery import KeepsValues, keep_track
 from .runtime.buffer import View
 from .runtime.device import Device
@@ -79,7 +80,7 @@ class Tensor(TensorMethods, TensorValues):
         if requires_grad and dtype.wgsl != "f32":
             raise UnsupportedError(f"only floats have gradients, not {dtype}")
         if dtype.itemsize < 4:
-            view = View(view.buffer, view.offset, view.nbytes, dtype.name)
+            view = imported("autocast").of_halves(view, dtype)
         self.shape = shape
         self.dtype = dtype
         if strides is None:

@@ -74,6 +74,7 @@ __all__ = [
 ]
 
 
+@ops.operation
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Products with a weight, x Wᵀ + b.
 

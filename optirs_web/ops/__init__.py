@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from ..parts import imported
 
 if TYPE_CHECKING:
+    from ..runtime.dtypes import DType
     from .activations import (
         gelu as gelu,
         leaky_relu as leaky_relu,
@@ -139,11 +142,27 @@ _OF_NAME = {name: module for module, names in _MODULES.items() for name in names
 
 __all__ = sorted(_OF_NAME)
 
+chosen: Callable[..., Any] | None = None
+"""Calls operations in place of their callers, and chooses types. `autocast` puts it here when there is a choice."""
+
+autocast_to: DType | None = None
+"""The type that products take their operands in, where `autocast` is on."""
+
+
+def operation(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What users call: the function, or `chosen` with it and what it is given."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        return chosen(function, arguments, options) if chosen else function(*arguments, **options)
+
+    return call
+
 
 def __getattr__(name: str) -> Any:
     if name not in _OF_NAME:
         raise AttributeError(f"module 'optirs_web.ops' has no attribute '{name}'")
-    value = getattr(imported(f"ops.{_OF_NAME[name]}"), name)
+    value = operation(getattr(imported(f"ops.{_OF_NAME[name]}"), name))
     globals()[name] = value
     return value
 

@@ -17,7 +17,7 @@ from .compare import greater_equal, less_equal, logical_not, where
 from .composed import once, record_composed
 from .creation import arange, full
 from .dropouts import dropout
-from .launch import broadcast_shapes, collapse, contiguous, need_float32, need_one_device
+from .launch import broadcast_shapes, collapse, contiguous, float_type, need_float32, need_one_device
 from .linear import matmul
 from .shape import broadcast_to, reshape, transpose
 from .softmaxes import softmax
@@ -127,7 +127,7 @@ def _nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 def _tiled(query: Tensor, key: Tensor, value: Tensor, call: _Call) -> Tensor:
     shape = (*query.shape[:-1], value.shape[-1])
-    result = empty(shape, FLOAT32, query.device)
+    result = empty(shape, float_type(query, key, value), query.device)
     log_sums = empty(shape[:-1], FLOAT32, query.device)
     _Dispatch(query, key, query, value, call.mask, True, True).run("attention", log_sums, result, call)
     known = once(lambda g, y: _known_of_queries(g, y, log_sums))
@@ -150,7 +150,8 @@ def _gradient(
     else:
         turned = None if mask is None else transpose(mask, -1, -2)
         work = _Dispatch(key, query, value, g, turned, False, number == 2)
-    result = empty((query, key, value)[number].shape, FLOAT32, query.device)
+    wanted = (query, key, value)[number]
+    result = empty(wanted.shape, wanted.dtype, query.device)
     work.run("attention_grad", of_queries, result, call, 1.0 if number == 2 else call.scale)
 
     def formula(query: Tensor, key: Tensor, value: Tensor, g: Tensor) -> Tensor:

@@ -12,12 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError
-from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor, empty
 from .arithmetic import add
 from .creation import full
 from .joining import concat
-from .launch import Shape, contiguous, need_float32, need_one_device
+from .launch import Shape, contiguous, float_type, need_float32, need_one_device
 from .linear import matmul
 from .reduce import sum
 from .shape import reshape, transpose
@@ -268,7 +267,7 @@ def _convolved(x: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
     products = [matmul(kernel, _columns(images, *turn, layout)) for turn in _turns(images, layout)]
     result = concat(products) if products else full(shape, 0.0, x.device)
     return record(
-        Tensor(result.view, shape, FLOAT32),
+        Tensor(result.view, shape, result.dtype),
         (x, lambda g, _: _to_images(g, weight, layout)),
         (weight, lambda g, _: _to_weights(x, g, layout)),
     )
@@ -276,7 +275,7 @@ def _convolved(x: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
 
 def _to_images(g: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
     """The gradient for the images, Uᵀ (Wᵀ g). Gradients: W (U v) and g (U v)ᵀ."""
-    result = empty((g.shape[0], layout.channels, *layout.windows.size), FLOAT32, g.device)
+    result = empty((g.shape[0], layout.channels, *layout.windows.size), float_type(g, weight), g.device)
     kernel = transpose(reshape(weight.detach(), layout.kernel), 1, 2)
     results = contiguous(g.detach())
     for first, count in _turns(results, layout):

@@ -81,7 +81,7 @@ def _checked(operation: str, tensors: Iterable[Any]) -> list[Tensor]:
 
 def _write_part(part: Tensor, whole: Tensor, rows: int, first: int, whole_row: int) -> None:
     """Copy a part to its place; both lie in order."""
-    place = whole.view.part(4 * first, 4 * part.size)
+    place = whole.view.part(part.dtype.itemsize * first, part.view.nbytes)
     if rows == 1 and place.offset % part.device.capabilities.offset_alignment == 0:
         part.device.copy(part.view, place)  # a recorded program may have the part made there at once
     elif part.size:

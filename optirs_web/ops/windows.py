@@ -126,8 +126,8 @@ def run(
 def columns_of(x: Tensor, w: Windows, first: int, planes: int) -> Tensor:
     """The pixels under the taps, (planes, taps, windows), of contiguous images from a plane on. Leaves no history."""
     if w.is_pixelwise and planes * w.pixels == x.size:
-        return Tensor(x.view, (planes, 1, w.pixels), FLOAT32)
-    result = empty((planes, w.taps, w.windows), FLOAT32, x.device)
+        return Tensor(x.view, (planes, 1, w.pixels), x.dtype)
+    result = empty((planes, w.taps, w.windows), x.dtype, x.device)
     run("unfold", [x], [result], w, result.size, first * w.pixels)
     return result
 
