@@ -97,11 +97,10 @@ def _attention(
     if p["first_column"]:
         return
     rows, columns = p["own_rows"], p["columns"]
-    values = _floats(result)
-    products = values.size // (rows * columns)
+    products = _floats(log_sums).size // rows
     tiles = _Tiles(p, own, other, own_values, other_values, mask, products)
-    target = values.reshape(*tiles.batch, rows, columns)
-    sums = _floats(log_sums)[: products * rows].reshape(*tiles.batch, rows)
+    target = _floats(result)[: products * rows * columns].reshape(*tiles.batch, rows, columns)
+    sums = _floats(log_sums).reshape(*tiles.batch, rows)
     for at, met in tiles.blocks():
         weights = tiles.scores(at, met)
         maxima = np.maximum(weights.max(axis=-1, keepdims=True, initial=-np.inf), _LOWEST)
@@ -120,12 +119,11 @@ def _attention_grad(
     if p["first_column"]:
         return
     rows, columns = p["own_rows"], p["columns"]
-    values = _floats(result)
-    products = values.size // (rows * columns)
-    tiles = _Tiles(p, own, other, own_values, other_values, mask, products)
-    target = values.reshape(*tiles.batch, rows, columns)
     queries = rows if p["owns_queries"] else p["other_rows"]
-    known = _floats(of_queries)[: 2 * products * queries].reshape(*tiles.batch, queries, 2)
+    products = _floats(of_queries).size // (2 * queries)
+    tiles = _Tiles(p, own, other, own_values, other_values, mask, products)
+    target = _floats(result)[: products * rows * columns].reshape(*tiles.batch, rows, columns)
+    known = _floats(of_queries).reshape(*tiles.batch, queries, 2)
     for at, met in tiles.blocks():
         of_both = known[at] if p["owns_queries"] else known[(*at[:2], met)]
         of_pairs = of_both[..., None, :] if p["owns_queries"] else of_both[..., None, :, :]

@@ -20,26 +20,28 @@ from .tensors import Parameter, Tensor
 
 __all__ = ["autocast", "of_halves"]
 
-PRODUCTS = frozenset("conv1d conv2d conv_transpose2d linear matmul scaled_dot_product_attention".split())
+PRODUCTS = frozenset(["conv1d", "conv2d", "conv_transpose2d", "linear", "matmul", "scaled_dot_product_attention"])
 """Under autocast these take operands of 16 bits, and give such results."""
 
-IN_FLOAT32 = frozenset(
-    "binary_cross_entropy binary_cross_entropy_with_logits cross_entropy exp expm1 huber_loss kl_div l1_loss layer_norm "
-    "log log1p log_softmax logsumexp mean mse_loss nll_loss power reciprocal rsqrt smooth_l1_loss softmax softplus std "
-    "sum var".split()
-)
+IN_FLOAT32 = frozenset([
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "exp", "expm1", "huber_loss",
+    "kl_div", "l1_loss", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "mean", "mse_loss", "nll_loss",
+    "power", "reciprocal", "rsqrt", "smooth_l1_loss", "softmax", "softplus", "std", "sum", "var",
+])  # fmt: skip
 """Under autocast these give float32: torch's list for GPUs, and `logsumexp`, `mean`, `std` and `var`."""
 
-_READING = frozenset("layer_norm log_softmax mean softmax sum".split())
+_READING = frozenset(["layer_norm", "log_softmax", "mean", "softmax", "sum"])
 """Of these the kernels that read tensors of 16 bits themselves, and give float32; the others are given float32."""
 
-_OF_ANY_TYPE = frozenset(
-    "abs add add_into astype broadcast_to chunk clip clone concat conv1d conv2d conv_transpose2d cos divide dropout "
-    "embedding equal erf exp expm1 flatten gather gelu getitem greater greater_equal in_order isfinite isinf isnan "
-    "leaky_relu less less_equal linear log log1p matmul maximum minimum multiply negate not_equal permute reciprocal "
-    "relu reshape rsqrt scaled_dot_product_attention sigmoid sign silu sin split sqrt square squeeze stack subtract "
-    "take tanh to_device transpose unsqueeze".split()
-)
+_OF_ANY_TYPE = frozenset([
+    "abs", "add", "add_into", "astype", "broadcast_to", "chunk", "clip", "clone", "concat", "conv1d", "conv2d",
+    "conv_transpose2d", "cos", "divide", "dropout", "embedding", "equal", "erf", "exp", "expm1", "flatten", "gather",
+    "gelu", "getitem", "greater", "greater_equal", "in_order", "isfinite", "isinf", "isnan", "leaky_relu", "less",
+    "less_equal", "linear", "log", "log1p", "matmul", "maximum", "minimum", "multiply", "negate", "not_equal",
+    "permute", "reciprocal", "relu", "reshape", "rsqrt", "scaled_dot_product_attention", "sigmoid", "sign", "silu",
+    "sin", "split", "sqrt", "square", "squeeze", "stack", "subtract", "take", "tanh", "to_device", "transpose",
+    "unsqueeze",
+])  # fmt: skip
 """What gives 16 bits where all floats that it is given have those. Others compute in float32, and are rounded."""
 
 _LIKE_THE_FIRST = frozenset(["batch_norm"])
@@ -138,21 +140,30 @@ def of_halves(view: View, dtype: DType) -> View:
 def _chosen(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Call an operation in the types that the lists say."""
     target, name = ops.autocast_to, function.__name__
-    given = {one.dtype.name for one in _floats((arguments, options.values()))}
+    given = {one.dtype.name for one in _floats((arguments, options))}
     if target is not None and name in PRODUCTS:
-        return _called(function, arguments, options, target)
+        return _as_type(_called(function, arguments, options, target), target)
     if given <= {"float32"}:
         return function(*arguments, **options)
     if target is not None and name in IN_FLOAT32:
         if name in _READING:
             return function(*arguments, **options)
         return _called(function, arguments, options, FLOAT32)
-    if name in _OF_ANY_TYPE and (len(given) == 1 or name not in ("concat", "stack")):
+    if name == "astype":
         return function(*arguments, **options)
+    result = (
+        function(*arguments, **options) if _reads(name, len(given)) else _called(function, arguments, options, FLOAT32)
+    )
     if name in _LIKE_THE_FIRST:
-        return _as_type(function(*arguments, **options), arguments[0].dtype)
-    result = function(*arguments, **options) if name in _READING else _called(function, arguments, options, FLOAT32)
+        return _as_type(result, arguments[0].dtype)
     return _as_type(result, dtype_of(given.pop())) if len(given) == 1 else result
+
+
+def _reads(name: str, types: int) -> bool:
+    """The operation's kernels read operands of so many types themselves."""
+    if name in _OF_ANY_TYPE:
+        return types == 1 or name not in ("concat", "stack")
+    return name in _READING or name in _LIKE_THE_FIRST
 
 
 def _floats(value: Any) -> Iterator[Tensor]:
@@ -160,8 +171,8 @@ def _floats(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         if value.dtype.wgsl == "f32":
             yield value
-    elif isinstance(value, (list, tuple, type({}.values()))):
-        for one in value:
+    elif isinstance(value, (list, tuple, dict)):
+        for one in value.values() if isinstance(value, dict) else value:
             yield from _floats(one)
 
 

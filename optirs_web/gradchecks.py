@@ -68,7 +68,7 @@ def gradcheck(
 
     Raises:
         GradcheckError: they differ. It names an input and its element, with both values.
-        UnsupportedError: no input requires a gradient, or the function returns no float32 tensors.
+        UnsupportedError: no input requires a gradient, the function returns no float32 tensors, or one has 16 bits.
 
     Example:
         >>> import optirs_web as ow
@@ -78,6 +78,7 @@ def gradcheck(
         >>> ow.gradcheck(lambda x: x * x.detach(), x, raise_exception=False)
         False
     """
+    _need_full_precision(_sequence(inputs))
     try:
         _check(_Point(function, _sequence(inputs)), _Settings(eps, atol, rtol, nondet_tol, fast_mode))
     except GradcheckError:
@@ -353,7 +354,16 @@ def _sequence(one_or_more: Any) -> list[Any]:
 
 def _outputs(value: Any) -> list[Tensor]:
     """Those that can have gradients."""
-    return [one for one in _sequence(value) if isinstance(one, Tensor) and one.dtype is FLOAT32]
+    tensors = [one for one in _sequence(value) if isinstance(one, Tensor)]
+    _need_full_precision(tensors)
+    return [one for one in tensors if one.dtype is FLOAT32]
+
+
+def _need_full_precision(values: Sequence[Any]) -> None:
+    """Refuse tensors of 16 bits, whose rounding is larger than the differences that are to be compared."""
+    for one in values:
+        if isinstance(one, Tensor) and one.dtype.itemsize < 4:
+            raise UnsupportedError(f"gradcheck compares differences in float32, not {one!r}; check without autocast")
 
 
 def _flat(lists: Lists) -> Iterator[float]:

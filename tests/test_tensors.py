@@ -88,7 +88,7 @@ def test_wide_types_are_narrowed_with_one_warning(device, monkeypatch):
         (["a"], None, UnsupportedError, "made of str"),
         (np.array(["a"]), None, UnsupportedError, "dtype '<U1'|dtype 'str"),
         (np.array([1j]), None, UnsupportedError, "complex128"),
-        ([1.0], "float16", UnsupportedError, "dtype 'float16' is not supported"),
+        ([1.0], "float8", UnsupportedError, "dtype 'float8' is not supported"),
         (object(), None, UnsupportedError, "made of object"),
         ({"a": 1}, None, UnsupportedError, "made of dict"),
         (None, None, UnsupportedError, "made of NoneType"),

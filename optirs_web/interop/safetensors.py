@@ -133,7 +133,7 @@ def _entry(place: Mapping[str, Any], body: memoryview) -> Entry:
 # State dicts of models.
 
 _FORMATS = {"F64": "d", "I64": "q", "I32": "i", "I16": "h", "I8": "b", "U32": "I", "U8": "B", "BOOL": "?"}
-_WORDS = {"float32": "F32", "int32": "I32", "uint32": "U32", "bool": "BOOL"}
+_WORDS = {"float32": "F32", "int32": "I32", "uint32": "U32", "bool": "BOOL", "float16": "F16", "bfloat16": "BF16"}
 
 
 def load_state_dict(source: Source) -> dict[str, HostData]:
@@ -216,4 +216,4 @@ def entry_of(dtype: DType, shape: tuple[int, ...], content: memoryview) -> Entry
     """What a tensor on a device holds, as a file has it."""
     if dtype is BOOL:  # a byte each
         content = memoryview(bytes(content.cast("B")[:: dtype.itemsize]))
-    return Entry(_WORDS[dtype.name], shape, content)
+    return Entry(_WORDS[dtype.name], shape, content[: dtype.itemsize * math.prod(shape)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..autograd import enable_grad, record
@@ -13,7 +14,7 @@ from ..runtime.dtypes import BOOL, FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .arithmetic import add, multiply
-from .compare import greater_equal, less_equal, logical_not, where
+from .compare import astype, greater_equal, less_equal, logical_not, where
 from .composed import once, record_composed
 from .creation import arange, full
 from .dropouts import dropout
@@ -110,6 +111,8 @@ def _checked_mask(mask: Tensor | None, is_causal: bool, shape: tuple[int, ...]) 
         return None
     if is_causal:
         raise UnsupportedError("attention takes attn_mask or is_causal, not both")
+    if mask.dtype.itemsize < 4:
+        mask = astype(mask, FLOAT32)
     if mask.dtype not in (BOOL, FLOAT32):
         raise UnsupportedError(f"attn_mask is bool or float32, not {mask.dtype}")
     return broadcast_to(mask, shape)
@@ -216,7 +219,7 @@ class _Dispatch:
         self.sizes = (self.rows, other.shape[-2], own.shape[-1], other_values.shape[-1])
         self.kind = 0 if mask is None else 1 if mask.dtype is BOOL else 2
         if mask is None:
-            self.places.append((self.places[0][0], (0,) * 5))
+            self.places.append((replace(self.places[0][0], kind=""), (0,) * 5))
         self.owns_queries, self.adds_values = owns_queries, adds_values
 
     def run(self, kernel: str, of_queries: Tensor, result: Tensor, call: _Call, result_scale: float = 1.0) -> None:

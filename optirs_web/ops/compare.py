@@ -65,7 +65,7 @@ def _common_dtype(*values: Any) -> DType:
     Raises:
         UnsupportedError: one is int32 and another uint32.
     """
-    types = {one.dtype for one in values if isinstance(one, Tensor)}
+    types = {FLOAT32 if one.dtype.wgsl == "f32" else one.dtype for one in values if isinstance(one, Tensor)}
     if len(types) > 1:
         types -= {BOOL}
     if len(types) > 1 and FLOAT32 not in types:

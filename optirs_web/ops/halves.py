@@ -14,8 +14,8 @@ __all__ = ["converted"]
 def converted(x: Tensor, dtype: DType) -> Tensor:
     """A tensor as another type, one of the two a float of 16 bits.
 
-    Rounded to the nearest, ties to even; beyond the largest number, which is 65,504 in float16, infinite. Gradient: g as
-    the type of x.
+    Rounded to the nearest, ties to even; beyond the largest number, which is 65,504 in float16, infinite. Gradient: g
+    as the type of x.
     """
     if x.dtype.wgsl != "f32" or dtype.wgsl != "f32":
         return astype(astype(x, FLOAT32), dtype)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError, UnsupportedError
-from ..runtime.dtypes import FLOAT32, DType
+from ..runtime.dtypes import DType
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .creation import full

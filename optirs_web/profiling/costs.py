@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, GeneratedKernel, Kernel
+from ..runtime.packed_kernels import PackedKernel
 from ..runtime.timing import Work
 from ..wgsl import syntax
 from ..wgsl.shell import BLOCK
@@ -52,10 +53,13 @@ def costs_of(work: Work) -> Costs:
         return Costs(sum(work.sizes), sum(work.sizes), 0, {})
     names = [name for name, _ in kernel.parameters]
     values = dict(zip(names, kernel.unpack(work.parameters), strict=True))
-    reads, writes = _read_and_written(kernel)
-    sizes = dict(zip((one.name for one in kernel.bindings), work.sizes, strict=True))
+    base = kernel.base if isinstance(kernel, PackedKernel) else kernel
+    kinds = kernel.kinds if isinstance(kernel, PackedKernel) else ("",) * len(work.sizes)
+    reads, writes = _read_and_written(base)
+    sizes = dict(zip((one.name for one in base.bindings), work.sizes, strict=True))
     written = [sizes[one] for one in writes]
-    operations = _operations(kernel, values, sizes, max(written, default=0))
+    wide = {name: size * (2 if kind else 1) for (name, size), kind in zip(sizes.items(), kinds, strict=True)}
+    operations = _operations(base, values, wide, max((wide[one] for one in writes), default=0))
     return Costs(sum(sizes[one] for one in reads), sum(written), operations, values)
 
 

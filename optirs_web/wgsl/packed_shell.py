@@ -14,8 +14,23 @@ from typing import Any
 from ..errors import ShaderError
 from .linker import link
 from .parser import parse
-from .syntax import Assign, Call, CallStatement, Declaration, For, Function, GlobalVariable, Import, Index, Module, Name
-from .syntax import Position, TypeName
+from .syntax import (
+    Assign,
+    Call,
+    CallStatement,
+    Declaration,
+    For,
+    Function,
+    GlobalVariable,
+    Import,
+    Index,
+    LocalDeclaration,
+    Module,
+    Name,
+    Parameter,
+    Position,
+    TypeName,
+)
 from .tree import walk
 
 __all__ = ["repacked"]
@@ -68,12 +83,8 @@ class _Binding:
         element = variable.type_name.arguments[0] if variable.type_name.name == "array" else None
         self.element = element.name if isinstance(element, TypeName) and len(variable.type_name.arguments) == 1 else ""
         if self.element not in ("f32", "u32"):
-            raise ShaderError(
-                f"this kernel does not read '{self.name}' element by element, so it takes no {kind}; convert to float32",
-                file=variable.position.file,
-                line=variable.position.line,
-                column=variable.position.column,
-            )
+            message = f"this kernel does not read '{self.name}' element by element, so it takes no {kind}"
+            raise _error(variable, f"{message}; convert to float32")
 
     @property
     def imports(self) -> list[str]:
@@ -120,10 +131,11 @@ def _replace(node: Any, bindings: Mapping[str, _Binding]) -> Any:
     stored = _binding_of(target, bindings)
     if isinstance(node, Assign) and isinstance(target, Index) and stored is not None and stored.is_atomic:
         if node.operator:
-            raise ShaderError(f"'{stored.name}' is changed in place, which halves of words are not",
-                              file=node.position.file, line=node.position.line, column=node.position.column)  # fmt: skip
+            raise _error(node, f"'{stored.name}' is changed in place, which halves of words are not")
         arguments = [_replace(target.index, bindings), _replace(node.value, bindings)]
-        return CallStatement(node.position, Call(node.position, TypeName(node.position, f"store_{stored.name}"), arguments))
+        return CallStatement(
+            node.position, Call(node.position, TypeName(node.position, f"store_{stored.name}"), arguments)
+        )
     if isinstance(node, Assign) and stored is not None:  # in a loop over elements, which `_pair` looks after
         node.value = _replace(node.value, bindings)
         return node
@@ -145,12 +157,24 @@ def _binding_of(node: Any, bindings: Mapping[str, _Binding]) -> _Binding | None:
 
 def _check_replaced(module: Module, bindings: Mapping[str, _Binding]) -> None:
     """Nothing else mentions a buffer of halves, as `arrayLength` does, which would count words."""
-    stored_to = {id(node.target.base) for node in walk(module) if isinstance(node, Assign) and isinstance(node.target, Index)}
-    for node in walk(module):
-        if isinstance(node, Name) and node.name in bindings and id(node) not in stored_to:
-            place = node.position
-            message = f"this kernel uses '{node.name}' as a whole, so it takes no halves of words; convert to float32"
-            raise ShaderError(message, file=place.file, line=place.line, column=place.column)
+    for function in module.declarations:
+        nodes = list(walk(function)) if isinstance(function, Function) else []
+        own = {node.name for node in nodes if isinstance(node, Parameter | LocalDeclaration)}
+        stored_to = {id(node.target.base) for node in nodes if _is_stored(node)}
+        for node in nodes:
+            if isinstance(node, Name) and node.name in bindings.keys() - own and id(node) not in stored_to:
+                message = f"this kernel uses all of '{node.name}', so it takes no halves of words; convert to float32"
+                raise _error(node, message)
+
+
+def _is_stored(node: Any) -> bool:
+    """It assigns to an element."""
+    return isinstance(node, Assign) and isinstance(node.target, Index)
+
+
+def _error(node: Any, message: str) -> ShaderError:
+    place = node.position
+    return ShaderError(message, file=place.file, line=place.line, column=place.column)
 
 
 # Loops over elements.
@@ -160,11 +184,8 @@ def _element_loop(module: Module) -> For | None:
     """The loop over turns, if the module is a loop over elements."""
     if not any(getattr(one, "name", "") == _LOOP for one in module.declarations):
         return None
-    return next(node for node in walk(module) if isinstance(node, For) and _is_over_turns(node))
-
-
-def _is_over_turns(node: For) -> bool:
-    return getattr(node.initial, "name", "") == "turn"
+    main = next(one for one in module.declarations if isinstance(one, Function) and one.name == "main")
+    return next(one for one in main.body.statements if isinstance(one, For))
 
 
 def _pair(loop: For, written: list[_Binding]) -> None:
