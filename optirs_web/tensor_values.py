@@ -69,7 +69,8 @@ class TensorValues:
         if self.dtype is BOOL:
             return np.frombuffer(raw, np.uint32).reshape(self.shape) != 0
         if self.dtype.itemsize < 4:
-            return np.asarray(self._shaped(raw), self.dtype.array).reshape(self.shape)
+            wanted = "float16" if self.dtype == "float16" else "float32"
+            return np.asarray(self._shaped(raw), wanted).reshape(self.shape)
         return np.frombuffer(raw, dtype=self.dtype.name).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -50,7 +50,8 @@ class Linear(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Of (..., in_features); (..., out_features)."""
-        return F.linear(input, self.weight, self.bias)
+        result: Tensor = F.linear(input, self.weight, self.bias)
+        return result
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

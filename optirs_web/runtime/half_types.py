@@ -16,12 +16,11 @@ __all__ = ["BFLOAT16", "FLOAT16", "HALVES", "HalfType"]
 class HalfType(DType):
     """A float of 16 bits, which kernels read and write as f32.
 
-    Memoryviews have neither type, so values are read as float32, which holds them exactly. `array` is what NumPy gets:
-    float16, or float32 for bfloat16, which NumPy has not.
+    Memoryviews have neither type, so values are read as float32, which holds them exactly. NumPy gets float16, but
+    float32 for bfloat16, which it has not.
     """
 
     itemsize: int = 2
-    array: str = "float32"
 
     def cast(self, raw: memoryview, shape: tuple[int, ...]) -> Any:
         """Whole words of halves as a memoryview of float32."""
@@ -41,7 +40,7 @@ class HalfType(DType):
         return content
 
 
-FLOAT16 = HalfType("float16", "f32", "f", array="float16")
+FLOAT16 = HalfType("float16", "f32", "f")
 BFLOAT16 = HalfType("bfloat16", "f32", "f")
 
 HALVES = {one.name: one for one in (FLOAT16, BFLOAT16)}
