@@ -42,7 +42,7 @@ _MORE = re.compile(
     r"|optirs_web/native_backends/cpu_failures\b"
     r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|optim/custom|wgsl/lint)"
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
-    r"|optirs_web/(autocast|ops/halves|runtime/(half_types|packed_kernels)|wgsl/packed_shell|native_backends/numpy_packed)"
+    r"|optirs_web/(precision|ops/halves|runtime/(half_types|packed_kernels)|wgsl/packed_shell|native_backends/numpy_packed)"
     r"|optirs_web/shaders/(kernels|lib)/(attention|fold|layer_norm|unfold|window)"
 )
 _SUFFIXES = {".js", ".py", ".wgsl"}

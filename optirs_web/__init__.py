@@ -15,7 +15,6 @@ from .parts import imported
 
 if TYPE_CHECKING:
     from . import datasets as datasets, errors as errors, interop as interop, nn as nn, optim as optim
-    from .autocast import autocast as autocast
     from .autograd import gradients as gradients, no_grad as no_grad
     from .checkpointing import checkpoint as checkpoint
     from .checkpoints import (
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
         randn as randn,
         zeros as zeros,
     )
+    from .precision import autocast as autocast
     from .profiling import profile as profile
     from .recovery import (
         recover as recover,
@@ -97,7 +97,7 @@ _NAMES = {
     "Stats": "runtime.stats",
     "Tensor": "tensors",
     "arange": "ops.creation",
-    "autocast": "autocast",
+    "autocast": "precision",
     "checkpoint": "checkpointing",
     "checkpoint_extra": "checkpoints",
     "close_device": "runtime.registry",

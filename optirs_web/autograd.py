@@ -217,12 +217,12 @@ def _first_gradient(root: Tensor, gradient: Any) -> Tensor:
 
 
 def as_gradient(of: Tensor, value: Any) -> Tensor:
-    """A float32 tensor on the same device, of the same shape."""
+    """A tensor of float32, or of the same type, on the same device, of the same shape."""
     if not isinstance(value, Tensor):
         value = tensor(value, device=of.device, dtype="float32")
     elif value.device is not of.device:
         value = tensor(value, device=of.device)
-    if value.dtype is not FLOAT32:
+    if value.dtype not in (FLOAT32, of.dtype):
         raise UnsupportedError(f"a gradient is float32, not {value.dtype}")
     if value.shape != of.shape:
         raise ShapeError(f"the gradient has the shape {value.shape}, the tensor {of.shape}")

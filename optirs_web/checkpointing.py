@@ -66,7 +66,7 @@ def _as_at_first(precision: DType | None) -> AbstractContextManager[Any]:
     """Products take the operands that they took in the first call. A cast from outside would hide its parameter."""
     if precision is ops.autocast_to is None:
         return nullcontext()
-    from .autocast import autocast
+    from .precision import autocast
 
     return autocast(precision or "bfloat16", enabled=precision is not None, cache_enabled=False)
 

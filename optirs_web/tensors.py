@@ -80,7 +80,7 @@ class Tensor(TensorMethods, TensorValues):
         if requires_grad and dtype.wgsl != "f32":
             raise UnsupportedError(f"only floats have gradients, not {dtype}")
         if dtype.itemsize < 4:
-            view = imported("autocast").of_halves(view, dtype)
+            view = imported("precision").of_halves(view, dtype)
         self.shape = shape
         self.dtype = dtype
         if strides is None:

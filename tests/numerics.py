@@ -375,3 +375,12 @@ def example_losses(module, model, sizes, data, steps, batch, device):
     example = importlib.import_module(module)
     losses = example.train(getattr(example, model)(**sizes, device=device), *data, steps, batch)
     return [one.tolist() for one in read_together(list(losses))]
+
+
+def in_bfloat16(values, device):
+    """A product with ones under autocast, the values in 16 bits, and the gradient of the ones."""
+    ones = ow.Parameter([[1.0], [1.0], [1.0]], device=device)
+    with ow.autocast("bfloat16"):
+        product = ow.tensor(values, device=device) @ ones
+    product.float().sum().backward()
+    return [one.read() for one in (product, ow.tensor(values, device=device, dtype="bfloat16"), ones.grad.T)]

@@ -143,7 +143,7 @@ _OF_NAME = {name: module for module, names in _MODULES.items() for name in names
 __all__ = sorted(_OF_NAME)
 
 chosen: Callable[..., Any] | None = None
-"""Calls operations in place of their callers, and chooses types. `autocast` puts it here when there is a choice."""
+"""Calls operations in place of their callers, and chooses types. `precision` puts it here when there is a choice."""
 
 autocast_to: DType | None = None
 """The type that products take their operands in, where `autocast` is on."""
