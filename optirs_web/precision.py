@@ -49,12 +49,10 @@ _LIKE_THE_FIRST = frozenset(["batch_norm"])
 
 
 class _Cast(NamedTuple):
-    """A parameter in 16 bits, and when it can stand for it."""
+    """A parameter in 16 bits, and when it can stand for it: its version, replays so far, history, and the recording."""
 
     parameter: Parameter
-    version: int
-    leaves_history: bool
-    program: Program | None
+    state: tuple[int, int, bool, Program | None]
     tensor: Tensor
 
 
@@ -197,10 +195,11 @@ def _as_type(value: Any, dtype: DType) -> Any:
 def _cast(parameter: Parameter, dtype: DType) -> Tensor:
     """A parameter in 16 bits: what was made of it already, as long as it is of this value and this recording."""
     key = id(parameter), dtype.name
-    state = parameter._version, grad_enabled(), parameter.device.recording
+    device = parameter.device
+    state = parameter._version, device.stats.replays, grad_enabled(), device.recording
     known = _casts.get(key)
-    if known is None or known[1:4] != state or known.tensor._edges is _FREED:
-        _casts[key] = known = _Cast(parameter, *state, parameter.astype(dtype))
+    if known is None or known.state != state or known.tensor._edges is _FREED:
+        _casts[key] = known = _Cast(parameter, state, parameter.astype(dtype))
     return known.tensor
 
 

@@ -50,7 +50,7 @@ def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Tensor(TensorMethods, TensorValues):
-    """An array of float32, int32, uint32 or bool on one device.
+    """An array of float32, float16, bfloat16, int32, uint32 or bool on one device.
 
     Make it with `optirs_web.tensor`, `zeros`, `ones`, `full` or `randn`. Arithmetic follows NumPy's
     broadcasting; work is enqueued, and waits only when a value is read: by `numpy`, `tolist`, `item` or
@@ -60,7 +60,7 @@ class Tensor(TensorMethods, TensorValues):
 
     Attributes:
         shape: a tuple of ints.
-        dtype: "float32", "int32", "uint32" or "bool", as a `DType`.
+        dtype: "float32", "float16", "bfloat16", "int32", "uint32" or "bool", as a `DType`.
         requires_grad: gradients of what is computed from it will be asked for.
         walk: where it lies: the memory, the element of it that comes first, and the elements from one index to the
             next along each axis.
@@ -78,7 +78,7 @@ class Tensor(TensorMethods, TensorValues):
     ) -> None:
         """Take over a view of the right size, or a walk over a larger one; for use by operations."""
         if requires_grad and dtype.wgsl != "f32":
-            raise UnsupportedError(f"only floats have gradients, not {dtype}")
+            raise UnsupportedError(f"only float32 and shorter floats have gradients, not {dtype}")
         if dtype.itemsize < 4:
             view = imported("precision").of_halves(view, dtype)
         self.shape = shape
@@ -342,8 +342,8 @@ def tensor(
     Args:
         data: an array, anything with the buffer protocol, nested lists, a number, or a tensor.
         device: what `optirs_web.device` takes.
-        dtype: "float32", "int32" or "uint32"; by default that of the data, where float64 becomes float32
-            and int64 becomes int32.
+        dtype: "float32", "float16", "bfloat16", "int32" or "uint32"; by default that of the data, where float64 and
+            float16 become float32, and int64 becomes int32.
         requires_grad: gradients will be asked for.
 
     Raises:
@@ -359,6 +359,7 @@ def tensor(
     if isinstance(data, Tensor):
         if device is None or device_of(device) is data.device:
             return _of_tensor(data, dtype, requires_grad)
+        dtype = dtype or data.dtype
         data = data.read() if data.size else data.numpy()
     asked = None if dtype is None else dtype_of(dtype)
     if asked is not None and asked.itemsize < 4:

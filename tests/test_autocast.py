@@ -62,7 +62,13 @@ def test_types_have_torchs_names(device):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_tensors_of_16_bits_are_copied_and_kept(device, dtype):
     x = ow.tensor([1.5, -2.0, 0.25], device=device, dtype=dtype)
-    for one in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), ow.tensor(x), x.to("cpu"), ow.nn.Buffer(x)):
+    for one in (
+        copy.deepcopy(x),
+        pickle.loads(pickle.dumps(x)),
+        ow.tensor(x),
+        ow.tensor(x, device="cpu"),
+        ow.nn.Buffer(x),
+    ):
         assert one.dtype == dtype
         assert one.tolist() == [1.5, -2.0, 0.25]
 
@@ -219,6 +225,24 @@ def test_a_parameter_is_rounded_once_and_its_gradient_is_float32(device):
     assert w.grad.tolist() == [[6.0] * 5] * 5
     with ow.autocast("bfloat16", cache_enabled=False):
         assert [dispatches(device, lambda: x @ w) for _ in range(2)] == [2, 2]
+
+
+def test_a_replay_that_changes_a_parameter_has_it_rounded_again(device):
+    w, x = ow.Parameter([[4.0]], device=device), ow.ones((1, 1), device=device)
+    optimizer = ow.optim.SGD([w], lr=1.0)
+
+    def step():
+        optimizer.zero_grad()
+        (x @ w).sum().backward()
+        optimizer.step()
+
+    compiled = ow.compile(step, device=device)
+    found = []
+    with ow.autocast("bfloat16"):
+        for _ in range(3):
+            found.append((x @ w).item())
+            compiled()
+    assert found == [4.0, 3.0, 2.0]
 
 
 def test_what_is_rounded_without_history_does_not_stand_for_a_parameter_with_one():

@@ -40,7 +40,7 @@ def astype(x: Tensor, dtype: str | DType) -> Tensor:
 
     Floats are cut off towards zero; those out of range become the nearest integer there is, and NaN becomes 0 (torch
     leaves both open). Integers of other sign wrap. As a bool everything but 0 is true, NaN too. Integers have no
-    gradient, so only float32 to float32 keeps one.
+    gradient, so only floats to floats keep one. float16 and bfloat16 are rounded to the nearest, ties to even.
 
     Example:
         >>> import optirs_web as ow
