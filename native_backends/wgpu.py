@@ -19,6 +19,7 @@ from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError, Shad
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
+from ..runtime.tuner.folder import uses_choices
 from .wgpu_commands import Copy, Recorded, Run, Upload, each, encoded, touched, work_of
 
 if TYPE_CHECKING:
@@ -109,7 +110,12 @@ def open_backend(info: AdapterInfo) -> WgpuBackend:
     """
     if _forked:
         raise DeviceNotAvailableError(_NO_FORK)
-    return WgpuBackend(_adapters_named(info.name)[info.index], info)
+    backend = WgpuBackend(_adapters_named(info.name)[info.index], info)
+    if uses_choices():
+        from ..runtime.tuner.choices import Choices  # which few have
+
+        Choices(backend).attach()
+    return backend
 
 
 class WgpuBackend(Backend):
@@ -144,6 +150,10 @@ class WgpuBackend(Backend):
             offset_alignment=limits["min-storage-buffer-offset-alignment"],
             max_workgroups=limits["max-compute-workgroups-per-dimension"],
             features=frozenset(_WORDS.get(name, name) for name in features),
+            max_invocations=min(
+                limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"]
+            ),
+            max_workgroup_bytes=limits["max-compute-workgroup-storage-size"],
         )
         self._loss = ""
         _opened.add(self)

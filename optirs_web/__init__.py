@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from .sparse import SparseRows as SparseRows
     from .tape import GradientTape as GradientTape
     from .tensors import Parameter as Parameter, Tensor as Tensor, tensor as tensor
+    from .tuner import tune as tune, tune_async as tune_async, tuning as tuning, tuning_async as tuning_async
 
 _SUBMODULES = ("datasets", "errors", "interop", "nn", "optim")
 
@@ -142,6 +143,10 @@ _NAMES = {
     "stack": "ops",
     "stats": "runtime.registry",
     "tensor": "tensors",
+    "tune": "tuner",
+    "tune_async": "tuner",
+    "tuning": "tuner",
+    "tuning_async": "tuner",
     "value_and_grad": "derivatives",
     "vjp": "derivatives",
     "where": "ops",

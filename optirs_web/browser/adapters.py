@@ -118,5 +118,7 @@ def _opened(info: AdapterInfo, transport: Any) -> BrowserBackend:
         offset_alignment=limits["minStorageBufferOffsetAlignment"],
         max_workgroups=limits["maxComputeWorkgroupsPerDimension"],
         features=frozenset(about["features"]),
+        max_invocations=min(limits["maxComputeInvocationsPerWorkgroup"], limits["maxComputeWorkgroupSizeX"]),
+        max_workgroup_bytes=limits["maxComputeWorkgroupStorageSize"],
     )
     return BrowserBackend(info, capabilities, transport)

@@ -1,4 +1,4 @@
-"""The table of a profile: with rich where it is installed, as plain text everywhere."""
+"""Tables of text, with rich where it is installed, as plain text everywhere; and that of a profile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .units import bytes_text, rate_text, seconds_text, share_text
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-__all__ = ["Table"]
+__all__ = ["Table", "TextTable"]
 
 _WIDEST = 10_000  # lines are not to be broken
 
@@ -22,21 +22,24 @@ _COLUMNS = (
 _TEXTS = ("kernel", "device", "bound by")
 
 
-class Table:
+class TextTable:
     """Rows of text under a title, above notes. `print` shows it; rich shows it as its own table.
 
     Attributes:
+        columns: their names.
+        texts: those of the columns that are no figures.
         title: in one line.
-        rows: the texts of each kernel, in the order of `columns`.
+        rows: the texts of each, in the order of `columns`.
         notes: lines below.
     """
 
-    columns = _COLUMNS
+    columns: tuple[str, ...]
+    texts: tuple[str, ...]
 
-    def __init__(self, title: str, summaries: Sequence[Summary], notes: Sequence[str]) -> None:
-        """Format what was summarized."""
+    def __init__(self, title: str, rows: Sequence[tuple[str, ...]], notes: Sequence[str]) -> None:
+        """Take the texts as they are."""
         self.title = title
-        self.rows = [_row(one) for one in summaries]
+        self.rows = list(rows)
         self.notes = list(notes)
 
     def __str__(self) -> str:
@@ -53,7 +56,7 @@ class Table:
         """The table without rich."""
         lines = [self.columns, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        is_text = [one in _TEXTS for one in self.columns]
+        is_text = [one in self.texts for one in self.columns]
         texts = [
             "  ".join(
                 cell.ljust(width) if left else cell.rjust(width)
@@ -75,10 +78,21 @@ class Table:
 
         table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         for name in self.columns:
-            table.add_column(name, justify="left" if name in _TEXTS else "right", no_wrap=True)
+            table.add_column(name, justify="left" if name in self.texts else "right", no_wrap=True)
         for row in self.rows:
             table.add_row(*row)
         return table
+
+
+class Table(TextTable):
+    """The table of a profile."""
+
+    columns = _COLUMNS
+    texts = _TEXTS
+
+    def __init__(self, title: str, summaries: Sequence[Summary], notes: Sequence[str]) -> None:
+        """Format what was summarized."""
+        super().__init__(title, [_row(one) for one in summaries], notes)
 
 
 def _row(one: Summary) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ lists of commands in order. It knows nothing of tensors, gradients or optimizers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from .timing import WALL_TIME, Timed, Work
 
 if TYPE_CHECKING:
     from .kernels import Kernel
+    from .launches import Launch
 
 __all__ = ["AdapterInfo", "AllocationFailed", "Backend", "BoundBuffer", "Capabilities", "Command", "Ticket"]
 
@@ -88,6 +89,8 @@ class Capabilities:
         offset_alignment: a view that a kernel is given begins at a multiple of this many bytes.
         max_workgroups: workgroups along one dimension of a dispatch.
         features: names of optional features, in WebGPU's words.
+        max_invocations: of a workgroup; 0 where library calls take the place of kernels.
+        max_workgroup_bytes: memory that the invocations of a workgroup share.
     """
 
     max_buffer_bytes: int
@@ -96,6 +99,8 @@ class Capabilities:
     offset_alignment: int
     max_workgroups: int
     features: frozenset[str]
+    max_invocations: int = 0
+    max_workgroup_bytes: int = 0
 
 
 class Backend(ABC):
@@ -114,6 +119,8 @@ class Backend(ABC):
     """The backend counts pipelines, bind groups and what it uploads by itself; `Device` counts the rest."""
     clock: str = WALL_TIME
     """What `submit_timed` measures by: one of the names in `timing`."""
+    tuned: Callable[[Launch], Launch] | None = None
+    """Gives a launch the kernel and the grid that a search found best; see `tuner`."""
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Handle:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, TypeVar
+from weakref import WeakSet
 
 from ..errors import OutOfDeviceMemoryError, ShapeError, UnsupportedError
 from ..parts import imported
@@ -58,6 +59,7 @@ class Device(DeviceMemory):
         stats: counts since it was opened.
         observers: called with the kernel and the views of each dispatch, while it is enqueued or recorded.
         meanwhile: called, once, by the next call that waits, when the device has its work and before the wait.
+        programs: those that were recorded, as long as anybody holds them.
     """
 
     _recorder: ClassVar[Device | None] = None
@@ -71,6 +73,7 @@ class Device(DeviceMemory):
         self.stats: Stats = backend.stats
         self.observers: list[Callable[[Kernel, Sequence[View]], None]] = []
         self.meanwhile: list[Callable[[], None]] = []
+        self.programs: WeakSet[Program] = WeakSet()
         self._uploads: list[Command] = []  # sent before what is pending
         self._pending: list[Command] = []
 
@@ -247,6 +250,8 @@ class Device(DeviceMemory):
         """The backend's command for it."""
         if isinstance(one, Copy):
             return self._backend.copy(_as_bound(one.source), _as_bound(one.target))
+        if self._backend.tuned is not None:
+            one = self._backend.tuned(one)
         kernel, grid = one.kernel, one.grid
         views = [_as_bound(view) for view in one.views]
         block = kernel.pack(one.parameters)
@@ -347,7 +352,12 @@ class Device(DeviceMemory):
             self._recording = Device._recorder = None
         if program.as_recorded:
             program.finish(self._take_for_program)
-            program.recorded = self._backend.record([self._bound(one) for one in program.launches])
+            self.bind(program)
+            self.programs.add(program)
+
+    def bind(self, program: Program) -> None:
+        """Bind the launches of a program, perhaps anew: to the kernels that are tuned by now."""
+        program.recorded = self._backend.record([self._bound(one) for one in program.launches])
 
     def replay(self, program: Program) -> None:
         """Enqueue a recorded program. What is enqueued next, until the next `flush`, shares its submit.

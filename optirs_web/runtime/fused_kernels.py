@@ -28,6 +28,7 @@ class FusedMapKernel(GeneratedKernel):
     """Map functions one after the other, with several outputs perhaps."""
 
     overwrites = True
+    loop = shell.LOOP
     elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
 
     def __init__(self, fused: Fused) -> None:
@@ -45,7 +46,7 @@ class FusedMapKernel(GeneratedKernel):
     @cached_property
     def around(self) -> str:
         """See `wgsl.fused_shell`."""
-        return around_map(self.fused)
+        return around_map(self.fused, self.loop)
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:

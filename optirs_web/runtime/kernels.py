@@ -209,8 +209,9 @@ class ElementwiseKernel(GeneratedKernel):
     @cached_property
     def around(self) -> str:
         """See `wgsl.shell`."""
-        return shell.elementwise(self.map_module, self.name, self.operands, self.rank)
+        return shell.elementwise(self.map_module, self.name, self.operands, self.rank, self.loop)
 
+    loop = shell.LOOP
     elements_per_workgroup = shell.ELEMENTWISE_PER_WORKGROUP
 
 

@@ -56,6 +56,8 @@ class RuleKernel(GeneratedKernel):
 class UpdateKernel(RuleKernel):
     """An optimizer's ``update`` over an arena, or a part of the same form that runs on call."""
 
+    workgroup = rule_shell.WORKGROUP
+
     @staticmethod
     @cache
     def of(rule: Rule, flags: Flags, part: str = "update", stored: Stored = ()) -> UpdateKernel:
@@ -79,7 +81,7 @@ class UpdateKernel(RuleKernel):
     def around(self) -> str:
         """See `wgsl.rule_shell`."""
         return update_shell.update(
-            self.map_module, self.part, self.slots, self.changed_slots, self.negates, self.param_kind
+            self.map_module, self.part, self.slots, self.changed_slots, self.negates, self.param_kind, self.workgroup
         )
 
 

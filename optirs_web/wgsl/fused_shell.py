@@ -135,11 +135,11 @@ def _argument(one: Argument, index: str, outputs: Sequence[str]) -> str:
     return f"{outputs[number]}[{index}]" if kind == "old" else names.get(kind, index)
 
 
-def around_map(fused: Fused) -> str:
+def around_map(fused: Fused, loop: tuple[int, int] = shell.LOOP) -> str:
     """The shell of a kernel of map functions alone."""
     members = ", ".join(f"{name}: {type_}" for name, type_ in [("size", "u32"), *parameters_of(fused)])
     outputs = [f"y{number}_values" for number in range(len(fused.outputs))]
-    return shell.element_loop(members, _bindings(fused, 0), _lines(fused, "index", outputs))
+    return shell.element_loop(members, _bindings(fused, 0), _lines(fused, "index", outputs), loop)
 
 
 def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool | int | float] | None = None) -> Module:

@@ -14,6 +14,7 @@ __all__ = [
     "BLOCK",
     "ELEMENTWISE_PER_WORKGROUP",
     "GRID_PARAMETERS",
+    "LOOP",
     "element_loop",
     "elementwise",
     "elementwise_bindings",
@@ -27,10 +28,10 @@ __all__ = [
 BLOCK = 256
 """Elements of an arena that belong to one tensor; a tensor begins at a multiple of it."""
 
-_WORKGROUP = 256
-_TURNS = 4
+LOOP = 256, 4
+"""Invocations of a workgroup of an elementwise kernel, and elements that each takes."""
 
-ELEMENTWISE_PER_WORKGROUP = _WORKGROUP * _TURNS
+ELEMENTWISE_PER_WORKGROUP = LOOP[0] * LOOP[1]
 
 GRID_PARAMETERS = (
     "@builtin(workgroup_id) workgroup: vec3<u32>, "
@@ -94,7 +95,9 @@ def elementwise_bindings(module: syntax.Module, function: str, operands: Sequenc
     return [*bindings, ("result_values", "read_write", f"array<{result_type}>")]
 
 
-def elementwise(module: syntax.Module, function: str, operands: Sequence[str], rank: int) -> str:
+def elementwise(
+    module: syntax.Module, function: str, operands: Sequence[str], rank: int, loop: tuple[int, int] = LOOP
+) -> str:
     """The shell that applies `function` to every element of a result; see `ElementwiseKernel`."""
     declared = function_of(module, function)
     tensors, _ = _split_operands(declared, operands)
@@ -126,11 +129,14 @@ def elementwise(module: syntax.Module, function: str, operands: Sequence[str], r
             arguments.append(f"parameters.{one.name}")
     call = f"{function}({', '.join(arguments)})"
     body.append(f"result_values[index] = {f'u32({call})' if is_bool else call};")
-    return element_loop(", ".join(members), bindings, body)
+    return element_loop(", ".join(members), bindings, body, loop)
 
 
-def element_loop(members: str, bindings: Sequence[tuple[str, str, str]], body: Sequence[str]) -> str:
+def element_loop(
+    members: str, bindings: Sequence[tuple[str, str, str]], body: Sequence[str], loop: tuple[int, int] = LOOP
+) -> str:
     """Bindings, parameters and the entry point of a kernel that does `body` for each `index` below `size`."""
+    invocations, turns = loop
     indented = "\n            ".join(body)
     return f"""
 struct ElementwiseParameters {{ {members} }}
@@ -138,11 +144,11 @@ struct ElementwiseParameters {{ {members} }}
 {storage(bindings)}
 @group(0) @binding({len(bindings)}) var<uniform> parameters: ElementwiseParameters;
 
-@compute @workgroup_size({_WORKGROUP})
+@compute @workgroup_size({invocations})
 fn main({GRID_PARAMETERS}) {{
-    let first = (workgroup.x + workgroup.y * grid.x) * {ELEMENTWISE_PER_WORKGROUP}u + lane;
-    for (var turn = 0u; turn < {_TURNS}u; turn++) {{
-        let index = first + turn * {_WORKGROUP}u;
+    let first = (workgroup.x + workgroup.y * grid.x) * {invocations * turns}u + lane;
+    for (var turn = 0u; turn < {turns}u; turn++) {{
+        let index = first + turn * {invocations}u;
         if index < parameters.size {{
             {indented}
         }}

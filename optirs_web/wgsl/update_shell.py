@@ -24,6 +24,7 @@ from .rule_shell import (
 from .shell import BLOCK, GRID_PARAMETERS, storage
 
 __all__ = [
+    "block_loop",
     "changed_slots",
     "elements_per_workgroup",
     "round_params",
@@ -73,6 +74,7 @@ def update(
     changed: Mapping[str, str],
     negate: bool,
     param_kind: str = "",
+    workgroup: int = WORKGROUP,
 ) -> str:
     """The shell of an optimizer's ``update``: a team of invocations for a block, which belongs to one tensor.
 
@@ -83,6 +85,7 @@ def update(
         changed: the `changed_slots` among them.
         negate: the gradient (to maximize).
         param_kind: how the parameters are kept, as in `param_storage`; "" for float32.
+        workgroup: invocations of a workgroup, where none of the slots is stored in 8 bits.
     """
     is_blockwise = slot_storage.is_blockwise(changed.values())
     lines = loads(module, function, slots, negate, param_kind)
@@ -104,14 +107,15 @@ def update(
 """
     if is_blockwise:
         return declared + _main_blockwise(slots, changed, indented, is_left_alone)
-    return declared + _main(indented, is_left_alone)
+    return declared + block_loop(indented, is_left_alone, workgroup)
 
 
-def _main(computed: str, is_left_alone: str) -> str:
+def block_loop(computed: str, is_left_alone: str, workgroup: int = WORKGROUP) -> str:
+    """The entry point of a kernel that does `computed` for each vector of the blocks that are not left alone."""
     return f"""
-@compute @workgroup_size({WORKGROUP})
+@compute @workgroup_size({workgroup})
 fn main({GRID_PARAMETERS}) {{
-    let member = (workgroup.x + workgroup.y * grid.x) * {WORKGROUP}u + lane;
+    let member = (workgroup.x + workgroup.y * grid.x) * {workgroup}u + lane;
     let number = member / {TEAM}u;
     if number >= arrayLength(&blocks) {{
         return;
@@ -153,7 +157,7 @@ def round_params(module: syntax.Module, param_kind: str) -> str:
     # The last entry is that of tensors of others.
     is_anothers = "block.tensor + 1u >= arrayLength(&tensor_scalars)"
     declared = f"{tables(module)}\n{storage(round_params_bindings(param_kind))}\n"
-    return declared + _main("\n        ".join(lines), is_anothers)
+    return declared + block_loop("\n        ".join(lines), is_anothers)
 
 
 def seed(names: Sequence[str], name: str) -> str:

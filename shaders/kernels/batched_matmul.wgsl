@@ -4,7 +4,7 @@
 //
 // alpha and beta are numbers, times a word of the tensor's row of `tensor_scalars` if `alpha_word` or `beta_word` is not
 // 0. A product is left out whose tensor is not active in this step, or whose word `gate_word` of that row is zero.
-import package::lib::tile::{Operands, TILE, sums_of_tile};
+import package::lib::tile::{Operands, SIDE, TILE, sums_of_tile};
 
 struct BatchedParameters {
     rows: u32,
@@ -44,7 +44,7 @@ fn coefficient(number: f32, row: u32, word: u32) -> f32 {
 }
 
 // The grid has a column for each tile of columns, and the tiles of rows of one product after the other.
-@compute @workgroup_size(8, 8)
+@compute @workgroup_size(SIDE, SIDE)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_id) local: vec3<u32>,

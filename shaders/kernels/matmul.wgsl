@@ -1,6 +1,6 @@
 // Matrix products C = A B, all f32, for each pair of a batch; C row-major, A and B with any strides. A product is
 // numbered by two axes of the batch, along which A and B have strides too: 0 where one of them is repeated.
-import package::lib::tile::{Operands, TILE, sums_of_tile};
+import package::lib::tile::{Operands, SIDE, TILE, sums_of_tile};
 
 struct MatmulParameters {
     rows: u32,
@@ -30,7 +30,7 @@ fn stored(value: f32, at: u32) {
 }
 
 // The grid has a column for each tile of columns, and the tiles of rows of one product after the other.
-@compute @workgroup_size(8, 8)
+@compute @workgroup_size(SIDE, SIDE)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_id) local: vec3<u32>,

@@ -8,7 +8,7 @@ struct SumParameters { outer: u32, length: u32, inner: u32, chunk: u32 }
 @group(0) @binding(1) var<storage, read_write> sums: array<f32>;
 @group(0) @binding(2) var<uniform> parameters: SumParameters;
 
-const WORKGROUP: u32 = 64u;
+override WORKGROUP: u32 = 64u; // a tuner may set it
 
 // What comes before a sum, and what follows it, may be fused with it here.
 fn loaded(at: u32) -> f32 {
@@ -19,7 +19,7 @@ fn stored(value: f32, at: u32) {
     sums[at] = value;
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(WORKGROUP)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,

@@ -1,5 +1,5 @@
-// A tile of 32 x 32 of a matrix product A B, all f32, by a workgroup of 8 x 8 invocations: each has 4 rows of 4
-// neighbouring columns. A and B may have any strides, so that a transposed operand costs no copy.
+// A tile of a matrix product A B, all f32, by a workgroup of SIDE x SIDE invocations: each has 4 rows of 4 neighbouring
+// columns. A and B may have any strides, so that a transposed operand costs no copy.
 @group(0) @binding(0) var<storage, read> a: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
 
@@ -13,19 +13,21 @@ struct Operands {
     b_column_stride: u32,
 }
 
-const TILE: u32 = 32u;
-const DEPTH: u32 = 8u; // twice that is a quarter faster on a software adapter, but takes its compiler 0.2 s longer
+// A tuner may set both, such that SIDE divides 4 DEPTH. See `optirs_web/runtime/tuner/candidates.py`.
+override SIDE: u32 = 8u;
+override DEPTH: u32 = 8u; // twice that is a quarter faster on a software adapter, but takes its compiler 0.2 s longer
+const TILE: u32 = 4u * SIDE;
 
-var<workgroup> a_tile: array<f32, 256>; // DEPTH x TILE: column of A after column, so that four rows lie side by side
-var<workgroup> b_tile: array<f32, 256>; // DEPTH x TILE
+var<workgroup> a_tile: array<f32, DEPTH * TILE>; // column of A after column, so that four rows lie side by side
+var<workgroup> b_tile: array<f32, DEPTH * TILE>;
 
-// The sums of an invocation: of the rows from `first_row` + lane / 8 * 4 on, in the columns from `first_column` +
-// lane % 8 * 4 on. A and B begin at `a_start` and `b_start` of their buffers.
+// The sums of an invocation: of the rows from `first_row` + lane / SIDE * 4 on, in the columns from `first_column` +
+// lane % SIDE * 4 on. A and B begin at `a_start` and `b_start` of their buffers.
 fn sums_of_tile(operands: Operands, a_start: u32, b_start: u32, first_row: u32, first_column: u32, lane: u32)
     -> array<vec4<f32>, 4>
 {
-    let my_row = lane / 8u * 4u;
-    let my_column = lane % 8u * 4u;
+    let my_row = lane / SIDE * 4u;
+    let my_column = lane % SIDE * 4u;
     var sum0 = vec4<f32>(0.0);
     var sum1 = vec4<f32>(0.0);
     var sum2 = vec4<f32>(0.0);
@@ -36,8 +38,8 @@ fn sums_of_tile(operands: Operands, a_start: u32, b_start: u32, first_row: u32, 
     let b_by_depth = operands.b_inner_stride == 1u && operands.b_column_stride != 1u;
 
     for (var start = 0u; start < operands.inner; start += DEPTH) {
-        for (var turn = 0u; turn < 4u; turn++) {
-            let at = lane + turn * 64u;
+        for (var turn = 0u; turn < 4u * DEPTH / SIDE; turn++) {
+            let at = lane + turn * (SIDE * SIDE);
             let a_across = select(at % TILE, at / DEPTH, a_by_depth);
             let a_depth = select(at / TILE, at % DEPTH, a_by_depth);
             let row = first_row + a_across;

@@ -1,0 +1,228 @@
+"""What can be chosen for each kernel, which of it a device allows, and the shapes of work that one choice serves.
+
+| kernels | numbers | invocations of a workgroup | bytes that they share |
+|---|---|---|---|
+| `matmul`, `batched_matmul` (fused ones too) | SIDE, DEPTH: a tile has 4 SIDE rows | SIDE² | 32 SIDE DEPTH |
+| `sum` (fused too) | WORKGROUP | WORKGROUP | 256 |
+| map functions (fused too) | WORKGROUP, TURNS: elements of each invocation | WORKGROUP | 0 |
+| an optimizer's `update` (state not in 8 bits) | WORKGROUP | WORKGROUP | 0 |
+
+The first candidate of each is what runs where nothing is tuned. All of them compute the same, but for sums: those are
+added up in another order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import cache
+
+from ...wgsl import rule_shell, slot_storage
+from ...wgsl.shell import BLOCK, LOOP
+from ..backend import Capabilities
+from ..fused_kernels import FusedKernel, FusedMapKernel, fused_kernel
+from ..kernels import CooperativeKernel, ElementwiseKernel, Kernel, cooperative
+from ..launches import Launch
+from ..rule_kernels import UpdateKernel
+
+__all__ = ["TUNABLE", "Choice", "Tunable", "tunable_of"]
+
+Choice = tuple[int, ...]
+"""A value for each of the numbers of a `Tunable`."""
+
+
+class Tunable(ABC):
+    """Kernels that are tuned alike.
+
+    Attributes:
+        name: of all of them, in reports and caches.
+        numbers: what is chosen.
+        candidates: the first is the default.
+    """
+
+    name: str
+    numbers: tuple[str, ...]
+    candidates: tuple[Choice, ...]
+
+    @property
+    def default(self) -> Choice:
+        """What runs where nothing is tuned."""
+        return self.candidates[0]
+
+    def needs(self, choice: Choice) -> tuple[int, int]:
+        """Invocations of a workgroup, and bytes that they share."""
+        return choice[0], 0
+
+    def allows(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> bool:
+        """Whether a device can run the launch with this choice."""
+        invocations, nbytes = self.needs(choice)
+        most = capabilities.max_workgroups
+        return (
+            invocations <= capabilities.max_invocations
+            and nbytes <= capabilities.max_workgroup_bytes
+            and max(self.grid(launch, choice, most)) <= most
+        )
+
+    def tuned(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> Launch:
+        """The launch with this choice; as it is where that is the default, or more than the device allows."""
+        if choice == self.default or not self.allows(launch, choice, capabilities):
+            return launch
+        grid = self.grid(launch, choice, capabilities.max_workgroups)
+        return replace(launch, kernel=_variant(self, launch.kernel, choice), grid=grid)
+
+    @abstractmethod
+    def shape_class(self, launch: Launch) -> str:
+        """What one choice serves: sizes are rounded up to powers of two, or of four."""
+
+    @abstractmethod
+    def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
+        """The kernel with this choice."""
+
+    def grid(self, launch: Launch, choice: Choice, most: int) -> tuple[int, int, int]:
+        """The workgroups of the launch with this choice."""
+        return launch.grid
+
+
+@cache
+def _variant(tunable: Tunable, kernel: Kernel, choice: Choice) -> Kernel:
+    return tunable.variant(kernel, choice)
+
+
+def _up(size: int, bits: int = 1) -> int:
+    """The next power of two, or of 2^bits."""
+    return 1 << -(-max(0, size - 1).bit_length() // bits) * bits
+
+
+def _spread(workgroups: int, most: int) -> tuple[int, int, int]:
+    """As `Device.dispatch` does for a plain number of workgroups."""
+    rows = max(1, -(-workgroups // most))
+    return -(-workgroups // rows), rows, 1
+
+
+class _Cooperative(Tunable):
+    """Overrides of a file of ``shaders/kernels``."""
+
+    def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
+        constants = dict(zip(self.numbers, choice, strict=True))
+        if isinstance(kernel, FusedKernel):
+            return fused_kernel(cooperative(kernel.base.name, **constants), kernel.hook, kernel.fused)
+        return cooperative(kernel.name, **constants)
+
+
+class _Products(_Cooperative):
+    """Tiles of 4 SIDE rows and columns, DEPTH deep: a larger one reads less, a smaller one leaves less of it empty."""
+
+    name = "matmul"
+    numbers = ("SIDE", "DEPTH")
+    candidates = ((8, 8), (4, 4), (8, 4), (8, 16), (16, 8), (16, 16), (32, 8))
+
+    def needs(self, choice: Choice) -> tuple[int, int]:
+        side, depth = choice
+        return side * side, 2 * 4 * depth * 4 * side
+
+    def shape_class(self, launch: Launch) -> str:
+        rows, columns, inner, _, a_inner_stride, _, b_column_stride = map(int, launch.parameters[:7])
+        layout = ("n" if a_inner_stride == 1 else "t") + ("n" if b_column_stride == 1 else "t")
+        count = _up(self._count(launch))
+        return f"{_up(rows)}x{_up(inner)}x{_up(columns)} {layout}" + (f" {count} times" if count > 1 else "")
+
+    def _count(self, launch: Launch) -> int:
+        return launch.grid[1] // -(-int(launch.parameters[0]) // (4 * self.default[0]))
+
+    def grid(self, launch: Launch, choice: Choice, most: int) -> tuple[int, int, int]:
+        rows, columns = map(int, launch.parameters[:2])
+        tile = 4 * choice[0]
+        return -(-columns // tile), -(-rows // tile) * self._count(launch), 1
+
+
+class _Sums(_Cooperative):
+    """Invocations that add up one result: more of them where there are few results."""
+
+    name = "sum"
+    numbers = ("WORKGROUP",)
+    candidates = ((64,), (32,), (128,), (256,))
+
+    def needs(self, choice: Choice) -> tuple[int, int]:
+        return choice[0], 4 * 64
+
+    def shape_class(self, launch: Launch) -> str:
+        outer, length, inner, chunk = map(int, launch.parameters[:4])
+        results = outer * -(-length // chunk) * inner
+        return f"{_up(results, 2)} of {_up(chunk)}" + (" strided" if inner > 1 else "")
+
+
+class _Maps(Tunable):
+    """Map functions of a kind move alike, whatever they compute."""
+
+    name = "map"
+    numbers = ("WORKGROUP", "TURNS")
+    candidates = (LOOP, (64, 4), (64, 16), (256, 1), (256, 16))
+
+    def shape_class(self, launch: Launch) -> str:
+        kernel = launch.kernel
+        rank = kernel.rank if isinstance(kernel, ElementwiseKernel) else _fused_rank(kernel)
+        return f"{_up(int(launch.parameters[0]), 2)} {'strided' if rank else 'flat'} {len(launch.views)} buffers"
+
+    def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
+        if isinstance(kernel, FusedMapKernel):
+            made: ElementwiseKernel | FusedMapKernel = FusedMapKernel(kernel.fused)
+        else:
+            assert isinstance(kernel, ElementwiseKernel)
+            made = ElementwiseKernel(kernel.file, kernel.name, kernel.operands, kernel.rank)
+        made.loop = (choice[0], choice[1])
+        return made
+
+    def grid(self, launch: Launch, choice: Choice, most: int) -> tuple[int, int, int]:
+        return _spread(-(-int(launch.parameters[0]) // (choice[0] * choice[1])), most)
+
+
+def _fused_rank(kernel: Kernel) -> int:
+    assert isinstance(kernel, FusedMapKernel)
+    return kernel.fused.rank
+
+
+class _Updates(Tunable):
+    """Teams of invocations, each with a block of the arena."""
+
+    name = "update"
+    numbers = ("WORKGROUP",)
+    candidates = ((rule_shell.WORKGROUP,), (128,), (256,))
+
+    def shape_class(self, launch: Launch) -> str:
+        return f"{_up(self._blocks(launch) * BLOCK, 2)} {len(launch.views)} buffers"
+
+    def _blocks(self, launch: Launch) -> int:
+        pairs = zip(launch.kernel.bindings, launch.views, strict=True)
+        return next(view.nbytes for binding, view in pairs if binding.name == "blocks") // 8
+
+    def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
+        assert isinstance(kernel, UpdateKernel)
+        made = UpdateKernel(kernel.rule, kernel.part, kernel.flags, kernel.stored)
+        made.workgroup = choice[0]
+        return made
+
+    def grid(self, launch: Launch, choice: Choice, most: int) -> tuple[int, int, int]:
+        return _spread(-(-self._blocks(launch) // (choice[0] // rule_shell.TEAM)), most)
+
+
+_PRODUCTS, _SUMS, _MAPS, _UPDATES = _Products(), _Sums(), _Maps(), _Updates()
+
+TUNABLE: dict[str, Tunable] = {one.name: one for one in (_PRODUCTS, _SUMS, _MAPS, _UPDATES)}
+"""By name."""
+
+_OF_FILES: dict[str, Tunable] = {"matmul": _PRODUCTS, "batched_matmul": _PRODUCTS, "sum": _SUMS}
+
+
+@cache
+def tunable_of(kernel: Kernel) -> Tunable | None:
+    """What a kernel is tuned as, if it is."""
+    match kernel:
+        case CooperativeKernel(name=name, constants=constants) if not constants:
+            return _OF_FILES.get(name)
+        case FusedKernel(base=base) if not base.constants:
+            return _OF_FILES.get(base.name)
+        case ElementwiseKernel() | FusedMapKernel():
+            return _MAPS
+        case UpdateKernel():
+            return None if slot_storage.is_blockwise(kernel.changed_slots.values()) else _UPDATES
+    return None

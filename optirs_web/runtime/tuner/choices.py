@@ -1,0 +1,73 @@
+"""The choices for one device, and the launches that are given them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+from ..backend import Backend
+from ..launches import Launch
+from .candidates import Choice, Tunable, tunable_of
+from .folder import Folder, asked
+from .records import Record, key_of, parse_record
+from .shipped import shipped_for
+
+__all__ = ["Choices", "Work"]
+
+Work = tuple[Tunable, str]
+"""What one choice serves: a tunable, and a class of shapes."""
+
+
+class Choices:
+    """Called with each launch of a device, gives it the kernel and the grid that were chosen for its shape.
+
+    Attributes:
+        found: the choices of searches.
+        shipped: those that came with the library; used where no search has found one, and asked for.
+        seen: while a search listens, the launches of each work that came by: one of them, and how many; None otherwise.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        """None yet."""
+        self.backend = backend
+        self.found: dict[Work, Choice] = {}
+        self.shipped: Mapping[Work, Choice] = {}
+        self.seen: dict[Work, tuple[Launch, int]] | None = None
+
+    def attach(self) -> None:
+        """Take those of this user's folder, and be asked for each launch from now on."""
+        self.take(Folder(key_of(self.backend.info)).load())
+
+    def take(self, texts: Mapping[str, str], driver: str = "") -> None:
+        """Take records, given as texts by where they stand, and be asked for each launch from now on.
+
+        What is no record for this device is left out, with a warning.
+        """
+        for place, text in texts.items():
+            try:
+                record = parse_record(text, self.backend.info, driver)
+            except ValueError as error:
+                warnings.warn(f"{place} is no tuned choice for this device, and is ignored: {error}", stacklevel=3)
+                continue
+            self.add(record)
+        self.shipped = shipped_for(self.backend.info) if asked() else {}
+        self.backend.tuned = self
+
+    def add(self, record: Record) -> None:
+        """Use a choice."""
+        self.found[record.tunable, record.shape_class] = record.choice
+
+    def chosen(self, work: Work) -> Choice:
+        """The choice for a work, or the default."""
+        return self.found.get(work) or self.shipped.get(work) or work[0].default
+
+    def __call__(self, launch: Launch) -> Launch:
+        """The launch as it is to run."""
+        tunable = tunable_of(launch.kernel)
+        if tunable is None:
+            return launch
+        work = tunable, tunable.shape_class(launch)
+        if self.seen is not None:
+            first, count = self.seen.get(work, (launch, 0))
+            self.seen[work] = first, count + 1
+        return tunable.tuned(launch, self.chosen(work), self.backend.capabilities)

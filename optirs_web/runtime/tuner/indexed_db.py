@@ -1,0 +1,62 @@
+"""Choices in a browser: IndexedDB, which all pages of a site share. Asynchronous, so everything here is awaited."""
+
+from __future__ import annotations
+
+import warnings
+from asyncio import Future, get_running_loop
+from typing import Any
+
+import js
+from pyodide.ffi import JsException, create_once_callable
+
+__all__ = ["DRIVER", "load", "save"]
+
+DRIVER = str(js.navigator.userAgent)
+"""A page is not told the driver; what compiles its shaders comes with the browser."""
+
+_STORE = "choices"
+
+
+async def _settled(request: Any) -> Any:
+    """What an IDBRequest gives."""
+    future: Future[Any] = get_running_loop().create_future()
+
+    def done(event: Any) -> None:
+        if not future.done():
+            future.set_result(event.type == "success")
+
+    request.onsuccess = request.onerror = create_once_callable(done)
+    if not await future:
+        raise OSError(str(request.error))
+    return request.result
+
+
+async def _store(mode: str) -> Any:
+    """The object store of a transaction of its own."""
+    request = js.indexedDB.open("optirs-web", 1)
+    request.onupgradeneeded = create_once_callable(lambda _: request.result.createObjectStore(_STORE))
+    database = await _settled(request)
+    transaction = database.transaction(_STORE, mode)
+    database.close()  # once the transaction is done
+    return transaction.objectStore(_STORE)
+
+
+async def load(key: str) -> dict[str, str]:
+    """The texts of a device, by their names. None, with a warning, where the browser refuses."""
+    try:
+        store = await _store("readonly")
+        within = js.IDBKeyRange.bound(f"{key}/", f"{key}0")  # 0 comes after /
+        texts, names = store.getAll(within), store.getAllKeys(within)
+        values = [str(one) for one in await _settled(texts)]
+        return dict(zip(map(str, await _settled(names)), values, strict=True))
+    except (AttributeError, JsException, OSError) as error:  # no IndexedDB, or a page that must not use it
+        warnings.warn(f"this browser keeps no tuned choices: {error}", stacklevel=2)
+        return {}
+
+
+async def save(key: str, name: str, text: str) -> None:
+    """Keep a text. Where that is impossible, a warning says so."""
+    try:
+        await _settled((await _store("readwrite")).put(text, f"{key}/{name}"))
+    except (AttributeError, JsException, OSError) as error:
+        warnings.warn(f"a tuned choice is used, but this browser does not keep it: {error}", stacklevel=2)

@@ -1,0 +1,327 @@
+"""`tune`: a step is run, and what its kernels do is searched for."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from ..errors import OutOfDeviceMemoryError, UnsupportedError
+from ..profiling.units import share_text
+from ..runtime.backend import Backend
+from ..runtime.device import Device
+from ..runtime.launches import Launch
+from ..runtime.program import Program
+from ..runtime.registry import device as device_of, device_async, opened
+from ..runtime.timing import Timed
+from ..runtime.tuner.candidates import Choice
+from ..runtime.tuner.choices import Choices, Work as Key
+from ..runtime.tuner.folder import Folder, asked, set_asked
+from ..runtime.tuner.records import Record, key_of, record_text
+from ..runtime.tuner.search import best_of, search
+from .report import TuningReport, Work
+
+__all__ = ["tune", "tune_async", "tuning", "tuning_async"]
+
+_IN_BROWSER = sys.platform == "emscripten"
+_OFF = "the tuner is switched off (OPTIRS_TUNE=0, or tuning(False)): nothing was searched"
+_NOTHING = "no device here runs kernels that can be tuned: on 'cpu' library calls take their place"
+_LEAST = 0.02
+"""Share of the time of a step from which on a work is searched: the rest gains little, and its search takes as long."""
+
+_SAVED = "chosen by an earlier search; tune(..., again=True) repeats it"
+
+
+def tune(
+    step: Callable[..., Any], *arguments: Any, device: str | Device | None = None, again: bool = False
+) -> TuningReport:
+    """Search the workgroups and tiles that are fastest for what a step does, and use them from now on.
+
+    Calls the step once, as it is: it trains. Each kernel that it runs over shapes that no search has met is then timed
+    with each candidate that the device allows, on memory of the search's own. What was found is used by this process
+    at once, by compiled steps too, and kept for others: in files under the user's cache folder, in a browser in
+    IndexedDB. It serves the same device, driver and version of the library. Results do not change, but for sums, which
+    are added up in another order.
+
+    No search happens anywhere else. `tuning(False)`, or OPTIRS_TUNE=0, switches it off here too.
+
+    Args:
+        step: a function, such as one that `compile` has made.
+        arguments: what it is called with.
+        device: whose kernels; None for all devices that are open, or the one that `optirs_web.device` gives.
+        again: search also what an earlier search has chosen.
+
+    Returns:
+        What was timed and chosen; ``print`` shows it.
+
+    Raises:
+        UnsupportedError: in a page that cannot wait; await `tune_async` there. Or a step is being recorded.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.ones((64, 64), device="cpu")
+        >>> print(ow.tune(lambda: x @ x, device="cpu").title)
+        no device here runs kernels that can be tuned: on 'cpu' library calls take their place
+    """
+    devices = _tunable(_devices(device))
+    _check_not_recording()
+    for one in devices:
+        if not one.can_wait:
+            raise UnsupportedError("tune() waits for the device; here use: await optirs_web.tune_async(step, ...)")
+        _attach(one)
+    with _watched(devices):
+        step(*arguments)
+    works = [work for one in devices for work in _drive(one, _searches(one, again))]
+    return _report(devices, works)
+
+
+async def tune_async(
+    step: Callable[..., Any], *arguments: Any, device: str | Device | None = None, again: bool = False
+) -> TuningReport:
+    """The awaitable twin of `tune`. What the step returns is awaited if it can be."""
+    if device is not None or not opened():
+        await device_async(device)
+    devices = _tunable(_devices(device))
+    _check_not_recording()
+    for one in devices:
+        await _attach_async(one)
+    with _watched(devices):
+        result = step(*arguments)
+        if inspect.isawaitable(result):
+            await result
+    works = []
+    for one in devices:
+        works += await _drive_async(one, _searches(one, again))
+    return _report(devices, works)
+
+
+def tuning(enabled: bool = True) -> None:
+    """Say whether tuned kernels are used on all devices, open now or later.
+
+    True: the choices of earlier searches, and for shapes that none has met those that came with the library
+    for this device, if it is one that was measured. False: neither, and `tune` does not search. As long as a program
+    says nothing, OPTIRS_TUNE decides: 1 or 0; and where that is not set, what a search has saved natively is used.
+    A page looks into IndexedDB when this, or `tune`, is called, for the devices that are open.
+
+    Raises:
+        UnsupportedError: in a page that cannot wait; await `tuning_async` there.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.tuning(False)
+        >>> print(ow.tune(lambda: None, device="cpu").title)
+        the tuner is switched off (OPTIRS_TUNE=0, or tuning(False)): nothing was searched
+        >>> ow.tuning(True)
+    """
+    devices = [one for one in opened() if one.capabilities.max_invocations]
+    for one in devices:
+        if enabled and not one.can_wait:
+            raise UnsupportedError("tuning() waits for the browser; here use: await optirs_web.tuning_async()")
+    set_asked(enabled)
+    for one in devices:
+        _backend(one).tuned = None
+        if enabled:
+            _attach(one)
+        _bind_programs(one)
+
+
+async def tuning_async(enabled: bool = True) -> None:
+    """The awaitable twin of `tuning`."""
+    set_asked(enabled)
+    for one in opened():
+        if one.capabilities.max_invocations:
+            _backend(one).tuned = None
+            if enabled:
+                await _attach_async(one)
+            _bind_programs(one)
+
+
+# Devices.
+
+
+def _devices(given: str | Device | None) -> list[Device]:
+    return ([] if given is not None else opened()) or [device_of(given)]
+
+
+def _tunable(devices: Sequence[Device]) -> list[Device]:
+    return [one for one in devices if one.capabilities.max_invocations and asked() is not False]
+
+
+def _check_not_recording() -> None:
+    if Device.recorder() is not None:
+        raise UnsupportedError("a step that is being recorded does not run; tune the compiled step")
+
+
+def _backend(device: Device) -> Backend:
+    """The connector itself, even while a profiler listens."""
+    backend: Backend = getattr(device.backend, "backend", device.backend)
+    return backend
+
+
+def _choices(device: Device) -> Choices | None:
+    tuned = _backend(device).tuned
+    return tuned if isinstance(tuned, Choices) else None
+
+
+def _attach(device: Device) -> None:
+    if _choices(device) is None:
+        if _IN_BROWSER:
+            _wait(_attach_async(device))
+        else:
+            Choices(_backend(device)).attach()
+
+
+async def _attach_async(device: Device) -> None:
+    if _choices(device) is not None:
+        return
+    choices = Choices(_backend(device))
+    if _IN_BROWSER:
+        from ..runtime.tuner.indexed_db import DRIVER, load
+
+        choices.take(await load(key_of(device.info, DRIVER)), DRIVER)
+    else:
+        choices.attach()
+
+
+def _wait(awaitable: Any) -> Any:
+    from pyodide.ffi import run_sync
+
+    return run_sync(awaitable)
+
+
+# What a step does.
+
+
+@contextmanager
+def _watched(devices: Sequence[Device]) -> Iterator[None]:
+    """Note one launch of each work that the block enqueues, records or replays."""
+    with ExitStack() as stack:
+        for one in devices:
+            choices = _choices(one)
+            assert choices is not None
+            choices.seen = {}
+            for program in list(one.programs):
+                note = _noting(choices, program)
+                program.before_replay.append(note)
+                stack.callback(program.before_replay.remove, note)
+        yield
+
+
+def _noting(choices: Choices, program: Program) -> Callable[[], None]:
+    def note() -> None:
+        for one in program.launches:
+            if isinstance(one, Launch):
+                choices(one)
+
+    return note
+
+
+def _bind_programs(device: Device) -> None:
+    """Give the compiled steps what is chosen by now."""
+    for program in list(device.programs):
+        if program.recorded is not None:
+            device.bind(program)
+
+
+# The search.
+
+
+class _Save(NamedTuple):
+    """Asks whoever drives the search to keep a text."""
+
+    name: str
+    text: str
+
+
+_Searches = Generator[Any, Any, list[Work]]
+"""Yields tickets of the backend, is sent what they measured, and yields what is to be saved."""
+
+
+def _searches(device: Device, again: bool) -> _Searches:
+    choices = _choices(device)
+    assert choices is not None
+    seen, choices.seen = choices.seen or {}, None
+    device.flush()
+    notes = {key: "" if again or key not in choices.found else _SAVED for key in seen}
+    shares = {}
+    for key, (launch, count) in seen.items():
+        try:
+            shares[key] = count * (yield from search(device, launch, key[0], [key[0].default]))[key[0].default]
+        except OutOfDeviceMemoryError as error:
+            notes[key] = notes[key] or f"not searched: {error}"
+    works = []
+    for key, (launch, _) in seen.items():
+        seconds: dict[Choice, float] = {}
+        share = shares.get(key, 0.0) / (sum(shares.values()) or 1.0)
+        note = notes[key] or (f"not searched: {share_text(share)} of the step" if share < _LEAST else "")
+        if not note:
+            seconds = yield from search(device, launch, key[0])
+        if seconds:
+            record = Record(*key, best_of(key[0], seconds))
+            choices.add(record)
+            yield _Save(record.name, record_text(record, device.info, seconds, _driver()))
+        works.append(_work(device, choices, key, seconds, note))
+    _bind_programs(device)
+    return works
+
+
+def _work(device: Device, choices: Choices, key: Key, seconds: dict[Choice, float], note: str) -> Work:
+    tunable, shape_class = key
+    chosen = choices.chosen(key)
+    return Work(tunable.name, device.name, shape_class, tunable.numbers, tunable.default, chosen, seconds, note)
+
+
+def _driver() -> str:
+    if not _IN_BROWSER:
+        return ""
+    from ..runtime.tuner.indexed_db import DRIVER
+
+    return DRIVER
+
+
+def _drive(device: Device, searches: _Searches) -> list[Work]:
+    sent: list[Timed] | None = None
+    key = key_of(device.info, _driver())
+    while True:
+        try:
+            asked_for = searches.send(sent)
+        except StopIteration as done:
+            works: list[Work] = done.value
+            return works
+        if not isinstance(asked_for, _Save):
+            sent = device.backend.times(asked_for)
+        elif _IN_BROWSER:
+            _wait(_save_async(key, asked_for))
+        else:
+            Folder(key).save(*asked_for)
+
+
+async def _drive_async(device: Device, searches: _Searches) -> list[Work]:
+    sent: list[Timed] | None = None
+    key = key_of(device.info, _driver())
+    while True:
+        try:
+            asked_for = searches.send(sent)
+        except StopIteration as done:
+            works: list[Work] = done.value
+            return works
+        if isinstance(asked_for, _Save):
+            await _save_async(key, asked_for)
+        else:
+            sent = await device.backend.times_async(asked_for)
+
+
+async def _save_async(key: str, one: _Save) -> None:
+    if _IN_BROWSER:
+        from ..runtime.tuner.indexed_db import save
+
+        await save(key, *one)
+    else:
+        Folder(key).save(*one)
+
+
+def _report(devices: Sequence[Device], works: list[Work]) -> TuningReport:
+    why_not = "" if devices else _OFF if asked() is False else _NOTHING
+    return TuningReport(works, why_not)
