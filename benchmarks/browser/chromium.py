@@ -39,7 +39,7 @@ FLAGS = [
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves /page/…, /npm/… and /wheel."""
+    """Serves /page/…, /npm/…, /wheel and /more, the wheel beside it."""
 
     extensions_map: ClassVar[dict[str, str]] = {
         **http.server.SimpleHTTPRequestHandler.extensions_map,
@@ -57,6 +57,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         name = urlsplit(path).path.strip("/")
         if name == "wheel":
             return str(self.wheel)
+        if name == "more":
+            return str(self.wheel.with_name(self.wheel.name.replace("optirs_web", "optirs_web_more")))
         folder, _, rest = name.partition("/")
         root = FOLDERS.get(folder)
         file = (root / rest).resolve() if root else None

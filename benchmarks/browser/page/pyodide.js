@@ -4,9 +4,9 @@ import { loadPyodide } from "/npm/pyodide/pyodide.mjs";
 
 export const startPyodide = () => loadPyodide({ indexURL: "/npm/pyodide/" });
 
-export async function installWheel(pyodide) {
-  const wheel = await fetch("/wheel");
-  if (!wheel.ok) throw new Error("the server has no wheel");
+export async function installWheel(pyodide, name = "wheel") {
+  const wheel = await fetch(`/${name}`);
+  if (!wheel.ok) throw new Error(`the server has no ${name}`);
   pyodide.unpackArchive(await wheel.arrayBuffer(), "wheel");
 }
 

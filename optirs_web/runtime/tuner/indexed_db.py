@@ -17,25 +17,25 @@ DRIVER = str(js.navigator.userAgent)
 _STORE = "choices"
 
 
-async def _settled(request: Any) -> Any:
-    """What an IDBRequest gives."""
+def _answer(request: Any) -> Future[Any]:
+    """What an IDBRequest gives. It is listened to from now on."""
     future: Future[Any] = get_running_loop().create_future()
 
     def done(event: Any) -> None:
-        if not future.done():
-            future.set_result(event.type == "success")
+        if event.type == "success":
+            future.set_result(request.result)
+        else:
+            future.set_exception(OSError(str(request.error)))
 
     request.onsuccess = request.onerror = create_once_callable(done)
-    if not await future:
-        raise OSError(str(request.error))
-    return request.result
+    return future
 
 
 async def _store(mode: str) -> Any:
     """The object store of a transaction of its own."""
     request = js.indexedDB.open("optirs-web", 1)
     request.onupgradeneeded = create_once_callable(lambda _: request.result.createObjectStore(_STORE))
-    database = await _settled(request)
+    database = await _answer(request)
     transaction = database.transaction(_STORE, mode)
     database.close()  # once the transaction is done
     return transaction.objectStore(_STORE)
@@ -46,9 +46,8 @@ async def load(key: str) -> dict[str, str]:
     try:
         store = await _store("readonly")
         within = js.IDBKeyRange.bound(f"{key}/", f"{key}0")  # 0 comes after /
-        texts, names = store.getAll(within), store.getAllKeys(within)
-        values = [str(one) for one in await _settled(texts)]
-        return dict(zip(map(str, await _settled(names)), values, strict=True))
+        names, texts = _answer(store.getAllKeys(within)), _answer(store.getAll(within))
+        return dict(zip(map(str, await names), map(str, await texts), strict=True))
     except (AttributeError, JsException, OSError) as error:  # no IndexedDB, or a page that must not use it
         warnings.warn(f"this browser keeps no tuned choices: {error}", stacklevel=2)
         return {}
@@ -57,6 +56,6 @@ async def load(key: str) -> dict[str, str]:
 async def save(key: str, name: str, text: str) -> None:
     """Keep a text. Where that is impossible, a warning says so."""
     try:
-        await _settled((await _store("readwrite")).put(text, f"{key}/{name}"))
+        await _answer((await _store("readwrite")).put(text, f"{key}/{name}"))
     except (AttributeError, JsException, OSError) as error:
         warnings.warn(f"a tuned choice is used, but this browser does not keep it: {error}", stacklevel=2)

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from ..backend import AdapterInfo
 from .candidates import TUNABLE, Choice, Tunable
 
-__all__ = ["shipped_for"]
+__all__ = ["SHIPPED", "shipped_for"]
 
-_SHIPPED: dict[str, dict[str, dict[str, Choice]]] = {}
+SHIPPED: dict[str, dict[str, dict[str, Choice]]] = {}
 """By a part of the device's description, then by kernel, then by class of shapes."""
 
 
@@ -20,7 +20,7 @@ def shipped_for(info: AdapterInfo) -> Mapping[tuple[Tunable, str], Choice]:
     """Those for a device."""
     return {
         (TUNABLE[kernel], shape_class): choice
-        for part, kernels in _SHIPPED.items()
+        for part, kernels in SHIPPED.items()
         if part.lower() in info.description.lower()
         for kernel, choices in kernels.items()
         for shape_class, choice in choices.items()
