@@ -62,8 +62,8 @@ def tune(
     Example:
         >>> import optirs_web as ow
         >>> x = ow.ones((64, 64), device="cpu")
-        >>> print(ow.tune(lambda: x @ x, device="cpu").title)
-        no device here runs kernels that can be tuned: on 'cpu' library calls take their place
+        >>> len(ow.tune(lambda: x @ x, device="cpu").works)  # on `cpu` library calls take the kernels' place
+        0
     """
     devices = _tunable(_devices(device))
     _check_not_recording()
@@ -113,7 +113,6 @@ def tuning(enabled: bool = True) -> None:
         >>> ow.tuning(False)
         >>> print(ow.tune(lambda: None, device="cpu").title)
         the tuner is switched off (OPTIRS_TUNE=0, or tuning(False)): nothing was searched
-        >>> ow.tuning(True)
     """
     devices = [one for one in opened() if one.capabilities.max_invocations]
     for one in devices:
@@ -178,9 +177,9 @@ async def _attach_async(device: Device) -> None:
         return
     choices = Choices(_backend(device))
     if _IN_BROWSER:
-        from ..runtime.tuner.indexed_db import DRIVER, load
+        from ..runtime.tuner.indexed_db import load
 
-        choices.take(await load(key_of(device.info, DRIVER)), DRIVER)
+        choices.take(await load(key_of(device.info, _driver())), _driver())
     else:
         choices.attach()
 
@@ -206,7 +205,21 @@ def _watched(devices: Sequence[Device]) -> Iterator[None]:
                 note = _noting(choices, program)
                 program.before_replay.append(note)
                 stack.callback(program.before_replay.remove, note)
-        yield
+        try:
+            yield
+        except BaseException:
+            for one in devices:
+                _take_seen(one)  # nothing is searched, and nothing held
+            raise
+
+
+def _take_seen(device: Device) -> dict[Key, tuple[Launch, int]]:
+    """What was noted, and note no more."""
+    choices = _choices(device)
+    if choices is None:
+        return {}
+    seen, choices.seen = choices.seen or {}, None
+    return seen
 
 
 def _noting(choices: Choices, program: Program) -> Callable[[], None]:
@@ -242,7 +255,7 @@ _Searches = Generator[Any, Any, list[Work]]
 def _searches(device: Device, again: bool) -> _Searches:
     choices = _choices(device)
     assert choices is not None
-    seen, choices.seen = choices.seen or {}, None
+    seen = _take_seen(device)
     device.flush()
     notes = {key: "" if again or key not in choices.found else _SAVED for key in seen}
     shares = {}
@@ -276,9 +289,9 @@ def _work(device: Device, choices: Choices, key: Key, seconds: dict[Choice, floa
 def _driver() -> str:
     if not _IN_BROWSER:
         return ""
-    from ..runtime.tuner.indexed_db import DRIVER
+    from ..runtime.tuner.indexed_db import driver
 
-    return DRIVER
+    return driver()
 
 
 def _drive(device: Device, searches: _Searches) -> list[Work]:

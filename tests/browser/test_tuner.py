@@ -27,8 +27,8 @@ KEPT = """
     from optirs_web.runtime.tuner.candidates import TUNABLE
     from optirs_web.runtime.tuner.records import Record, key_of, record_text
     record = Record(TUNABLE["matmul"], "64x64x64 nn", (8, 4))
-    text = record_text(record, device.info, {}, indexed_db.DRIVER)
-    await indexed_db.save(key_of(device.info, indexed_db.DRIVER), record.name, text)
+    text = record_text(record, device.info, {}, indexed_db.driver())
+    await indexed_db.save(key_of(device.info, indexed_db.driver()), record.name, text)
     refused = []
     for call in (ow.tuning, lambda: ow.tune(step)):
         try:

@@ -6,19 +6,22 @@ import warnings
 from asyncio import Future, get_running_loop
 from typing import Any
 
-import js
-from pyodide.ffi import JsException, create_once_callable
-
-__all__ = ["DRIVER", "load", "save"]
-
-DRIVER = str(js.navigator.userAgent)
-"""A page is not told the driver; what compiles its shaders comes with the browser."""
+__all__ = ["driver", "load", "save"]
 
 _STORE = "choices"
 
 
+def driver() -> str:
+    """A page is not told the driver; what compiles its shaders comes with the browser."""
+    import js
+
+    return str(js.navigator.userAgent)
+
+
 def _answer(request: Any) -> Future[Any]:
     """What an IDBRequest gives. It is listened to from now on."""
+    from pyodide.ffi import create_once_callable
+
     future: Future[Any] = get_running_loop().create_future()
 
     def done(event: Any) -> None:
@@ -33,6 +36,9 @@ def _answer(request: Any) -> Future[Any]:
 
 async def _store(mode: str) -> Any:
     """The object store of a transaction of its own."""
+    import js
+    from pyodide.ffi import create_once_callable
+
     request = js.indexedDB.open("optirs-web", 1)
     request.onupgradeneeded = create_once_callable(lambda _: request.result.createObjectStore(_STORE))
     database = await _answer(request)
@@ -43,6 +49,9 @@ async def _store(mode: str) -> Any:
 
 async def load(key: str) -> dict[str, str]:
     """The texts of a device, by their names. None, with a warning, where the browser refuses."""
+    import js
+    from pyodide.ffi import JsException
+
     try:
         store = await _store("readonly")
         within = js.IDBKeyRange.bound(f"{key}/", f"{key}0")  # 0 comes after /
@@ -55,6 +64,8 @@ async def load(key: str) -> dict[str, str]:
 
 async def save(key: str, name: str, text: str) -> None:
     """Keep a text. Where that is impossible, a warning says so."""
+    from pyodide.ffi import JsException
+
     try:
         await _answer((await _store("readwrite")).put(text, f"{key}/{name}"))
     except (AttributeError, JsException, OSError) as error:
