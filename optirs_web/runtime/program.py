@@ -113,7 +113,7 @@ class Program:
         if isinstance(one, Launch):
             views = tuple(self._own(view) for view in one.views)
             one = Launch(one.kernel, views, one.grid, one.parameters)
-            if stays(one) or not self._fuses:
+            if self.device.backend.tuned is None and (stays(one) or not self._fuses):
                 self.device.backend.expect(one.kernel)
         else:
             one = Copy(self._own(one.source), self._own(one.target))
