@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         randn as randn,
         zeros as zeros,
     )
+    from .placing import placement as placement
     from .precision import autocast as autocast
     from .profiling import profile as profile
     from .recovery import (
@@ -130,6 +131,7 @@ _NAMES = {
     "minimum": "ops",
     "no_grad": "autograd",
     "ones": "ops.creation",
+    "placement": "placing",
     "profile": "profiling",
     "rand": "ops.creation",
     "randn": "ops.creation",

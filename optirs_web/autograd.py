@@ -25,12 +25,14 @@ __all__ = [
     "record",
     "set_grad",
     "sources_of",
+    "walks_back",
 ]
 
 _FREED: tuple[Edge, ...] = ()
 """The edges of a tensor whose history `backward` has used up. Compared by identity."""
 
 _enabled = True
+_walks = False
 _made: set[int] | None = None
 _observed: dict[int, ObservedGrad] | None = None
 
@@ -56,6 +58,21 @@ def _history(is_left: bool) -> Iterator[None]:
         yield
     finally:
         _enabled = before
+
+
+@contextmanager
+def _walk() -> Iterator[None]:
+    global _walks
+    before, _walks = _walks, True
+    try:
+        yield
+    finally:
+        _walks = before
+
+
+def walks_back() -> bool:
+    """Gradients are computed now."""
+    return _walks
 
 
 def no_grad() -> AbstractContextManager[None]:
@@ -235,7 +252,7 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool | None = Non
     if not root.requires_grad:
         raise UnsupportedError("nothing that this tensor was computed from requires a gradient")
     keep = create_graph if retain_graph is None else retain_graph
-    with _history(create_graph):
+    with _history(create_graph), _walk():
         for leaf, g in _propagate(root, gradient, lambda one: one._edges is None, keep=keep):
             _accumulate(leaf, g)
 
@@ -264,7 +281,7 @@ def gradients(
     keep = create_graph if retain_graph is None else retain_graph
     sources = list(sources)
     wanted = {id(one) for one in sources}
-    with _history(create_graph):
+    with _history(create_graph), _walk():
         found = {id(one): g for one, g in _propagate(target, gradient, lambda one: id(one) in wanted, keep=keep)}
     return [found.get(id(one)) for one in sources]
 

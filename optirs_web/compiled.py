@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from . import ops
 from .autograd import ObservedGrad, observe_grads
@@ -24,7 +24,7 @@ from .tensors import Parameter, Tensor, empty
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
-__all__ = ["Compiled", "compile"]
+__all__ = ["Compiled", "compile", "prepare"]
 
 _RECORDINGS_KEPT = 16
 
@@ -120,6 +120,9 @@ def _lie_alike(one: Tensor | None, other: Tensor | None) -> bool:
 class Compiled:
     """What `compile` returns: call it like the step itself."""
 
+    place: ClassVar[Callable[[Compiled, tuple[Any, ...]], Device | None] | None] = None
+    """Says where a call runs, if no device was asked for: set by `optirs_web.placement` when that is first used."""
+
     def __init__(
         self,
         step: Callable[..., Any],
@@ -179,10 +182,9 @@ class Compiled:
         device = self._device(arguments)
         if self._guard is not None:
             self._guard.before_call(device)
-        prepared = [_prepare(one) for one in arguments]
-        key = (device, ops.autocast_to, *(_signature(one) for one in prepared))
+        prepared = [prepare(one) for one in arguments]
         for _ in range(2):
-            recorded = self._find(key) or self._record_when_ready(key, device, prepared)
+            recorded = self.recorded_on(device, prepared)
             _upload(recorded.inputs, prepared)
             try:
                 results = _replay(device, recorded)
@@ -198,7 +200,13 @@ class Compiled:
         asked = self._asked_device
         if asked is not None:
             return device_of(asked.name if self._guard and isinstance(asked, Device) and asked.lost else asked)
-        return next((one.device for one in arguments if isinstance(one, Tensor)), None) or device_of(None)
+        found = None if Compiled.place is None else Compiled.place(self, arguments)
+        return found or next((one.device for one in arguments if isinstance(one, Tensor)), None) or device_of(None)
+
+    def recorded_on(self, device: Device, prepared: list[Any]) -> _Recorded:
+        """The recording for a device and such arguments, as `prepare` gives them; made if there is none."""
+        key = (device, ops.autocast_to, *(_signature(one) for one in prepared))
+        return self._find(key) or self._record_when_ready(key, device, prepared)
 
     def _find(self, key: Hashable) -> _Recorded | None:
         self._recorded = [one for one in self._recorded if not one.program.device.lost]
@@ -325,7 +333,7 @@ def compile(
     return Compiled(step, device, recover, snapshot_every, fuse)
 
 
-def _prepare(argument: Any) -> Any:
+def prepare(argument: Any) -> Any:
     """A tensor, host data, or a constant as it is."""
     if isinstance(argument, (Tensor, str, bool, int, float, type(None))):
         return argument

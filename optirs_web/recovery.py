@@ -69,12 +69,12 @@ def keep_track(one: Recoverable) -> None:
     _known[next(_numbers)] = one
 
 
-def _all() -> list[Recoverable]:
+def tracked() -> list[Recoverable]:
     """Parameters in the order in which they were made, then optimizers."""
     return [one for _, one in sorted(_known.items(), key=lambda item: (item[1].recovery_order, item[0]))]
 
 
-def _device(one: Recoverable) -> Device:
+def device_under(one: Recoverable) -> Device:
     return next(iter(one.recovery_views().values())).buffer.device
 
 
@@ -87,13 +87,13 @@ class _Reading(NamedTuple):
 
 
 def _readings(device: str | Device | None) -> list[_Reading]:
-    tracked = [one for one in _all() if device is None or device in (_device(one), _device(one).name)]
-    for one in tracked:
-        if _device(one).lost:
+    wanted = [one for one in tracked() if device is None or device in (device_under(one), device_under(one).name)]
+    for one in wanted:
+        if device_under(one).lost:
             raise DeviceLostError(
                 f"{one!r} was on a device that was lost; optirs_web.recover() brings back the last snapshot"
             )
-    return [_Reading(_device(one), one.recovery_views(), one.keeper()) for one in tracked]
+    return [_Reading(device_under(one), one.recovery_views(), one.keeper()) for one in wanted]
 
 
 def snapshot(device: str | Device | None = None) -> None:
@@ -157,7 +157,7 @@ async def recover_async() -> list[Device]:
 
 
 def _lost() -> list[Recoverable]:
-    lost = [one for one in _all() if _device(one).lost]
+    lost = [one for one in tracked() if device_under(one).lost]
     without = [one for one in lost if not one.has_snapshot]
     if without:
         raise DeviceLostError(
@@ -168,10 +168,10 @@ def _lost() -> list[Recoverable]:
 
 
 def _names(lost: list[Recoverable]) -> list[str]:
-    return list(dict.fromkeys(_device(one).name for one in lost))
+    return list(dict.fromkeys(device_under(one).name for one in lost))
 
 
 def _revive(lost: list[Recoverable], devices: Mapping[str, Device]) -> list[Device]:
     for one in lost:
-        one.revive(devices[_device(one).name])
+        one.revive(devices[device_under(one).name])
     return list(devices.values())

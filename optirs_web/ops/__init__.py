@@ -142,6 +142,10 @@ _OF_NAME = {name: module for module, names in _MODULES.items() for name in names
 
 __all__ = sorted(_OF_NAME)
 
+place: Callable[[Any, Any, Any], Any] | None = None
+"""Runs an operation where `optirs_web.placement` says, given its arguments; set when that is first used. What calls an
+operation by its own module, as rules of gradients and optimizers do, has it run where its operands lie."""
+
 chosen: Callable[..., Any] | None = None
 """Calls operations in place of their callers, and chooses types. `precision` puts it here when there is a choice."""
 
@@ -150,13 +154,17 @@ autocast_to: DType | None = None
 
 
 def operation(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What users call: the function, or `chosen` with it and what it is given."""
+    """What users call: the function, with its types from `chosen` and its device from `place` where there are such."""
 
     @wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
+    def typed(*arguments: Any, **options: Any) -> Any:
         return chosen(function, arguments, options) if chosen else function(*arguments, **options)
 
-    return call
+    @wraps(function)
+    def placed(*arguments: Any, **options: Any) -> Any:
+        return place(typed, arguments, options) if place else typed(*arguments, **options)
+
+    return placed
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from ..errors import CheckpointError, ShapeError, UnsupportedError
 from ..hostdata import host_data
-from ..ops import add, multiply
+from ..ops.arithmetic import add, multiply
 from ..recovery import keep_track
 from ..runtime.buffer import View
 from ..runtime.device import Device

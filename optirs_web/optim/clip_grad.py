@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import UnsupportedError
-from ..ops import zeros
+from ..ops.creation import zeros
 from ..runtime.buffer import View
 from ..runtime.rules import Rule
 from ..tensors import Parameter, Tensor

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from ..errors import ShapeError, UnsupportedError
-from ..ops import rand, randn
+from ..ops.creation import rand, randn
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor, tensor
 from .arguments import documented

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ..autograd import grad_enabled
 from ..errors import CheckpointError, ShapeError, UnsupportedError
 from ..hostdata import host_data
-from ..ops import sum as sum_of
 from ..ops.launch import apply
+from ..ops.reduce import sum as sum_of
 from ..recovery import keep_track
 from ..runtime.buffer import View
 from ..runtime.device import Device

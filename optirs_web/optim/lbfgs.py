@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..errors import CheckpointError, OptirsError
 from ..hostdata import HostData, host_data
-from ..ops import negate, subtract
+from ..ops.arithmetic import negate, subtract
 from ..ops.launch import apply
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor

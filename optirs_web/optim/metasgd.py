@@ -7,7 +7,8 @@ from typing import Any, Unpack
 
 from ..autograd import no_grad, set_grad
 from ..errors import ShapeError, UnsupportedError
-from ..ops import clone, multiply, zeros
+from ..ops.arithmetic import clone, multiply
+from ..ops.creation import zeros
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor, tensor
 from .arguments import documented

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import CheckpointError
-from ..ops import negate
+from ..ops.arithmetic import negate
 from ..ops.launch import apply
 from ..tensors import Tensor
 from .host_driven import Closure, Evaluation, HostDriven

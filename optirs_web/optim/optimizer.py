@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..autograd import as_gradient, note_grad, set_grad
 from ..errors import NonFiniteError, ShapeError
-from ..ops import clone, zeros
+from ..ops.arithmetic import clone
+from ..ops.creation import zeros
 from ..recovery import keep_track
 from ..runtime.buffer import View
 from ..runtime.program import StaleProgramError

@@ -15,8 +15,12 @@ from itertools import compress
 from numbers import Real
 from typing import Any
 
-from ..ops import matmul, multiply, randn, reshape, sum as sum_of
+from ..ops.arithmetic import multiply
+from ..ops.creation import randn
 from ..ops.launch import apply
+from ..ops.linear import matmul
+from ..ops.reduce import sum as sum_of
+from ..ops.shape import reshape
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32

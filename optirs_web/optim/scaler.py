@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..errors import CheckpointError, UnsupportedError
-from ..ops import multiply
+from ..ops.arithmetic import multiply
 from ..ops.launch import need_one_device
 from ..recovery import keep_track
 from ..runtime.buffer import View

@@ -60,10 +60,13 @@ class Device(DeviceMemory):
         observers: called with the kernel and the views of each dispatch, while it is enqueued or recorded.
         meanwhile: called, once, by the next call that waits, when the device has its work and before the wait.
         programs: those that were recorded, as long as anybody holds them.
+        on_change: called with a view, a launch, a copy or a program that writes memory now.
     """
 
     _recorder: ClassVar[Device | None] = None
     """The device that records, if one does."""
+
+    on_change: Callable[[View | Recorded | Program], None] | None = None
 
     def __init__(self, backend: Backend, why: str = "asked for by name") -> None:
         """Take over an opened backend."""
@@ -105,6 +108,8 @@ class Device(DeviceMemory):
             raise ShapeError(f"{data.nbytes} bytes do not fit a view of {view.nbytes}")
         if data.nbytes == 0:
             return
+        if self.on_change is not None:
+            self.on_change(view)
         handle, offset = view.buffer.handle, view.offset
         self.stats.bytes_up += data.nbytes
         if data.nbytes > _SMALL_UPLOAD:
@@ -236,6 +241,8 @@ class Device(DeviceMemory):
         if self._recording is not None:
             self._recording.add(one)
             return
+        if self.on_change is not None:
+            self.on_change(one)
         command = self._bound(one)
         is_dispatch = isinstance(one, Launch)
         self.stats.dispatches += is_dispatch
@@ -366,6 +373,8 @@ class Device(DeviceMemory):
             StaleProgramError: a buffer that it bound has moved.
         """
         program.prepare()
+        if self.on_change is not None:
+            self.on_change(program)
         if self.memory_observers:
             self._tell("replay", None, program.nbytes)
         if program.recorded is not None:

@@ -1,0 +1,103 @@
+"""What was measured on this machine, in a file of the user's cache folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import sys
+import tempfile
+from contextlib import suppress
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ..runtime.backend import AdapterInfo
+
+__all__ = ["Figures", "folder", "identity", "load", "store"]
+
+Figures = dict[str, Any]
+"""Curves by name, and under "operations" the seconds on each device by operation and shapes."""
+
+_CURVES = {f"{where}.{kind}" for where in ("cpu", "gpu") for kind in ("light", "heavy", "reduction", "product")}
+_CURVES |= {"up", "down"}
+
+
+def folder() -> Path:
+    """The library's folder among the user's caches: in XDG_CACHE_HOME if that is set."""
+    home = Path.home()
+    chosen = os.environ.get("XDG_CACHE_HOME") or {
+        "win32": os.environ.get("LOCALAPPDATA", str(home / "AppData" / "Local")),
+        "darwin": str(home / "Library" / "Caches"),
+    }.get(sys.platform, str(home / ".cache"))
+    return Path(chosen) / "optirs-web"
+
+
+def identity(devices: list[AdapterInfo]) -> str:
+    """What the figures hold for: the devices with their drivers, the processor and its threads, and the libraries."""
+    threads = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]
+    machine = [platform.node(), platform.processor(), f"{os.cpu_count()} cores", *threads]
+    return "; ".join(
+        [*(f"{one.label}: {one.description}" for one in devices), *machine, f"optirs-web {version('optirs-web')}"]
+    )
+
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def load(key: str) -> Figures | None:
+    """The figures for an `identity`; None where there are none that can be used."""
+    figures = _read().get(key)
+    return figures if _is_whole(figures) else None
+
+
+def store(key: str, figures: Figures) -> None:
+    """Keep these. Where the folder cannot be written they are measured again next time."""
+    with suppress(OSError):
+        path = _path()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = json.dumps({**_read(), key: figures})
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(content)
+            os.replace(temporary, path)  # so that another process finds the old file or the new one
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+
+def _path() -> Path:
+    return folder() / "placement.json"
+
+
+def _read() -> dict[str, Any]:
+    try:
+        content = json.loads(_path().read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _is_whole(figures: Any) -> bool:
+    if not isinstance(figures, dict) or not isinstance(figures.get("operations"), dict):
+        return False
+    pairs = figures["operations"].values()
+    return all(_is_curve(figures.get(name)) for name in _CURVES) and all(_are_positive(one) for one in pairs)
+
+
+def _is_curve(curve: Any) -> bool:
+    if not isinstance(curve, list) or not curve or not all(_are_positive(point) for point in curve):
+        return False
+    amounts = [amount for amount, _ in curve]
+    return all(less < more for less, more in pairwise(amounts))
+
+
+def _are_positive(pair: Any) -> bool:
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(type(one) in (int, float) and math.isfinite(one) and one > 0 for one in pair)
+    )

@@ -1,0 +1,215 @@
+"""`placement`: the policies, and how an operation is run under one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, get_args
+
+from .. import ops
+from ..autograd import walks_back
+from ..compiled import Compiled
+from ..errors import DeviceNotAvailableError
+from ..runtime.backend import AdapterInfo
+from ..runtime.device import Device
+from ..runtime.registry import device as device_of, devices
+from ..tensors import Tensor
+from .choice import Call, Fastest
+from .copies import is_at, moved, tensors_in, with_tensors
+from .steps import place_step
+
+__all__ = ["Policy", "current", "placement"]
+
+PolicyName = Literal["auto", "gpu", "cpu", "minimize_transfers"]
+
+_STAYS = {"add_into", "broadcast_to", "chunk", "clone", "flatten", "getitem", "in_order", "permute", "reshape"}
+_STAYS |= {"split", "squeeze", "to_device", "transpose", "unsqueeze"}
+"""Operations that run where their first operand lies: most look at its memory in another way."""
+
+
+class Policy(Protocol):
+    """Says where work runs."""
+
+    @property
+    def candidates(self) -> Sequence[Device]:
+        """The devices that a step may be tried on; one if it is to run there; none if it stays where it is."""
+
+    def device_for(self, call: Call) -> Device:
+        """Where an operation runs."""
+
+    def ran(self, result: Any) -> None:
+        """The operation that was asked about last has run, and gave this."""
+
+
+class _Forced:
+    """Everything on one device."""
+
+    def __init__(self, device: Device) -> None:
+        self.candidates = (device,)
+
+    def device_for(self, call: Call) -> Device:
+        return self.candidates[0]
+
+    def ran(self, result: Any) -> None:
+        pass
+
+
+class _FewestBytes:
+    """Each operation where most bytes of its operands are."""
+
+    candidates: Sequence[Device] = ()
+
+    def device_for(self, call: Call) -> Device:
+        tensors = call.tensors
+        names = dict.fromkeys(one.device for one in tensors)
+        if len(names) == 1:
+            return tensors[0].device
+        return max(names, key=lambda device: sum(one.size for one in tensors if is_at(one, device)))
+
+    def ran(self, result: Any) -> None:
+        pass
+
+
+_policy: ContextVar[Policy | None] = ContextVar("placement", default=None)
+
+
+def current() -> Policy | None:
+    """The policy of this thread or task."""
+    return _policy.get()
+
+
+class placement:
+    """Say where operations run: from the call on, or in a block, after which the policy is the one before.
+
+    Operands that lie elsewhere are carried over, each once as long as it does not change. A result stays where it was
+    computed. The backward pass of an operation runs where it ran itself; the gradient of a leaf goes to the leaf. Views
+    (`reshape`, slices) stay with what they look at, and what makes tensors is not moved. A policy holds in its own
+    thread or task alone.
+
+    A compiled step runs on one device as a whole, unless `compile` was given one: the parameters, optimizers and
+    buffers that it uses move there, without gradients. With "auto" its first calls are run on each device in turn and
+    timed, and the rest on the faster. A step that shares parameters with one that was placed before goes with it; one
+    with `recover=True`, or with gradients that are still to be added to, stays where it is. Since devices round
+    differently, a run with "auto" is not repeatable bit for bit.
+
+    Moving waits for values, so a browser must be able to wait. In a browser without NumPy there is no device `cpu`:
+    "auto" is then the one device.
+
+    Args:
+        policy: "gpu" and "cpu" for that device; "minimize_transfers" for the one that has most bytes of the operands;
+            "auto" for the faster one, by what was measured on this machine, with transfers counted in; None for no
+            policy, where operands on two devices are an error. The first use of "auto" measures both devices, for about
+            two seconds, and keeps the figures in the user's cache folder.
+        gpu: which GPU is meant, as `optirs_web.device` takes it; by default the first in hardware, or the first at all.
+
+    Raises:
+        ValueError: the policy is none of these.
+        DeviceNotAvailableError: there is no such device.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.ones((2, 2), device="cpu")
+        >>> with ow.placement("cpu"):
+        ...     (x @ x).device.name
+        'cpu'
+    """
+
+    def __init__(self, policy: PolicyName | None = "auto", *, gpu: str | Device | None = None) -> None:
+        self._before = _policy.get()
+        self._own = _made(policy, gpu)
+        _policy.set(self._own)
+
+    def __enter__(self) -> Self:
+        _policy.set(self._own)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _policy.set(self._before)
+
+
+def _made(name: str | None, gpu: str | Device | None) -> Policy | None:
+    if name is None:
+        return None
+    if name not in get_args(PolicyName):
+        raise ValueError(f"a placement is one of {', '.join(get_args(PolicyName))}, or None, not {name!r}")
+    ops.place = _place
+    Compiled.place = _place_step
+    if name == "minimize_transfers":
+        return _FewestBytes()
+    if name == "auto":
+        both = _all_devices(gpu)
+        return Fastest(both) if len(both) > 1 else _Forced(both[0])
+    return _Forced(device_of("cpu") if name == "cpu" else _gpu(gpu))
+
+
+def _all_devices(gpu: str | Device | None) -> list[Device]:
+    """The processor and the GPU, or the one that there is."""
+    found, reasons = [], []
+    for find in (partial(device_of, "cpu"), partial(_gpu, gpu)):
+        try:
+            found.append(find())
+        except DeviceNotAvailableError as error:
+            reasons.append(str(error))
+    if not found or (gpu is not None and len(found) == len(reasons) == 1 and found[0].name == "cpu"):
+        raise DeviceNotAvailableError("; ".join(reasons))
+    return found
+
+
+def _gpu(asked: str | Device | None) -> Device:
+    if asked is not None:
+        return device_of(asked)
+    default = device_of(None)
+    if default.name != "cpu":
+        return default
+    infos: list[AdapterInfo] = [one for one in devices() if one.available and one.name != "cpu"]
+    if not infos:
+        raise DeviceNotAvailableError("there is no GPU here, in hardware or software; optirs_web.devices() says why")
+    return device_of(min(infos, key=lambda one: one.software).label)
+
+
+def _place(operation: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    policy = _policy.get()
+    if policy is None:
+        return operation(*arguments, **options)
+    tensors = tensors_in(arguments, options)
+    if not tensors:
+        return operation(*arguments, **options)
+    token = _policy.set(None)  # what an operation is made of stays together
+    try:
+        target = _target(policy, Call(operation, arguments, options, tensors))
+        if target is not None and any(one.device is not target for one in tensors):
+            change = partial(_moved, target)
+            arguments = tuple(with_tensors(one, change) for one in arguments)
+            options = {name: with_tensors(one, change) for name, one in options.items()}
+        result = operation(*arguments, **options)
+        policy.ran(result)
+        return result
+    finally:
+        _policy.reset(token)
+
+
+def _moved(target: Device, x: Tensor) -> Tensor:
+    return moved(x, target)
+
+
+def _target(policy: Policy, call: Call) -> Device | None:
+    """Where to run it; None for where it cannot be run otherwise."""
+    recorder = Device.recorder()
+    if recorder is not None:  # a step runs where its parameters lie, which `steps` finds out; constants come along
+        return (
+            None if any(one._tracked is not None and one.device is not recorder for one in call.tensors) else recorder
+        )
+    if call.operation.__name__ in _STAYS:
+        return call.tensors[0].device
+    if walks_back():  # what ran forward on one device goes back there
+        return _FewestBytes().device_for(call)
+    return policy.device_for(call)
+
+
+def _place_step(step: Compiled, arguments: tuple[Any, ...]) -> Device | None:
+    policy = _policy.get()
+    return None if policy is None else place_step(step, arguments, policy.candidates)

@@ -1,0 +1,168 @@
+"""Where a compiled step runs: as a whole, on the device on which it is the faster when both are tried.
+
+Operations of a step cannot be compared one by one: its parameters lie on one device, and so does the state of its
+optimizers. So the step is run on each device for some of its calls, with everything that it uses moved there, and the
+time from call to call is compared. No call is run twice or left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from time import perf_counter
+from typing import Any
+from weakref import WeakValueDictionary, ref
+
+from ..compiled import Compiled, prepare
+from ..errors import ShapeError, UnsupportedError
+from ..recovery import Recoverable, device_under
+from ..runtime.device import Device
+from ..runtime.program import Program
+from ..runtime.registry import device as device_of, opened
+from ..tensors import Tensor
+from .moving import move, used_by
+
+__all__ = ["place_step"]
+
+_WARM = 2
+"""Calls on a device before it is timed: the first is recorded."""
+
+_GROUPS = 3
+_LONG_ENOUGH = 0.02
+_MOST_CALLS = 16
+"""Calls are timed in groups: as many as take long enough, with one wait. The fastest group counts."""
+
+_CLEAR = 1.25
+"""Where one device is ahead by less, both are tried once more."""
+
+
+class _Placed:
+    """One step: what it uses, and where its next call runs."""
+
+    def __init__(
+        self, step: Compiled, home: Device, uses: Sequence[ref[Recoverable]], candidates: Sequence[Device]
+    ) -> None:
+        self._step = ref(step)
+        self.candidates = tuple(candidates)
+        self.may_move = True
+        self.uses = uses
+        self._home = home  # where it runs if it uses nothing
+        self._turns = self._run_of_turns()
+
+    def device(self) -> Device:
+        """Where the next call runs."""
+        return next(self._turns, None) or self._now()
+
+    def owns(self, one: Recoverable) -> bool:
+        """It decides where this lies."""
+        return any(its() is one for its in self.uses)
+
+    def _has_other_owner(self, one: Recoverable) -> bool:
+        owner = _owners.get(id(one))
+        return owner is not None and owner is not self._step() and vars(owner)["_placed"].owns(one)
+
+    @property
+    def _in_use(self) -> list[Recoverable]:
+        return [one for one in (its() for its in self.uses) if one is not None]
+
+    def _run_of_turns(self) -> Generator[Device]:
+        if not self.candidates or any(self._has_other_owner(one) for one in self._in_use):
+            return  # it stays, or goes with the other
+        step = self._step()
+        if step is not None:
+            _owners.update((id(one), step) for one in self._in_use)
+        best = self.candidates[0]
+        if len(self.candidates) > 1:
+            best = yield from self._trial()
+        while True:
+            yield self._go(best)
+
+    def _now(self) -> Device:
+        used = self._in_use
+        return device_under(used[0]) if used else self._home
+
+    def _go(self, target: Device) -> Device:
+        """Move there, if nothing stands against it; returns where the step is then."""
+        used = self._in_use
+        if not used:
+            return target
+        if self._now() is not target and self.may_move:
+            move(used, target)
+        return self._now()
+
+    def _trial(self) -> Generator[Device, None, Device]:
+        """Runs calls on each device; returns the faster."""
+        seconds = dict.fromkeys(self.candidates, math.inf)
+        order = sorted(self.candidates, key=lambda one: one is not self._now())
+        for _ in range(2):
+            for one in order:
+                if self._go(one) is one:
+                    yield from self._timed(one, seconds)
+            least, most = min(seconds.values()), max(seconds.values())
+            if most > _CLEAR * least:
+                break
+            order.reverse()  # saves a move
+        return min(seconds, key=lambda one: seconds[one])
+
+    def _timed(self, device: Device, seconds: dict[Device, float]) -> Generator[Device]:
+        """Turns on a device, of which it notes the least seconds for each call; soon over where it is far behind."""
+        started = 0.0
+        for _ in range(_WARM):
+            device.synchronize()
+            started = perf_counter()
+            yield device
+        device.synchronize()
+        one_call = perf_counter() - started
+        if one_call > 3 * min(seconds.values()) and one_call > _LONG_ENOUGH:
+            seconds[device] = min(seconds[device], one_call)
+            return
+        calls = min(_MOST_CALLS, max(1, math.ceil(_LONG_ENOUGH / max(one_call, 1e-6))))
+        for _ in range(_GROUPS):
+            started = perf_counter()
+            for _ in range(calls):
+                yield device
+            device.synchronize()
+            seconds[device] = min(seconds[device], (perf_counter() - started) / calls)
+
+
+_owners: WeakValueDictionary[int, Compiled] = WeakValueDictionary()  # by the id of what they place
+
+
+def place_step(step: Compiled, arguments: tuple[Any, ...], candidates: Sequence[Device]) -> Device:
+    """Where a call of a compiled step runs.
+
+    Args:
+        step: the step; it is recorded to see what it uses.
+        arguments: of the call.
+        candidates: the devices to choose from; none for the one where it lies.
+    """
+    if step._guard is not None:  # its snapshots are of where it lies
+        candidates = ()
+    placed: _Placed | None = vars(step).get("_placed")
+    if placed is None:
+        program = _recorded(step, arguments, candidates)
+        placed = _Placed(step, program.device, [ref(one) for one in used_by(program)], candidates)
+    elif placed.candidates != tuple(candidates):
+        placed = _Placed(step, placed.device(), placed.uses, candidates)
+    vars(step)["_placed"] = placed
+    placed.may_move = not _has_gradients_to_add_to(step)
+    return placed.device()
+
+
+def _has_gradients_to_add_to(step: Compiled) -> bool:
+    return any(found.is_read and found.leaf._grad is not None for one in step._recorded for found, _ in one.grads)
+
+
+def _recorded(step: Compiled, arguments: tuple[Any, ...], candidates: Sequence[Device]) -> Program:
+    """A recording of the step, on the device where what it uses lies: the first one that allows it."""
+    prepared = [prepare(one) for one in arguments]
+    given = [one.device for one in arguments if isinstance(one, Tensor)]
+    first: Exception | None = None
+    step._recorded.clear()  # what they were bound to may have moved
+    for device in dict.fromkeys([*given, device_of(None), *candidates, *opened()]):
+        try:
+            return step.recorded_on(device, prepared).program
+        except (ShapeError, UnsupportedError) as error:
+            first = first or error
+    assert first is not None
+    raise first
