@@ -166,7 +166,7 @@ def main():
     for case in arguments.case or CASES:
         make, sizes = CASES[case]
         for size in sizes:
-            warm = 130 if make is training else 12
+            warm = 150 if make is training else 12
             seconds, where = compare(make, size, arguments.gpu, arguments.seconds, warm)
             cpu, gpu, auto = (1e3 * min(seconds[one]) for one in POLICIES)
             middle = {one: statistics.median(seconds[one]) for one in POLICIES}

@@ -30,6 +30,9 @@ _NEAR = 8.0
 _DOUBT = 2.0
 """A transfer counts as so much more than it was measured to take: work that goes to and fro waits each time."""
 
+_AT_MOST = 0.5
+"""Seconds for one such measurement."""
+
 _MEASURING = 10.0
 """Seconds that a process spends on such measurements at most."""
 
@@ -172,7 +175,7 @@ class Fastest:
             started = perf_counter()
             state = get_rng_state()
             with no_grad():
-                operations[name] = timed([(one, _over_ones(call, one)) for one in self.candidates])
+                operations[name] = timed([(one, _over_ones(call, one)) for one in self.candidates], _AT_MOST)
             set_rng_state(state)
             self._spent += perf_counter() - started
             cache.store(self._identity, self._figures)

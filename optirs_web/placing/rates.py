@@ -31,7 +31,7 @@ Curve = list[tuple[float, float]]
 _ROUND = 1e-3
 _MOST_REPEATS, _SETTLED = 64, 5
 _AT_MOST = 0.08
-"""Seconds that a comparison goes on, but for a first round."""
+"""Seconds that each figure of a device is measured for, but for a first round."""
 
 _LONG_ENOUGH = 4e-3
 """Seconds beyond which a call takes as much longer as there is more to do: no larger one is measured."""
@@ -112,11 +112,11 @@ def _operations_of_heavy() -> int:
 # Measurements.
 
 
-def timed(calls: Sequence[tuple[Device, Callable[[], Any]]]) -> list[float]:
+def timed(calls: Sequence[tuple[Device, Callable[[], Any]]], at_most: float = _AT_MOST) -> list[float]:
     """Seconds for each call, of many in a row with one wait at the end.
 
     They take turns, and of each the least counts: rounds go on until none has fallen for a while, so that what else the
-    machine does is left out.
+    machine does is left out, or for `at_most` seconds.
     """
     repeats = []
     for device, call in calls:
@@ -127,7 +127,7 @@ def timed(calls: Sequence[tuple[Device, Callable[[], Any]]]) -> list[float]:
         device.synchronize()
         repeats.append(max(1, min(_MOST_REPEATS, round(_ROUND / max(perf_counter() - started, 1e-6)))))
     best = [math.inf] * len(calls)
-    unchanged, until = 0, perf_counter() + _AT_MOST
+    unchanged, until = 0, perf_counter() + at_most
     while unchanged < _SETTLED and (math.inf in best or perf_counter() < until):
         before = best.copy()
         for number, (device, call) in enumerate(calls):

@@ -27,13 +27,19 @@ __all__ = ["place_step"]
 _WARM = 2
 """Calls on a device before it is timed: the first is recorded."""
 
-_GROUPS = 3
-_LONG_ENOUGH = 0.02
-_MOST_CALLS = 16
-"""Calls are timed in groups: as many as take long enough, with one wait. The fastest group counts."""
+_GROUPS = 8
+_LONG_ENOUGH = 4e-3
+_MOST_CALLS = 4
+"""Calls are timed in groups: as many as take long enough, with one wait. The fastest group counts, so what else the
+machine does is left out if it leaves one group alone."""
 
-_CLEAR = 1.25
+_CLEAR = 2.0
 """Where one device is ahead by less, both are tried once more."""
+
+_HOPELESS = 3.0
+"""Where one call takes so much longer than on the other device, and is no short one, there is no second."""
+
+_NOT_SHORT = 0.02
 
 
 class _Placed:
@@ -113,7 +119,7 @@ class _Placed:
             yield device
         device.synchronize()
         one_call = perf_counter() - started
-        if one_call > 3 * min(seconds.values()) and one_call > _LONG_ENOUGH:
+        if one_call > max(_NOT_SHORT, _HOPELESS * min(seconds.values())):
             seconds[device] = min(seconds[device], one_call)
             return
         calls = min(_MOST_CALLS, max(1, math.ceil(_LONG_ENOUGH / max(one_call, 1e-6))))
