@@ -165,6 +165,16 @@ def test_minimize_transfers_runs_where_most_bytes_are(gpu):
     assert (z.device.name, others) == ("vulkan", (4, 0))
 
 
+def test_rows_are_looked_up_where_the_table_lies():
+    table = ow.Parameter(np.ones((4, 2), np.float32), device="cpu")
+    with ow.placement("gpu"):
+        rows = ow.nn.functional.embedding(ow.tensor([1, 2, 1], device="vulkan"), table)
+        scaled = rows * 2.0
+        scaled.sum().backward()
+    assert (rows.device.name, scaled.device.name) == ("cpu", "vulkan")
+    assert table.grad.tolist() == [[0.0, 0.0], [4.0, 4.0], [2.0, 2.0], [0.0, 0.0]]
+
+
 # Backward.
 
 

@@ -24,9 +24,20 @@ __all__ = ["Policy", "current", "placement"]
 
 PolicyName = Literal["auto", "gpu", "cpu", "minimize_transfers"]
 
-_STAYS = {"add_into", "broadcast_to", "chunk", "clone", "flatten", "getitem", "in_order", "permute", "reshape"}
+_STAYS = {
+    "add_into",
+    "broadcast_to",
+    "chunk",
+    "clone",
+    "embedding",
+    "flatten",
+    "getitem",
+    "in_order",
+    "permute",
+    "reshape",
+}
 _STAYS |= {"split", "squeeze", "to_device", "transpose", "unsqueeze"}
-"""Operations that run where their first operand lies: most look at its memory in another way."""
+"""Operations that run where their first operand lies: most look at its memory in another way, or at a part of it."""
 
 
 class Policy(Protocol):
@@ -85,8 +96,8 @@ class placement:
 
     Operands that lie elsewhere are carried over, each once as long as it does not change. A result stays where it was
     computed. The backward pass of an operation runs where it ran itself; the gradient of a leaf goes to the leaf. Views
-    (`reshape`, slices) stay with what they look at, and what makes tensors is not moved. A policy holds in its own
-    thread or task alone.
+    (`reshape`, slices) and `embedding` stay with what they look at. What makes tensors is not moved, nor is a
+    `custom_op`. A policy holds in its own thread or task alone.
 
     A compiled step runs on one device as a whole, unless `compile` was given one: the parameters, optimizers and
     buffers that it uses move there, without gradients. With "auto" its first calls are run on each device in turn and
