@@ -36,6 +36,9 @@ _AT_MOST = 0.08
 _LONG_ENOUGH = 4e-3
 """Seconds beyond which a call takes as much longer as there is more to do: no larger one is measured."""
 
+_FEWEST = 3
+"""Points of a curve, however long they take: the first may have been held up by something else."""
+
 _ELEMENTS = (1 << 8, 1 << 14, 1 << 17, 1 << 20, 1 << 22)
 _ROWS = (16, 64, 128, 256, 512, 1024)
 _BYTES = (1 << 10, 1 << 16, 1 << 20, 1 << 23)
@@ -159,9 +162,10 @@ def _add(
 ) -> None:  # fmt: skip
     """A point of each device, unless it took long enough for less."""
     pairs = [(getattr(rates, kind), device) for rates, device in zip(curves, devices, strict=True)]
-    pairs = [(curve, device) for curve, device in pairs if not curve or curve[-1][1] < _LONG_ENOUGH]
+    pairs = [(curve, device) for curve, device in pairs if len(curve) < _FEWEST or curve[-1][1] < _LONG_ENOUGH]
     seconds = timed([(device, partial(operation, full(shape, 1.0, device))) for _, device in pairs])
     for (curve, _), its in zip(pairs, seconds, strict=True):
+        curve[:] = [(less, min(earlier, its)) for less, earlier in curve]  # which took longer by some accident
         curve.append((float(amount), its))
 
 
