@@ -43,7 +43,9 @@ _MORE = re.compile(
     r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|optim/custom|wgsl/lint)"
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
     r"|optirs_web/(precision|ops/halves|runtime/(half_types|packed_kernels)|wgsl/packed_shell|native_backends/numpy_packed)"
+    r"|optirs_web/(runtime/(concatenation|large_steps|merging|saving|uses)|wgsl/merged_)"
     r"|optirs_web/shaders/(kernels|lib)/(attention|fold|layer_norm|unfold|window)"
+    r"|optirs_web/shaders/elementwise/joined"
 )
 _SUFFIXES = {".js", ".py", ".wgsl"}
 # In an editable install these lie elsewhere.

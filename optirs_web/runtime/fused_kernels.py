@@ -11,6 +11,7 @@ from .kernels import Binding, CooperativeKernel, GeneratedKernel, Kernel
 __all__ = ["HOOKS", "FusedKernel", "FusedMapKernel", "fused_kernel", "fused_map_kernel", "titled"]
 
 HOOKS = {
+    "layer_norm_grad": {"stored": Hook("stored", "result", "NormGradParameters")},
     "matmul": {"stored": Hook("stored", "c", "MatmulParameters")},
     "sum": {"loaded": Hook("loaded", "values", "SumParameters"), "stored": Hook("stored", "sums", "SumParameters")},
 }

@@ -11,6 +11,7 @@ reads, or touch what it writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
 from ..wgsl.fused_shell import Hook
 from .backend import Capabilities
@@ -27,6 +28,9 @@ _CHEAP = 80
 """Operations for each element that are rather done again than kept."""
 
 _LARGEST_COPIED = 4
+
+_LARGE = 1 << 24
+"""Bytes that a step reads and writes from which on more is done: see `large_steps`."""
 
 _WORTH_COMPILING = {"matmul": 1 << 17}
 """Bytes of a result from which on a kernel that takes long to compile is compiled for what follows it too."""
@@ -257,7 +261,10 @@ def stays(launch: Launch) -> bool:
 
 
 def fuse(
-    recorded: Sequence[Recorded], is_temporary: Callable[[Buffer], bool], capabilities: Capabilities
+    recorded: Sequence[Recorded],
+    is_temporary: Callable[[Buffer], bool],
+    capabilities: Capabilities,
+    allocate: Callable[[int], Buffer],
 ) -> list[Recorded]:
     """A shorter list of launches and copies with the same results.
 
@@ -265,7 +272,21 @@ def fuse(
         recorded: what was recorded, in order.
         is_temporary: whether nobody reads a buffer but these.
         capabilities: of the device.
+        allocate: a buffer of so many bytes that nobody reads but these.
     """
+    moved = sum(view.nbytes for one in recorded for view in (*one.reads, *one.writes))
+    large = _for_large_steps() if moved >= _LARGE else None
+    if large is not None:
+        recorded = large.prepared(recorded, is_temporary, allocate)
     nodes = Nodes(recorded, is_temporary, capabilities)
     _Fusion(nodes).run()
-    return [node.as_recorded() for _, node in nodes.items()]
+    return large.finished(nodes, capabilities) if large is not None else nodes.as_recorded()
+
+
+def _for_large_steps() -> ModuleType | None:
+    """What takes longer than it spares in a small step; it is in another wheel than what trains one."""
+    try:
+        from . import large_steps
+    except ModuleNotFoundError:
+        return None
+    return large_steps

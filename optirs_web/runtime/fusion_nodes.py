@@ -122,6 +122,10 @@ class Nodes:
             if node is not None:
                 yield at, node
 
+    def as_recorded(self) -> list[Recorded]:
+        """What is left, as launches and copies."""
+        return [node.as_recorded() for _, node in self.items()]
+
     def __getitem__(self, at: int) -> Node:
         node = self._nodes[at]
         assert node is not None

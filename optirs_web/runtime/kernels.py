@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 # Cooperative kernels that write all of their results, and read nothing of them before.
-_OVERWRITING = frozenset({"matmul", "softmax", "sum"})
+_OVERWRITING = frozenset({"layer_norm_grad", "matmul", "softmax", "sum"})
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 
 

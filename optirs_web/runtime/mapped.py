@@ -16,7 +16,21 @@ from .fused_kernels import FusedMapKernel, fused_map_kernel
 from .kernels import ElementwiseKernel, load_map_module
 from .launches import Launch
 
-__all__ = ["Mapped", "Output", "Walked", "cost_of", "fused_of", "inlined", "mapped", "relaunched", "with_value"]
+__all__ = [
+    "Mapped",
+    "Output",
+    "Shape",
+    "Walked",
+    "cost_of",
+    "fused_of",
+    "inlined",
+    "mapped",
+    "refined",
+    "relaunched",
+    "row_major",
+    "spread",
+    "with_value",
+]
 
 Shape = tuple[int, ...]
 
@@ -70,11 +84,12 @@ class Mapped(NamedTuple):
     def is_flat(self, number: int) -> bool:
         """The tensor's elements lie in the order of the results."""
         one = self.tensors[number]
-        steps = zip(self.dims, one.strides, _row_major(self.dims), strict=True)
+        steps = zip(self.dims, one.strides, row_major(self.dims), strict=True)
         return one.start == 0 and all(size == 1 or stride == wanted for size, stride, wanted in steps)
 
 
-def _row_major(dims: Shape) -> Shape:
+def row_major(dims: Shape) -> Shape:
+    """The strides of elements that lie in order."""
     return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
@@ -129,7 +144,7 @@ def mapped(launch: Launch) -> Mapped | None:
 # Putting one expression into another.
 
 
-def _refined(one: Shape, other: Shape) -> Shape | None:
+def refined(one: Shape, other: Shape) -> Shape | None:
     """Axes from which those of both can be put together, if there are such."""
     products = {math.prod(dims[axis:]) for dims in (one, other) for axis in range(len(dims) + 1)}
     ordered = sorted(products, reverse=True)
@@ -139,7 +154,7 @@ def _refined(one: Shape, other: Shape) -> Shape | None:
     return tuple(large // small for large, small in pairs) or (1,)
 
 
-def _spread(strides: Shape, dims: Shape, finer: Shape) -> Shape:
+def spread(strides: Shape, dims: Shape, finer: Shape) -> Shape:
     """Strides along `dims` as strides along axes that these are divided into."""
     result: list[int] = []
     axes = list(finer)
@@ -155,7 +170,7 @@ def _spread(strides: Shape, dims: Shape, finer: Shape) -> Shape:
 def _over(one: Mapped, dims: Shape) -> tuple[Walked, ...]:
     if one.size == 1:
         return tuple(walked._replace(strides=(0,) * len(dims)) for walked in one.tensors)
-    return tuple(walked._replace(strides=_spread(walked.strides, one.dims, dims)) for walked in one.tensors)
+    return tuple(walked._replace(strides=spread(walked.strides, one.dims, dims)) for walked in one.tensors)
 
 
 def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, keeps: bool) -> Mapped | None:
@@ -168,7 +183,7 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
         output: which of its outputs it is.
         keeps: the outputs of the producer are written too.
     """
-    dims = consumer.dims if producer.is_constant else _refined(consumer.dims, producer.dims)
+    dims = consumer.dims if producer.is_constant else refined(consumer.dims, producer.dims)
     if dims is None:
         return None
     tensors = list(_over(producer, dims))
@@ -203,8 +218,8 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
     return Mapped(dims, tuple(steps), tuple(tensors), tuple(scalars), tuple(outputs))
 
 
-def with_value(consumer: Mapped, number: int) -> Mapped:
-    """`consumer` with what a cooperative kernel has computed in place of tensor `number`."""
+def with_value(consumer: Mapped, number: int, value: Argument = ("value", 0)) -> Mapped:
+    """`consumer` with what a cooperative kernel has computed, or another value, in place of tensor `number`."""
     replaced = consumer.tensors[number]
     kept = [one for one in consumer.tensors if one != replaced]
 
@@ -213,7 +228,7 @@ def with_value(consumer: Mapped, number: int) -> Mapped:
         if kind != "tensor":
             return argument
         one = consumer.tensors[at]
-        return ("value", 0) if one == replaced else (kind, kept.index(one))
+        return value if one == replaced else (kind, kept.index(one))
 
     steps = tuple(step._replace(arguments=tuple(moved(one) for one in step.arguments)) for step in consumer.steps)
     outputs = tuple(one._replace(value=moved(one.value)) for one in consumer.outputs)

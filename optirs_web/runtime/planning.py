@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect, insort
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -36,8 +37,8 @@ def plan(
 ) -> Plan:
     """Give each buffer of the program a piece of memory, in as few bytes as a greedy choice finds.
 
-    A buffer takes the free piece that fits best; where none is large enough, the largest grows. Two buffers of one
-    launch never share a piece: a kernel cannot be shown one piece for reading and for writing.
+    The largest buffers take theirs first, and each the smallest piece that is free while it is needed. Two buffers of
+    one launch never share a piece: a kernel cannot be shown one piece for reading and for writing.
 
     Args:
         recorded: launches and copies, in order.
@@ -46,32 +47,23 @@ def plan(
     """
     sizes: list[int] = []
     places: dict[Buffer, int] = {}
-    free: list[int] = []
+    taken: list[list[_Span]] = []  # of each piece, in order
     spans = _spans(recorded, is_own, is_temporary, len(recorded))
-    ending: list[_Span] = []
-    for span in spans:
-        done = [one for one in ending if one.last < span.first]
-        free += [places[one.buffer] for one in done]
-        ending = [one for one in ending if one.last >= span.first]
-        wanted = span.buffer.nbytes
-        piece = _best(free, sizes, wanted)
-        if piece is None:
-            sizes.append(wanted)
-            piece = len(sizes) - 1
-        else:
-            free.remove(piece)
-            sizes[piece] = max(sizes[piece], wanted)
+    for span in sorted(spans, key=lambda one: -one.buffer.nbytes):
+        free = (at for at, others in enumerate(taken) if _is_free(others, span))
+        piece = min(free, key=lambda at: sizes[at], default=len(sizes))
+        if piece == len(sizes):
+            sizes.append(span.buffer.nbytes)
+            taken.append([])
+        insort(taken[piece], span, key=lambda one: one.first)
         places[span.buffer] = piece
-        ending.append(span)
     return Plan(sizes, places)
 
 
-def _best(free: Sequence[int], sizes: Sequence[int], wanted: int) -> int | None:
-    """The smallest free piece that is large enough, else the largest one."""
-    enough = [one for one in free if sizes[one] >= wanted]
-    if enough:
-        return min(enough, key=lambda one: sizes[one])
-    return max(free, key=lambda one: sizes[one], default=None)
+def _is_free(taken: list[_Span], span: _Span) -> bool:
+    """None of what has been given a piece needs it at the same time."""
+    at = bisect(taken, span.first, key=lambda one: one.first)
+    return not (at and taken[at - 1].last >= span.first) and not (at < len(taken) and taken[at].first <= span.last)
 
 
 def _spans(

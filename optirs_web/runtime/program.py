@@ -97,7 +97,7 @@ class Program:
 
     def allocate(self, nbytes: int) -> Buffer:
         """A buffer of the program: it has memory when the recording has ended."""
-        own = ProgramBuffer(self.device, nbytes, len(self.as_recorded))
+        own = self.make(nbytes)
         buffer = Buffer(self.device, own, nbytes, self._drop)
         own.held_by = weakref.ref(buffer)
         self._made.append(own)
@@ -140,7 +140,7 @@ class Program:
         """
         self.launches = self.as_recorded
         if self._fuses:
-            self.launches = fuse(self.launches, _is_temporary, self.device.capabilities)
+            self.launches = fuse(self.launches, _is_temporary, self.device.capabilities, self.make)
         try:
             planned = self._place(allocate)
         except OutOfDeviceMemoryError as error:
@@ -177,7 +177,7 @@ class Program:
         recompute.shrink(self, got, _is_own, _is_temporary)
 
     def make(self, nbytes: int) -> ProgramBuffer:
-        """A buffer that nobody holds, for a result that is computed again."""
+        """A buffer that no tensor holds."""
         return ProgramBuffer(self.device, nbytes, len(self.as_recorded))
 
     @property

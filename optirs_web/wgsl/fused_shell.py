@@ -25,7 +25,17 @@ from .syntax import (
     TypeName,
 )
 
-__all__ = ["Argument", "Fused", "Hook", "Step", "around_map", "hooked", "imports", "parameters_of"]
+__all__ = [
+    "Argument",
+    "Fused",
+    "Hook",
+    "Step",
+    "around_map",
+    "hooked",
+    "imports",
+    "number_bindings",
+    "parameters_of",
+]
 
 Argument = tuple[OneOf["tensor", "scalar", "step", "index", "old", "value"], int]
 """Where an argument comes from: which tensor, number or earlier step; the element's index; the old value of which
@@ -159,7 +169,7 @@ def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool 
     kept = [_with_parameters(one, hook, fused) for one in base.declarations if not _is_replaced(one, hook)]
     functions = parse(text, f"<fused {base.file}>").declarations
     module = link(Module(base.file, base.enables, [*imports(fused), *kept, *functions]), constants=constants)
-    _number_bindings(module)
+    number_bindings(module)
     return module
 
 
@@ -177,7 +187,7 @@ def _with_parameters(one: Declaration, hook: Hook, fused: Fused) -> Declaration:
     return StructDeclaration(one.position, one.name, [*one.fields, *added])
 
 
-def _number_bindings(module: Module) -> None:
+def number_bindings(module: Module) -> None:
     """From 0 on as they are declared, the uniform block last."""
     buffers = [one for one in module.declarations if isinstance(one, GlobalVariable)]
     ordered = sorted(

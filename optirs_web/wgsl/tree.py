@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from . import syntax
 from .syntax import Position
+from .types import Struct
 
 __all__ = ["clone", "walk"]
 
@@ -16,7 +17,7 @@ _T = TypeVar("_T")
 _NODES: dict[type, tuple[str, ...]] = {
     node: tuple(field.name for field in fields(node))
     for node in vars(syntax).values()
-    if isinstance(node, type) and node is not Position and hasattr(node, "__dataclass_fields__")
+    if isinstance(node, type) and node not in (Position, Struct) and hasattr(node, "__dataclass_fields__")
 }
 
 _CHILDREN = {

@@ -13,6 +13,11 @@ struct NormGradParameters { rows: u32, columns: u32, has_weight: u32 }
 
 const WORKGROUP: u32 = 64u;
 
+// What follows may be fused with it here.
+fn stored(value: f32, at: u32) {
+    result[at] = value;
+}
+
 fn weighted(at: u32, column: u32) -> f32 {
     if parameters.has_weight == 0u {
         return grad[at];
@@ -45,6 +50,6 @@ fn main(
     for (var column = lane; column < parameters.columns; column += WORKGROUP) {
         let normalized = (values[first + column] - mean) * scale;
         let h = weighted(first + column, column);
-        result[first + column] = scale * (h - mean_h - normalized * mean_products);
+        stored(scale * (h - mean_h - normalized * mean_products), first + column);
     }
 }

@@ -1,0 +1,164 @@
+"""Sums of tensors that are zero but for a part each, as gradients of slices are: the parts put side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from .buffer import Buffer, View
+from .kernels import ElementwiseKernel, elementwise
+from .launches import Launch, Recorded
+from .mapped import Shape, Walked, mapped, refined, row_major, spread
+from .uses import Uses
+
+__all__ = ["concatenated"]
+
+_AXES = 4  # of place.wgsl
+
+
+class _Placed(NamedTuple):
+    """A slice of one place along an axis, in zeros: what `place` is launched for.
+
+    Attributes:
+        shape: of the whole.
+        axis: along which it is a slice.
+        at: its place there.
+        part: what is put there, as a walk over the whole that stands still along the axis.
+    """
+
+    shape: Shape
+    axis: int
+    at: int
+    part: Walked
+
+
+def concatenated(
+    recorded: Sequence[Recorded], is_temporary: Callable[[Buffer], bool], allocate: Callable[[int], Buffer]
+) -> list[Recorded]:
+    """The launches, with sums of slices that make up a whole replaced by what puts these side by side.
+
+    What computes the slices in zeros stays, and is read no more.
+
+    Args:
+        recorded: launches and copies, in order.
+        is_temporary: whether nobody reads a buffer but these.
+        allocate: a buffer of so many bytes for what is between.
+    """
+    uses = Uses(recorded)
+    result: list[list[Recorded]] = [[one] for one in recorded]
+    done: set[int] = set()
+    for at in reversed(range(len(recorded))):
+        if at in done or not _is_sum(recorded[at]):
+            continue
+        leaves = _leaves(recorded, at, uses, is_temporary, done)
+        slices = [_slice_of(recorded[leaf]) for leaf in leaves]
+        whole = _whole(slices)
+        if whole:
+            sources = [_without_copy(one, recorded, at, uses) for one in whole]
+            result[at] = _side_by_side(recorded[at], whole, sources, allocate)
+    return [one for several in result for one in several]
+
+
+def _is_sum(one: Recorded) -> bool:
+    """It adds two tensors that lie in order."""
+    return (
+        isinstance(one, Launch)
+        and isinstance(one.kernel, ElementwiseKernel)
+        and (one.kernel.name, one.kernel.rank, one.kernel.operands) == ("add", 0, ("tensor", "tensor"))
+    )
+
+
+def _leaves(
+    recorded: Sequence[Recorded], at: int, uses: Uses, is_temporary: Callable[[Buffer], bool], done: set[int]
+) -> list[int]:
+    """Who computes what is added up in the end; nobody else reads the sums in between."""
+    found: list[int] = []
+    for view in recorded[at].reads:
+        first = uses.writer(view, before=at)
+        if first is None or {*uses.readers[view.buffer]} - {first} != {at} or not is_temporary(view.buffer):
+            return []
+        if _is_sum(recorded[first]):
+            done.add(first)
+            found += _leaves(recorded, first, uses, is_temporary, done) or [first]
+        else:
+            found.append(first)
+    return found
+
+
+def _slice_of(one: Recorded) -> _Placed | None:
+    """What a launch of `place` puts into zeros, if it is one place of one axis."""
+    if not isinstance(one, Launch) or one.kernel.name != "place":
+        return None
+    size, *rest = (int(value) for value in one.parameters)
+    shape = (size // math.prod(rest[:3]), *rest[:3])
+    starts, steps, counts, strides = (tuple(rest[3 + _AXES * turn :][:_AXES]) for turn in range(4))
+    first, fill = rest[-2:]
+    axes = [axis for axis in range(_AXES) if (starts[axis], steps[axis], counts[axis]) != (0, 1, shape[axis])]
+    if fill or len(axes) != 1 or counts[axes[0]] != 1:
+        return None
+    strides = tuple(0 if axis == axes[0] else stride for axis, stride in enumerate(strides))
+    return _Placed(shape, axes[0], starts[axes[0]], Walked(one.views[0], "f32", first, strides))
+
+
+def _whole(slices: Sequence[_Placed | None]) -> list[_Placed]:
+    """The slices in order, if each place of their axis is one."""
+    known = sorted((one for one in slices if one is not None), key=lambda one: one.at)
+    if len(known) < len(slices) or len({(one.shape, one.axis) for one in known}) != 1:
+        return []
+    return known if [one.at for one in known] == [*range(known[0].shape[known[0].axis])] else []
+
+
+def _without_copy(one: _Placed, recorded: Sequence[Recorded], at: int, uses: Uses) -> tuple[Shape, Walked]:
+    """The walk over the whole that reads a slice: where it was copied in another order, what it was copied from."""
+    before, after = one.shape[: one.axis], one.shape[one.axis + 1 :]
+    rest = (*before, *after)
+    part = one.part
+    first = uses.writer(part.view, before=at)
+    copy = recorded[first] if first is not None else None
+    expression = mapped(copy) if isinstance(copy, Launch) and copy.kernel.name == "identity_f32" else None
+    strides = (*part.strides[: one.axis], *part.strides[one.axis + 1 :])
+    is_in_order = part.start == 0 and all(
+        size == 1 or stride == wanted for size, stride, wanted in zip(rest, strides, row_major(rest), strict=True)
+    )
+    finer = refined(rest, expression.dims) if expression is not None and is_in_order else None
+    if finer is None or expression is None or not expression.tensors or first is None:
+        return one.shape, part
+    source = expression.tensors[0]
+    split = next((number for number in range(len(finer) + 1) if math.prod(finer[:number]) == math.prod(before)), None)
+    if split is None or any(first < writer < at for writer in uses.writers[source.view.buffer]):
+        return one.shape, part
+    strides = spread(source.strides, expression.dims, finer)
+    dims = (*finer[:split], one.shape[one.axis], *finer[split:])
+    return dims, source._replace(strides=_standing(strides, split))
+
+
+def _standing(strides: Shape, axis: int) -> Shape:
+    return (*strides[:axis], 0, *strides[axis:])
+
+
+def _side_by_side(
+    added: Recorded,
+    slices: Sequence[_Placed],
+    sources: Sequence[tuple[Shape, Walked]],
+    allocate: Callable[[int], Buffer],
+) -> list[Recorded]:
+    """Launches that write the whole where the sum was written; each adds a slice."""
+    assert isinstance(added, Launch)
+    shape, axis = slices[0].shape, slices[0].axis
+    dims = sources[0][0]
+    walks = [walk for _, walk in sources]
+    if any(one != dims for one, _ in sources):
+        dims, walks = shape, [one.part for one in slices]
+    kernel = elementwise("joined", "before", ("tensor", "tensor", *("scalar",) * 3), len(dims))
+    launches: list[Recorded] = []
+    sofar = walks[0]
+    for end, walk in enumerate(walks[1:], 1):
+        is_last = end == len(walks) - 1
+        target = added.views[-1] if is_last else View.whole(allocate(added.views[-1].nbytes))
+        starts, strides = (sofar.start, walk.start), (*sofar.strides, *walk.strides)
+        numbers = (math.prod(shape[axis + 1 :]), shape[axis], end)
+        parameters = (math.prod(dims), *dims, *starts, *strides, *numbers)
+        launches.append(Launch(kernel, (sofar.view, walk.view, target), added.grid, parameters))
+        sofar = Walked(target, "f32", 0, row_major(dims))
+    return launches

@@ -1,0 +1,28 @@
+"""What fusion does besides where a step moves much: memory is saved, and launches that could run at once become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .backend import Capabilities
+from .buffer import Buffer
+from .concatenation import concatenated
+from .fusion_nodes import Nodes
+from .launches import Recorded
+from .merging import merge
+from .saving import recomputed, renamed, written_over
+
+__all__ = ["finished", "prepared"]
+
+
+def prepared(
+    recorded: Sequence[Recorded], is_temporary: Callable[[Buffer], bool], allocate: Callable[[int], Buffer]
+) -> list[Recorded]:
+    """Launches and copies that are better to fuse; see `fusion.fuse` for the arguments."""
+    return recomputed(concatenated(recorded, is_temporary, allocate), is_temporary, allocate)
+
+
+def finished(nodes: Nodes, capabilities: Capabilities) -> list[Recorded]:
+    """The launches and copies that fused nodes become."""
+    names = written_over(nodes)
+    return merge([renamed(one, names) for one in nodes.as_recorded()], capabilities)

@@ -1,0 +1,184 @@
+"""What fusion does in large steps: launches side by side in one, less memory, and the same numbers."""
+
+import gpt
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from test_fusion import MAKERS, arrays, names
+
+import optirs_web as ow
+from optirs_web.runtime import fusion, saving
+from optirs_web.runtime.launches import Launch
+
+
+@pytest.fixture(autouse=True)
+def _every_step_is_large(request, monkeypatch):
+    if "example" not in request.node.name:
+        monkeypatch.setattr(fusion, "_LARGE", 0)
+        monkeypatch.setattr(saving, "_SMALL", 0)
+
+
+def gradients(x, w):
+    """A product with two gradients that wait for nothing but the same, and their sums."""
+    product = x @ w
+    of_x, of_w = product @ w.T, x.T @ product
+    return [of_x.sum(axis=0), of_w.sum(axis=0)]
+
+
+def slices(x):
+    x = x.detach()
+    x.requires_grad = True
+    first, second, third = (x.reshape(6, 3, 4)[:, one] for one in range(3))
+    ((first.T * 2.0).sum() + (second * second).sum() + (third.T.reshape(2, 12) * 3.0).sum()).backward()
+    return x.grad
+
+
+# A function, the shapes of its arguments, and what a replay of it runs.
+STEPS = {
+    "sums of one tensor": (lambda a: [a.sum(axis=0), a.sum(axis=1)], [(6, 5)], ["sum & sum"]),
+    "sums of two tensors": (
+        lambda a, b: [a.sum(axis=0), b.sum(axis=1)], [(6, 5), (7, 4)], ["sum & sum"]
+    ),
+    "sums of three kinds": (
+        lambda a, b: [a.sum(), (b * b).sum(axis=1), b.sum(axis=0) * 2.0], [(6, 5), (7, 4)],
+        ["multiply+sum & sum & sum+multiply"],
+    ),
+    "gradients": (gradients, [(9, 5), (5, 4)], ["matmul", "matmul & matmul", "sum & sum"]),
+    "workgroups of two sizes": (
+        lambda a, b: [a @ a, (b + 1.0).exp(), b.sum()], [(40, 40), (100, 33)], ["add+exp & matmul & sum"]
+    ),
+    "what waits": (lambda a: (a @ a).sum(axis=0) @ a, [(6, 6)], ["matmul", "sum", "matmul"]),
+    "what waits for one of two": (
+        lambda a, b: [(a @ a).sum(axis=0), b @ b], [(6, 6), (5, 5)], ["matmul", "matmul & sum"]
+    ),
+    "more buffers than a kernel binds": (
+        lambda *some: [one.sum(axis=0) for one in some], [(6, 5)] * 5, ["sum & sum & sum & sum", "sum"]
+    ),
+    "more than fits beside attention": (
+        lambda a: [ow.nn.functional.scaled_dot_product_attention(a, a, a), a.sum()], [(2, 5, 4)], ["attention", "sum"]
+    ),
+    "over what it reads": (lambda a: ((a @ a).relu() @ a).exp(), [(6, 6)], ["matmul", "relu", "matmul", "exp_"]),
+    "gradients of slices": (slices, [(6, 12)], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_large_step_runs_less_and_gives_the_same(device, name):
+    function, shapes, wanted = STEPS[name]
+    inputs = [ow.tensor(one, device=device) for one in arrays(*shapes)]
+    step = ow.compile(function, device=device)
+    for _ in range(2):  # a replay finds what the one before left
+        results = step(*inputs)
+    eager = function(*inputs)
+    for got, want in zip(*([one] if isinstance(one, ow.Tensor) else one for one in (results, eager)), strict=True):
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
+    if wanted is not None:
+        assert names(step) == wanted
+
+
+def test_gradients_of_slices_are_put_side_by_side(open_device):
+    step = ow.compile(slices, device=open_device("cpu"))
+    step(*arrays((6, 12)))
+    assert not {"place", "add+add"} & {one for name in names(step) for one in name.split(" & ")}
+    assert sum("before" in name for name in names(step)) == 1
+
+
+def test_what_is_cheap_is_computed_again_where_memory_is_scarce(open_device):
+    def deep(x, w):
+        """Activations that are cheap are needed at the end once more; products are not."""
+        made = []
+        for _ in range(12):
+            product = x @ w
+            made.append((product, product.exp()))
+            x = made[-1][1] @ w
+        for product, activated in reversed(made):
+            x = (x @ activated) * product
+        return x
+
+    inputs = [one / 100 for one in arrays((128, 128), (128, 128))]
+    step = ow.compile(deep, device=open_device("cpu"))
+    np.testing.assert_array_equal(
+        step(*inputs).numpy(), deep(*(ow.tensor(one, device="cpu") for one in inputs)).numpy()
+    )
+    kept = ow.compile(deep, device="cpu", fuse=False)
+    kept(*inputs)
+    assert sum("exp_" in name for name in names(step)) > 12
+    assert step.program.nbytes < 0.7 * kept.program.nbytes
+
+
+def test_a_result_lies_over_what_is_read_for_the_last_time(open_device):
+    step = ow.compile(lambda a: ((a @ a).relu() @ a).exp() @ a, device=open_device("cpu"))
+    step(*arrays((64, 64)))
+    relu = step.program.launches[1]
+    assert isinstance(relu, Launch)
+    assert len(relu.views) == 1
+    assert step.program.nbytes == 2 * 64 * 64 * 4 + step.program.nbytes % (64 * 64 * 4)
+
+
+SLICING = [
+    lambda one, other: one[:, :1] * 0.5 + other[:1],
+    lambda one, other: (one.reshape(6, 3, 2)[:, 1] @ other.reshape(3, 2, 6)[0]) * 0.1,
+    lambda one, other: sum_of(one.reshape(6, 3, 2)[:, at].T.reshape(3, 4).sum(axis=0) for at in range(3)).sum() + other,
+]
+
+
+def sum_of(some):
+    first, *rest = some
+    for one in rest:
+        first = first + one
+    return first
+
+
+@settings(max_examples=40)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, len(MAKERS + SLICING) - 1), st.integers(0, 20), st.integers(0, 20)),
+        min_size=1,
+        max_size=12,
+    ),
+    kept=st.sets(st.integers(0, 13), max_size=2),
+)
+def test_any_large_step_and_its_gradients_are_the_same(steps, kept):
+    def run(*given_):
+        values = [one.detach() for one in given_]
+        for one in values:
+            one.requires_grad = True
+        for maker, one, other in steps:
+            values.append((MAKERS + SLICING)[maker](values[one % len(values)], values[other % len(values)]).relu())
+        slopes = ow.gradients((values[-1] * values[-1]).mean(), values[:2])
+        return [values[-1], *(one for one in slopes if one is not None), *(values[at % len(values)] for at in kept)]
+
+    inputs = [ow.tensor(one / 2, device="cpu") for one in arrays((6, 6), (6, 6))]
+    for got, want in zip(ow.compile(run, device="cpu")(*inputs), run(*inputs), strict=True):
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def book():
+    alphabet = gpt.Alphabet(ow.datasets.load_book())
+    return alphabet, alphabet.codes(ow.datasets.load_book())
+
+
+def test_the_step_of_the_example_is_half_the_dispatches_and_memory(device, book):
+    """`ow.explain` of the training step of examples/gpt.py, and the gradients of a step that is not fused."""
+    alphabet, codes = book
+    found = []
+    for fuse in (True, False):
+        ow.manual_seed(0)
+        model = gpt.GPT(len(alphabet.characters), device=device)
+        step = ow.compile(gpt.train_step(model, ow.optim.AdamW(model.parameters()))._step, fuse=fuse)
+        batch = next(gpt.batches(model, codes))
+        step(*batch)
+        found.append({name: one.grad.numpy() for name, one in model.named_parameters()})
+        if fuse:
+            explained = ow.explain(step)
+            device.synchronize()
+            before = device.stats.copy()
+            step(*batch)
+            device.flush()
+            spent = device.stats - before
+    assert explained.called.dispatches >= 2 * explained.replayed.dispatches == 2 * spent.dispatches
+    assert explained.called.memory >= 2 * explained.replayed.memory
+    assert (spent.submits, spent.replays, spent.bytes_down) == (1, 1, 0)
+    for name, wanted in found[1].items():
+        np.testing.assert_allclose(found[0][name], wanted, rtol=1e-5, atol=1e-7, err_msg=name)
