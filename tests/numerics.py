@@ -384,3 +384,10 @@ def in_bfloat16(values, device):
         product = ow.tensor(values, device=device) @ ones
     product.float().sum().backward()
     return [one.read() for one in (product, ow.tensor(values, device=device, dtype="bfloat16"), ones.grad.T)]
+
+
+def side_by_side(x, w, device):
+    """What a large step gives whose launches wait for nothing, and how many a replay makes of them."""
+    wide = ow.ones((2048, 1024), device=device)
+    step = ow.compile(lambda x, w: [x @ w, (x + 1.0).exp(), wide.sum(axis=0), wide.sum(axis=1)], device=device)
+    return [read_together(step(x, w)), step.program.dispatches]

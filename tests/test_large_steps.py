@@ -3,6 +3,7 @@
 import gpt
 import numpy as np
 import pytest
+from conftest import BROWSER
 from hypothesis import given, settings, strategies as st
 from test_fusion import MAKERS, arrays, names
 
@@ -113,6 +114,16 @@ def test_a_result_lies_over_what_is_read_for_the_last_time(open_device):
     assert isinstance(relu, Launch)
     assert len(relu.views) == 1
     assert step.program.nbytes == 2 * 64 * 64 * 4 + step.program.nbytes % (64 * 64 * 4)
+
+
+@pytest.mark.parametrize("numerics", BROWSER, indirect=True)
+def test_a_page_runs_launches_side_by_side(numerics):
+    x, w = arrays((20, 20), (20, 20))
+    found, dispatches = numerics("side_by_side", x, w)
+    sums = np.full(1024, 2048.0), np.full(2048, 1024.0)
+    for got, want in zip(found, [x @ w, np.exp(x + 1.0), *sums], strict=True):
+        np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5)
+    assert dispatches == 1
 
 
 SLICING = [
