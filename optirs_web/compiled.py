@@ -308,8 +308,8 @@ def compile(
             Its arguments are arrays then, since tensors are lost with the device. Results that were not read before
             the loss raise DeviceLostError.
         snapshot_every: calls from one snapshot of all parameters and optimizers to the next.
-        fuse: kernels are fused. A device may round once less within a fused one; without, a replay gives bit for bit
-            what the operations give by themselves.
+        fuse: kernels are fused, and in large steps launches merged and cheap values computed again. A device may
+            round once less within a fused kernel; without, a replay gives bit for bit what the operations give.
 
     Raises:
         UnsupportedError: at a call, if the step does what cannot be recorded; the message says what.

@@ -126,6 +126,18 @@ def test_a_page_runs_launches_side_by_side(numerics):
     assert dispatches == 1
 
 
+def test_the_profiler_knows_what_launches_side_by_side_cost(open_device):
+    device = open_device("cpu")
+    step = ow.compile(lambda a, b: [a @ b, b @ a, (b.T @ a).sum()], device=device)
+    inputs = [ow.tensor(one, device=device) for one in arrays((24, 24), (24, 24))]
+    step(*inputs)
+    with ow.profile(device) as p:
+        step(*inputs)
+    one = next(one for one in p.kernels if one.name == "matmul & matmul & matmul")
+    assert (one.bytes_read, one.bytes_written) == (2 * 4 * 24**2, 3 * 4 * 24**2)
+    assert one.operations == 3 * 2 * 24**3
+
+
 SLICING = [
     lambda one, other: one[:, :1] * 0.5 + other[:1],
     lambda one, other: (one.reshape(6, 3, 2)[:, 1] @ other.reshape(3, 2, 6)[0]) * 0.1,

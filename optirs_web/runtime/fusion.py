@@ -251,7 +251,7 @@ def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_k
 
 
 def stays(launch: Launch) -> bool:
-    """Nothing is fused with the launch, whatever comes before it and after it."""
+    """Nothing is fused with the launch, whatever comes before it and after it (a large step may merge it)."""
     kernel = launch.kernel
     if isinstance(kernel, ElementwiseKernel):
         return False

@@ -6,6 +6,7 @@ and written by a function that knows the buffer of each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,7 @@ from .syntax import (
     Import,
     Index,
     Literal,
+    Member,
     Module,
     Name,
     Parameter,
@@ -54,9 +56,10 @@ class Part:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.entry = next(one for one in module.declarations if isinstance(one, Function) and is_entry(one))
-        sizes = [one.value for one in arguments_of(self.entry.attributes, "workgroup_size") if isinstance(one, Literal)]
-        self.width = int(sizes[0])
-        self.size = self.width * int(sizes[1] if sizes[1:] else 1)
+        sizes = arguments_of(self.entry.attributes, "workgroup_size")
+        is_known = all(isinstance(one, Literal) for one in sizes) and len(sizes) <= _MOST_AXES
+        self.width, *rest = [int(one.value) for one in sizes] if is_known else [1]
+        self.size = math.prod([self.width, *rest])
         variables = [one for one in module.declarations if isinstance(one, GlobalVariable)]
         self._storage = {one.name: one for one in variables if one.space == "storage"}
         self.memory: tuple[Type, ...] = tuple(
@@ -64,9 +67,7 @@ class Part:
         )
         self.own = frozenset(one.name for one in module.declarations if not isinstance(one, Import | ConstAssert))
         builtins = {arguments_of(one.attributes, "builtin")[0].name for one in self.entry.parameters}
-        self.can_join = (
-            builtins <= _BUILTINS and len(sizes) <= _MOST_AXES and all(one.space != "private" for one in variables)
-        )
+        self.can_join = is_known and builtins <= _BUILTINS and all(one.space != "private" for one in variables)
         """It asks for no more of the grid than it can be told."""
 
     @property
@@ -86,8 +87,11 @@ class Part:
                 match node:
                     case Index(base=base) if id(base) in references:
                         references.remove(id(base))
-                    case Unary(operator="&") | Assign(target=Index(base=Name()), operator="+" | "-" | "*" | "/"):
+                    case Unary(operator="&"):
                         return False
+                    case Assign(target=target, operator=operator) if id(_root(target)) in references:
+                        if operator or not (isinstance(target, Index) and isinstance(target.base, Name)):
+                            return False
             if references:
                 return False
         return True
@@ -170,6 +174,13 @@ def _loading(name: str, type_: str, buffers: Sequence[str]) -> str:
 def _storing(name: str, type_: str, buffers: Sequence[str]) -> str:
     branches = " ".join(f"if launch == {number}u {{ {one}[at] = value; }}" for number, one in enumerate(buffers))
     return f"fn {name}(launch: u32, at: u32, value: {type_}) {{ {branches} }}"
+
+
+def _root(target: Any) -> Any:
+    """The variable that is assigned to, or to a part of which."""
+    while isinstance(target, Index | Member):
+        target = target.base
+    return target
 
 
 def is_entry(one: Function) -> bool:
