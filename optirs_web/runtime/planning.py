@@ -37,8 +37,9 @@ def plan(
 ) -> Plan:
     """Give each buffer of the program a piece of memory, in as few bytes as a greedy choice finds.
 
-    The largest buffers take theirs first, and each the smallest piece that is free while it is needed. Two buffers of
-    one launch never share a piece: a kernel cannot be shown one piece for reading and for writing.
+    The largest buffers take theirs first, of equal ones those that are needed longest, and each the smallest piece that
+    is free meanwhile. Two buffers of one launch never share a piece: a kernel cannot be shown one for reading and for
+    writing.
 
     Args:
         recorded: launches and copies, in order.
@@ -49,7 +50,7 @@ def plan(
     places: dict[Buffer, int] = {}
     taken: list[list[_Span]] = []  # of each piece, in order
     spans = _spans(recorded, is_own, is_temporary, len(recorded))
-    for span in sorted(spans, key=lambda one: -one.buffer.nbytes):
+    for span in sorted(spans, key=lambda one: (-one.buffer.nbytes, one.first - one.last)):
         free = (at for at, others in enumerate(taken) if _is_free(others, span))
         piece = min(free, key=lambda at: sizes[at], default=len(sizes))
         if piece == len(sizes):
