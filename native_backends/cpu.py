@@ -32,7 +32,7 @@ def open_backend(info: AdapterInfo) -> CpuBackend:
     return CpuBackend(info)
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """A command: a call with its arrays bound, and what it does, for a profiler. An upload does nothing of note."""
 
     run: Callable[[], None]
@@ -44,10 +44,10 @@ class _Step(NamedTuple):
 
 
 class _Recorded(NamedTuple):
-    steps: tuple[_Step, ...]
+    steps: tuple[Step, ...]
 
 
-def _each(commands: Sequence[Command]) -> Iterator[_Step]:
+def _each(commands: Sequence[Command]) -> Iterator[Step]:
     for command in commands:
         if isinstance(command, _Recorded):
             yield from command.steps
@@ -98,7 +98,7 @@ class CpuBackend(Backend):
         return done()
 
     def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
-        return _Step(lambda: self.write(handle, offset, memoryview(data)), target=handle)
+        return Step(lambda: self.write(handle, offset, memoryview(data)), target=handle)
 
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
@@ -110,12 +110,12 @@ class CpuBackend(Backend):
             self._compiled.add(kernel)
             self.stats.pipelines += 1
         self.stats.bind_groups += 1
-        return _Step(bind_kernel(kernel, arrays, parameters), kernel, buffers, parameters, grid)
+        return Step(bind_kernel(kernel, arrays, parameters), kernel, buffers, parameters, grid)
 
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
         read = source[0].bytes[source[1] : source[1] + source[2]]
         write = target[0].bytes[target[1] : target[1] + target[2]]
-        return _Step(lambda: np.copyto(write, read), buffers=(source,), target=target[0])
+        return Step(lambda: np.copyto(write, read), buffers=(source,), target=target[0])
 
     def record(self, commands: Sequence[Command]) -> Command:
         return _Recorded(tuple(commands))
@@ -157,7 +157,7 @@ class CpuBackend(Backend):
         self._compiled.clear()
 
 
-def _work_of(step: _Step) -> Work | None:
+def _work_of(step: Step) -> Work | None:
     sizes = tuple(size for _, _, size in step.buffers)
     return Work(step.kernel, sizes, step.parameters, step.grid) if sizes else None
 

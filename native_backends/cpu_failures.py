@@ -9,13 +9,13 @@ from ..runtime.backend import AllocationFailed, Backend, Command
 from ..runtime.failures import consequence, independent, launch_error, needs_and_writes
 
 if TYPE_CHECKING:
-    from .cpu import _Step
+    from .cpu import Step
 
 __all__ = ["go_on"]
 
 
 def go_on(
-    backend: Backend, commands: Sequence[Command], every: Sequence[_Step], failed: _Step, why: Exception
+    backend: Backend, commands: Sequence[Command], every: Sequence[Step], failed: Step, why: Exception
 ) -> NoReturn:
     """Run what does not need the step that failed, and raise whose fault it was.
 
@@ -45,7 +45,7 @@ def go_on(
     raise error from why
 
 
-def _touched(step: _Step) -> tuple[Sequence[Any], Sequence[Any]]:
+def _touched(step: Step) -> tuple[Sequence[Any], Sequence[Any]]:
     """The memory whose content a step needs, and what it writes."""
     if step.kernel is None:
         return [handle for handle, _, _ in step.buffers], [] if step.target is None else [step.target]

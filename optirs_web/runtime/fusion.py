@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from ..parts import imported
 from ..wgsl.fused_shell import Hook
 from .backend import Capabilities
 from .buffer import Buffer, View
@@ -286,7 +287,6 @@ def fuse(
 def _for_large_steps() -> ModuleType | None:
     """What takes longer than it spares in a small step; it is in another wheel than what trains one."""
     try:
-        from . import large_steps
+        return imported("runtime.large_steps")
     except ModuleNotFoundError:
         return None
-    return large_steps

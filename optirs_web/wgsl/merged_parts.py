@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from .checker import check_values
 from .parser import parse
 from .references import module_references
 from .syntax import (
@@ -24,7 +25,6 @@ from .syntax import (
     GlobalVariable,
     Import,
     Index,
-    Literal,
     Member,
     Module,
     Name,
@@ -56,9 +56,9 @@ class Part:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.entry = next(one for one in module.declarations if isinstance(one, Function) and is_entry(one))
-        sizes = arguments_of(self.entry.attributes, "workgroup_size")
-        is_known = all(isinstance(one, Literal) for one in sizes) and len(sizes) <= _MOST_AXES
-        self.width, *rest = [int(one.value) for one in sizes] if is_known else [1]
+        constants = check_values(module)
+        sizes = [constants[id(one)][1] for one in arguments_of(self.entry.attributes, "workgroup_size")]
+        self.width, *rest = [one for one in sizes if isinstance(one, int)]
         self.size = math.prod([self.width, *rest])
         variables = [one for one in module.declarations if isinstance(one, GlobalVariable)]
         self._storage = {one.name: one for one in variables if one.space == "storage"}
@@ -67,7 +67,8 @@ class Part:
         )
         self.own = frozenset(one.name for one in module.declarations if not isinstance(one, Import | ConstAssert))
         builtins = {arguments_of(one.attributes, "builtin")[0].name for one in self.entry.parameters}
-        self.can_join = is_known and builtins <= _BUILTINS and all(one.space != "private" for one in variables)
+        has_private = any(one.space == "private" for one in variables)
+        self.can_join = len(sizes) <= _MOST_AXES and builtins <= _BUILTINS and not has_private
         """It asks for no more of the grid than it can be told."""
 
     @property

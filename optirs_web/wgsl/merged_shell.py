@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .checker import check
+from .constants import type_name
 from .fused_shell import number_bindings
 from .merged_parts import Part, Shared, arguments_of, is_entry, put
 from .parser import parse
@@ -151,6 +152,8 @@ class _Join:
             return found.name
         copy = clone(one)
         copy.name = self.fresh("shared")
+        assert one.type is not None
+        copy.type_name = type_name(one.type, one.position)  # its size may be a constant of the part
         self.memory.append(copy)
         return copy.name
 

@@ -28,11 +28,15 @@ def choose_racers(race, *kinds):
 
 
 def standing(race):
-    """Each racer's cells, as (x, y, height, arrived)."""
-    return {
-        row.get_attribute("data-kind"): tuple(row.locator("td").all_inner_texts())
-        for row in race.locator("#standing tbody tr").all()
-    }
+    """Each racer's cells, as (x, y, height, arrived), once the page has drawn."""
+    rows = race.evaluate(
+        """async () => {
+            for (let frames = 0; frames < 2; frames++) await new Promise(requestAnimationFrame);
+            const rows = [...document.querySelectorAll("#standing tbody tr")];
+            return rows.map((row) => [row.dataset.kind, [...row.querySelectorAll("td")].map((one) => one.innerText)]);
+        }"""
+    )
+    return {kind: tuple(cells) for kind, cells in rows}
 
 
 def picture(race):
