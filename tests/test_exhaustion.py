@@ -202,8 +202,9 @@ def test_eager_training_goes_on_after_an_error(device, limited):
 
 def test_a_page_computes_again_too_and_says_what_would_fit(browser_python):
     program = """
-        import gc, json, re
+        import json, re
         import optirs_web as ow
+        from optirs_web.exhaustion import let_go
         device = ow.device("webgpu")
         def trained(share):
             ow.manual_seed(0)
@@ -220,8 +221,7 @@ def test_a_page_computes_again_too_and_says_what_would_fit(browser_python):
             step, x = ow.compile(train_step), ow.ones((32, 32))
             losses = [step(x).item()]
             if share:
-                step.forget(device)
-                gc.collect()
+                let_go(device)  # of what other tests have left in the page too
                 device.trim()
                 device.set_memory_limit(device.memory_stats().live_bytes + 4096 + 512 + share)
             try:

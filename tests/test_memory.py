@@ -260,6 +260,7 @@ def test_a_page_has_the_timeline_too(browser_python):
         import gc, json
         import optirs_web as ow
         device = ow.device("webgpu")
+        x = None  # programs in this page share their names: a test before may have left one
         gc.collect()
         ow.empty_cache()
         with ow.memory_timeline() as timeline:
