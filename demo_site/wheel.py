@@ -38,7 +38,7 @@ _LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__pycache_
 _LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_timestamps.py"}
 # What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
 _MORE = re.compile(
-    r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner)|memory/(reports|timeline))\b"
+    r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner|user_cache)|memory/(reports|timeline))\b"
     r"|optirs_web/native_backends/cpu_failures\b"
     r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|optim/custom|wgsl/lint)"
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"

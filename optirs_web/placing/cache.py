@@ -6,33 +6,21 @@ import json
 import math
 import os
 import platform
-import sys
-import tempfile
 from contextlib import suppress
 from importlib.metadata import version
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
+from ..runtime import user_cache
 from ..runtime.backend import AdapterInfo
 
-__all__ = ["Figures", "folder", "identity", "load", "store"]
+__all__ = ["Figures", "identity", "load", "store"]
 
 Figures = dict[str, Any]
 """Curves by name, and under "operations" the seconds on each device by operation and shapes."""
 
 _CURVES = {f"{where}.{kind}" for where in ("cpu", "gpu") for kind in ("light", "heavy", "reduction", "product")}
 _CURVES |= {"up", "down"}
-
-
-def folder() -> Path:
-    """The library's folder among the user's caches: in XDG_CACHE_HOME if that is set."""
-    home = Path.home()
-    chosen = os.environ.get("XDG_CACHE_HOME") or {
-        "win32": os.environ.get("LOCALAPPDATA", str(home / "AppData" / "Local")),
-        "darwin": str(home / "Library" / "Caches"),
-    }.get(sys.platform, str(home / ".cache"))
-    return Path(chosen) / "optirs-web"
 
 
 def identity(devices: list[AdapterInfo]) -> str:
@@ -56,26 +44,17 @@ def load(key: str) -> Figures | None:
 def store(key: str, figures: Figures) -> None:
     """Keep these. Where the folder cannot be written they are measured again next time."""
     with suppress(OSError):
-        path = _path()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = json.dumps({**_read(), key: figures})
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(content)
-            os.replace(temporary, path)  # so that another process finds the old file or the new one
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        user_cache.write(_path(), json.dumps({**_read(), key: figures}))
 
 
-def _path() -> Path:
-    return folder() / "placement.json"
+def _path() -> str:
+    return os.path.join(user_cache.folder(), "placement.json")
 
 
 def _read() -> dict[str, Any]:
     try:
-        content = json.loads(_path().read_text("utf-8"))
+        with open(_path(), encoding="utf-8") as file:
+            content = json.load(file)
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

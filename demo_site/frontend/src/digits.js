@@ -3,6 +3,7 @@ import { getBytes } from "./lib/api.js";
 import { barChart, lineChart, short } from "./lib/chart.js";
 import { create, everyFrame, find, onTheme, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { drawInk, Pad } from "./lib/pad.js";
+import { rateSlider } from "./lib/rate.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 
@@ -10,7 +11,6 @@ const status = find("#status");
 const toggle = find("#toggle");
 const optimizer = find("#optimizer");
 const schedule = find("#schedule");
-const rate = find("#lr");
 const missing = await stopWithoutWebgpu(find("#stage"));
 if (!missing) await begin();
 
@@ -117,21 +117,7 @@ async function begin() {
   });
   optimizer.addEventListener("change", () => python.send("optimizer", optimizer.value));
   schedule.addEventListener("change", () => python.send("schedule", schedule.value));
-  rate.addEventListener("input", () => {
-    const value = Number((10 ** Number(rate.value)).toPrecision(2));
-    labelRate(value);
-    python.send("lr", value);
-  });
-
-  function showRate(value) {
-    rate.value = Math.log10(value);
-    labelRate(value);
-  }
-
-  function labelRate(value) {
-    setText(find("#lr-value"), short(value));
-    rate.setAttribute("aria-valuetext", short(value));
-  }
+  const showRate = rateSlider((value) => python.send("lr", value));
 
   // Recognising.
 

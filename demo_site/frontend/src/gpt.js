@@ -3,6 +3,7 @@ import { getBytes } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
 import { create, find, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
+import { rateSlider } from "./lib/rate.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 
@@ -12,7 +13,7 @@ const FIGURES = ["step", "loss", "held-out", "speed", "characters"];
 
 const status = find("#status");
 const toggle = find("#toggle");
-const [size, optimizer, rate, temperature] = ["size", "optimizer", "lr", "temperature"].map((id) => find(`#${id}`));
+const [size, optimizer, temperature] = ["size", "optimizer", "temperature"].map((id) => find(`#${id}`));
 const errors = { prompt: find("#prompt-error"), text: find("#text-error") };
 if (!(await stopWithoutWebgpu(find("#stage")))) await begin();
 
@@ -107,22 +108,8 @@ async function begin() {
   find("#reset").addEventListener("click", () => restart("reset"));
   size.addEventListener("change", () => restart("size", size.value));
   optimizer.addEventListener("change", () => python.send("optimizer", optimizer.value));
-  rate.addEventListener("input", () => {
-    const value = Number((10 ** Number(rate.value)).toPrecision(2));
-    labelRate(value);
-    python.send("lr", value);
-  });
+  const showRate = rateSlider((value) => python.send("lr", value));
   temperature.addEventListener("input", () => setText(find("#temperature-value"), temperature.value));
-
-  function showRate(value) {
-    rate.value = Math.log10(value);
-    labelRate(value);
-  }
-
-  function labelRate(value) {
-    setText(find("#lr-value"), short(value));
-    rate.setAttribute("aria-valuetext", short(value));
-  }
 
   // What it writes.
 

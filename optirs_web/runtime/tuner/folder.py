@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
+
+from .. import user_cache
 
 __all__ = ["Folder", "asked", "folder_of_user", "set_asked", "uses_choices"]
 
@@ -31,17 +32,8 @@ def asked() -> bool | None:
 
 
 def folder_of_user() -> str:
-    """Where this user's programs keep what they can find again, by the rules of the platform."""
-    home = os.path.expanduser("~")
-    if os.environ.get("XDG_CACHE_HOME"):
-        cache = os.environ["XDG_CACHE_HOME"]
-    elif sys.platform == "win32":
-        cache = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
-    elif sys.platform == "darwin":
-        cache = os.path.join(home, "Library", "Caches")
-    else:
-        cache = os.path.join(home, ".cache")
-    return os.path.join(cache, "optirs-web", "tuned")
+    """Where this user's choices are kept."""
+    return os.path.join(user_cache.folder(), "tuned")
 
 
 def uses_choices() -> bool:
@@ -77,15 +69,7 @@ class Folder:
     def save(self, name: str, text: str) -> None:
         """Keep a text. Where that is impossible, a warning says so."""
         path = os.path.join(self._path, f"{name.replace(' ', '_')}.json")
-        partial = os.path.join(self._path, f".{os.path.basename(path)}.{os.getpid()}.part")
         try:
-            os.makedirs(self._path, exist_ok=True)
-            try:
-                with open(partial, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(partial, path)
-            finally:
-                if os.path.exists(partial):
-                    os.remove(partial)
+            user_cache.write(path, text)
         except OSError as error:
             warnings.warn(f"a tuned choice is used, but cannot be kept for other processes: {error}", stacklevel=2)
