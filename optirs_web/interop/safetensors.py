@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ..errors import CheckpointError, UnsupportedError
 from ..hostdata import HostData, host_data
 from ..runtime.device import gathered
-from ..runtime.dtypes import BOOL, FLOAT32, INT32, DType
+from ..runtime.dtypes import BOOL, FLOAT32, INT32, DType, widened
 from ..tensors import Tensor
 
 __all__ = [
@@ -165,7 +165,7 @@ def data_of(name: str, entry: Entry) -> HostData:
     if entry.dtype == "F32":
         return HostData(entry.content, entry.shape, FLOAT32)
     if entry.dtype == "BF16":
-        return HostData(_widened(entry.content), entry.shape, FLOAT32)
+        return HostData(widened(entry.content), entry.shape, FLOAT32)
     if entry.dtype == "F16":  # which no memoryview can be cast to
         values = array("f", struct.unpack(f"<{entry.content.nbytes // 2}e", entry.content))
         return HostData(memoryview(values).cast("B"), entry.shape, FLOAT32)
@@ -174,13 +174,6 @@ def data_of(name: str, entry: Entry) -> HostData:
     wanted = FLOAT32 if entry.dtype[0] == "F" else None if entry.dtype in ("U32", "BOOL") else INT32
     raw: Any = entry.content
     return host_data(raw.cast(_FORMATS[entry.dtype]), wanted)._replace(shape=entry.shape)
-
-
-def _widened(bfloat16: memoryview) -> memoryview:
-    """The upper halves of float32."""
-    content = bytearray(2 * bfloat16.nbytes)
-    content[2::4], content[3::4] = bfloat16[0::2], bfloat16[1::2]
-    return memoryview(content)
 
 
 def dump_state_dict(state_dict: Mapping[str, Tensor]) -> bytes:

@@ -161,10 +161,12 @@ def operation(function: Callable[..., Any]) -> Callable[..., Any]:
         return chosen(function, arguments, options) if chosen else function(*arguments, **options)
 
     @wraps(function)
-    def placed(*arguments: Any, **options: Any) -> Any:
-        return place(typed, arguments, options) if place else typed(*arguments, **options)
+    def call(*arguments: Any, **options: Any) -> Any:
+        if place:
+            return place(typed, arguments, options)
+        return chosen(function, arguments, options) if chosen else function(*arguments, **options)
 
-    return placed
+    return call
 
 
 def __getattr__(name: str) -> Any:

@@ -228,8 +228,10 @@ class DeviceMemory(ABC):
         self.trim()
 
     def _no_memory(self, asked: int, limit: int | None, note: str = "") -> OutOfDeviceMemoryError:
-        with suppress(Exception):  # there may be too little memory even for this
-            note += _exhaustion().told(self)
+        exhaustion = _exhaustion()
+        if exhaustion:
+            with suppress(MemoryError):  # there may be too little even for this
+                note += exhaustion.told(self)
         return OutOfDeviceMemoryError(asked, self._live_bytes, limit, self.name, pooled=self._pool.nbytes, note=note)
 
     def _hold(self, handle: Any, nbytes: int, asked: int, what: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import UnsupportedError
 from ..parts import imported
 
-__all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "dtype"]
+__all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "dtype", "widened"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +51,13 @@ BOOL = DType("bool", "u32", "?")
 
 DTYPES = {one.name: one for one in (FLOAT32, INT32, UINT32, BOOL)}
 """By name."""
+
+
+def widened(bfloat16: memoryview) -> memoryview:
+    """The bytes of the float32 of each bfloat16: these are their upper halves."""
+    content = bytearray(2 * bfloat16.nbytes)
+    content[2::4], content[3::4] = bfloat16[0::2], bfloat16[1::2]
+    return memoryview(content)
 
 
 def dtype(name: str | DType) -> DType:

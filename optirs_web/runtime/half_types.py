@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from array import array
 from dataclasses import dataclass
 from typing import Any
 
-from .dtypes import DType
+from .dtypes import DType, widened
 
 __all__ = ["BFLOAT16", "FLOAT16", "HALVES", "HalfType"]
 
@@ -24,20 +25,15 @@ class HalfType(DType):
 
     def cast(self, raw: memoryview, shape: tuple[int, ...]) -> Any:
         """Whole words of halves as a memoryview of float32."""
-        size = 1
-        for one in shape:
-            size *= one
-        halves = raw.cast("B")[: 2 * size]
-        wide: Any = memoryview(self.widened(halves)).cast("B")
-        return wide.cast("f", list(shape)) if size else wide.cast("f")
+        halves = raw.cast("B")[: 2 * math.prod(shape)]
+        wide: Any = self.widened(halves)
+        return wide.cast("f", list(shape)) if wide.nbytes else wide.cast("f")
 
-    def widened(self, halves: memoryview) -> Any:
+    def widened(self, halves: memoryview) -> memoryview:
         """The float32 of each half, as bytes."""
         if self.name == "float16":
-            return array("f", struct.unpack(f"<{halves.nbytes // 2}e", halves))
-        content = bytearray(2 * halves.nbytes)
-        content[2::4], content[3::4] = halves[0::2], halves[1::2]
-        return content
+            return memoryview(array("f", struct.unpack(f"<{halves.nbytes // 2}e", halves))).cast("B")
+        return widened(halves)
 
 
 FLOAT16 = HalfType("float16", "f32", "f")
