@@ -122,7 +122,7 @@ class Side:
         ow.placement(None)
         self.run = make(size)
         with self.policy:
-            for _ in range(warm):  # what is measured at first, and what is learned from how it went
+            for _ in range(warm):  # "auto" tries both devices meanwhile
                 self.wait(self.run())
 
     def wait(self, result):
@@ -166,7 +166,7 @@ def main():
     for case in arguments.case or CASES:
         make, sizes = CASES[case]
         for size in sizes:
-            warm = 150 if make is training else 12
+            warm = 150 if make is training else 60
             seconds, where = compare(make, size, arguments.gpu, arguments.seconds, warm)
             cpu, gpu, auto = (1e3 * min(seconds[one]) for one in POLICIES)
             middle = {one: statistics.median(seconds[one]) for one in POLICIES}

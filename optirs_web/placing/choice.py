@@ -21,6 +21,7 @@ from ..tensors import Tensor, empty
 from . import cache
 from .copies import is_at, with_tensors
 from .rates import Rates, Transfers, at, measure, measure_transfers, seconds_for, timed
+from .stretches import Stretches
 
 __all__ = ["Call", "Fastest"]
 
@@ -112,6 +113,9 @@ class Fastest:
     than a transfer costs when that of a hundred is more; so what was lost by staying is added up along the values
     that an operation reads and makes, and counts against staying at the next one. And where that has been seen
     before, what it came to is known at the first operation.
+
+    That is for what comes first. What comes again, from one wait to the next, is run as a whole the way that was the
+    fastest when it was tried.
     """
 
     def __init__(self, devices: Sequence[Device]) -> None:
@@ -123,6 +127,17 @@ class Fastest:
         self._last: _Trail | None = None
         self._follows = False  # there are trails
         self._spent = 0.0
+        self._stretches = Stretches(devices, _NEAR)
+        for one in devices:
+            one.on_wait = self._stretches.waited
+
+    @classmethod
+    def between(cls, devices: Sequence[Device]) -> Fastest:
+        """The one for these two, with what it has learned in earlier blocks."""
+        earlier: Fastest | None = vars(devices[1]).get("_fastest")
+        if earlier is None or earlier.candidates != tuple(devices):
+            earlier = vars(devices[1])["_fastest"] = cls(devices)
+        return earlier
 
     # Figures.
 
@@ -187,8 +202,16 @@ class Fastest:
     def device_for(self, call: Call) -> Device:
         """Where the operation runs."""
         key = call.key()
-        seconds = self._known.get(key) or self._learn(key, call)
         self._last = None
+        way = self._stretches.way_for(key)
+        if way is not None:
+            return way
+        seconds = self._known.get(key) or self._learn(key, call)
+        device = self._faster_one(key, call, seconds)
+        self._stretches.placed(device, seconds)
+        return device
+
+    def _faster_one(self, key: Any, call: Call, seconds: tuple[float, float]) -> Device:
         if not self._follows:  # the common case: all lie where the operation is the faster
             faster = self.candidates[seconds[0] > seconds[1]]
             for one in call.tensors:
@@ -200,6 +223,7 @@ class Fastest:
 
     def ran(self, result: Any) -> None:
         """The operation has run, and gave this."""
+        self._stretches.ran()
         if self._last is not None and isinstance(result, Tensor):
             self._trails[result.walk.view.buffer] = self._last
 

@@ -102,8 +102,12 @@ class placement:
     A compiled step runs on one device as a whole, unless `compile` was given one: the parameters, optimizers and
     buffers that it uses move there, without gradients. With "auto" its first calls are run on each device in turn and
     timed, and the rest on the faster. A step that shares parameters with one that was placed before goes with it; one
-    with `recover=True`, or with gradients that are still to be added to, stays where it is. Since devices round
-    differently, a run with "auto" is not repeatable bit for bit.
+    with `recover=True`, or with gradients that are still to be added to, stays where it is.
+
+    Outside of compiled steps "auto" places each operation where it is the faster, with transfers counted in. What comes
+    again, from one wait for a result to the next, is then run in turn on each device as a whole and with its operations
+    placed one by one, timed, and from then on run the way that was the fastest. Since devices round differently, a run
+    with "auto" is not repeatable bit for bit.
 
     Moving waits for values, so a browser must be able to wait. In a browser without NumPy there is no device `cpu`:
     "auto" is then the one device.
@@ -153,7 +157,7 @@ def _made(name: str | None, gpu: str | Device | None) -> Policy | None:
         return _FewestBytes()
     if name == "auto":
         both = _all_devices(gpu)
-        return Fastest(both) if len(both) > 1 else _Forced(both[0])
+        return Fastest.between(both) if len(both) > 1 else _Forced(both[0])
     return _Forced(device_of("cpu") if name == "cpu" else _gpu(gpu))
 
 

@@ -61,12 +61,14 @@ class Device(DeviceMemory):
         meanwhile: called, once, by the next call that waits, when the device has its work and before the wait.
         programs: those that were recorded, as long as anybody holds them.
         on_change: called with a view, a launch, a copy or a program that writes memory now.
+        on_wait: called when a call has waited.
     """
 
     _recorder: ClassVar[Device | None] = None
     """The device that records, if one does."""
 
     on_change: Callable[[View | Recorded | Program], None] | None = None
+    on_wait: Callable[[], None] | None = None
 
     def __init__(self, backend: Backend, why: str = "asked for by name") -> None:
         """Take over an opened backend."""
@@ -137,6 +139,8 @@ class Device(DeviceMemory):
         self._use_the_time()
         handle = view.buffer.handle
         data: memoryview = self._with_room(view.nbytes, lambda: self._backend.read(handle, view.offset, view.nbytes))
+        if self.on_wait is not None:
+            self.on_wait()
         return data
 
     def read_async(self, view: View) -> Awaitable[memoryview]:
@@ -319,6 +323,8 @@ class Device(DeviceMemory):
         self.flush()
         self._use_the_time()
         self._backend.synchronize()
+        if self.on_wait is not None:
+            self.on_wait()
 
     async def synchronize_async(self) -> None:
         """The awaitable twin of `synchronize`."""
