@@ -46,9 +46,14 @@ class Call:
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
     tensors: list[Tensor]
+    _key: tuple[Any, ...] = ()
 
     def key(self) -> tuple[Any, ...]:
         """What its time depends on: shapes, types, and arguments that are neither tensors nor floats."""
+        self._key = self._key or self._made_key()
+        return self._key
+
+    def _made_key(self) -> tuple[Any, ...]:
         parts: list[Any] = [self.operation]
         for one in self.arguments:  # a microsecond counts here
             parts.append(one.shape if type(one) is Tensor and one.dtype is FLOAT32 else _key(one))
@@ -201,11 +206,11 @@ class Fastest:
 
     def device_for(self, call: Call) -> Device:
         """Where the operation runs."""
-        key = call.key()
         self._last = None
-        way = self._stretches.way_for(key)
+        way = self._stretches.way_for(call)
         if way is not None:
             return way
+        key = call.key()
         seconds = self._known.get(key) or self._learn(key, call)
         device = self._faster_one(key, call, seconds)
         self._stretches.placed(device, seconds)

@@ -8,16 +8,21 @@ placed by itself, for some of their turns, and then the fastest way. Nothing is 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.device import Device
+
+if TYPE_CHECKING:
+    from .choice import Call
 
 __all__ = ["Stretches", "Way"]
 
 Way = Device | None
 """All operations on one device; None for each where it is the faster by itself."""
+
+_Mark = tuple[Any, tuple[int, ...]]  # an operation, and the shape of its first tensor
 
 _WARM = 2
 """Turns of each way that do not count: kernels are compiled, and operands carried over."""
@@ -59,11 +64,21 @@ def _trial(ways: Sequence[Way]) -> Generator[Way, float, Way]:
 
 
 class _Stretch:
-    """One that came before, and the way that it goes next time."""
+    """One that came before, and the way that it goes next time.
 
-    def __init__(self, ways: Sequence[Way]) -> None:
+    Attributes:
+        identity: a hash over the keys of its operations.
+        marks: of its operations: quicker to compare, though some that differ have the same.
+    """
+
+    def __init__(self, identity: int, marks: Sequence[_Mark], ways: Sequence[Way]) -> None:
+        self.identity, self.marks = identity, marks
         self._trial: Generator[Way, float, Way] | None = _trial(ways)
         self.way = next(self._trial)
+
+    @property
+    def is_settled(self) -> bool:
+        return self._trial is None
 
     def took(self, way: Way, seconds: float) -> None:
         if self._trial is None or way is not self.way:
@@ -81,33 +96,39 @@ class Stretches:
         """All on one device is not tried where the operations would take `near` times as long as on the other."""
         self._candidates = tuple(candidates)
         self._near = near
-        self._known: dict[int, _Stretch] = {}  # by what identifies them: a hash over their operations
-        self._comes_next: dict[tuple[int, Any], int] = {}  # by the one before, and the first operation
+        self._known: dict[int, _Stretch] = {}
+        self._comes_next: dict[tuple[int, _Mark], _Stretch] = {}  # by the one before, and the first operation
         self._before = 0
         self._ended = 0.0
         self._reset()
 
     def _reset(self) -> None:
-        self._way: Way = None
-        self._starts: tuple[int, Any] | None = None
+        self._starts: tuple[int, _Mark] | None = None
         self._started = 0.0
-        self._operations = self._length = 0
+        self._way: Way = None
+        self._follows: _Stretch | None = None  # one that is settled, as long as what comes is what came before
+        self._to_come: Iterator[_Mark] = iter(())
+        self._learns = True
+        self._identity = 0
+        self._marks: list[_Mark] = []
         self._seconds = [0.0] * len(self._candidates)
         self._used: set[Device] = set()
 
-    def way_for(self, key: Any) -> Way:
+    def way_for(self, call: Call) -> Way:
         """The way of the next operation."""
         if self._ended:
             self._end()
+        mark = call.operation, call.tensors[0].shape
         if self._starts is None:
-            self._starts = self._before, key
-            expected = self._known.get(self._comes_next.get(self._starts, 0))
-            self._way = expected.way if expected is not None else None
-            self._started = perf_counter()
-        self._operations = hash((self._operations, key))
-        self._length += 1
-        if self._length == _LONGEST:
-            self._reset()
+            self._start((self._before, mark))
+        if self._follows is not None:
+            if next(self._to_come, None) != mark:
+                self._lose()
+        elif self._learns:
+            self._identity = hash((self._identity, call.key()))
+            self._marks.append(mark)
+            if len(self._marks) == _LONGEST:
+                self._lose()
         return self._way
 
     def placed(self, device: Device, seconds: Sequence[float]) -> None:
@@ -124,19 +145,48 @@ class Stretches:
         """Somebody has waited for a device."""
         self._ended = self._ended or perf_counter()
 
-    def _end(self) -> None:
+    def _start(self, starts: tuple[int, _Mark]) -> None:
+        self._starts = starts
+        expected = self._comes_next.get(starts)
+        if expected is not None:
+            self._way = expected.way
+            if expected.is_settled:
+                self._follows, self._to_come = expected, iter(expected.marks)
+        self._started = perf_counter()
+
+    def _lose(self) -> None:
+        """What comes is something else than expected, or too long: nothing is learned from it."""
         if self._starts is not None:
+            self._comes_next.pop(self._starts, None)
+        self._way = self._follows = None
+        self._learns = False
+        self._identity = 0
+
+    def _end(self) -> None:
+        if self._follows is not None and next(self._to_come, None) is not None:
+            self._lose()
+        if self._follows is not None:
+            self._before = self._follows.identity
+        else:
+            self._before = self._identity
+            if self._starts is not None and self._learns:
+                self._learn(self._starts)
+        self._ended = 0.0
+        self._reset()
+
+    def _learn(self, starts: tuple[int, _Mark]) -> None:
+        known = self._known.get(self._identity)
+        if known is not None:
+            known.took(self._way, self._ended - self._started)
+        elif self._way is None:
             if len(self._known) == _MOST:
                 self._known.clear()
                 self._comes_next.clear()
-            self._before = self._comes_next[self._starts] = self._operations
-            known = self._known.get(self._operations)
-            if known is not None:
-                known.took(self._way, self._ended - self._started)
-            elif self._way is None:
-                self._known[self._operations] = _Stretch(self._worth_trying())
-        self._ended = 0.0
-        self._reset()
+            known = self._known[self._identity] = _Stretch(self._identity, self._marks, self._worth_trying())
+        if known is None:
+            self._comes_next.pop(starts, None)
+        else:
+            self._comes_next[starts] = known
 
     def _worth_trying(self) -> list[Way]:
         at_most = self._near * min(self._seconds)
