@@ -42,9 +42,10 @@ _MORE = re.compile(
     r"|optirs_web/native_backends/cpu_failures\b"
     r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|optim/custom|wgsl/lint)"
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
-    r"|optirs_web/(precision|ops/halves|runtime/(half_types|packed_kernels)|wgsl/packed_shell|native_backends/numpy_packed)"
+    r"|optirs_web/(precision|ops/halves|runtime/(half_types|native_halves|packed_kernels)|wgsl/packed_shell)"
+    r"|optirs_web/native_backends/numpy_packed"
     r"|optirs_web/(runtime/(concatenation|large_steps|merging|saving|uses)|wgsl/merged_)"
-    r"|optirs_web/shaders/(kernels|lib)/(attention|fold|layer_norm|unfold|window)"
+    r"|optirs_web/shaders/(kernels|lib)/(attention|float16|fold|layer_norm|unfold|window)"
     r"|optirs_web/shaders/elementwise/joined"
 )
 _SUFFIXES = {".js", ".py", ".wgsl"}

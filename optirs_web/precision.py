@@ -1,7 +1,7 @@
 """Mixed precision: in which type each operation takes its operands, and which it gives.
 
-Arithmetic is float32 in every kernel: a tensor of 16 bits is decoded where a kernel reads it, and what is to be one is
-rounded once where it is written. So sums are float32 on every device.
+Arithmetic is float32 in every kernel: elements of 16 bits become float32 where a kernel reads them, and what is to be
+one is rounded once where it is written. So sums are float32 on every device.
 """
 
 from __future__ import annotations

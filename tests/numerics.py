@@ -386,6 +386,16 @@ def in_bfloat16(values, device):
     return [one.read() for one in (product, ow.tensor(values, device=device, dtype="bfloat16"), ones.grad.T)]
 
 
+def in_float16(values, device):
+    """A product of values of float16 with themselves, whether its kernel is of f16, and whether the device has that."""
+    names = []
+    device.observers.append(lambda kernel, _: names.append(kernel.name))
+    x = ow.tensor(values, device=device, dtype="float16")
+    product = x @ x
+    device.observers.pop()
+    return [product.read(), float("matmul_f16" in names), float("shader-f16" in device.capabilities.features)]
+
+
 def side_by_side(x, w, device):
     """What a large step gives whose launches wait for nothing, and how many a replay makes of them."""
     wide = ow.ones((2048, 1024), device=device)

@@ -61,6 +61,11 @@ def test_flags_and_parts_change_the_shader():
     assert "'adam' has no 'settle'" in run("shader", "adamw", "--part", "settle").output
 
 
+def test_a_shader_may_be_over_elements_of_16_bits():
+    assert "a: array<f16>" in run("shader", "matmul", "--elements", "f16").stdout
+    assert "from_bfloat16" in run("shader", "relu", "--elements", "bfloat16").stdout
+
+
 @pytest.mark.parametrize("name", ["adamw", "relu"])
 def test_shader_for_numpy_is_python(name):
     result = run("shader", name, "--target", "numpy")
@@ -78,6 +83,9 @@ def test_shader_for_numpy_is_python(name):
         (["relu", "--flag", "foo=true"], "it has none"),
         (["adamw", "--flag", "amsgrad=maybe"], "write amsgrad=true"),
         (["matmul", "--target", "numpy"], "a library call takes its place"),
+        (["adamw", "--elements", "f16"], "'adam update' takes no floats of 16 bits"),
+        (["unscale", "--elements", "f16"], "'unscale' takes no floats of 16 bits"),
+        (["relu", "--elements", "f16", "--target", "numpy"], "a matter of WGSL"),
     ],
 )
 def test_a_wrong_shader_request_says_what_there_is(arguments, message):

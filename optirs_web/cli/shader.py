@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import click
 
+from ..errors import ShaderError
 from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..runtime.packed_kernels import packed
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from ..runtime.rules import Rule
 from ..wgsl import package_loader, syntax
@@ -141,6 +143,19 @@ def _numpy_text(kernel: Kernel) -> str:
     return print_python(module, "numpy")
 
 
+def _of_16_bits(source: _Source, kernel: Kernel, elements: str) -> Kernel:
+    """The kernel over tensors of such elements in place of f32."""
+    kinds = tuple(elements if one.type == "array<f32>" else "" for one in kernel.bindings)
+    try:
+        if source.folder != "optimizers" and any(kinds):
+            made = packed(kernel, kinds)
+            made.wgsl()
+            return made
+    except ShaderError:  # it reads them otherwise than one by one
+        pass
+    raise click.BadParameter(f"'{kernel.name}' takes no floats of 16 bits", param_hint="--elements")
+
+
 _TARGETS: dict[str, Callable[[Kernel], str]] = {"wgsl": Kernel.wgsl, "numpy": _numpy_text}
 
 
@@ -154,8 +169,18 @@ _TARGETS: dict[str, Callable[[Kernel], str]] = {"wgsl": Kernel.wgsl, "numpy": _n
     default="update",
     help="Of an optimizer: the step of the elements (the default) or that of the scalars; what is summed, and its use.",
 )
-def shader(name: str, target: str, flags: tuple[str, ...], part: str) -> None:
+@click.option(
+    "--elements",
+    type=click.Choice(["f32", "f16", "float16", "bfloat16"]),
+    default="f32",
+    help="What tensors hold: f32, f16 where a device has it, or halves of words.",
+)
+def shader(name: str, target: str, flags: tuple[str, ...], part: str, elements: str) -> None:
     """Print the complete shader of an optimizer (AdamW), a kernel (matmul) or a function (relu)."""
     source = _find(name)
-    text = _TARGETS[target](source.make(_parse_flags(source, flags), part))
-    click.echo(text.rstrip("\n"))
+    kernel = source.make(_parse_flags(source, flags), part)
+    if elements != "f32":
+        if target != "wgsl":
+            raise click.BadParameter("elements of 16 bits are a matter of WGSL", param_hint="--elements")
+        kernel = _of_16_bits(source, kernel, elements)
+    click.echo(_TARGETS[target](kernel).rstrip("\n"))

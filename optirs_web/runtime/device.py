@@ -194,7 +194,7 @@ class Device(DeviceMemory):
             parameters: the kernel's parameters, in order.
         """
         if any(view.kind for view in views):
-            kernel = imported("runtime.packed_kernels").packed(kernel, tuple(view.kind for view in views))
+            kernel = imported("runtime.packed_kernels").packed_on(self, kernel, views)
         limit = self.capabilities.max_workgroups
         if isinstance(workgroups, int):
             rows = max(1, -(-workgroups // limit))

@@ -1,22 +1,28 @@
-"""Kernels over buffers whose words hold two elements: any kernel, with decoding and encoding at its edge."""
+"""Kernels over buffers of 16 bits to an element: any kernel, with conversions at its edge."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, cached_property
 
 from ..wgsl import parse, syntax
 from ..wgsl.packed_shell import repacked
+from .buffer import View
+from .device import Device
 from .kernels import Binding, Kernel
+from .native_halves import converts_float16
 
-__all__ = ["PackedKernel", "packed"]
+__all__ = ["PackedKernel", "packed", "packed_on"]
+
+_TYPES = {"": "", "f16": "array<f16>", "float16": "array<u32>", "bfloat16": "array<u32>"}
 
 
 class PackedKernel(Kernel):
-    """A kernel that reads and writes some of its buffers as halves of words.
+    """A kernel that reads and writes some of its buffers as elements of 16 bits.
 
     Attributes:
         base: the kernel, which has them as f32, or as u32 where it moves elements without looking at them.
-        kinds: for each binding "float16", "bfloat16", or "" for words as they are.
+        kinds: for each binding "f16", "float16" or "bfloat16" for halves of words, or "" for words as they are.
     """
 
     def __init__(self, base: Kernel, kinds: tuple[str, ...]) -> None:
@@ -40,12 +46,20 @@ class PackedKernel(Kernel):
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
-        """Those of the base, of words."""
+        """Those of the base, of f16 or of words."""
         pairs = zip(self.base.bindings, self.kinds, strict=True)
-        return tuple(one._replace(type="array<u32>") if kind else one for one, kind in pairs)
+        return tuple(one._replace(type=_TYPES[kind] or one.type) for one, kind in pairs)
 
 
 @cache
 def packed(base: Kernel, kinds: tuple[str, ...]) -> PackedKernel:
-    """The kernel with these bindings as halves of words; see `PackedKernel`."""
+    """The kernel with these bindings as elements of 16 bits; see `PackedKernel`."""
     return PackedKernel(base, kinds)
+
+
+def packed_on(device: Device, base: Kernel, views: Sequence[View]) -> PackedKernel:
+    """The kernel for these views: float16 is f16 where the device has it, and rounds to it as others do."""
+    kinds = tuple(one.kind for one in views)
+    if "float16" in kinds and converts_float16(device):
+        kinds = tuple("f16" if one == "float16" else one for one in kinds)
+    return packed(base, kinds)

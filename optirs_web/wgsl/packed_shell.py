@@ -1,13 +1,18 @@
-"""Kernels whose buffers hold two elements in a word: what reads and writes them is put in their place.
+"""Kernels whose buffers hold elements of 16 bits: what reads and writes them is put in their place.
 
-Where a kernel reads an element, the half of the word is taken and decoded. Where it writes one, there are two ways. A
-loop over elements (`shell.element_loop`) goes over pairs instead, and an invocation writes whole words. Elsewhere the
-other half of a word may be another invocation's at the same time, so the half is exchanged by an atomic operation, in
-which each is written once: the difference of the old and new half, added to the word by exclusive or.
+A device that has f16 is given arrays of it: elements are converted where they are read and written, and what a kernel
+computes with them stays f32.
+
+For others two elements share a word. Where a kernel reads one, the half of the word is taken and decoded. Where it
+writes one, there are two ways. A loop over elements (`shell.element_loop`) goes over pairs instead, and an invocation
+writes whole words. Elsewhere the other half of a word may be another invocation's at the same time, so the half is
+exchanged by an atomic operation, in which each is written once: the difference of the old and new half, added to the
+word by exclusive or.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,25 +43,30 @@ __all__ = ["repacked"]
 _NOWHERE = Position("<packed>", 1, 1)
 _LOOP = "ElementwiseParameters"  # the parameters of a loop over elements
 _SHIFT = "(at % 2u * 16u)"
+_TILES = {"a": "a_tile", "b": "b_tile"}
+"""Of `lib/tile.wgsl`: memory of a workgroup that holds elements of a buffer as they are, so in f16 where that is."""
 
 
 def repacked(module: Module, kinds: Mapping[str, str]) -> Module:
-    """A complete module with some bindings as halves of words.
+    """A complete module with some bindings of 16 bits.
 
     Args:
         module: a kernel's, parsed and without imports. It is used up.
-        kinds: "float16" or "bfloat16" by binding, of which the type is array<f32>; or array<u32>, where elements are
-            moved without being looked at.
+        kinds: by binding "f16", or "float16" or "bfloat16" for halves of words. Its type is array<f32>; or array<u32>,
+            where elements are moved without being looked at.
 
     Raises:
         ShaderError: a binding is of another type, or is used otherwise than by its elements.
     """
     declared = {one.name: one for one in module.declarations if isinstance(one, GlobalVariable)}
-    bindings = {name: _Binding(declared[name], kind) for name, kind in kinds.items()}
-    written = [one for one in bindings.values() if one.is_written]
+    natives = [name for name, kind in kinds.items() if kind == "f16"]
+    natives += [_TILES[name] for name in natives if _TILES.get(name) in declared]
+    halves = {name: _Halves(declared[name], kind) for name, kind in kinds.items() if kind != "f16"}
+    bindings: dict[str, _Elements] = {**halves, **{name: _Natives(declared[name], "f16") for name in natives}}
+    written = [one for one in halves.values() if one.is_written]
     loop = _element_loop(module) if written else None
     for one in written:
-        one.is_atomic = loop is None
+        one.stores = loop is None
     for function in module.declarations:
         if isinstance(function, Function):
             _replace(function.body.statements, bindings)
@@ -69,26 +79,68 @@ def repacked(module: Module, kinds: Mapping[str, str]) -> Module:
     helpers = parse(text, "<packed>").declarations
     for one in bindings.values():
         one.retype()
-    return link(Module(module.file, module.enables, [*imports, *module.declarations, *helpers]))
+    enables = [*module.enables, *(["f16"] if natives else [])]
+    return link(Module(module.file, enables, [*imports, *module.declarations, *helpers]))
 
 
-class _Binding:
-    """A buffer of halves, and the functions that read and write its elements."""
+class _Elements(ABC):
+    """A variable whose elements have 16 bits, and the functions that read and write them.
+
+    Attributes:
+        element: their type in the kernel, "f32" or "u32".
+        stores: a function writes each of them.
+    """
 
     def __init__(self, variable: GlobalVariable, kind: str) -> None:
         self.variable, self.kind = variable, kind
         self.name = variable.name
-        self.is_written = variable.access == "read_write"
-        self.is_atomic = False
-        element = variable.type_name.arguments[0] if variable.type_name.name == "array" else None
-        self.element = element.name if isinstance(element, TypeName) and len(variable.type_name.arguments) == 1 else ""
+        self.is_written = self.stores = variable.access == "read_write"
+        element, *size = variable.type_name.arguments if variable.type_name.name == "array" else [None]
+        is_whole = not size or variable.space == "workgroup"
+        self.element = element.name if isinstance(element, TypeName) and is_whole else ""
         if self.element not in ("f32", "u32"):
             message = f"this kernel does not read '{self.name}' element by element, so it takes no {kind}"
             raise _error(variable, f"{message}; convert to float32")
 
     @property
+    @abstractmethod
     def imports(self) -> list[str]:
-        """What decodes and encodes."""
+        """What the functions need of `lib/storage.wgsl`."""
+
+    @abstractmethod
+    def functions(self) -> str:
+        """Those that the kernel calls."""
+
+    @abstractmethod
+    def retype(self) -> None:
+        """Declare it as what it is."""
+
+
+class _Natives(_Elements):
+    """Of f16. Where elements are moved, the kernel has their 16 bits, which WGSL's compilers do not all give."""
+
+    @property
+    def imports(self) -> list[str]:
+        return ["from_float16", "to_float16"] if self.element == "u32" else []
+
+    def functions(self) -> str:
+        loaded, value = f"f32({self.name}[at])", "value"
+        if self.element == "u32":
+            loaded, value = f"to_float16({loaded})", "from_float16(value)"
+        text = f"fn load_{self.name}(at: u32) -> {self.element} {{ return {loaded}; }}\n"
+        if self.stores:
+            text += f"fn store_{self.name}(at: u32, value: {self.element}) {{ {self.name}[at] = f16({value}); }}\n"
+        return text
+
+    def retype(self) -> None:
+        self.variable.type_name.arguments[0] = TypeName(_NOWHERE, "f16")
+
+
+class _Halves(_Elements):
+    """Of halves of words; what is stored one by one is exchanged by atomic operations."""
+
+    @property
+    def imports(self) -> list[str]:
         return [f"from_{self.kind}", f"to_{self.kind}"] if self.element == "f32" else []
 
     def decoded(self, half: str) -> str:
@@ -100,11 +152,10 @@ class _Binding:
         return f"to_{self.kind}({value})" if self.element == "f32" else value
 
     def functions(self) -> str:
-        """Those that the kernel calls."""
         name, word = self.name, f"{self.name}[at / 2u]"
-        half = f"({f'atomicLoad(&{word})' if self.is_atomic else word} >> {_SHIFT}) & 0xffffu"
+        half = f"({f'atomicLoad(&{word})' if self.stores else word} >> {_SHIFT}) & 0xffffu"
         text = f"fn load_{name}(at: u32) -> {self.element} {{ return {self.decoded(half)}; }}\n"
-        if self.is_atomic:
+        if self.stores:
             text += (
                 f"fn store_{name}(at: u32, value: {self.element}) {{\n"
                 f"    let before = {half};\n"
@@ -113,14 +164,13 @@ class _Binding:
         return text
 
     def retype(self) -> None:
-        """Declare it as words."""
         word = TypeName(_NOWHERE, "u32")
-        if self.is_atomic:
+        if self.stores:
             word = TypeName(_NOWHERE, "atomic", [word])
         self.variable.type_name = TypeName(_NOWHERE, "array", [word])
 
 
-def _replace(node: Any, bindings: Mapping[str, _Binding]) -> Any:
+def _replace(node: Any, bindings: Mapping[str, _Elements]) -> Any:
     """The node, or what takes its place; whatever it holds is replaced too."""
     if isinstance(node, list):
         node[:] = [_replace(one, bindings) for one in node]
@@ -129,7 +179,7 @@ def _replace(node: Any, bindings: Mapping[str, _Binding]) -> Any:
         return node
     target = node.target if isinstance(node, Assign) else None
     stored = _binding_of(target, bindings)
-    if isinstance(node, Assign) and isinstance(target, Index) and stored is not None and stored.is_atomic:
+    if isinstance(node, Assign) and isinstance(target, Index) and stored is not None and stored.stores:
         if node.operator:
             raise _error(node, f"'{stored.name}' is changed in place, which halves of words are not")
         arguments = [_replace(target.index, bindings), _replace(node.value, bindings)]
@@ -149,13 +199,13 @@ def _replace(node: Any, bindings: Mapping[str, _Binding]) -> Any:
     return node
 
 
-def _binding_of(node: Any, bindings: Mapping[str, _Binding]) -> _Binding | None:
+def _binding_of(node: Any, bindings: Mapping[str, _Elements]) -> _Elements | None:
     """The buffer of which this is an element."""
     is_element = isinstance(node, Index) and isinstance(node.base, Name)
     return bindings.get(node.base.name) if is_element else None
 
 
-def _check_replaced(module: Module, bindings: Mapping[str, _Binding]) -> None:
+def _check_replaced(module: Module, bindings: Mapping[str, _Elements]) -> None:
     """Nothing else mentions a buffer of halves, as `arrayLength` does, which would count words."""
     for function in module.declarations:
         nodes = list(walk(function)) if isinstance(function, Function) else []
@@ -188,7 +238,7 @@ def _element_loop(module: Module) -> For | None:
     return next(one for one in main.body.statements if isinstance(one, For))
 
 
-def _pair(loop: For, written: list[_Binding]) -> None:
+def _pair(loop: For, written: list[_Halves]) -> None:
     """Go over pairs of elements: each is worked on as before, and what belongs to halves is written together."""
     names = {one.name: one for one in written}
     place, guarded = loop.body.statements

@@ -18,6 +18,7 @@ override SIDE: u32 = 8u;
 override DEPTH: u32 = 8u; // twice that is a quarter faster on a software adapter, but takes its compiler 0.2 s longer
 const TILE: u32 = 4u * SIDE;
 
+// Elements as they are, so of f16 where A and B are (`optirs_web/wgsl/packed_shell.py`).
 var<workgroup> a_tile: array<f32, DEPTH * TILE>; // column of A after column, so that four rows lie side by side
 var<workgroup> b_tile: array<f32, DEPTH * TILE>;
 
