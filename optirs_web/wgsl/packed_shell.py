@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import ShaderError
 from .linker import link
@@ -65,8 +65,8 @@ def repacked(module: Module, kinds: Mapping[str, str]) -> Module:
     bindings: dict[str, _Elements] = {**halves, **{name: _Natives(declared[name], "f16") for name in natives}}
     written = [one for one in halves.values() if one.is_written]
     loop = _element_loop(module) if written else None
-    for one in written:
-        one.stores = loop is None
+    for half in written:
+        half.stores = loop is None
     for function in module.declarations:
         if isinstance(function, Function):
             _replace(function.body.statements, bindings)
@@ -170,6 +170,9 @@ class _Halves(_Elements):
         self.variable.type_name = TypeName(_NOWHERE, "array", [word])
 
 
+_Kind = TypeVar("_Kind", bound=_Elements)
+
+
 def _replace(node: Any, bindings: Mapping[str, _Elements]) -> Any:
     """The node, or what takes its place; whatever it holds is replaced too."""
     if isinstance(node, list):
@@ -199,7 +202,7 @@ def _replace(node: Any, bindings: Mapping[str, _Elements]) -> Any:
     return node
 
 
-def _binding_of(node: Any, bindings: Mapping[str, _Elements]) -> _Elements | None:
+def _binding_of(node: Any, bindings: Mapping[str, _Kind]) -> _Kind | None:
     """The buffer of which this is an element."""
     is_element = isinstance(node, Index) and isinstance(node.base, Name)
     return bindings.get(node.base.name) if is_element else None
