@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from requirements import missing
 
 import optirs_web as ow
 from optirs_web import nn, ops
@@ -23,9 +24,10 @@ NUMBERS = EVERY[~np.isnan(EVERY)]
 
 @pytest.fixture
 def gpu(open_device):
-    """A device with f16, which every adapter of Vulkan's that the tests run on has."""
+    """A device with f16, as llvmpipe has."""
     device = open_device("vulkan")
-    assert converts_float16(device)
+    if not converts_float16(device):
+        missing("vulkan", f"{device} has no f16 that is our float16")
     return device
 
 
