@@ -1,0 +1,24 @@
+"""What the tests of placement share: two devices, and a cache folder of their own."""
+
+import pytest
+
+import optirs_web as ow
+
+
+@pytest.fixture(autouse=True)
+def cpu(open_device):
+    return open_device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def gpu(open_device):
+    return open_device("vulkan")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch, gpu):
+    """An empty cache folder, nothing that was learned before, and no policy left behind."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    vars(gpu).pop("_fastest", None)
+    yield tmp_path
+    ow.placement(None)
