@@ -18,6 +18,7 @@ from ..ops.reduce import sum as sum_of
 from ..recovery import keep_track
 from ..runtime.buffer import View
 from ..runtime.device import Device
+from ..runtime.driving import drive, drive_async
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor
 from .hooks import global_step_post_hooks, global_step_pre_hooks
@@ -160,14 +161,7 @@ class HostDriven(Optimizer):
         return super().step(closure, grads=grads)
 
     def _step(self, closure: Closure | None = None, *, grads: Sequence[Any] | None = None) -> Any:
-        work = self._begin(closure, grads)
-        content: memoryview | None = None
-        while True:
-            try:
-                view = next(work) if content is None else work.send(content)
-            except StopIteration as end:
-                return end.value
-            content = self._space.device.read(view)
+        return drive(self._begin(closure, grads), self._space.device.read)
 
     async def step_async(self, closure: Closure) -> Any:
         """The awaitable twin of `step`: for a browser that cannot wait by itself."""
@@ -181,14 +175,7 @@ class HostDriven(Optimizer):
         return result
 
     async def _step_async(self, closure: Closure | None = None) -> Any:
-        work = self._begin(closure, None)
-        content: memoryview | None = None
-        while True:
-            try:
-                view = next(work) if content is None else work.send(content)
-            except StopIteration as end:
-                return end.value
-            content = await self._space.device.read_async(view)
+        return await drive_async(self._begin(closure, None), self._space.device.read_async)
 
     def scaled_step(self, scaler: View | None, **kwargs: Any) -> Any:
         raise UnsupportedError(f"{type(self).__name__} compares losses: use it without a GradScaler")

@@ -9,6 +9,7 @@ from ..errors import OutOfDeviceMemoryError
 from ..runtime.backend import AdapterInfo, Command
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device
+from ..runtime.driving import drive, drive_async
 from ..runtime.kernels import ElementwiseKernel, Kernel, cooperative, elementwise
 from ..runtime.timing import Timed
 
@@ -54,26 +55,14 @@ _Runs = Generator[Any, list[Timed], float]
 def peaks_of(device: Device) -> Peaks:
     """The peaks of a device: measured once in a process, in about a tenth of a second, with up to 256 MiB."""
     if device.info not in _measured:
-        runs = _measure(device)
-        ticket = next(runs)
-        try:
-            while True:
-                ticket = runs.send(device.backend.times(ticket))
-        except StopIteration as done:
-            _measured[device.info] = done.value
+        _measured[device.info] = drive(_measure(device), device.backend.times)
     return _measured[device.info]
 
 
 async def peaks_of_async(device: Device) -> Peaks:
     """The awaitable twin of `peaks_of`."""
     if device.info not in _measured:
-        runs = _measure(device)
-        ticket = next(runs)
-        try:
-            while True:
-                ticket = runs.send(await device.backend.times_async(ticket))
-        except StopIteration as done:
-            _measured[device.info] = done.value
+        _measured[device.info] = await drive_async(_measure(device), device.backend.times_async)
     return _measured[device.info]
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import OutOfDeviceMemoryError, UnsupportedError
 from ..profiling.units import share_text
 from ..runtime.backend import Backend
 from ..runtime.device import Device
+from ..runtime.driving import drive, drive_async
 from ..runtime.launches import Launch
 from ..runtime.program import Program
 from ..runtime.registry import device as device_of, device_async, opened
-from ..runtime.timing import Timed
 from ..runtime.tuner.candidates import Choice
 from ..runtime.tuner.choices import Choices, Work as Key
 from ..runtime.tuner.folder import Folder, asked, set_asked
@@ -70,10 +71,10 @@ def tune(
     for one in devices:
         if not one.can_wait:
             raise UnsupportedError("tune() waits for the device; here use: await optirs_web.tune_async(step, ...)")
-        _attach(one)
+        _finished(_attach_async(one))
     with _watched(devices):
         step(*arguments)
-    works = [work for one in devices for work in _drive(one, _searches(one, again))]
+    works = [work for one in devices for work in drive(_searches(one, again), partial(_answer, one))]
     return _report(devices, works)
 
 
@@ -93,7 +94,7 @@ async def tune_async(
             await result
     works = []
     for one in devices:
-        works += await _drive_async(one, _searches(one, again))
+        works += await drive_async(_searches(one, again), partial(_answer_async, one))
     return _report(devices, works)
 
 
@@ -122,7 +123,7 @@ def tuning(enabled: bool = True) -> None:
     for one in devices:
         _backend(one).tuned = None
         if enabled:
-            _attach(one)
+            _finished(_attach_async(one))
         _bind_programs(one)
 
 
@@ -164,14 +165,6 @@ def _choices(device: Device) -> Choices | None:
     return tuned if isinstance(tuned, Choices) else None
 
 
-def _attach(device: Device) -> None:
-    if _choices(device) is None:
-        if _IN_BROWSER:
-            _wait(_attach_async(device))
-        else:
-            Choices(_backend(device)).attach()
-
-
 async def _attach_async(device: Device) -> None:
     if _choices(device) is not None:
         return
@@ -184,10 +177,15 @@ async def _attach_async(device: Device) -> None:
         choices.attach()
 
 
-def _wait(awaitable: Any) -> Any:
-    from pyodide.ffi import run_sync
+def _finished(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end. Natively those of this file await nothing."""
+    if _IN_BROWSER:
+        from pyodide.ffi import run_sync
 
-    return run_sync(awaitable)
+        run_sync(work)
+        return
+    with suppress(StopIteration):
+        work.send(None)
 
 
 # What a step does.
@@ -294,39 +292,22 @@ def _driver() -> str:
     return driver()
 
 
-def _drive(device: Device, searches: _Searches) -> list[Work]:
-    sent: list[Timed] | None = None
+def _answer(device: Device, asked_for: Any) -> Any:
+    """What a search asks for: that something is saved, or what a ticket measured."""
+    if isinstance(asked_for, _Save):
+        return _finished(_save_async(device, asked_for))
+    return device.backend.times(asked_for)
+
+
+async def _answer_async(device: Device, asked_for: Any) -> Any:
+    """The awaitable twin of `_answer`."""
+    if isinstance(asked_for, _Save):
+        return await _save_async(device, asked_for)
+    return await device.backend.times_async(asked_for)
+
+
+async def _save_async(device: Device, one: _Save) -> None:
     key = key_of(device.info, _driver())
-    while True:
-        try:
-            asked_for = searches.send(sent)
-        except StopIteration as done:
-            works: list[Work] = done.value
-            return works
-        if not isinstance(asked_for, _Save):
-            sent = device.backend.times(asked_for)
-        elif _IN_BROWSER:
-            _wait(_save_async(key, asked_for))
-        else:
-            Folder(key).save(*asked_for)
-
-
-async def _drive_async(device: Device, searches: _Searches) -> list[Work]:
-    sent: list[Timed] | None = None
-    key = key_of(device.info, _driver())
-    while True:
-        try:
-            asked_for = searches.send(sent)
-        except StopIteration as done:
-            works: list[Work] = done.value
-            return works
-        if isinstance(asked_for, _Save):
-            await _save_async(key, asked_for)
-        else:
-            sent = await device.backend.times_async(asked_for)
-
-
-async def _save_async(key: str, one: _Save) -> None:
     if _IN_BROWSER:
         from ..runtime.tuner.indexed_db import save
 

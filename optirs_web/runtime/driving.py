@@ -1,0 +1,37 @@
+"""Work that is written once and serves both a call that waits and its awaitable twin.
+
+Such work is a generator: it yields what it wants to know, and is sent the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, TypeVar
+
+__all__ = ["drive", "drive_async"]
+
+_Result = TypeVar("_Result")
+
+
+def drive(work: Generator[Any, Any, _Result], answer: Callable[[Any], Any]) -> _Result:
+    """What the work returns in the end, each of its questions answered by a call."""
+    sent: Any = None
+    while True:
+        try:
+            asked = work.send(sent)
+        except StopIteration as done:
+            result: _Result = done.value
+            return result
+        sent = answer(asked)
+
+
+async def drive_async(work: Generator[Any, Any, _Result], answer: Callable[[Any], Awaitable[Any]]) -> _Result:
+    """The awaitable twin of `drive`."""
+    sent: Any = None
+    while True:
+        try:
+            asked = work.send(sent)
+        except StopIteration as done:
+            result: _Result = done.value
+            return result
+        sent = await answer(asked)
