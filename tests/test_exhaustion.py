@@ -16,22 +16,30 @@ SIDE = 64
 MATRIX = SIDE * SIDE * 4  # bytes
 
 
-def perceptron(device, depth=8):
-    """Its parameters, and a step over a matrix."""
-    rng = np.random.default_rng(0)
-    params = [ow.Parameter(rng.standard_normal((SIDE, SIDE), np.float32) * 0.1, device=device) for _ in range(depth)]
-    optimizer = ow.optim.AdamW(params, lr=1e-2)
+def trains(optimizer, loss_of):
+    """A training step over a matrix."""
 
     def train_step(x):
         optimizer.zero_grad()
-        for one in params:
-            x = (x @ one).tanh()
-        loss = (x * x).mean()
+        loss = loss_of(x)
         loss.backward()
         optimizer.step()
         return loss
 
-    return params, train_step
+    return train_step
+
+
+def perceptron(device, depth=8):
+    """Its parameters, and a training step."""
+    rng = np.random.default_rng(0)
+    params = [ow.Parameter(rng.standard_normal((SIDE, SIDE), np.float32) * 0.1, device=device) for _ in range(depth)]
+
+    def loss_of(x):
+        for one in params:
+            x = (x @ one).tanh()
+        return (x * x).mean()
+
+    return params, trains(ow.optim.AdamW(params, lr=1e-2), loss_of)
 
 
 def blocks(device):
@@ -51,44 +59,42 @@ def blocks(device):
 
     model = nn.Sequential(*(Block() for _ in range(3))).to(device)
     params = list(model.parameters())
-    optimizer = ow.optim.SGD(params, lr=1e-2)
-
-    def train_step(x):
-        optimizer.zero_grad()
-        loss = (model(x.reshape(4, 16, SIDE)) ** 2.0).mean()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return params, train_step
+    return params, trains(ow.optim.SGD(params, lr=1e-2), lambda x: (model(x.reshape(4, 16, SIDE)) ** 2.0).mean())
 
 
 X = np.random.default_rng(1).standard_normal((SIDE, SIDE), np.float32)
 
 
+def live_bytes(device):
+    """What is in use once all is freed that can be."""
+    gc.collect()
+    device.trim()
+    return device.memory_stats().live_bytes
+
+
 def trained(device, make, room=None):
-    """Losses and parameters after four steps, and the program; recorded again within `room` bytes for the program."""
+    """Losses and parameters after four steps, and the step; recorded again within `room` bytes for its program."""
     params, train_step = make(device)
     step = ow.compile(train_step, device=device)
     losses = [step(X).item()]
     if room is not None:
         step.forget(device)
-        gc.collect()
-        device.trim()
-        device.set_memory_limit(device.memory_stats().live_bytes + X.nbytes + 1024 + room)
+        device.set_memory_limit(live_bytes(device) + X.nbytes + 1024 + room)
     try:
         losses += [step(X).item() for _ in range(3)]
     finally:
         device.set_memory_limit(None)
-    return losses, [one.numpy().tolist() for one in params], step.program, step
+    return losses, [one.numpy().tolist() for one in params], step
 
 
 @pytest.mark.parametrize(("make", "share"), [(perceptron, 0.9), (perceptron, 0.5), (blocks, 0.8)])
 def test_a_compiled_step_that_does_not_fit_computes_again_what_it_cannot_keep(device, make, share):
-    losses, params, program, _ = trained(device, make)
+    losses, params, step = trained(device, make)
+    program = step.program
     kept, dispatches = program.nbytes, program.dispatches + program.copies
     assert program.recomputed == 0
-    again, params_again, program, step = trained(device, make, int(share * kept))
+    again, params_again, step = trained(device, make, int(share * kept))
+    program = step.program
     assert (again, params_again) == (losses, params)  # the same kernels over the same values
     assert program.nbytes <= share * kept + 1024
     assert program.recomputed == program.dispatches + program.copies - dispatches > 0
@@ -103,9 +109,7 @@ def test_a_step_that_cannot_fit_says_what_it_needs_and_a_smaller_one_runs(device
     step(X)
     step.forget(device)
     before = params[0].numpy().tolist()
-    gc.collect()
-    device.trim()
-    held = device.memory_stats()
+    live = live_bytes(device)
     limited(X.nbytes + 2 * MATRIX)
     with pytest.raises(OutOfDeviceMemoryError) as caught:
         step(X)
@@ -115,9 +119,7 @@ def test_a_step_that_cannot_fit_says_what_it_needs_and_a_smaller_one_runs(device
     assert caught.value.excess == least - room
     assert params[0].numpy().tolist() == before
     del caught
-    gc.collect()
-    device.trim()
-    assert device.memory_stats().live_bytes == held.live_bytes
+    assert live_bytes(device) == live
     assert ow.compile(lambda x: (x * 2.0).sum(), device=device)(X[:4]).item() == pytest.approx(
         2 * X[:4].sum(), abs=1e-3
     )
@@ -187,15 +189,11 @@ def test_eager_training_goes_on_after_an_error(device, limited):
     train_step(x)
     for one in params:
         one.grad = None
-    gc.collect()
-    device.trim()
-    live = device.memory_stats().live_bytes
+    live = live_bytes(device)
     limited(8 * MATRIX)
     with pytest.raises(OutOfDeviceMemoryError, match=r"optirs_web.checkpoint"):
         train_step(x)
-    gc.collect()
-    device.trim()
-    assert device.memory_stats().live_bytes == live
+    assert live_bytes(device) == live
     device.set_memory_limit(None)
     assert np.isfinite(train_step(x).item())
 
