@@ -40,6 +40,8 @@ ADAPTER = [
     # where there are a thousand. Without its way Dawn clears it in a loop.
     "--disable-dawn-features=use_vulkan_zero_initialize_workgroup_memory_extension",
 ]
+SLOW = 240_000
+"""Milliseconds for what runs on a software GPU."""
 
 
 def chromium_path():

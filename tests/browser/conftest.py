@@ -1,9 +1,9 @@
-"""What the tests of pages share: the demo's server, and patience."""
+"""What the tests of pages share: the demo's server, patience, and a look at a screen and a phone."""
 
 import os
 
 import pytest
-from chromium import ROOT, pyodide_folder
+from chromium import ROOT, SLOW, pyodide_folder
 from demo_servers import running_server
 from requirements import missing
 
@@ -22,3 +22,31 @@ def site(browser, tmp_path_factory):
     expect.set_options(timeout=60_000)  # a software GPU on a busy machine
     with running_server(tmp_path_factory.mktemp("demo")) as (_, url):
         yield url.rstrip("/")
+
+
+@pytest.fixture
+def open_training(page, site):
+    """`open_training("/digits")`: the page, once it trains."""
+    from playwright.sync_api import expect
+
+    def open_page(address):
+        page.goto(f"{site}{address}")
+        expect(page.locator("#status")).to_have_text("Training on your GPU", timeout=SLOW)
+        return page
+
+    return open_page
+
+
+@pytest.fixture
+def fits(screenshot):
+    """`fits(page, name)`: light on a screen and dark on a phone it does not scroll sideways; with a picture of each."""
+
+    def look(page, name, in_view="body"):
+        for theme, width in [("light", 1280), ("dark", 390)]:
+            page.emulate_media(color_scheme=theme)
+            page.set_viewport_size({"width": width, "height": 844})
+            page.locator(in_view).scroll_into_view_if_needed()
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            screenshot(page, f"{name}-{theme}-{width}")
+
+    return look

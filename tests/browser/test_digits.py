@@ -4,10 +4,9 @@ import math
 import re
 
 import pytest
-from chromium import chromium_context
+from chromium import SLOW, chromium_context
 from playwright.sync_api import expect
 
-SLOW = 240_000  # milliseconds for what runs on a software GPU
 AT_LEAST_97 = re.compile(r"^(9[7-9]\.\d|100\.0)%$")
 
 THREE = [
@@ -17,11 +16,9 @@ THREE = [
 
 
 @pytest.fixture
-def digits(page, site):
+def digits(open_training):
     """The page, with the network training."""
-    page.goto(f"{site}/digits")
-    expect(page.locator("#status")).to_have_text("Training on your GPU", timeout=SLOW)
-    return page
+    return open_training("/digits")
 
 
 def draw(page, stroke):
@@ -41,7 +38,7 @@ def probability(page, digit):
     return page.get_by_role("row", name=re.compile(f"^{digit} ")).locator(".bar-value")
 
 
-def test_the_digits_are_learned_and_a_drawn_one_is_recognised(digits, screenshot):
+def test_the_digits_are_learned_and_a_drawn_one_is_recognised(digits, fits):
     expect(digits.locator("#accuracy")).to_have_text(AT_LEAST_97, timeout=SLOW)
     draw(digits, THREE)
     expect(digits.locator("#verdict-text")).to_have_text("This is a 3", timeout=SLOW)
@@ -52,11 +49,7 @@ def test_the_digits_are_learned_and_a_drawn_one_is_recognised(digits, screenshot
     expect(digits.locator("#accuracy")).to_have_text(AT_LEAST_97)
     misread = int(digits.locator("#wrong-count").inner_text().removesuffix(" of 360"))
     expect(digits.locator("#wrong li")).to_have_count(misread)
-    for theme, width in [("light", 1280), ("dark", 390)]:
-        digits.emulate_media(color_scheme=theme)
-        digits.set_viewport_size({"width": width, "height": 844})
-        assert digits.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        screenshot(digits, f"digits-{theme}-{width}")
+    fits(digits, "digits")
 
 
 def test_knobs_act_while_it_runs(digits):

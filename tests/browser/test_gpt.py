@@ -3,21 +3,19 @@
 import re
 
 import pytest
+from chromium import SLOW
 from playwright.sync_api import expect
 
-SLOW = 240_000  # milliseconds for what runs on a software GPU
 HOSTILE = "<img src=x onerror=alert(1)> & <script>alert(2)</script>\n" * 60
 
 
 @pytest.fixture
-def writer(page, site):
+def writer(open_training):
     """The page, with the model training."""
-    page.goto(f"{site}/gpt")
-    expect(page.locator("#status")).to_have_text("Training on your GPU", timeout=SLOW)
-    return page
+    return open_training("/gpt")
 
 
-def test_it_learns_and_shows_what_it_writes_and_goes_on_with_a_visitors_words(writer, screenshot):
+def test_it_learns_and_shows_what_it_writes_and_goes_on_with_a_visitors_words(writer, fits):
     expect(writer.locator("#held-out")).to_have_text(re.compile(r"^4\.\d"), timeout=SLOW)  # 73 characters: ln 73 = 4.29
     expect(writer.locator("#latest")).to_have_text(re.compile(r"\S"), timeout=SLOW)
     first = writer.locator("#latest").inner_text()
@@ -36,11 +34,7 @@ def test_it_learns_and_shows_what_it_writes_and_goes_on_with_a_visitors_words(wr
     writer.get_by_role("button", name="Go on with it").click()
     expect(writer.locator("#prompt-error")).to_have_text("The model has not met these characters in its text: ï")
     expect(writer.locator("#answer-prompt")).to_have_text("Catherine was ")
-    for theme, width in [("light", 1280), ("dark", 390)]:
-        writer.emulate_media(color_scheme=theme)
-        writer.set_viewport_size({"width": width, "height": 844})
-        assert writer.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        screenshot(writer, f"gpt-learned-{theme}-{width}")
+    fits(writer, "gpt-learned")
 
 
 def test_knobs_act_and_a_text_of_ones_own_is_learned_as_it_is(writer):

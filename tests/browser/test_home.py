@@ -31,19 +31,14 @@ def is_painted(page, selector):
     )
 
 
-def test_a_model_trains_and_what_it_costs_is_shown(home, screenshot):
+def test_a_model_trains_and_what_it_costs_is_shown(home, fits):
     expect(home.locator("#accuracy")).to_have_text(re.compile(r"^([89]\d\.\d|100\.0)%$"), timeout=SLOW)
     expect(home.locator("#submits")).to_have_text("1")
     expect(home.locator("#bytes")).to_have_text("0")
     expect(home.locator("#device")).not_to_have_text("–")
     assert is_painted(home, "#map")
     assert is_painted(home, "#chart canvas")
-    for theme, width in [("light", 1280), ("dark", 390)]:
-        home.emulate_media(color_scheme=theme)
-        home.set_viewport_size({"width": width, "height": 844})
-        home.locator("#editor").scroll_into_view_if_needed()  # the editor lays out what is in view
-        assert home.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        screenshot(home, f"home-{theme}-{width}")
+    fits(home, "home", in_view="#editor")  # the editor lays out what is in view
 
 
 def test_an_edited_program_runs_and_can_be_restored(home):
