@@ -10,7 +10,8 @@ from .concatenation import concatenated
 from .fusion_nodes import Nodes
 from .launches import Recorded
 from .merging import merge
-from .saving import recomputed, renamed, written_over
+from .saving import recomputed, written_over
+from .uses import renamed
 
 __all__ = ["finished", "prepared"]
 

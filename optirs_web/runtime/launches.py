@@ -11,7 +11,7 @@ from .buffer import View
 if TYPE_CHECKING:
     from .kernels import Kernel
 
-__all__ = ["Copy", "Launch", "Recorded"]
+__all__ = ["Copy", "Launch", "Recorded", "overlaps"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -101,8 +101,8 @@ class _Group:
         self.members = [first]
         self.reads, self.writes = [*first.reads], [*first.writes]
 
-    def waits_for(self, one: Recorded, reads: Sequence[View], writes: Sequence[View]) -> bool:
-        """One of them has to run before the launch does."""
+    def precedes(self, reads: Sequence[View], writes: Sequence[View]) -> bool:
+        """One of them has to run before a launch that reads and writes these."""
         return any(overlaps(view, reads) or overlaps(view, writes) for view in self.writes) or any(
             overlaps(view, writes) for view in self.reads
         )
@@ -215,7 +215,7 @@ def _group_for(one: Launch, groups: Sequence[_Group], capabilities: Capabilities
     """The last group that takes the launch, none of which it has to wait for."""
     reads, writes = one.reads, one.writes
     for group in groups[: -_BACK - 1 : -1]:
-        if group.waits_for(one, reads, writes):
+        if group.precedes(reads, writes):
             return None
         if group.takes(one, capabilities):
             return group

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import OutOfDeviceMemoryError
 from ..parts import imported
 from .buffer import Buffer, View
-from .launches import Copy, Launch, Recorded, overlaps
+from .launches import Copy, Recorded, overlaps
 from .planning import plan
 from .pool import size_class
+from .uses import renamed
 
 if TYPE_CHECKING:
     from .program import Program
@@ -29,6 +30,7 @@ _TRIES = 400
 """At least; as many as there are launches where these are more."""
 
 Owned = Callable[[Buffer], bool]
+Make = Callable[[int], Buffer]
 
 
 class _Use(NamedTuple):
@@ -107,7 +109,9 @@ def shrink(program: Program, got: int, is_own: Owned, is_temporary: Owned) -> No
         return needed(launches) <= room
 
     wanted = needed(program.launches)
-    launches = _fitted(program.launches, is_own, is_temporary, program.make, has_room, room)
+    fitting = _Fitting(program.launches, is_own, is_temporary, program.make)
+    fitting.fit(has_room, room)
+    launches = [*fitting.step.launches]
     least = needed(launches)
     if least > room:
         raise OutOfDeviceMemoryError(
@@ -122,70 +126,58 @@ def shrink(program: Program, got: int, is_own: Owned, is_temporary: Owned) -> No
     program.launches = launches
 
 
-def _fitted(
-    launches: Sequence[Recorded],
-    is_own: Owned,
-    is_temporary: Owned,
-    make: Callable[[int], Buffer],
-    has_room: Callable[[Sequence[Recorded]], bool],
-    room: int,
-) -> list[Recorded]:
-    """The launches, with some of them run again, so that they fit if that can be done, and need less if not.
+class _Fitting:
+    """The launches of a program, of which some are run again until they fit.
 
-    Args:
-        launches: in order.
-        is_own: whether a buffer is the program's.
-        is_temporary: whether nobody reads it afterwards.
-        make: gives a buffer of the program of so many bytes.
-        has_room: whether launches fit.
-        room: the bytes that may be alive at once.
+    Attributes:
+        step: the launches so far.
     """
-    step = _Step(launches, is_own, is_temporary)
-    producers = {buffer: step.launches[use.written[0]] for buffer, use in step.uses.items() if use.is_stable}
-    roots = {buffer: buffer for buffer in producers}
-    refused: set[tuple[Buffer, int]] = set()
-    share = 1.0
-    for _ in range(max(_TRIES, len(launches))):
-        if has_room(step.launches):
-            break
-        target = int(room * share)
-        if step.excess(target) == 0:  # the pieces do not fit into each other: aim lower
-            share *= 0.9
-            refused.clear()
-            continue
-        changed = _let_one_go(step, target, is_own, is_temporary, make, producers, roots, refused)
-        if changed is None:
-            break
-        step = changed
-    return list(step.launches)
 
+    def __init__(self, launches: Sequence[Recorded], is_own: Owned, is_temporary: Owned, make: Make) -> None:
+        self.step = _Step(launches, is_own, is_temporary)
+        self._is_own, self._is_temporary, self._make = is_own, is_temporary, make
+        uses = self.step.uses
+        self._producers = {buffer: launches[use.written[0]] for buffer, use in uses.items() if use.is_stable}
+        self._roots = {buffer: buffer for buffer in self._producers}
+        self._refused: set[tuple[Buffer, int]] = set()
 
-def _let_one_go(
-    step: _Step,
-    target: int,
-    is_own: Owned,
-    is_temporary: Owned,
-    make: Callable[[int], Buffer],
-    producers: dict[Buffer, Recorded],
-    roots: dict[Buffer, Buffer],
-    refused: set[tuple[Buffer, int]],
-) -> _Step | None:
-    """The step with one idle buffer less where the most is alive, or None where there is none that helps."""
-    peak = max(range(len(step.live)), key=step.live.__getitem__)
-    for buffer, needed in step.idle(peak):
-        key = roots.get(buffer, buffer), step.uses[buffer].touched[0]
-        if key in refused or buffer not in roots:
-            continue
-        again = _Again(step, needed, make, producers, roots)
-        made = again.make_again(roots[buffer], _DEPTH)
-        if made is not None:
-            tail = [_renamed(one, buffer, made) for one in step.launches[needed:]]
-            changed = _Step([*step.launches[:needed], *again.launches, *tail], is_own, is_temporary)
-            if changed.excess(target) < step.excess(target):
-                roots.update(again.made)
-                return changed
-        refused.add(key)
-    return None
+    def fit(self, has_room: Callable[[Sequence[Recorded]], bool], room: int) -> None:
+        """Have the step fit if that can be done, and need less if not.
+
+        Args:
+            has_room: whether launches fit.
+            room: the bytes that may be alive at once.
+        """
+        share = 1.0
+        for _ in range(max(_TRIES, len(self.step.launches))):
+            if has_room(self.step.launches):
+                return
+            target = int(room * share)
+            if self.step.excess(target) == 0:  # the pieces do not fit into each other: aim lower
+                share *= 0.9
+                self._refused.clear()
+            elif not self._let_one_go(target):
+                return
+
+    def _let_one_go(self, target: int) -> bool:
+        """Have one idle buffer less where the most is alive; False where there is none that helps."""
+        step, roots = self.step, self._roots
+        peak = max(range(len(step.live)), key=step.live.__getitem__)
+        for buffer, needed in step.idle(peak):
+            key = roots.get(buffer, buffer), step.uses[buffer].touched[0]
+            if key in self._refused or buffer not in roots:
+                continue
+            again = _Again(step, needed, self._make, self._producers, roots)
+            made = again.make_again(roots[buffer], _DEPTH)
+            if made is not None:
+                tail = [renamed(one, {buffer: made}) for one in step.launches[needed:]]
+                changed = _Step([*step.launches[:needed], *again.launches, *tail], self._is_own, self._is_temporary)
+                if changed.excess(target) < step.excess(target):
+                    roots.update(again.made)
+                    self.step = changed
+                    return True
+            self._refused.add(key)
+        return False
 
 
 class _Again:
@@ -195,7 +187,7 @@ class _Again:
         self,
         step: _Step,
         at: int,
-        make: Callable[[int], Buffer],
+        make: Make,
         producers: dict[Buffer, Recorded],
         roots: dict[Buffer, Buffer],
     ) -> None:
@@ -223,7 +215,7 @@ class _Again:
                 return None
             names[view.buffer] = self._make(view.buffer.nbytes)
             self.made[names[view.buffer]] = view.buffer
-        self.launches.append(_with_names(producer, names))
+        self.launches.append(renamed(producer, names))
         return names[root]
 
     def _input(self, view: View, result: Buffer, depth: int) -> Buffer | None:
@@ -242,16 +234,3 @@ class _Again:
         """Memory from outside holds what it held when the result was made."""
         first = self._step.uses[result].written[0]
         return not any(overlaps(view, one.writes) for one in self._step.launches[first : self._at])
-
-
-def _renamed(one: Recorded, old: Buffer, new: Buffer) -> Recorded:
-    return _with_names(one, {old: new}) if any(view.buffer is old for view in (*_inputs(one), *one.writes)) else one
-
-
-def _with_names(one: Recorded, names: dict[Buffer, Buffer]) -> Recorded:
-    def renamed(view: View) -> View:
-        return View(names.get(view.buffer, view.buffer), view.offset, view.nbytes)
-
-    if isinstance(one, Copy):
-        return Copy(renamed(one.source), renamed(one.target))
-    return Launch(one.kernel, tuple(renamed(view) for view in one.views), one.grid, one.parameters)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
 from .buffer import Buffer, View
 from .fusion_nodes import Node, Nodes
-from .launches import Copy, Launch, Recorded, overlaps
+from .launches import Launch, Recorded, overlaps
 from .mapped import Mapped, Output, cost_of, mapped, with_value
-from .uses import Uses
+from .uses import Uses, renamed
 
-__all__ = ["recomputed", "renamed", "written_over"]
+__all__ = ["recomputed", "written_over"]
 
 _CHEAP = 200
 """Operations for each element that are rather done again than kept while memory is scarce."""
@@ -78,19 +78,6 @@ def _known_at(one: Recorded, at: int, but: Buffer, uses: Uses) -> int:
         writer for view in one.reads if view.buffer is not but for writer in uses.writers[view.buffer] if writer < at
     ]
     return max(writers, default=at - 1)
-
-
-def renamed(one: Recorded, names: Mapping[Buffer, Buffer]) -> Recorded:
-    """The launch or copy with other buffers in the place of some."""
-    if not any(view.buffer in names for view in (*one.reads, *one.writes)):
-        return one
-    if isinstance(one, Copy):
-        return Copy(_moved(one.source, names), _moved(one.target, names))
-    return Launch(one.kernel, tuple(_moved(view, names) for view in one.views), one.grid, one.parameters)
-
-
-def _moved(view: View, names: Mapping[Buffer, Buffer]) -> View:
-    return View(names[view.buffer], view.offset, view.nbytes) if view.buffer in names else view
 
 
 def written_over(nodes: Nodes) -> dict[Buffer, Buffer]:

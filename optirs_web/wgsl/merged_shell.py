@@ -38,6 +38,7 @@ from .types import Type, size_of
 
 __all__ = ["joined", "padding", "workgroup_bytes"]
 
+_AXES = ("columns", "rows")  # of the grid of a launch
 _ALIGNED = 4  # words: a struct in a uniform block begins at a multiple of 16 bytes
 
 Slots = Sequence[int]
@@ -81,7 +82,7 @@ class _Join:
         self.memory: list[GlobalVariable] = []
         self.declarations: list[Declaration] = []
         self.names: dict[str, str] = {}  # by what was declared, under its own name
-        self.members = [f"{axis}{number}: u32" for number in range(sum(counts)) for axis in ("columns", "rows")]
+        self.members = [f"{axis}{number}: u32" for number in range(sum(counts)) for axis in _AXES]
         self.members += [f"unused{number}: u32" for number in range(padding(len(self.members)))]
         self.branches: list[str] = []
         self.launches = 0
@@ -232,9 +233,6 @@ class _Join:
         number_bindings(module)
         check(module)
         return module
-
-
-_AXES = ("columns", "rows")
 
 
 def _pad(one: StructDeclaration) -> None:
