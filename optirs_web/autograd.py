@@ -277,6 +277,14 @@ def gradients(
     Raises:
         ShapeError: no gradient was given and there is more than one element, or its shape is wrong.
         UnsupportedError: the history was used up by an earlier call.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([3.0], device="cpu", requires_grad=True)
+        >>> (first,) = ow.gradients((x * x * x).sum(), [x], create_graph=True)
+        >>> (second,) = ow.gradients(first.sum(), [x])
+        >>> first.item(), second.item(), x.grad
+        (27.0, 18.0, None)
     """
     keep = create_graph if retain_graph is None else retain_graph
     sources = list(sources)

@@ -54,6 +54,18 @@ def save_checkpoint(
         TypeError: a value is neither a `Parameter` nor an `nn.Buffer`, or JSON cannot hold `extra`.
         ValueError: the optimizer has a parameter that is not among `parameters`.
         FileNotFoundError: there is no such folder.
+
+    Example:
+        >>> import os, tempfile
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0], device="cpu")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "run.safetensors")
+        ...     ow.save_checkpoint(path, {"w": w}, ow.optim.AdamW([w]), extra={"epoch": 3})
+        ...     other = ow.Parameter([0.0], device="cpu")
+        ...     notes = ow.load_checkpoint(path, {"w": other}, ow.optim.AdamW([other]))
+        >>> other.tolist(), notes
+        ([1.0], {'epoch': 3})
     """
     save_file(path, *_contents(parameters, optimizer, extra))
 
@@ -197,6 +209,8 @@ def load_checkpoint(
         CheckpointError: the file is no checkpoint, is damaged, or belongs to another model or optimizer.
             Nothing was changed.
         FileNotFoundError: there is no such file.
+
+    Example: see `save_checkpoint`, and `dump_checkpoint` for bytes.
     """
     tensors, notes = _read(source)
     path = name_of(source)
@@ -217,6 +231,12 @@ def checkpoint_extra(source: Source) -> dict[str, Any]:
     Raises:
         CheckpointError: the file is no checkpoint, or is damaged.
         FileNotFoundError: there is no such file.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> content = ow.dump_checkpoint({"w": ow.Parameter([1.0], device="cpu")}, extra={"width": 256})
+        >>> ow.checkpoint_extra(content)
+        {'width': 256}
     """
     return _read(source)[1].extra
 

@@ -64,6 +64,14 @@ class Tensor(TensorMethods, TensorValues):
         requires_grad: gradients of what is computed from it will be asked for.
         walk: where it lies: the memory, the element of it that comes first, and the elements from one index to the
             next along each axis.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 4.0]], device="cpu")
+        >>> (x @ x.T + 1.0).sum(axis=0).tolist()
+        [18.0, 38.0]
+        >>> x
+        <Tensor (2, 2) float32 on cpu>
     """
 
     def __init__(

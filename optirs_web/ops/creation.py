@@ -54,19 +54,37 @@ def _fitting(value: float, dtype: DType) -> float:
 def zeros(
     shape: Any, device: str | Device | None = None, dtype: str | DType = FLOAT32, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor of zeros."""
+    """A tensor of zeros.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.zeros((2, 3), device="cpu").tolist()
+        [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
     return full(shape, 0, device, dtype, requires_grad)
 
 
 def ones(
     shape: Any, device: str | Device | None = None, dtype: str | DType = FLOAT32, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor of ones."""
+    """A tensor of ones.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ones((2,), device="cpu", dtype="int32").tolist()
+        [1, 1]
+    """
     return full(shape, 1, device, dtype, requires_grad)
 
 
 def arange(end: int, device: str | Device | None = None) -> Tensor:
-    """0, 1, ..., end - 1, as int32."""
+    """0, 1, ..., end - 1, as int32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.arange(3, device="cpu").tolist()
+        [0, 1, 2]
+    """
     return apply("arange", "arange", dtype=dtype_of("int32"), device=device_of(device), shape=as_shape(end))
 
 
@@ -99,7 +117,14 @@ def randn(
 def rand(
     shape: Any, device: str | Device | None = None, seed: int | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Uniform random numbers in [0, 1), the same bits on every device. See `randn`."""
+    """Uniform random numbers in [0, 1), the same bits on every device. See `randn`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.rand((100,), device="cpu", seed=0)
+        >>> 0.0 <= x.min().item() <= x.max().item() < 1.0
+        True
+    """
     return _random("draw_uniform", shape, device, seed, requires_grad)
 
 

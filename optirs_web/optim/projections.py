@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import compress
 from numbers import Real
@@ -31,10 +31,9 @@ from ..tensors import Parameter, Tensor
 from .by_identity import ByIdentity
 from .in_place import in_place
 from .layout import Layout
+from .transforms import Mask
 
 __all__ = ["Projection", "box", "l1_ball", "l2_ball", "non_negative", "simplex", "spectral", "sphere"]
-
-Mask = Callable[[Parameter], bool]
 
 _LARGEST = 3.4028234663852886e38
 

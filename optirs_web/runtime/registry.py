@@ -217,6 +217,13 @@ def set_memory_limit(nbytes: int | None) -> None:
 
     Raises:
         ValueError: the limit is negative.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.set_memory_limit(1 << 30)
+        >>> ow.memory_stats("cpu").limit
+        1073741824
+        >>> ow.set_memory_limit(None)
     """
     for one in opened():
         one.set_memory_limit(nbytes)
