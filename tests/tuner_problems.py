@@ -1,0 +1,21 @@
+"""What the tests of the tuner compute, and what they find and put in its cache folder."""
+
+import numpy as np
+
+from optirs_web.runtime.tuner.candidates import TUNABLE
+from optirs_web.runtime.tuner.folder import Folder
+from optirs_web.runtime.tuner.records import Record, key_of, record_text
+
+
+def random(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def names_of(cache):
+    return sorted(one.name for one in cache.glob("optirs-web/tuned/*/*"))
+
+
+def keep(device, shape_class="64x64x256 nn", choice=(16, 16)):
+    """Save a choice as a search does, whatever is fastest here."""
+    record = Record(TUNABLE["matmul"], shape_class, choice)
+    Folder(key_of(device.info)).save(record.name, record_text(record, device.info, {choice: 1e-3}))
