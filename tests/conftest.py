@@ -7,6 +7,7 @@ import os
 import signal
 import warnings
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,39 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     # Playwright's event loop runs in this thread from the first browser test on, and there is only one in a thread.
-    items.sort(key=_uses_browser)
+    # Those of whole pages take longest, so they are not left for the end.
+    items.sort(key=lambda item: 1 if _is_of_a_page(item.nodeid) else 2 * _uses_browser(item))
+
+
+def _is_of_a_page(nodeid):
+    return nodeid.startswith("tests/browser/")
 
 
 def _uses_browser(item):
     params = item.callspec.params if hasattr(item, "callspec") else {}
     return "browser" in item.fixturenames or not {params.get("numerics"), params.get("compute")}.isdisjoint(BROWSER)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Processes take tests in large parts, which share what they set up, but those of pages one or two at a time."""
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScheduling
+
+    class Scheduling(LoadScheduling):
+        def check_schedule(self, node, duration=0.0):
+            first = self.pending[0] if self.pending else 0
+            ahead = next((number for number in self._pages if number >= first), None)
+            self.maxschedchunk = len(self.collection) if ahead is None else max(ahead - first, 2)
+            # After a test of a second a process is not given more while it has two.
+            super().check_schedule(node, 1.0 if ahead == first else duration)
+
+        @cached_property
+        def _pages(self):
+            return [number for number, nodeid in enumerate(self.collection) if _is_of_a_page(nodeid)]
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +103,16 @@ def open_device():
         return opened[name]
 
     return open_once
+
+
+@pytest.fixture(scope="module", autouse=True)
+def passes_over_what_stays():
+    """A full collection does not look again through what earlier modules have left for good: shaders, kernels, torch.
+
+    The library collects too, whenever a device has no room, and with millions of such objects that takes a second.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=DEVICES)
