@@ -22,23 +22,21 @@ def violations(page):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_has_no_serious_violation(page, site, path, screenshot):
+def test_a_page_has_no_serious_violation_and_a_phone_does_not_scroll_sideways(page, site, path, screenshot):
+    name = path.strip("/") or "home"
+    screen = page.viewport_size
     page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{site}{path}")
     page.wait_for_load_state("networkidle")
+    screenshot(page, f"{name}-phone")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert violations(page) == []
+
+    page.set_viewport_size(screen)
     for status in page.locator("[role=status][data-state]").all():
         expect(status).not_to_have_attribute("data-state", "busy")
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
-        screenshot(page, f"{path.strip('/') or 'home'}-{theme}")
+        screenshot(page, f"{name}-{theme}")
         assert violations(page) == [], theme
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_a_phone_shows_a_page_without_scrolling_sideways(page, site, path, screenshot):
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(f"{site}{path}")
-    page.wait_for_load_state("networkidle")
-    screenshot(page, f"{path.strip('/') or 'home'}-phone")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert violations(page) == []

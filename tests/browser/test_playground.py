@@ -36,8 +36,9 @@ def run(playground):
     expect(playground.get_by_role("button", name="Stop")).to_be_disabled()
 
 
-def test_the_examples_are_those_in_the_folder(playground):
-    offered = playground.locator("#example option:not([hidden])")
+def test_the_examples_are_those_in_the_folder(page, site):
+    page.goto(f"{site}/playground")
+    offered = page.locator("#example option:not([hidden])")
     values = offered.evaluate_all("options => options.map(one => [one.value, one.textContent])")
     titles = {path.stem: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in EXAMPLES.glob("*.py")}
     assert dict(values) == titles
