@@ -1,11 +1,14 @@
 """What the tests of pages share: the demo's server, patience, and a look at a screen and a phone."""
 
 import os
+from urllib.request import urlopen
 
 import pytest
 from chromium import ROOT, SLOW, pyodide_folder
 from demo_servers import running_server
 from requirements import missing
+
+from optirs_web.demo_site.wheel import wheel_name
 
 # Only a full distribution of Pyodide has NumPy.
 collect_ignore = [] if os.environ.get("OPTIRS_PYODIDE_DIST") else ["test_numpy.py"]
@@ -20,8 +23,11 @@ def site(browser, tmp_path_factory):
     if not (ROOT / "demo_site/static/home.js").is_file():
         missing("webgpu", "the pages are not built: make bundles")
     expect.set_options(timeout=60_000)  # a software GPU on a busy machine
-    with running_server(tmp_path_factory.mktemp("demo")) as (_, url):
-        yield url.rstrip("/")
+    with running_server(tmp_path_factory.mktemp("demo")) as (_, address):
+        url = address.rstrip("/")
+        with urlopen(f"{url}/wheel/{wheel_name()}") as wheel:
+            wheel.read()  # made at the first request: no page's time is spent on it
+        yield url
 
 
 @pytest.fixture
