@@ -78,7 +78,7 @@ def test_the_install_line_is_copied(page, site):
     page.goto(site)
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_text("Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "pip install optirs-web"
+    assert page.evaluate("navigator.clipboard.readText()") == "pip install ."
 
 
 def test_without_webgpu_the_page_explains_itself_and_loads_no_python(page, site, screenshot):

@@ -33,7 +33,7 @@ export function explainMissing(problem) {
     ),
     create("p", {}, "What the browser makes of the GPU stands in ", create("code", {}, "chrome://gpu"), " or ",
       create("code", {}, "about:support"), "; hardware acceleration has to be on in its settings. The same Python runs ",
-      "without a browser too: ", create("code", {}, "pip install optirs-web"), "."),
+      "without a browser too: ", create("code", {}, "make train"), " in a clone of the repository."),
   );
 }
 
