@@ -3,7 +3,7 @@ import { lineChart, short } from "./lib/chart.js";
 import { create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
-import { Terrain, drawTrack } from "./pages/terrain.js";
+import { Terrain, drawRacers } from "./pages/terrain.js";
 
 const MOST_STEPS = 2000;
 const ARRIVED = 0.01; // the height at which a racer is there
@@ -183,7 +183,7 @@ const draw = everyFrame(() => {
   const [width, height] = [Math.round(canvas.clientWidth * scale), Math.round(canvas.clientHeight * scale)];
   if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
   terrain.draw(context);
-  for (const { points, number, color } of running()) drawTrack(context, terrain, points, { number, color, scale });
+  drawRacers(context, terrain, running(), scale);
   setText(find("#steps"), steps.toLocaleString("en"));
   for (const { points, height, arrived, cells } of running()) {
     const [x, y] = points.at(-1);

@@ -127,9 +127,17 @@ export class Terrain {
   }
 }
 
-/** A track with a halo, and the racer's number at its head. `points` are [x, y] of the landscape. */
-export function drawTrack(context, terrain, points, { number, color: name, scale }) {
-  const places = points.map((point) => terrain.place(point, context.canvas));
+/** The racers' tracks with a halo, and above them all their numbers. `points` are [x, y] of the landscape. */
+export function drawRacers(context, terrain, racers, scale) {
+  const placed = racers.map((racer) => ({
+    ...racer,
+    places: racer.points.map((point) => terrain.place(point, context.canvas)),
+  }));
+  for (const { places, color: name } of placed) drawTrack(context, places, name, scale);
+  for (const { places, color: name, number } of placed) drawNumber(context, places.at(-1), name, number, scale);
+}
+
+function drawTrack(context, places, name, scale) {
   context.lineJoin = context.lineCap = "round";
   for (const [stroke, width] of [[color("sheet"), 4.5], [color(name), 2.25]]) {
     context.strokeStyle = stroke;
@@ -144,7 +152,9 @@ export function drawTrack(context, terrain, points, { number, color: name, scale
   context.lineWidth = 2 * scale;
   context.strokeStyle = color("ink");
   context.stroke();
-  const [x, y] = places.at(-1);
+}
+
+function drawNumber(context, [x, y], name, number, scale) {
   context.beginPath();
   context.arc(x, y, 9 * scale, 0, 2 * Math.PI);
   context.fillStyle = color(name);
