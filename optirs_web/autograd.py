@@ -259,7 +259,7 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool | None = Non
 
 def gradients(
     target: Tensor,
-    sources: Iterable[Tensor],
+    sources: Tensor | Iterable[Tensor],
     gradient: Any = None,
     *,
     retain_graph: bool | None = None,
@@ -269,7 +269,8 @@ def gradients(
 
     Args:
         target: what to differentiate.
-        sources: any tensors that it may have been computed from, leaves or not. Their `grad` is left alone.
+        sources: any tensors that it may have been computed from, leaves or not; one counts as a list of one. Their
+            `grad` is left alone.
         gradient: the gradient with respect to `target`, of its shape; 1 for a tensor of one element.
         retain_graph: keep the history for another call; as `create_graph` if None.
         create_graph: leave a history of the gradients, so that they can be differentiated in turn.
@@ -287,7 +288,7 @@ def gradients(
         (27.0, 18.0, None)
     """
     keep = create_graph if retain_graph is None else retain_graph
-    sources = list(sources)
+    sources = [sources] if isinstance(sources, Tensor) else list(sources)
     wanted = {id(one) for one in sources}
     with _history(create_graph), _walk():
         found = {id(one): g for one, g in _propagate(target, gradient, lambda one: id(one) in wanted, keep=keep)}

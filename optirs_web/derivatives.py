@@ -30,6 +30,7 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0) -> Func
         or a tuple of gradients where `argnums` is a sequence. Its results can be differentiated in turn.
 
     Raises:
+        TypeError: `function` is a tensor; `gradients` takes the gradient of one.
         ShapeError: at a call, if the function returns more than one element.
 
     Example:
@@ -38,6 +39,8 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0) -> Func
         >>> value.item(), slope.tolist()
         (9.0, [6.0])
     """
+    if isinstance(function, Tensor):
+        raise TypeError("grad takes a function; optirs_web.gradients(target, sources) takes the gradients of a tensor")
 
     def both(*arguments: Any) -> tuple[Tensor, Any]:
         positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -90,11 +93,12 @@ def vjp(function: Function, *primals: Any) -> tuple[Tensor, Callable[[Any], tupl
     return value, lambda cotangent: tuple(_or_zeros(_gradients(value, sources, cotangent), sources))
 
 
-def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def jvp(function: Function, primals: Tensor | Sequence[Any], tangents: Any) -> tuple[Tensor, Tensor]:
     """The value of `function`, and its derivative along `tangents`: the Jacobian times a vector from the right.
 
     Backward twice: the product with a cotangent is linear in it, and the derivative by the cotangent is what is asked
-    for (Townsend 2017, "A new trick for calculating Jacobian vector products"). Costs two backward passes.
+    for (Townsend 2017, "A new trick for calculating Jacobian vector products"). Costs two backward passes. A single
+    tensor as `primals` counts as a list of one, with one tangent beside it.
 
     Raises:
         ShapeError: a tangent has another shape than its primal, or there are more of one than of the other.
@@ -105,6 +109,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
         >>> ow.jvp(lambda x: (x * x).sum(), [x], [[1.0, 10.0]])[1].item()
         42.0
     """
+    primals, tangents = _several(primals, tangents)
     if len(primals) != len(tangents):
         raise ShapeError(f"{len(primals)} primals and {len(tangents)} tangents")
     value, pull = vjp(function, *primals)
@@ -121,13 +126,13 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 
 
 def hessian_vector_product(
-    function: Function, primals: Sequence[Any], vectors: Sequence[Any]
+    function: Function, primals: Tensor | Sequence[Any], vectors: Any
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The gradient's derivative along `vectors`, without the Hessian: the gradient of (gradient · vectors).
 
     Args:
         function: of tensors; returns a tensor of one element.
-        primals: its arguments.
+        primals: its arguments; a single tensor counts as a list of one.
         vectors: one for each, of its shape.
 
     Returns:
@@ -139,6 +144,7 @@ def hessian_vector_product(
         >>> ow.hessian_vector_product(lambda x: (x * x * x).sum(), [x], [[1.0, 1.0]])[1][0].tolist()
         [6.0, 12.0]
     """
+    primals, vectors = _several(primals, vectors)
     if len(primals) != len(vectors):
         raise ShapeError(f"{len(primals)} primals and {len(vectors)} vectors")
     sources = [_fresh(one) for one in _as_tensors(primals, range(len(primals)))]
@@ -184,6 +190,11 @@ def _gradients(value: Tensor, sources: Sequence[Tensor], gradient: Any) -> list[
     if not value.requires_grad:
         return [None for _ in sources]
     return gradients(value, sources, gradient, create_graph=True)
+
+
+def _several(primals: Any, along: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """A single primal and what lies beside it, as lists of one."""
+    return ([primals], [along]) if isinstance(primals, Tensor) else (primals, along)
 
 
 def _as_tensors(arguments: Sequence[Any], positions: Sequence[int]) -> list[Any]:

@@ -67,8 +67,12 @@ class GradientTape:
         """Operations in the block are constants to every tape."""
         return no_grad()
 
-    def gradient(self, target: Tensor, sources: Iterable[Tensor], output_gradient: Any = None) -> list[Tensor | None]:
+    def gradient(
+        self, target: Tensor, sources: Tensor | Iterable[Tensor], output_gradient: Any = None
+    ) -> list[Tensor | None]:
         """The gradient of `target` with respect to each source; None for one that it does not depend on.
+
+        A single tensor as `sources` counts as a list of one.
 
         Raises:
             UnsupportedError: called a second time on a tape that is not persistent.

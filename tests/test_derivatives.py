@@ -125,6 +125,23 @@ def test_a_jacobian_has_the_axes_of_the_value_and_of_the_argument(device):
     assert ow.jacobian(lambda x: x.reshape(0))(ow.zeros((0,), device=device)).shape == (0, 0)
 
 
+def test_a_single_tensor_counts_as_a_list_of_one(device):
+    x = ow.tensor([1.0, 2.0], device=device)
+    assert ow.jvp(lambda x: (x * x).sum(), x, [1.0, 10.0])[1].item() == 42
+    assert ow.hessian_vector_product(lambda x: (x * x * x).sum(), x, [1.0, 1.0])[1][0].tolist() == [6, 12]
+    with ow.GradientTape() as tape:
+        tape.watch(x)
+        y = (x * x).sum()
+    (slope,) = tape.gradient(y, x)
+    assert slope.tolist() == [2, 4]
+
+
+def test_the_gradient_of_a_tensor_is_not_taken_for_that_of_a_function():
+    x = ow.tensor([1.0], device="cpu", requires_grad=True)
+    with pytest.raises(TypeError, match=r"optirs_web\.gradients\(target, sources\)"):
+        ow.grad((x * x).sum(), x)
+
+
 def test_the_jacobian_of_a_gradient_is_the_hessian(device):
     hessian = ow.jacobian(ow.grad(lambda x: (x * x * x).sum()))(ow.tensor([1.0, 2.0], device=device))
     assert hessian.tolist() == [[6.0, 0.0], [0.0, 12.0]]
