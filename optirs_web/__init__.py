@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .parts import imported
 
 if TYPE_CHECKING:
-    from . import datasets as datasets, errors as errors, interop as interop, nn as nn, optim as optim
+    from . import datasets as datasets, errors as errors, interop as interop, nn as nn, ops as ops, optim as optim
     from .autograd import gradients as gradients, no_grad as no_grad
     from .checkpointing import checkpoint as checkpoint
     from .checkpoints import (
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from .tensors import Parameter as Parameter, Tensor as Tensor, tensor as tensor
     from .tuner import tune as tune, tune_async as tune_async, tuning as tuning, tuning_async as tuning_async
 
-_SUBMODULES = ("datasets", "errors", "interop", "nn", "optim")
+_SUBMODULES = ("datasets", "errors", "interop", "nn", "ops", "optim")
 
 # Names are imported when first used: `import optirs_web` alone loads neither NumPy nor a backend.
 _NAMES = {
@@ -169,7 +169,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(imported(_NAMES[name]), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'optirs_web' has no attribute '{name}'")
+    hint = f"; optirs_web.ops has '{name}'" if name in imported("ops").__all__ else ""
+    raise AttributeError(f"module 'optirs_web' has no attribute '{name}'{hint}")
 
 
 def __dir__() -> list[str]:

@@ -107,6 +107,18 @@ def test_elements_of_every_type_are_moved(device, dtype, values):
         assert np.array_equal(got.numpy(), want)
 
 
+def test_joining_takes_torchs_word_for_an_axis():
+    a, b = ow.ones((2, 1), device="cpu"), ow.zeros((2, 1), device="cpu")
+    assert ow.concat([a, b], dim=1).tolist() == [[1, 0], [1, 0]]
+    assert ow.stack([a, b], dim=-1).tolist() == [[[1, 0]], [[1, 0]]]
+
+
+def test_an_index_on_another_device_is_told_how_to_move(open_device):
+    rows = ow.ones((2, 2), device=open_device("vulkan"))
+    with pytest.raises(ShapeError, match=r"a tensor on vulkan and indices on cpu; tensor\(x, device=\.\.\.\) copies"):
+        ops.embedding(rows, ow.tensor([0], device="cpu"))
+
+
 def test_parts_are_joined_where_no_copy_could_begin_in_a_compiled_step(device):
     parts = [numbers(size) for size in (1, 3, 64, 7)]
     joined = ow.compile(lambda *them: ops.concat([one * 2.0 for one in them]), device=device)

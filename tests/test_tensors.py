@@ -185,3 +185,11 @@ def test_a_typed_memoryview_has_the_tensors_shape(device):
     view = ow.tensor([[1.0, 2.0], [3.0, 4.0]], device=device).read()
     assert (view.format, view.shape) == ("f", (2, 2))
     assert bytes(view) == struct.pack("4f", 1, 2, 3, 4)
+
+
+def test_a_function_of_ops_is_named_to_who_looks_for_it_in_the_package():
+    assert ow.ops.exp(ow.tensor([0.0], device="cpu")).tolist() == [1]
+    with pytest.raises(AttributeError, match=r"no attribute 'exp'; optirs_web\.ops has 'exp'"):
+        _ = ow.exp
+    with pytest.raises(AttributeError, match=r"no attribute 'no_such_name'$"):
+        _ = ow.no_such_name

@@ -98,7 +98,10 @@ def _index(index: Any, length: int, operation: str, device: Device) -> Tensor:
     if not isinstance(index, Tensor):
         return tensor(_on_host(raw, length), device=device)
     if index.device is not device:
-        raise ShapeError(f"{operation} got a tensor on {device.name} and indices on {index.device.name}")
+        raise ShapeError(
+            f"{operation} got a tensor on {device.name} and indices on {index.device.name}; tensor(x, device=...) "
+            "copies, and compile(step, device=...) says where a step's arrays go"
+        )
     return index
 
 

@@ -26,7 +26,7 @@ def _between(shape: Sequence[int], axis: int, start: int, count: int) -> tuple[P
     return tuple(Pick(start, 1, count) if one == axis else whole_axis(size) for one, size in enumerate(shape))
 
 
-def concat(tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
+def concat(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) -> Tensor:
     """The tensors one after the other along an axis that they have, as `numpy.concatenate`.
 
     Each is copied once. Gradients: the parts of g, which are walks over it.
@@ -34,6 +34,7 @@ def concat(tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
     Args:
         tensors: one or more of one dtype, whose shapes differ along the axis only.
         axis: along which they are joined.
+        dim: torch's word for the axis.
 
     Raises:
         ShapeError: there are none, their shapes do not fit, there is no such axis, or they lie on different devices.
@@ -47,7 +48,7 @@ def concat(tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
         [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
     given = _checked("concat", tensors)
-    (axis,) = normalize_axes(axis, given[0].ndim)
+    (axis,) = normalize_axes(axis if dim is None else dim, given[0].ndim)
     rest = [(*one.shape[:axis], *one.shape[axis + 1 :]) for one in given]
     if any(one.ndim != given[0].ndim for one in given) or len(set(rest)) > 1:
         shapes = ", ".join(str(one.shape) for one in given)
@@ -89,12 +90,13 @@ def _write_part(part: Tensor, whole: Tensor, rows: int, first: int, whole_row: i
         part.device.dispatch(cooperative("join"), [part.view, whole.view], -(-part.size // _THREADS), parameters)
 
 
-def stack(tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
+def stack(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) -> Tensor:
     """The tensors one after the other along a new axis, as `numpy.stack`. Gradients: the parts of g.
 
     Args:
         tensors: one or more of one dtype and one shape.
         axis: which one the new axis is in the result.
+        dim: torch's word for it.
 
     Raises:
         ShapeError: there are none, their shapes differ, there is no such axis, or they lie on different devices.
@@ -110,7 +112,7 @@ def stack(tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
     shape = given[0].shape
     if any(one.shape != shape for one in given):
         raise ShapeError(f"stack needs tensors of one shape, not {', '.join(str(one.shape) for one in given)}")
-    (axis,) = normalize_axes(axis, len(shape) + 1)
+    (axis,) = normalize_axes(axis if dim is None else dim, len(shape) + 1)
     wholes = [whole_axis(size) for size in shape]
     return concat([part_of(one, (*wholes[:axis], None, *wholes[axis:])) for one in given], axis)
 
