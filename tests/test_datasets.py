@@ -24,6 +24,10 @@ def test_train_and_test_together_are_the_whole_data_set(fold):
     assert np.bincount(labels).tolist() == CLASS_COUNTS
 
 
+def test_the_data_set_is_shown_by_its_sizes():
+    assert repr(load_digits()) == "<Digits: 1,437 images to train on, 360 to test on>"
+
+
 @pytest.mark.parametrize("fold", FOLDS)
 def test_each_class_is_spread_evenly_over_the_folds(fold):
     in_fold = np.bincount(load_digits(fold).test_labels, minlength=10)

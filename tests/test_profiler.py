@@ -327,6 +327,7 @@ def test_peaks_are_measured_once_and_are_more_than_a_kernel_reaches(device):
 def test_the_table_has_a_row_for_each_kernel_and_names_clock_and_bottleneck(training):
     p, _, _ = training
     table = p.table()
+    assert str(p) == str(table)
     names = {one.name for one in p.kernels}
     for text in (str(table), table.plain()):
         assert all(name in text for name in names)

@@ -30,6 +30,9 @@ class Digits(NamedTuple):
     test_images: NDArray[np.float32]
     test_labels: NDArray[np.int32]
 
+    def __repr__(self) -> str:
+        return f"<Digits: {len(self.train_labels):,} images to train on, {len(self.test_labels):,} to test on>"
+
 
 def load_digits(fold: int = 0) -> Digits:
     """Load the UCI handwritten digits, one of five stratified folds as the test set.

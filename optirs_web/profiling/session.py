@@ -235,6 +235,9 @@ class Profile:
             notes.insert(0, f"steps: {len(self.steps)}, {seconds_text(mean)} each")
         return Table(self._title, self.summaries, notes)
 
+    def __str__(self) -> str:
+        return str(self.table())
+
     @property
     def _title(self) -> str:
         devices = ", ".join(device.name for device, _ in self._watched)
