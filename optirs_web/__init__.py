@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from .tensors import Parameter as Parameter, Tensor as Tensor, tensor as tensor
     from .tuner import tune as tune, tune_async as tune_async, tuning as tuning, tuning_async as tuning_async
 
-_SUBMODULES = ("datasets", "errors", "interop", "nn", "ops", "optim")
+_SUBMODULES = ("datasets", "errors", "interop", "nn", "optim")
 
 # Names are imported when first used: `import optirs_web` alone loads neither NumPy nor a backend.
 _NAMES = {
@@ -163,7 +163,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("optirs-web")
-    if name in _SUBMODULES:
+    if name in _SUBMODULES or name == "ops":
         return imported(name)
     if name in _NAMES:
         value = getattr(imported(_NAMES[name]), name)
