@@ -70,7 +70,7 @@ class _Fusion:
         producer = self.nodes[first] if first is not None else None
         if first is None or producer is None or producer.map is None:
             return False
-        if not (consumer.is_flat(number) or producer.map.is_constant):
+        if not (consumer.reads_all(number) or producer.map.is_constant):
             return False
         keeps = self._has_to_keep(producer.map, at, first)
         if keeps is None or (keeps and producer.map.is_constant) or not self.nodes.can_move(first, at, writes=keeps):
@@ -108,7 +108,7 @@ class _Fusion:
         if node.map is None:
             return False
         flat = [
-            producer.is_constant or node.map.is_flat(number)
+            producer.is_constant or node.map.reads_all(number)
             for number, one in enumerate(node.map.tensors)
             if one.view == view
         ]
@@ -123,7 +123,7 @@ class _Fusion:
     def _follow(self, at: int, consumer: Mapped, number: int) -> bool:
         """Go into the cooperative kernel that computes an operand."""
         view = consumer.tensors[number].view
-        first = self.nodes.producer(view, before=at) if consumer.is_flat(number) else None
+        first = self.nodes.producer(view, before=at) if consumer.reads_all(number) else None
         producer = self.nodes[first] if first is not None else None
         if first is None or producer is None or not isinstance(producer.recorded, Launch):
             return False
@@ -225,8 +225,8 @@ class _Fusion:
 
 
 def _reads(one: Mapped, view: View) -> bool:
-    """It reads the view in another order besides."""
-    return any(tensor.view == view for tensor in one.tensors)
+    """It reads the memory of the view in another order besides, or a part of it."""
+    return any(tensor.view.buffer is view.buffer for tensor in one.tensors)
 
 
 def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_kept: bool) -> Mapped | None:

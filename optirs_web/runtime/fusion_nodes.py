@@ -10,7 +10,7 @@ from .backend import Capabilities
 from .buffer import Buffer, View
 from .fused_kernels import HOOKS, fused_kernel
 from .kernels import CooperativeKernel
-from .launches import Launch, Recorded, overlaps
+from .launches import Copy, Launch, Recorded, overlaps
 from .mapped import Mapped, fused_of, mapped, relaunched
 
 __all__ = ["Node", "Nodes", "view_of"]
@@ -61,8 +61,9 @@ class Node:
             self.map = moved(self.map)
         elif self.after is not None:
             self.after = moved(self.after)
+        elif isinstance(self.recorded, Copy):
+            self.recorded = Copy(self.recorded.source, target)
         else:
-            assert isinstance(self.recorded, Launch)
             views = tuple(target if one == source else one for one in self.recorded.views)
             self.recorded = Launch(self.recorded.kernel, views, self.recorded.grid, self.recorded.parameters)
 

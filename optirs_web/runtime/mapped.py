@@ -87,6 +87,10 @@ class Mapped(NamedTuple):
         steps = zip(self.dims, one.strides, row_major(self.dims), strict=True)
         return one.start == 0 and all(size == 1 or stride == wanted for size, stride, wanted in steps)
 
+    def reads_all(self, number: int) -> bool:
+        """Each result reads the element of the tensor at its own place, and there are no others."""
+        return self.is_flat(number) and 4 * self.size == self.tensors[number].view.nbytes
+
 
 def row_major(dims: Shape) -> Shape:
     """The strides of elements that lie in order."""
@@ -177,7 +181,7 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
     """`consumer` with the output of `producer` computed in place of reading it as tensor `number`.
 
     Args:
-        consumer: reads the output in the order in which it lies, or the output is a constant.
+        consumer: reads all of the output in the order in which it lies, or the output is a constant.
         number: of the tensor.
         producer: what computes it.
         output: which of its outputs it is.
@@ -221,7 +225,7 @@ def inlined(consumer: Mapped, number: int, producer: Mapped, output: int, *, kee
 def with_value(consumer: Mapped, number: int, value: Argument = ("value", 0)) -> Mapped:
     """`consumer` with what a cooperative kernel has computed, or another value, in place of tensor `number`."""
     replaced = consumer.tensors[number]
-    kept = [one for one in consumer.tensors if one != replaced]
+    kept = [one for one in dict.fromkeys(consumer.tensors) if one != replaced]
 
     def moved(argument: Argument) -> Argument:
         kind, at = argument
