@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from . import ops
-from .autograd import ObservedGrad, observe_grads
+from .autograd import ObservedGrad, grad_enabled, observe_grads
 from .errors import DeviceLostError, UnsupportedError
 from .hostdata import HostData, host_data
 from .ops.launch import contiguous
@@ -131,7 +131,7 @@ class Compiled:
         snapshot_every: int = 100,
         fuse: bool = True,
     ) -> None:
-        functools.update_wrapper(self, step)
+        functools.update_wrapper(self, step, updated=())  # what a callable object holds is its own
         self._step = step
         self._asked_device = device
         self._fuses = fuse
@@ -205,7 +205,7 @@ class Compiled:
 
     def recorded_on(self, device: Device, prepared: list[Any]) -> _Recorded:
         """The recording for a device and such arguments, as `prepare` gives them; made if there is none."""
-        key = (device, ops.autocast_to, *(_signature(one) for one in prepared))
+        key = (device, ops.autocast_to, grad_enabled(), *(_signature(one) for one in prepared))
         return self._find(key) or self._record_when_ready(key, device, prepared)
 
     def _find(self, key: Hashable) -> _Recorded | None:

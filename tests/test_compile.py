@@ -300,6 +300,33 @@ def test_zeros_of_either_sign_are_different_constants(device):
     assert [step([1.0], zero).item() for zero in (0.0, -0.0)] == [np.inf, -np.inf]
 
 
+def test_a_recording_without_gradients_is_another_one(device):
+    w = ow.Parameter([2.0], device=device)
+
+    def squared():
+        loss = (w * w).sum()
+        if loss.requires_grad:
+            loss.backward()
+
+    step = ow.compile(squared, device=device)
+    with ow.no_grad():
+        step()
+    assert w.grad is None
+    step()
+    assert w.grad.tolist() == [4.0]
+
+
+def test_what_a_callable_object_holds_is_not_mixed_with_its_compiled_steps(device):
+    class Doubled:
+        def __init__(self):
+            self._device, self._find = "mine", "mine"
+
+        def __call__(self, x):
+            return x * 2.0
+
+    assert ow.compile(Doubled(), device=device)([1.0]).tolist() == [2.0]
+
+
 def test_many_recordings_are_dropped_with_a_warning(device):
     step = ow.compile(lambda x, factor: x * factor, device=device)
     for number in range(16):

@@ -226,6 +226,11 @@ class Fastest:
                 return faster
         return self._compared(key, call.tensors, seconds)
 
+    def stays(self) -> None:
+        """An operation comes that is not placed."""
+        self._last = None
+        self._stretches.stays()
+
     def ran(self, result: Any) -> None:
         """The operation has run, and gave this."""
         self._stretches.ran()

@@ -50,11 +50,24 @@ class Policy(Protocol):
     def device_for(self, call: Call) -> Device:
         """Where an operation runs."""
 
+    def stays(self) -> None:
+        """The next operation runs where its operands lie: nothing is asked about it."""
+
     def ran(self, result: Any) -> None:
-        """The operation that was asked about last has run, and gave this."""
+        """The operation that `device_for` or `stays` was called for has run, and gave this."""
 
 
-class _Forced:
+class _LearnsNothing:
+    """What does not depend on what ran before."""
+
+    def stays(self) -> None:
+        pass
+
+    def ran(self, result: Any) -> None:
+        pass
+
+
+class _Forced(_LearnsNothing):
     """Everything on one device."""
 
     def __init__(self, device: Device) -> None:
@@ -63,11 +76,8 @@ class _Forced:
     def device_for(self, call: Call) -> Device:
         return self.candidates[0]
 
-    def ran(self, result: Any) -> None:
-        pass
 
-
-class _FewestBytes:
+class _FewestBytes(_LearnsNothing):
     """Each operation where most bytes of its operands are."""
 
     candidates: Sequence[Device] = ()
@@ -79,16 +89,18 @@ class _FewestBytes:
             return tensors[0].device
         return max(names, key=lambda device: sum(one.size for one in tensors if is_at(one, device)))
 
-    def ran(self, result: Any) -> None:
-        pass
-
 
 _policy: ContextVar[Policy | None] = ContextVar("placement", default=None)
 
 
 def current() -> Policy | None:
-    """The policy of this thread or task."""
-    return _policy.get()
+    """The policy of this thread or task. Where one of its devices was lost or closed, it is opened anew."""
+    policy = _policy.get()
+    if policy is not None and any(one.lost for one in policy.candidates):
+        devices = [device_of(one.info.label) if one.lost else one for one in policy.candidates]
+        policy = Fastest.between(devices) if len(devices) > 1 else _Forced(devices[0])
+        _policy.set(policy)
+    return policy
 
 
 class placement:
@@ -187,7 +199,7 @@ def _gpu(asked: str | Device | None) -> Device:
 
 
 def _place(operation: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    policy = _policy.get()
+    policy = current()
     if policy is None:
         return operation(*arguments, **options)
     tensors = tensors_in(arguments, options)
@@ -214,17 +226,19 @@ def _moved(target: Device, x: Tensor) -> Tensor:
 def _target(policy: Policy, call: Call) -> Device | None:
     """Where to run it; None for where it cannot be run otherwise."""
     recorder = Device.recorder()
+    is_view = call.operation.__name__ in _STAYS
+    if recorder is None and not is_view and not walks_back():
+        return policy.device_for(call)
+    policy.stays()
     if recorder is not None:  # a step runs where its parameters lie, which `steps` finds out; constants come along
         return (
             None if any(one._tracked is not None and one.device is not recorder for one in call.tensors) else recorder
         )
-    if call.operation.__name__ in _STAYS:
+    if is_view:
         return call.tensors[0].device
-    if walks_back():  # what ran forward on one device goes back there
-        return _FewestBytes().device_for(call)
-    return policy.device_for(call)
+    return _FewestBytes().device_for(call)  # what ran forward on one device goes back there
 
 
 def _place_step(step: Compiled, arguments: tuple[Any, ...]) -> Device | None:
-    policy = _policy.get()
+    policy = current()
     return None if policy is None else place_step(step, arguments, policy.candidates)

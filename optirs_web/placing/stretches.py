@@ -100,6 +100,7 @@ class Stretches:
         self._comes_next: dict[tuple[int, _Mark], _Stretch] = {}  # by the one before, and the first operation
         self._before = 0
         self._ended = 0.0
+        self._ended_before = 0.0  # as it was when the operation came that runs now
         self._reset()
 
     def _reset(self) -> None:
@@ -118,6 +119,7 @@ class Stretches:
         """The way of the next operation."""
         if self._ended:
             self._end()
+        self._ended_before = 0.0
         mark = call.operation, call.tensors[0].shape
         if self._starts is None:
             self._start((self._before, mark))
@@ -137,9 +139,13 @@ class Stretches:
         for number, its in enumerate(seconds):
             self._seconds[number] += its
 
+    def stays(self) -> None:
+        """An operation comes that is not placed."""
+        self._ended_before = self._ended
+
     def ran(self) -> None:
         """The operation has run; if anything waited, that was a part of it."""
-        self._ended = 0.0
+        self._ended = self._ended_before
 
     def waited(self) -> None:
         """Somebody has waited for a device."""

@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 from placement_problems import NBYTES, ROWS, counted, matrix
+from processes import run_python
 
 import optirs_web as ow
 from optirs_web.errors import ShapeError
@@ -203,6 +204,20 @@ def test_a_policy_ends_with_its_block_when_an_error_leaves_it():
         raise ZeroDivisionError
     with pytest.raises(ShapeError):
         mixes()
+
+
+def test_a_policy_goes_on_with_the_device_opened_anew():
+    lines = run_python(
+        """
+        import optirs_web as ow
+
+        with ow.placement("cpu"):
+            ow.close_device(ow.device("cpu"))
+            x = ow.ones((2,), device="cpu") + 1.0
+            print(x.device is ow.device("cpu"), x.tolist())
+        """
+    )
+    assert lines == ["True [2.0, 2.0]"]
 
 
 def test_a_policy_holds_in_its_thread_alone():

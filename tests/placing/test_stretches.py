@@ -67,6 +67,14 @@ def test_what_an_operation_waits_for_does_not_end_a_stretch(cpu, gpu):
     assert len(stretches._known) == 1
 
 
+def test_a_stretch_may_begin_with_a_view(cpu, gpu):
+    known(cpu, gpu)
+    stretches = Fastest.between([cpu, gpu])._stretches
+    x = matrix()
+    places_of_calls(4, lambda: [y := x[1:], y.exp()])
+    assert len(stretches._known) == 1
+
+
 def settled(seconds_of):
     """The way that a trial settles for, and how many turns each has had."""
     trial = _trial(list(seconds_of))
