@@ -73,6 +73,7 @@ def explain(step: Compiled) -> Explanation:
     """Print what a compiled step became, as it was recorded last: fused kernels, dispatches, bytes, memory.
 
     Raises:
+        TypeError: it is no compiled step.
         UnsupportedError: the step has not been called yet, so nothing is recorded.
 
     Example:
@@ -92,6 +93,8 @@ def explain(step: Compiled) -> Explanation:
         >>> found.replayed.dispatches
         1
     """
+    if not isinstance(step, Compiled):
+        raise TypeError(f"explain takes what optirs_web.compile returns, not {type(step).__name__}")
     program = step.program
     if program is None:
         raise UnsupportedError("the step has not been recorded: call it once, then explain it")

@@ -151,6 +151,8 @@ def test_explain_shows_what_became_of_a_step(capsys):
     step = ow.compile(lambda x, w: (x @ w).relu(), device="cpu")
     with pytest.raises(UnsupportedError, match="call it once"):
         ow.explain(step)
+    with pytest.raises(TypeError, match=r"what optirs_web\.compile returns"):
+        ow.explain(lambda x: x)
     step(*arrays((WIDE, 4), (4, WIDE)))
     found = ow.explain(step)
     assert (found.called.dispatches, found.replayed.dispatches) == (2, 1)
@@ -170,6 +172,8 @@ MAKERS = [
     lambda one, other: one.sum(axis=0) * 0.1 + other,
     lambda one, other: one.sum(axis=1, keepdims=True) * 0.1 * other,
     lambda one, other: one.reshape(2, 18).sum() * 0.01 + other,
+    lambda one, other: one + other[:1].reshape(6) * other[0, 0].relu(),
+    lambda one, other: ops.concat([other[3:].clone(), one[:3].clone()]),
     lambda one, other: (one.reshape(9, 4) + 1.0).reshape(6, 6) * other,
 ]
 

@@ -55,7 +55,7 @@ def _read() -> dict[str, Any]:
     try:
         with open(_path(), encoding="utf-8") as file:
             content = json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # the last for brackets in brackets
         return {}
     return content if isinstance(content, dict) else {}
 

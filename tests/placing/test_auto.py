@@ -99,6 +99,7 @@ def test_figures_are_measured_at_first_use_and_kept(own_cache, cpu, gpu):
         lambda whole: "",
         lambda whole: whole[: len(whole) // 2],
         lambda whole: "[1, 2]",
+        lambda whole: "[" * 100_000,
         lambda whole: whole.replace("cpu.light", "cpu.other"),
         lambda whole: whole.replace("0.001", "NaN"),
         lambda whole: whole.replace("0.001", "-0.001"),

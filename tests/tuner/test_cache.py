@@ -63,6 +63,7 @@ DAMAGED = {
     "cut off": '{"format": 1, "dev',
     "no object": "[1, 2]",
     "no JSON": "\x00\x01",
+    "brackets in brackets": "[" * 100_000,
     "another format": {"format": 99},
     "another device": {"device": "a graphics card"},
     "other kernels": {"sources": "0"},

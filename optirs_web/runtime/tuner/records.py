@@ -75,7 +75,10 @@ def parse_record(text: str, info: AdapterInfo, driver: str = "") -> Record:
     Raises:
         ValueError: it is none, or one of another device or version.
     """
-    content = json.loads(text)
+    try:
+        content = json.loads(text)
+    except RecursionError:  # brackets in brackets
+        content = None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError("it has another format")
     if content.get("device") != _device(info, driver) or content.get("sources") != _sources():
