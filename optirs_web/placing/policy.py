@@ -109,7 +109,8 @@ class placement:
     Operands that lie elsewhere are carried over, each once as long as it does not change. A result stays where it was
     computed. The backward pass of an operation runs where it ran itself; the gradient of a leaf goes to the leaf. Views
     (`reshape`, slices) and `embedding` stay with what they look at. What makes tensors is not moved, nor is a
-    `custom_op`. A policy holds in its own thread or task alone.
+    `custom_op`. A policy holds in its own thread or task alone, and goes on with a device that was lost or closed once
+    it is opened anew.
 
     A compiled step runs on one device as a whole, unless `compile` was given one: the parameters, optimizers and
     buffers that it uses move there, without gradients. With "auto" its first calls are run on each device in turn and
