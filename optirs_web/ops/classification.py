@@ -11,7 +11,7 @@ from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty, tensor
 from .arithmetic import add, divide, multiply, negate, subtract
 from .composed import record_composed
-from .launch import apply, need_float32, need_one_device
+from .launch import apply, at_once, need_float32, need_one_device
 from .loss_reduction import check_reduction
 from .reduce import sum
 from .shape import broadcast_to, permute, reshape, walk_over
@@ -132,11 +132,12 @@ def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...
     n, classes = rows.shape
     of_rows = empty((n, 2), FLOAT32, rows.device)
     both = empty((2, n), FLOAT32, rows.device)  # losses and weights
+    teams = at_once(classes, n)
     rows.device.dispatch(
         cooperative("cross_entropy", smooths=call.smoothing != 0),
         [rows.view, call.labels.view, (rows if call.weight is None else call.weight).view, of_rows.view, both.view],
-        n,
-        (n, classes, call.weight is not None, call.ignored, call.smoothing),
+        -(-n // teams),
+        (n, classes, call.weight is not None, call.ignored, call.smoothing, teams),
     )
     if reduction == "none":
         result = walk_over(both, (n,), (1,))

@@ -11,6 +11,7 @@ from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .arithmetic import divide, multiply
 from .compare import astype, equal
+from .launch import at_once
 from .reduce import Axes, any_axes, as_three_axes, normalize_axes, reduced_shapes, sum
 from .shape import reshape
 
@@ -120,14 +121,16 @@ def _found(
     while True:
         chunks = -(-count // _CHUNK)
         is_last = chunks == 1
-        result = empty(shape, dtype, x.device) if is_last else empty((outer * chunks * inner,), INT32, x.device)
+        results = outer * chunks * inner
+        result = empty(shape, dtype, x.device) if is_last else empty((results,), INT32, x.device)
+        teams = at_once(count, results, inner)
         x.device.dispatch(
             cooperative("extremum"),
             [values, places, result.view],
-            outer * chunks * inner,
+            -(-results // teams),
             (
                 outer, length, inner, count, _CHUNK, _KINDS[x.dtype.wgsl],
-                int(is_smallest), int(places is not values), int(gives_value and is_last),
+                int(is_smallest), int(places is not values), int(gives_value and is_last), teams,
             ),
         )  # fmt: skip
         if is_last:

@@ -17,6 +17,7 @@ __all__ = [
     "Shape",
     "apply",
     "apply_in_place",
+    "at_once",
     "broadcast_shapes",
     "broadcast_strides",
     "collapse",
@@ -202,6 +203,17 @@ def contiguous(x: Tensor) -> Tensor:
     result = empty(x.shape, x.dtype, x.device)
     write_into(result, x)
     return result
+
+
+def at_once(length: int, count: int, inner: int = 1) -> int:
+    """How many of `count` rows a workgroup of 64 reduces at once; or of columns, `inner` of which lie side by side.
+
+    An invocation takes 8 elements of a row, as far as there are so many; of columns, which are read together, 64.
+    """
+    teams = (256 // length).bit_length()
+    if inner > 1:
+        teams = max(teams, min(3, (2048 // length).bit_length()))
+    return 1 << min(5, teams, count.bit_length() - 1)
 
 
 def apply_in_place(file: str, function: str, target: Tensor, *operands: Tensor) -> None:

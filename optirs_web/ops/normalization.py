@@ -13,7 +13,7 @@ from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .arithmetic import add, multiply, subtract
 from .composed import once, record_composed
-from .launch import contiguous, need_float32, need_one_device, write_into
+from .launch import at_once, contiguous, need_float32, need_one_device, write_into
 from .reduce import mean, sum
 from .shape import broadcast_to, reshape, walk_over
 from .unary import rsqrt
@@ -69,14 +69,15 @@ def layer_norm(
 def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int, eps: float) -> Tensor:
     columns = math.prod(x.shape[-rank:])
     rows = x.size // columns
+    teams = at_once(columns, rows)
     result = empty(x.shape, FLOAT32, x.device)
     of_rows = empty((rows, 2), FLOAT32, x.device)
     given = contiguous(x.detach())  # for the gradients too
     x.device.dispatch(
         cooperative("layer_norm"),
         [given.view, *((x if one is None else one).view for one in (weight, bias)), of_rows.view, result.view],
-        rows,
-        (rows, columns, weight is not None, bias is not None, eps),
+        -(-rows // teams),
+        (rows, columns, weight is not None, bias is not None, eps, teams),
     )
     of_affine = once(lambda g, _: _gradients_of_affine(g, given, of_rows, columns))
     return record(
@@ -91,12 +92,13 @@ def _gradient_of_input(
     g: Tensor, x: Tensor, given: Tensor, weight: Tensor | None, of_rows: Tensor, rank: int, eps: float
 ) -> Tensor:
     rows, columns = of_rows.shape[0], math.prod(x.shape[-rank:])
+    teams = at_once(columns, rows)
     result = empty(x.shape, FLOAT32, x.device)
     x.device.dispatch(
         cooperative("layer_norm_grad"),
         [g.view, given.view, (x if weight is None else weight).view, of_rows.view, result.view],
-        rows,
-        (rows, columns, weight is not None),
+        -(-rows // teams),
+        (rows, columns, weight is not None, teams),
     )
 
     def formula(g: Tensor, x: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -12,7 +12,7 @@ from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .creation import full
-from .launch import need_float32
+from .launch import at_once, need_float32
 from .shape import broadcast_to, permute, reshape
 
 __all__ = ["any_axes", "as_three_axes", "mean", "normalize_axes", "one_axis", "reduced_shapes", "sum", "sum_to"]
@@ -85,13 +85,11 @@ def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
     """Sum over the middle one of three axes."""
     while True:
         chunks = max(1, -(-length // _CHUNK))
-        result = empty((outer * chunks * inner,), FLOAT32, x.device)
-        x.device.dispatch(
-            cooperative("sum"),
-            [x.view, result.view],
-            outer * chunks * inner,
-            (outer, length, inner, min(length, _CHUNK)),
-        )
+        count = outer * chunks * inner
+        result = empty((count,), FLOAT32, x.device)
+        teams = at_once(length, count, inner)
+        parameters = outer, length, inner, min(length, _CHUNK), teams
+        x.device.dispatch(cooperative("sum"), [x.view, result.view], -(-count // teams), parameters)
         if chunks == 1:
             return result
         x, length = result, chunks

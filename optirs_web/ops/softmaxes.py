@@ -9,7 +9,7 @@ from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .arithmetic import multiply, subtract
-from .launch import need_float32
+from .launch import at_once, need_float32
 from .reduce import normalize_axes, one_axis, sum
 from .shape import permute
 from .unary import exp
@@ -76,5 +76,7 @@ def _over_rows(x: Tensor, *, is_log: bool) -> Tensor:
     columns = x.shape[-1]
     if x.size:
         rows = x.size // columns
-        x.device.dispatch(cooperative("softmax"), [x.view, result.view], rows, (rows, columns, int(is_log)))
+        teams = at_once(columns, rows)
+        parameters = rows, columns, int(is_log), teams
+        x.device.dispatch(cooperative("softmax"), [x.view, result.view], -(-rows // teams), parameters)
     return result

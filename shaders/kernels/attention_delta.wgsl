@@ -20,7 +20,9 @@ struct DeltaParameters {
 @group(0) @binding(3) var<storage, read_write> of_queries: array<vec2<f32>>;
 @group(0) @binding(4) var<uniform> parameters: DeltaParameters;
 
+const WORKGROUP: u32 = 64u;
 const TEAM: u32 = 8u;
+const TEAMS: u32 = 8u;
 
 @compute @workgroup_size(64)
 fn main(
@@ -28,7 +30,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let query = (workgroup.x + workgroup.y * grid.x) * 8u + lane / TEAM;
+    let query = (workgroup.x + workgroup.y * grid.x) * TEAMS + lane / TEAM;
     let product = query / parameters.rows;
     var sum = 0.0;
     if query < parameters.queries {
@@ -39,7 +41,7 @@ fn main(
             sum += grad[first + column * parameters.column_stride] * values[query * parameters.columns + column];
         }
     }
-    sum = total_of_team(sum, lane, TEAM);
+    sum = total_of_team(sum, lane, WORKGROUP, TEAMS);
     if lane % TEAM == 0u && query < parameters.queries {
         of_queries[query] = vec2<f32>(log_sums[query], sum);
     }

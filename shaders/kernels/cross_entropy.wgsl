@@ -1,12 +1,12 @@
 // Cross-entropy of the rows of a matrix with a class for each: w_t (log(sum(exp(x))) - x_t), and with `smoothing` s,
 // (1 - s) times that and s / classes times the sum of w_c (log(sum(exp(x))) - x_c) over all classes (Szegedy et al.
 // 2016, arXiv:1512.00567). The result has the losses, then the weights w_t, which are 0 for rows to be ignored. A
-// target that is no class makes its row NaN. One workgroup for a row.
+// target that is no class makes its row NaN. `teams` rows to a workgroup.
 import package::lib::math::{precise_exp, precise_log, quiet_nan};
-import package::lib::workgroup::{largest, total};
+import package::lib::workgroup::{largest_of_team, total_of_team};
 
 struct CrossEntropyParameters {
-    rows: u32, columns: u32, has_weight: u32, ignored: i32, smoothing: f32,
+    rows: u32, columns: u32, has_weight: u32, ignored: i32, smoothing: f32, teams: u32,
 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
@@ -34,20 +34,22 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let row = workgroup.x + workgroup.y * grid.x;
+    let team = WORKGROUP / parameters.teams;
+    let row = (workgroup.x + workgroup.y * grid.x) * parameters.teams + lane / team;
+    let mine = lane % team;
     let columns = select(0u, parameters.columns, row < parameters.rows);
     let first = row * parameters.columns;
 
     var maximum = LOWEST;
-    for (var column = lane; column < columns; column += WORKGROUP) {
+    for (var column = mine; column < columns; column += team) {
         maximum = max(maximum, values[first + column]);
     }
-    maximum = largest(maximum, lane, WORKGROUP);
+    maximum = largest_of_team(maximum, lane, WORKGROUP, parameters.teams);
 
     var sum = 0.0;
     var weighted = 0.0; // the sum of w_c (maximum - x_c)
     var weights = 0.0;
-    for (var column = lane; column < columns; column += WORKGROUP) {
+    for (var column = mine; column < columns; column += team) {
         let below = values[first + column] - maximum;
         sum += precise_exp(below);
         if smooths {
@@ -55,13 +57,13 @@ fn main(
             weights += weight_of(column);
         }
     }
-    let log_sum = precise_log(total(sum, lane, WORKGROUP));
+    let log_sum = precise_log(total_of_team(sum, lane, WORKGROUP, parameters.teams));
     if smooths {
-        weights = total(weights, lane, WORKGROUP);
-        weighted = total(weighted, lane, WORKGROUP) + weights * log_sum;
+        weights = total_of_team(weights, lane, WORKGROUP, parameters.teams);
+        weighted = total_of_team(weighted, lane, WORKGROUP, parameters.teams) + weights * log_sum;
     }
 
-    if lane == 0u && row < parameters.rows {
+    if mine == 0u && row < parameters.rows {
         let label = targets[row];
         var loss = 0.0;
         var weight = 0.0;

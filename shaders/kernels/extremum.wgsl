@@ -1,13 +1,14 @@
 // Where the largest or the smallest element of the middle axis of (outer, length, inner) stands, or that element. Of equal
 // ones the first; a NaN comes before all. In chunks of `chunk` elements: the result is (outer, ceil(count / chunk), inner),
-// and a long axis takes further passes, over the places that the one before has found. One workgroup finds one.
+// and a long axis takes further passes, over the places that the one before has found. A workgroup
+// finds `teams` of them.
 import package::lib::math::is_nan;
 import package::lib::order::order_key;
 
 struct ExtremumParameters {
     outer: u32, length: u32, inner: u32, count: u32, chunk: u32, // `count` of the axis are looked at: `length`, or places
     kind: u32, // of the elements: 0 for floats, 1 for signed integers, 2 for unsigned ones
-    is_smallest: u32, has_places: u32, gives_value: u32,
+    is_smallest: u32, has_places: u32, gives_value: u32, teams: u32,
 }
 
 @group(0) @binding(0) var<storage, read> values: array<u32>;
@@ -41,7 +42,12 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let at_result = workgroup.x + workgroup.y * grid.x;
+    // Neighbouring invocations read neighbours, of a row or of columns.
+    let teams = parameters.teams;
+    let team = WORKGROUP / teams;
+    let seat = select(lane % teams * team + lane / teams, lane, parameters.inner == 1u);
+    let member = seat % team;
+    let at_result = (workgroup.x + workgroup.y * grid.x) * teams + seat / team;
     let chunks = (parameters.count + parameters.chunk - 1u) / parameters.chunk;
     let column = at_result % parameters.inner;
     let row = at_result / (parameters.inner * chunks);
@@ -51,7 +57,7 @@ fn main(
 
     var rank = LOWEST;
     var place = NOWHERE;
-    for (var at = first + lane; at < end; at += WORKGROUP) {
+    for (var at = first + member; at < end; at += team) {
         var candidate = at;
         if parameters.has_places == 1u {
             candidate = places[(row * parameters.count + at) * parameters.inner + column];
@@ -62,21 +68,21 @@ fn main(
             place = candidate;
         }
     }
-    ranks[lane] = rank;
-    found[lane] = place;
+    ranks[seat] = rank;
+    found[seat] = place;
     workgroupBarrier();
-    for (var width = WORKGROUP / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            let other = ranks[lane + width];
-            if other > ranks[lane] || (other == ranks[lane] && found[lane + width] < found[lane]) {
-                ranks[lane] = other;
-                found[lane] = found[lane + width];
+    for (var width = team / 2u; width > 0u; width = width / 2u) {
+        if member < width {
+            let other = ranks[seat + width];
+            if other > ranks[seat] || (other == ranks[seat] && found[seat + width] < found[seat]) {
+                ranks[seat] = other;
+                found[seat] = found[seat + width];
             }
         }
         workgroupBarrier();
     }
-    if lane == 0u && row < parameters.outer {
-        place = found[0];
+    if member == 0u && row < parameters.outer {
+        place = found[seat];
         if parameters.gives_value == 1u {
             result[at_result] = values[base + place * parameters.inner];
         } else {

@@ -1,9 +1,9 @@
 // Layer normalization (Ba et al. 2016, arXiv:1607.06450) of the rows of a matrix, (x - mean) / sqrt(variance + eps)
 // weight + bias, and mean and 1 / sqrt(variance + eps) of each row. The variance is taken of what is left of the mean, in
-// a second pass, so that a large mean costs no digits. One workgroup for a row.
-import package::lib::workgroup::total;
+// a second pass, so that a large mean costs no digits. `teams` rows to a workgroup.
+import package::lib::workgroup::total_of_team;
 
-struct NormParameters { rows: u32, columns: u32, has_weight: u32, has_bias: u32, eps: f32 }
+struct NormParameters { rows: u32, columns: u32, has_weight: u32, has_bias: u32, eps: f32, teams: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -20,25 +20,27 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let row = workgroup.x + workgroup.y * grid.x;
+    let team = WORKGROUP / parameters.teams;
+    let row = (workgroup.x + workgroup.y * grid.x) * parameters.teams + lane / team;
+    let mine = lane % team;
     let first = row * parameters.columns;
     let columns = select(0u, parameters.columns, row < parameters.rows);
     let count = f32(parameters.columns);
 
     var sum = 0.0;
-    for (var column = lane; column < columns; column += WORKGROUP) {
+    for (var column = mine; column < columns; column += team) {
         sum += values[first + column];
     }
-    let mean = total(sum, lane, WORKGROUP) / count;
+    let mean = total_of_team(sum, lane, WORKGROUP, parameters.teams) / count;
 
     var squares = 0.0;
-    for (var column = lane; column < columns; column += WORKGROUP) {
+    for (var column = mine; column < columns; column += team) {
         let centered = values[first + column] - mean;
         squares += centered * centered;
     }
-    let scale = 1.0 / sqrt(total(squares, lane, WORKGROUP) / count + parameters.eps);
+    let scale = 1.0 / sqrt(total_of_team(squares, lane, WORKGROUP, parameters.teams) / count + parameters.eps);
 
-    for (var column = lane; column < columns; column += WORKGROUP) {
+    for (var column = mine; column < columns; column += team) {
         var value = (values[first + column] - mean) * scale;
         if parameters.has_weight != 0u {
             value *= weight[column];
@@ -48,7 +50,7 @@ fn main(
         }
         result[first + column] = value;
     }
-    if lane == 0u && row < parameters.rows {
+    if mine == 0u && row < parameters.rows {
         of_rows[row] = vec2<f32>(mean, scale);
     }
 }

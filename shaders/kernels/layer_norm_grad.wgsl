@@ -1,8 +1,8 @@
 // The gradient of layer normalization by what is normalized: with n = (x - mean) scale and h = g weight,
-// scale (h - mean(h) - n mean(h n)). One workgroup for a row.
-import package::lib::workgroup::total;
+// scale (h - mean(h) - n mean(h n)). `teams` rows to a workgroup.
+import package::lib::workgroup::total_of_team;
 
-struct NormGradParameters { rows: u32, columns: u32, has_weight: u32 }
+struct NormGradParameters { rows: u32, columns: u32, has_weight: u32, teams: u32 }
 
 @group(0) @binding(0) var<storage, read> grad: array<f32>;
 @group(0) @binding(1) var<storage, read> values: array<f32>;
@@ -31,23 +31,27 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let row = min(workgroup.x + workgroup.y * grid.x, parameters.rows - 1u);
+    let team = WORKGROUP / parameters.teams;
+    let row = (workgroup.x + workgroup.y * grid.x) * parameters.teams + lane / team;
+    let mine = lane % team;
+    let columns = select(0u, parameters.columns, row < parameters.rows);
     let first = row * parameters.columns;
-    let mean = of_rows[row].x;
-    let scale = of_rows[row].y;
+    let of_row = of_rows[min(row, parameters.rows - 1u)];
+    let mean = of_row.x;
+    let scale = of_row.y;
     let count = f32(parameters.columns);
 
     var sum = 0.0;
     var products = 0.0;
-    for (var column = lane; column < parameters.columns; column += WORKGROUP) {
+    for (var column = mine; column < columns; column += team) {
         let h = weighted(first + column, column);
         sum += h;
         products += h * ((values[first + column] - mean) * scale);
     }
-    let mean_h = total(sum, lane, WORKGROUP) / count;
-    let mean_products = total(products, lane, WORKGROUP) / count;
+    let mean_h = total_of_team(sum, lane, WORKGROUP, parameters.teams) / count;
+    let mean_products = total_of_team(products, lane, WORKGROUP, parameters.teams) / count;
 
-    for (var column = lane; column < parameters.columns; column += WORKGROUP) {
+    for (var column = mine; column < columns; column += team) {
         let normalized = (values[first + column] - mean) * scale;
         let h = weighted(first + column, column);
         stored(scale * (h - mean_h - normalized * mean_products), first + column);

@@ -1,7 +1,7 @@
 // The orthogonal factor Q of S = Q R for each matrix of a table, by Householder reflections; R has no negative element
 // on its diagonal. S and Q have `count` columns of `size` elements, at least as many. Q is orthogonal to float32's
 // precision whatever the rank of S. `work` holds S by columns, and is overwritten. One workgroup computes one matrix.
-import package::lib::workgroup::{largest, total, total_of_team};
+import package::lib::workgroup::{largest, total};
 
 struct OrthogonaliseParameters { size: u32, count: u32, row_words: u32, gate_word: u32 }
 
@@ -19,6 +19,20 @@ const WORKGROUP: u32 = 256u;
 // So many invocations share a column that is reflected.
 const TEAM: u32 = 8u;
 const TEAMS: u32 = 32u;
+
+var<workgroup> of_teams: array<f32, 256>;
+
+fn total_of_team(value: f32, lane: u32) -> f32 {
+    of_teams[lane] = value;
+    workgroupBarrier();
+    let first = lane / TEAM * TEAM;
+    var sum = 0.0;
+    for (var other = 0u; other < TEAM; other++) {
+        sum += of_teams[first + other];
+    }
+    workgroupBarrier();
+    return sum;
+}
 
 @compute @workgroup_size(256)
 fn main(
@@ -77,7 +91,7 @@ fn main(
                     dot += work[column + i] * work[entry.work + k * size + i];
                 }
             }
-            dot = total_of_team(dot, lane, TEAM) * factor;
+            dot = total_of_team(dot, lane) * factor;
             if k < count {
                 for (var i = j + mine; i < size; i += TEAM) {
                     let at = entry.work + k * size + i;
@@ -107,7 +121,7 @@ fn main(
                     dot += work[column + i] * columns[entry.work + k * size + i];
                 }
             }
-            dot = total_of_team(dot, lane, TEAM) * factor;
+            dot = total_of_team(dot, lane) * factor;
             if k < count {
                 for (var i = j + mine; i < size; i += TEAM) {
                     let at = entry.work + k * size + i;

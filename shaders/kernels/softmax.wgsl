@@ -1,9 +1,9 @@
-// softmax or its logarithm over the rows of a (rows, columns) matrix: x - max - log(sum(exp(x - max))). One workgroup for
-// a row. A row with NaN or infinity, or of -infinity alone, is NaN.
+// softmax or its logarithm over the rows of a (rows, columns) matrix: x - max - log(sum(exp(x - max))). `teams` rows
+// to a workgroup. A row with NaN or infinity, or of -infinity alone, is NaN.
 import package::lib::math::{INFINITY_BITS, NAN_BITS, is_nan, precise_exp, precise_log, replace_bits};
-import package::lib::workgroup::{largest, total};
+import package::lib::workgroup::{largest_of_team, total_of_team};
 
-struct SoftmaxParameters { rows: u32, columns: u32, is_log: u32 }
+struct SoftmaxParameters { rows: u32, columns: u32, is_log: u32, teams: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read_write> result: array<f32>;
@@ -18,30 +18,32 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let row = workgroup.x + workgroup.y * grid.x;
+    let team = WORKGROUP / parameters.teams;
+    let row = (workgroup.x + workgroup.y * grid.x) * parameters.teams + lane / team;
+    let mine = lane % team;
     let first = row * parameters.columns;
     let end = select(first, first + parameters.columns, row < parameters.rows);
 
     var maximum = LOWEST;
-    for (var at = first + lane; at < end; at += WORKGROUP) {
+    for (var at = first + mine; at < end; at += team) {
         let value = values[at];
         maximum = max(maximum, replace_bits(value, INFINITY_BITS, is_nan(value)));
     }
-    maximum = largest(maximum, lane, WORKGROUP);
+    maximum = largest_of_team(maximum, lane, WORKGROUP, parameters.teams);
 
     var sum = 0.0;
-    for (var at = first + lane; at < end; at += WORKGROUP) {
+    for (var at = first + mine; at < end; at += team) {
         let power = precise_exp(values[at] - maximum);
         sum += power;
         if parameters.is_log == 0u {
             result[at] = power;
         }
     }
-    sum = total(sum, lane, WORKGROUP);
+    sum = total_of_team(sum, lane, WORKGROUP, parameters.teams);
     let is_undefined = bitcast<u32>(maximum) == INFINITY_BITS || sum < 0.5; // the largest alone adds 1
     let log_sum = precise_log(sum);
 
-    for (var at = first + lane; at < end; at += WORKGROUP) {
+    for (var at = first + mine; at < end; at += team) {
         var value = 0.0;
         if parameters.is_log == 1u {
             value = values[at] - maximum - log_sum;

@@ -1,8 +1,8 @@
 // Sums over the middle axis of (outer, length, inner), in chunks of `chunk` elements: the result is
-// (outer, ceil(length / chunk), inner). A long axis takes two passes. One workgroup computes one sum.
-import package::lib::workgroup::{total};
+// (outer, ceil(length / chunk), inner). A long axis takes two passes. One workgroup computes `teams` sums side by side.
+import package::lib::workgroup::{TURN, total_of_team};
 
-struct SumParameters { outer: u32, length: u32, inner: u32, chunk: u32 }
+struct SumParameters { outer: u32, length: u32, inner: u32, chunk: u32, teams: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read_write> sums: array<f32>;
@@ -25,7 +25,14 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let result = workgroup.x + workgroup.y * grid.x;
+    // Neighbouring invocations read neighbours, of a row or of columns. A team has as many of each turn.
+    let teams = parameters.teams;
+    let each = min(WORKGROUP, TURN) / teams;
+    let turn = lane / TURN;
+    let number = lane % TURN;
+    let seat = select(number % teams * each + number / teams, number, parameters.inner == 1u);
+    let member = turn * each + seat % each;
+    let result = (workgroup.x + workgroup.y * grid.x) * teams + seat / each;
     let chunks = (parameters.length + parameters.chunk - 1u) / parameters.chunk;
     let column = result % parameters.inner;
     let chunk = (result / parameters.inner) % chunks;
@@ -36,12 +43,12 @@ fn main(
 
     var sum = 0.0;
     if is_inside {
-        for (var at = first + lane; at < end; at += WORKGROUP) {
+        for (var at = first + member; at < end; at += WORKGROUP / teams) {
             sum += loaded((row * parameters.length + at) * parameters.inner + column);
         }
     }
-    sum = total(sum, lane, WORKGROUP);
-    if lane == 0u && is_inside {
+    sum = total_of_team(sum, turn * TURN + seat, WORKGROUP, teams);
+    if member == 0u && is_inside {
         stored(sum, result);
     }
 }

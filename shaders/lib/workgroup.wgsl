@@ -1,16 +1,20 @@
 // What the invocations of a workgroup make of a value each, for cooperative kernels. All of them call, and all get the
 // result. There are a power of two up to 64, or any number from 64 to 256: they meet in turns of 64, since browsers on a
 // software adapter take long to compile large arrays.
+//
+// The invocations of a turn may form teams, a power of two of neighbours each, which get a result of their own: for rows
+// too short to occupy a workgroup. Barriers are few, since such an adapter takes long for each: a team of up to eight
+// meets at two.
 const TURN: u32 = 64u;
+const HEADS: u32 = 8u;
 
 var<workgroup> partial: array<f32, 64>;
-var<workgroup> of_teams: array<f32, 256>;
 
 fn combined(a: f32, b: f32, takes_largest: bool) -> f32 {
     return select(a + b, max(a, b), takes_largest);
 }
 
-fn reduced(value: f32, lane: u32, invocations: u32, takes_largest: bool) -> f32 {
+fn reduced(value: f32, lane: u32, invocations: u32, teams: u32, takes_largest: bool) -> f32 {
     if lane < TURN {
         partial[lane] = value;
     }
@@ -21,34 +25,37 @@ fn reduced(value: f32, lane: u32, invocations: u32, takes_largest: bool) -> f32 
         }
         workgroupBarrier();
     }
-    for (var width = min(invocations, TURN) / 2u; width > 0u; width = width / 2u) {
-        if lane < width {
-            partial[lane] = combined(partial[lane], partial[lane + width], takes_largest);
+    let team = min(invocations, TURN) / teams;
+    let first = lane % TURN / team * team;
+    if team > HEADS {
+        if lane - first < HEADS {
+            for (var other = lane + HEADS; other < first + team; other += HEADS) {
+                partial[lane] = combined(partial[lane], partial[other], takes_largest);
+            }
         }
         workgroupBarrier();
     }
-    let result = partial[0];
+    var result = partial[first];
+    for (var other = first + 1u; other < first + min(team, HEADS); other++) {
+        result = combined(result, partial[other], takes_largest);
+    }
     workgroupBarrier();
     return result;
 }
 
 fn total(value: f32, lane: u32, invocations: u32) -> f32 {
-    return reduced(value, lane, invocations, false);
+    return reduced(value, lane, invocations, 1u, false);
 }
 
 fn largest(value: f32, lane: u32, invocations: u32) -> f32 {
-    return reduced(value, lane, invocations, true);
+    return reduced(value, lane, invocations, 1u, true);
 }
 
-// Of so many neighbours, the team of the invocation.
-fn total_of_team(value: f32, lane: u32, team: u32) -> f32 {
-    of_teams[lane] = value;
-    workgroupBarrier();
-    let first = lane / team * team;
-    var sum = 0.0;
-    for (var other = 0u; other < team; other++) {
-        sum += of_teams[first + other];
-    }
-    workgroupBarrier();
-    return sum;
+// Of the team of the invocation.
+fn total_of_team(value: f32, lane: u32, invocations: u32, teams: u32) -> f32 {
+    return reduced(value, lane, invocations, teams, false);
+}
+
+fn largest_of_team(value: f32, lane: u32, invocations: u32, teams: u32) -> f32 {
+    return reduced(value, lane, invocations, teams, true);
 }

@@ -1,0 +1,72 @@
+"""Rows and columns that share a workgroup: values beside float64 whatever their length and number, and the grids."""
+
+import numpy as np
+import pytest
+
+import optirs_web as ow
+from optirs_web.ops import layer_norm
+
+LENGTHS = [1, 2, 16, 17, 64, 65, 256, 257, 4099]
+"""Either side of where fewer rows share a workgroup."""
+
+
+def random(shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def near(got, want):
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("count", [1, 70])
+def test_rows_of_any_length_and_number_are_reduced_alike(device, length, count):
+    values = random((count, length))
+    exact = values.astype(np.float64)
+    shifted = exact - exact.max(1, keepdims=True)
+    log_softmax = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    x, columns = (ow.tensor(one, device=device) for one in (values, np.ascontiguousarray(values.T)))
+    near(x.sum(axis=1), exact.sum(1))
+    near(columns.sum(axis=0), exact.sum(1))
+    near(x.softmax(), np.exp(log_softmax))
+    labels = np.arange(count, dtype=np.int32) % length
+    losses = ow.cross_entropy(x, ow.tensor(labels, device=device), reduction="none")
+    near(losses, -log_softmax[np.arange(count), labels])
+    assert x.argmax(axis=1).tolist() == columns.argmax(axis=0).tolist() == values.argmax(1).tolist()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_rows_of_any_length_are_normalized_alike(device, length):
+    values, weight, g = random((35, length)), random(length, 1), random((35, length), 2)
+    x, scale = (ow.Parameter(one, device=device) for one in (values, weight))
+    y = layer_norm(x, length, scale, eps=0.1)
+    y.backward(g)
+    exact, h = values.astype(np.float64), g * weight.astype(np.float64)
+    size = 1 / np.sqrt(exact.var(1, keepdims=True) + 0.1)
+    normalized = (exact - exact.mean(1, keepdims=True)) * size
+    near(y, normalized * weight)
+    near(scale.grad, (normalized * g).sum(0))
+    near(x.grad, size * (h - h.mean(1, keepdims=True) - normalized * (h * normalized).mean(1, keepdims=True)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "workgroups"),
+    [
+        ((1000, 10), 1, 32),  # 32 rows in each
+        ((256, 32), 1, 16),
+        ((256, 64), 1, 32),
+        ((256, 256), 1, 128),
+        ((256, 257), 1, 256),
+        ((3, 32), 1, 2),  # as many as there are
+        ((256, 96), 0, 12),  # 8 columns in each, which lie side by side
+        ((4096, 96), 0, 96),
+    ],
+)
+def test_short_rows_share_a_workgroup(open_device, shape, axis, workgroups):
+    vulkan = open_device("vulkan")
+    x = ow.tensor(random(shape), device=vulkan)
+    reductions = [lambda: x.sum(axis=axis), lambda: x.argmax(axis=axis)]
+    for reduce in [*reductions, *[x.softmax] * axis]:
+        with ow.profile(vulkan) as p:
+            reduce()
+        assert [run.grid for run in p.kernels] == [(workgroups, 1, 1)]
