@@ -16,6 +16,7 @@ from optirs_web.gradchecks import read_together
 from optirs_web.optim.lr_scheduler.attached import get_option
 from optirs_web.runtime.buffer import View
 from optirs_web.runtime.dtypes import UINT32
+from optirs_web.runtime.kernels import cooperative
 
 OPERATIONS = {case.name: case for case in operation_cases.CASES}
 DRIVEN = {case.name: case for case in optimizer_cases.DRIVEN_CASES}
@@ -286,8 +287,12 @@ def long_sum(values, device):
 
 
 def row_sums(values, device):
-    """The sum of each row."""
-    return ow.tensor(values, device=device).sum(axis=1).read()
+    """The sum of each row, by a workgroup of its own."""
+    x = ow.tensor(values, device=device)
+    rows, columns = x.shape
+    sums = ow.zeros((rows,), device=device)
+    x.device.dispatch(cooperative("sum"), [x.view, sums.view], rows, (rows, columns, 1, columns, 1))
+    return sums.read()
 
 
 def arithmetic(a, b, device):

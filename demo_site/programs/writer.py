@@ -219,6 +219,7 @@ class Session:
             text={"characters": len(self.text), "different": characters, "is_book": self.text is self.book},
             lines=training.lines(),
             paused=self.is_paused,
+            software=ow.device().info.software,
         )
 
     async def run(self) -> None:

@@ -53,6 +53,7 @@ async function begin() {
       optimizer.value = report.optimizer;
       const { layers, width, heads, block, batch } = sizes.find(({ name }) => name === report.size);
       setText(find("#size-note"), `${layers} ${layers === 1 ? "layer" : "layers"}, ${width} wide, ${heads} heads; ${batch} × ${block} characters a step`);
+      find("#software-note").hidden = !report.software;
       showRate(report.lr);
       showText(report.text);
       highlight(find("#lines"), report.lines, "python");

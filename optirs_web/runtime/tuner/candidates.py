@@ -136,7 +136,7 @@ class _Products(_Cooperative):
 
 
 class _Sums(_Cooperative):
-    """Invocations that add up one result: more of them where there are few results."""
+    """Invocations that add up what a workgroup does: more of them where there are few results."""
 
     name = "sum"
     numbers = ("WORKGROUP",)

@@ -20,21 +20,11 @@ SHIPPED: dict[str, dict[str, dict[str, Choice]]] = {
             "64x64x256 tn": (16, 16),
             "256x256x256 nn": (16, 16),
         },
-        "sum": {
-            "256 of 4096": (32,),
-            "256 of 256 strided": (32,),
-            "4096 of 64": (32,),
-            "64 of 4096": (32,),
-        },
     },
     "swiftshader": {
         "matmul": {
             "64x256x16 nn": (4, 4),
             "64x256x16 nt": (4, 4),
-        },
-        "sum": {
-            "256 of 256 strided": (32,),
-            "64 of 4096": (32,),
         },
         "map": {
             "4096 flat 2 buffers": (256, 16),
