@@ -17,6 +17,8 @@ def writer(open_training):
 
 def test_it_learns_and_shows_what_it_writes_and_goes_on_with_a_visitors_words(writer, fits):
     expect(writer.locator("#held-out")).to_have_text(re.compile(r"^4\.\d"), timeout=SLOW)  # 73 characters: ln 73 = 4.29
+    is_software = writer.locator("#size").input_value() == "small"  # the model with which it begins there
+    expect(writer.locator("#software-note")).to_be_visible(visible=is_software)
     expect(writer.locator("#latest")).to_have_text(re.compile(r"\S"), timeout=SLOW)
     first = writer.locator("#latest").inner_text()
     writer.get_by_label("Your words").fill("Catherine was ")
