@@ -269,7 +269,8 @@ def test_a_model_learns(device, is_compiled):
     assert losses[-1].item() < 0.3 * losses[0].item()
 
 
-def test_the_page_about_modules_runs():
+def test_the_page_about_modules_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parent.parent / "docs" / "nn.md").read_text()
     namespace = {"ow": ow}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
