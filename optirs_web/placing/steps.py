@@ -21,25 +21,14 @@ from ..runtime.program import Program
 from ..runtime.registry import device as device_of, opened
 from ..tensors import Tensor
 from .moving import move, used_by
+from .trial import trial
 
 __all__ = ["place_step"]
-
-_WARM = 2
-"""Calls on a device before it is timed: the first is recorded."""
 
 _GROUPS = 8
 _LONG_ENOUGH = 4e-3
 _MOST_CALLS = 4
-"""Calls are timed in groups: as many as take long enough, with one wait. The fastest group counts, so what else the
-machine does is left out if it leaves one group alone."""
-
-_CLEAR = 2.0
-"""Where one device is ahead by less, both are tried once more."""
-
-_HOPELESS = 3.0
-"""Where one call takes so much longer than on the other device, and is no short one, there is no second."""
-
-_NOT_SHORT = 0.02
+"""Calls are timed in so many groups: as many as take long enough, with one wait."""
 
 
 class _Placed:
@@ -98,37 +87,24 @@ class _Placed:
 
     def _trial(self) -> Generator[Device, None, Device]:
         """Runs calls on each device; returns the faster."""
-        seconds = dict.fromkeys(self.candidates, math.inf)
-        order = sorted(self.candidates, key=lambda one: one is not self._now())
-        for _ in range(2):
-            for one in order:
-                if self._go(one) is one:
-                    yield from self._timed(one, seconds)
-            least, most = min(seconds.values()), max(seconds.values())
-            if most > _CLEAR * least:
-                break
-            order.reverse()  # saves a move
-        return min(seconds, key=lambda one: seconds[one])
-
-    def _timed(self, device: Device, seconds: dict[Device, float]) -> Generator[Device]:
-        """Turns on a device, of which it notes the least seconds for each call; soon over where it is far behind."""
-        started = 0.0
-        for _ in range(_WARM):
-            device.synchronize()
-            started = perf_counter()
-            yield device
-        device.synchronize()
-        one_call = perf_counter() - started
-        if one_call > max(_NOT_SHORT, _HOPELESS * min(seconds.values())):
-            seconds[device] = min(seconds[device], one_call)
-            return
-        calls = min(_MOST_CALLS, max(1, math.ceil(_LONG_ENOUGH / max(one_call, 1e-6))))
-        for _ in range(_GROUPS):
-            started = perf_counter()
-            for _ in range(calls):
-                yield device
-            device.synchronize()
-            seconds[device] = min(seconds[device], (perf_counter() - started) / calls)
+        turns = trial(sorted(self.candidates, key=lambda one: one is not self._now()), _GROUPS)
+        a_call = dict.fromkeys(self.candidates, math.inf)  # seconds, when last timed
+        device = next(turns)
+        while True:
+            seconds = math.inf  # where it cannot go
+            if self._go(device) is device:
+                calls = min(_MOST_CALLS, max(1, math.ceil(_LONG_ENOUGH / max(a_call[device], 1e-6))))
+                device.synchronize()
+                started = perf_counter()
+                for _ in range(calls):
+                    yield device
+                device.synchronize()
+                seconds = a_call[device] = (perf_counter() - started) / calls
+            try:
+                device = turns.send(seconds)
+            except StopIteration as over:
+                best: Device = over.value
+                return best
 
 
 _owners: WeakValueDictionary[int, Compiled] = WeakValueDictionary()  # by the id of what they place

@@ -7,12 +7,12 @@ placed by itself, for some of their turns, and then the fastest way. Nothing is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.device import Device
+from .trial import trial
 
 if TYPE_CHECKING:
     from .choice import Call
@@ -24,43 +24,14 @@ Way = Device | None
 
 _Mark = tuple[Any, tuple[int, ...]]  # an operation, and the shape of its first tensor
 
-_WARM = 2
-"""Turns of each way that do not count: kernels are compiled, and operands carried over."""
-
 _TIMED = 5
-_ROUNDS = 2
-"""The least of so many times counts, in each round; there is no second one where the first is clear."""
-
-_CLEAR = 2.0
-_HOPELESS = 3.0
-_NOT_SHORT = 0.02
-"""A way that takes so many times the least so far, and these seconds, is not tried any further."""
+"""Turns of each way that count, in each round."""
 
 _LONGEST = 4096
 """Operations, after which a stretch without a wait is given up."""
 
 _MOST = 256
 """Stretches that are remembered."""
-
-
-def _trial(ways: Sequence[Way]) -> Generator[Way, float, Way]:
-    """Yields the way for each turn, is sent the seconds that it took, and returns the fastest."""
-    seconds = dict.fromkeys(ways, math.inf)
-    order = list(ways)
-    for _ in range(_ROUNDS):
-        for way in order:
-            its = math.inf
-            for _ in range(_WARM):
-                its = yield way
-            if its > max(_NOT_SHORT, _HOPELESS * min(seconds.values())):
-                seconds[way] = min(seconds[way], its)
-                continue
-            for _ in range(_TIMED):
-                seconds[way] = min(seconds[way], (yield way))
-        if max(seconds.values()) > _CLEAR * min(seconds.values()):
-            break
-        order.reverse()  # the next turn is as the last one was
-    return min(seconds, key=lambda way: seconds[way])
 
 
 class _Stretch:
@@ -73,7 +44,7 @@ class _Stretch:
 
     def __init__(self, identity: int, marks: Sequence[_Mark], ways: Sequence[Way]) -> None:
         self.identity, self.marks = identity, marks
-        self._trial: Generator[Way, float, Way] | None = _trial(ways)
+        self._trial: Generator[Way, float, Way] | None = trial(ways, _TIMED)
         self.way = next(self._trial)
 
     @property

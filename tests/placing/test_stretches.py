@@ -8,7 +8,7 @@ from placement_problems import SLOW, known, matrix
 
 import optirs_web as ow
 from optirs_web.placing.choice import Fastest
-from optirs_web.placing.stretches import _trial
+from optirs_web.placing.trial import trial
 
 
 def places_of_calls(calls, of_a_call):
@@ -77,11 +77,11 @@ def test_a_stretch_may_begin_with_a_view(cpu, gpu):
 
 def settled(seconds_of):
     """The way that a trial settles for, and how many turns each has had."""
-    trial = _trial(list(seconds_of))
-    turns = [next(trial)]
+    turns_of = trial(list(seconds_of), 5)
+    turns = [next(turns_of)]
     while True:
         try:
-            turns.append(trial.send(seconds_of[turns[-1]]))
+            turns.append(turns_of.send(seconds_of[turns[-1]]))
         except StopIteration as over:
             return over.value, Counter(turns)
 
