@@ -18,7 +18,7 @@ os.environ["OPTIRS_TUNE"] = "0"  # what this user's searches have found is not w
 import numerics as numerical_cases
 import numpy as np
 import pytest
-from chromium import browser, browser_python, page, screenshot
+from chromium import CRASH, browser, browser_python, close_crashed_pages, page, screenshot
 from hypothesis import settings
 from requirements import missing, required
 
@@ -176,6 +176,8 @@ def note_error(request):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
+    if call.excinfo is not None and CRASH in str(call.excinfo.value):
+        close_crashed_pages(item)
     params = item.callspec.params if hasattr(item, "callspec") else {}
     where = params.get("numerics", params.get("compute"))
     if where:
