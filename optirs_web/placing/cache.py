@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 from contextlib import suppress
 from importlib.metadata import version
 from itertools import pairwise
@@ -25,39 +24,24 @@ _CURVES |= {"up", "down"}
 
 def identity(devices: list[AdapterInfo]) -> str:
     """What the figures hold for: the devices with their drivers, the processor and its threads, and the libraries."""
-    threads = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]
-    machine = [platform.node(), platform.processor(), f"{os.cpu_count()} cores", *threads]
-    return "; ".join(
-        [*(f"{one.label}: {one.description}" for one in devices), *machine, f"optirs-web {version('optirs-web')}"]
-    )
-
-
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    each = (f"{one.label}: {one.description}" for one in devices)
+    return "; ".join([*each, *user_cache.machine(), f"optirs-web {version('optirs-web')}"])
 
 
 def load(key: str) -> Figures | None:
     """The figures for an `identity`; None where there are none that can be used."""
-    figures = _read().get(key)
+    figures = user_cache.table(_path()).get(key)
     return figures if _is_whole(figures) else None
 
 
 def store(key: str, figures: Figures) -> None:
     """Keep these. Where the folder cannot be written they are measured again next time."""
     with suppress(OSError):
-        user_cache.write(_path(), json.dumps({**_read(), key: figures}))
+        user_cache.write(_path(), json.dumps({**user_cache.table(_path()), key: figures}))
 
 
 def _path() -> str:
     return os.path.join(user_cache.folder(), "placement.json")
-
-
-def _read() -> dict[str, Any]:
-    try:
-        with open(_path(), encoding="utf-8") as file:
-            content = json.load(file)
-    except (OSError, ValueError, RecursionError):  # the last for brackets in brackets
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _is_whole(figures: Any) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from typing import Any
 
-__all__ = ["folder", "write"]
+__all__ = ["folder", "machine", "table", "write"]
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def folder() -> str:
@@ -39,3 +42,23 @@ def write(path: str, text: str) -> None:
         with suppress(FileNotFoundError):
             os.remove(partial)
         raise
+
+
+def table(path: str) -> dict[str, Any]:
+    """The object in a file of JSON; an empty one where there is none."""
+    import json  # most look at the folder alone
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError, RecursionError):  # the last for brackets in brackets
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def machine() -> list[str]:
+    """What times on this machine depend on besides its devices: the processor, and the threads that it is given."""
+    import platform
+
+    threads = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]
+    return [platform.node(), platform.processor(), f"{os.cpu_count()} cores", *threads]
