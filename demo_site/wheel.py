@@ -35,7 +35,8 @@ __all__ = ["library_wheel", "more_wheel", "more_wheel_name", "wheel_name"]
 _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
 # Names of files and folders: the applications, and the device that a browser has in place of wgpu.
 _LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__pycache__", "__main__.py"}
-_LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_timestamps.py"}
+_LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_drivers.py", "wgpu_timestamps.py"}
+_LEFT_OUT |= {"choosing", "probe.wgsl"}  # a page has one adapter
 # What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
 _MORE = re.compile(
     r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner|user_cache)|memory/(reports|timeline))\b"

@@ -24,7 +24,11 @@ def list_adapters(name: str) -> list[AdapterInfo]:
     """The processor: always there where NumPy is."""
     import platform  # a page without NumPy asks for this device, and gets no further than its import
 
-    return [AdapterInfo(name, 0, f"{platform.machine()} (NumPy {np.__version__})")]
+    if int(np.__version__.split(".")[0]) < 2:
+        from ..runtime.choosing.packages import wrong_version
+
+        return [AdapterInfo(name, 0, "", available=False, reason=wrong_version("numpy", np.__version__))]
+    return [AdapterInfo(name, 0, f"{platform.machine()} (NumPy {np.__version__})", kind="cpu")]
 
 
 def open_backend(info: AdapterInfo) -> CpuBackend:

@@ -30,12 +30,9 @@ __all__ = ["WgpuBackend", "list_adapters", "open_backend"]
 
 _NAMES = {"Vulkan": "vulkan", "Metal": "metal", "D3D12": "dx12", "OpenGL": "gl", "OpenGLES": "gl"}
 
-_MISSING = {
-    "vulkan": "install the graphics card's Vulkan driver, or a software one (Debian: apt install mesa-vulkan-drivers)",
-    "metal": "Metal needs macOS",
-    "dx12": "DX12 needs Windows 10 or later",
-    "gl": "install an OpenGL driver (Debian: apt install libgl1-mesa-dri libegl1)",
-}
+_VERSION = (0, 32)  # wgpu's interface changes with the second number
+
+_KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "software"}  # it knows no other
 
 _FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 _WORDS = {"subgroup": "subgroups"}  # where wgpu's word is not WebGPU's
@@ -74,16 +71,29 @@ def list_adapters(name: str) -> list[AdapterInfo]:
     """The adapters of one API; if there is none, one entry that says what to install."""
     if _forked:
         return [AdapterInfo(name, 0, "", available=False, reason=_NO_FORK)]
-    found = [
-        AdapterInfo(
-            name=name,
-            index=index,
-            description=f"{adapter.info['device']} ({adapter.info['description']})",
-            software=adapter.info["adapter_type"] == "CPU",
-        )
-        for index, adapter in enumerate(_adapters_named(name))
-    ]
-    return found or [AdapterInfo(name, 0, "", available=False, reason=f"no {name} adapter found; {_MISSING[name]}")]
+    if wgpu.version_info[:2] != _VERSION:
+        from ..runtime.choosing.packages import wrong_version
+
+        return [AdapterInfo(name, 0, "", available=False, reason=wrong_version("wgpu", wgpu.__version__))]
+    found = [_about(name, *one) for one in enumerate(_adapters_named(name))]
+    if not found:
+        from .wgpu_drivers import why_none
+
+        return [AdapterInfo(name, 0, "", available=False, reason=f"no {name} adapter found: {why_none(name)}")]
+    return found
+
+
+def _about(name: str, index: int, adapter: Any) -> AdapterInfo:
+    told = adapter.info
+    return AdapterInfo(
+        name=name,
+        index=index,
+        description=f"{told['device']} ({told['description']})",
+        software=told["adapter_type"] == "CPU",
+        kind=_KINDS.get(told["adapter_type"], ""),
+        features=frozenset(_WORDS.get(one, one) for one in _FEATURES if one in adapter.features),
+        adapter=f"{told['vendor_id']:04x}:{told['device_id']:04x}",
+    )
 
 
 _opened: weakref.WeakSet[WgpuBackend] = weakref.WeakSet()

@@ -32,10 +32,11 @@ _RECORDINGS_KEPT = 16
 class _Guard:
     """Takes the snapshots of a step that is to survive the loss of its device."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, to: str | None) -> None:
         if every < 1:
             raise ValueError(f"snapshot_every is a number of calls from 1, not {every}")
         self._every = every
+        self.to = to  # where to go on; None for the same device
         self._calls = 0
         self._device: Device | None = None  # that of the last call
         self._has_snapshot = False
@@ -127,7 +128,7 @@ class Compiled:
         self,
         step: Callable[..., Any],
         device: str | Device | None = None,
-        recover: bool = False,
+        recover: bool | str = False,
         snapshot_every: int = 100,
         fuse: bool = True,
     ) -> None:
@@ -135,7 +136,7 @@ class Compiled:
         self._step = step
         self._asked_device = device
         self._fuses = fuse
-        self._guard = _Guard(snapshot_every) if recover else None
+        self._guard = _Guard(snapshot_every, recover if isinstance(recover, str) else None) if recover else None
         self._recorded: list[_Recorded] = []  # the one used last comes last
 
     def __call__(self, *arguments: Any) -> Any:
@@ -145,8 +146,8 @@ class Compiled:
         except DeviceLostError:
             if self._guard is None:
                 raise
-        recover()
-        self._guard.recovered()
+        recover(self._guard.to)
+        self._recovered(self._guard)
         return self._run(arguments)
 
     async def call_async(self, *arguments: Any) -> Any:
@@ -161,9 +162,14 @@ class Compiled:
         except DeviceLostError:
             if self._guard is None:
                 raise
-        await recover_async()
-        self._guard.recovered()
+        await recover_async(self._guard.to)
+        self._recovered(self._guard)
         return self._run(arguments)
+
+    def _recovered(self, guard: _Guard) -> None:
+        guard.recovered()
+        if guard.to:
+            self._asked_device = guard.to
 
     @property
     def program(self) -> Program | None:
@@ -286,7 +292,7 @@ def compile(
     step: Callable[..., Any],
     device: str | Device | None = None,
     *,
-    recover: bool = False,
+    recover: bool | str = False,
     snapshot_every: int = 100,
     fuse: bool = True,
 ) -> Compiled:
@@ -306,7 +312,8 @@ def compile(
         device: where to put arrays; by default that of the first tensor argument, then `optirs_web.device()`.
         recover: when the device was lost, open it again, go on from the last snapshot and run the call that noticed.
             Its arguments are arrays then, since tensors are lost with the device. Results that were not read before
-            the loss raise DeviceLostError.
+            the loss raise DeviceLostError. A name, as `optirs_web.recover` takes it, moves the work there: "auto" to
+            the next device that is well.
         snapshot_every: calls from one snapshot of all parameters and optimizers to the next.
         fuse: kernels are fused, and in large steps launches merged and cheap values computed again. A device may
             round once less within a fused kernel; without, a replay gives bit for bit what the operations give.

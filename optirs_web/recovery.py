@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from .errors import DeviceLostError
 from .runtime.buffer import View
 from .runtime.device import Device, gathered
-from .runtime.registry import device as device_of, device_async
+from .runtime.registry import avoided, device as device_of, device_async
 
 __all__ = ["KeepsValues", "Recoverable", "keep_track", "recover", "recover_async", "snapshot", "snapshot_async"]
 
@@ -128,36 +128,41 @@ def snapshot_async(device: str | Device | None = None) -> Awaitable[None]:
     return finish()
 
 
-def recover() -> list[Device]:
+def recover(to: str | Device | None = None) -> list[Device]:
     """Open every lost device again and go on from the last snapshot. Waits. Does nothing where none was lost.
 
     Optimizers keep their options; gradients are gone; tensors that are no parameters are gone too, and raise
     DeviceLostError when they are used.
+
+    Args:
+        to: where to go on with what lay on a lost device, or on one that "auto" avoids since it keeps failing. "auto"
+            is the next one that is well; None means the same device, opened again.
 
     Returns:
         The devices that were opened.
 
     Raises:
         DeviceLostError: a parameter or optimizer that is still in use has no snapshot; nothing was changed.
-        DeviceNotAvailableError: the device does not come back.
+        DeviceNotAvailableError: the device does not come back, or there is no other.
 
     Example:
         >>> import optirs_web as ow
         >>> ow.recover()
         []
     """
-    lost = _lost()
-    return _revive(lost, {name: device_of(name) for name in _names(lost)})
+    lost = _lost(to)
+    return _revive(lost, {name: device_of(to or name) for name in _names(lost)})
 
 
-async def recover_async() -> list[Device]:
+async def recover_async(to: str | Device | None = None) -> list[Device]:
     """The awaitable twin of `recover`."""
-    lost = _lost()
-    return _revive(lost, {name: await device_async(name) for name in _names(lost)})
+    lost = _lost(to)
+    return _revive(lost, {name: await device_async(to or name) for name in _names(lost)})
 
 
-def _lost() -> list[Recoverable]:
-    lost = [one for one in tracked() if device_under(one).lost]
+def _lost(to: str | Device | None) -> list[Recoverable]:
+    """Also what lies on a device that is avoided, if it is to leave that."""
+    lost = [one for one in tracked() if device_under(one).lost or (to and device_under(one).name in avoided)]
     without = [one for one in lost if not one.has_snapshot]
     if without:
         raise DeviceLostError(
@@ -174,4 +179,4 @@ def _names(lost: list[Recoverable]) -> list[str]:
 def _revive(lost: list[Recoverable], devices: Mapping[str, Device]) -> list[Device]:
     for one in lost:
         one.revive(devices[device_under(one).name])
-    return list(devices.values())
+    return list(dict.fromkeys(devices.values()))

@@ -26,7 +26,8 @@ from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_nam
 
 LARGEST = 200_000  # bytes: a page downloads it before it can train
 LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__main__.py"}
-LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_timestamps.py"}
+LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_drivers.py", "wgpu_timestamps.py"}
+LEFT_OUT |= {"choosing", "probe.wgsl"}
 
 # Instructions that depend on where lines begin, and on how variables that functions share are sorted.
 LAYOUT = {*dis.hasjrel, *dis.hasjabs, *(dis.opmap[one] for one in ("NOP", "MAKE_CELL", "LOAD_CLOSURE"))}

@@ -196,7 +196,7 @@ def _gpu(asked: str | Device | None) -> Device:
     infos: list[AdapterInfo] = [one for one in devices() if one.available and one.name != "cpu"]
     if not infos:
         raise DeviceNotAvailableError("there is no GPU here, in hardware or software; optirs_web.devices() says why")
-    return device_of(min(infos, key=lambda one: one.software).label)
+    return device_of(min(infos, key=lambda one: (one.software, one.reason != "")).label)
 
 
 def _place(operation: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:

@@ -53,13 +53,23 @@ class AllocationFailed(Exception):
 class AdapterInfo:
     """One device that could be opened, or the reason why none can.
 
+    A backend fills in what its driver tells; `optirs_web.devices` completes it natively.
+
     Attributes:
         name: "cpu", "vulkan", "metal", "dx12", "gl" or "webgpu".
         index: which one of that name, from 0.
         description: what the driver calls it.
         software: it computes on the processor, pretending to be a GPU.
         available: it can be opened.
-        reason: if not available, what was looked for and what to install.
+        reason: if not available, what was looked for and what to install; if "auto" avoids it, why.
+        kind: "discrete", "integrated", "virtual", "software" or "cpu"; "" where the driver does not tell.
+        memory: bytes that it has, which an integrated GPU shares with the processor; None where that is not known.
+        features: names of optional features, in WebGPU's words.
+        adapter: the same for all names of one piece of hardware; "" where that is not known. From a backend the
+            vendor's and the device's PCI numbers, as "10de:2330".
+        bus: PCI addresses from the root to the device, "pci0000:00/0000:00:01.0/0000:01:00.0": what begins alike
+            shares that part of the way. "" where it is not known. From a backend the last address alone.
+        host: the machine; "" where it is not known.
     """
 
     name: str
@@ -68,6 +78,12 @@ class AdapterInfo:
     software: bool = False
     available: bool = True
     reason: str = ""
+    kind: str = ""
+    memory: int | None = None
+    features: frozenset[str] = frozenset()
+    adapter: str = ""
+    bus: str = ""
+    host: str = ""
 
     @property
     def label(self) -> str:

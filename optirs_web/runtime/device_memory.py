@@ -85,6 +85,11 @@ class DeviceMemory(ABC):
         return self._closed or self._backend.lost
 
     @property
+    def closed(self) -> bool:
+        """It was closed on purpose."""
+        return self._closed
+
+    @property
     def live_bytes(self) -> int:
         """Bytes in use."""
         return self._live_bytes

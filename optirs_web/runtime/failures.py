@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,10 @@ def _name(work: Work | None) -> str:
 def _error(
     backend: Backend, operation: str | None, step: tuple[int, int] | None, why: object, entails: str
 ) -> LaunchError:
+    if sys.platform != "emscripten":  # a page has no other device to take
+        from .choosing.health import note_failure
+
+        note_failure(backend)
     what = "an operation" if operation is None else f"the operation '{operation}'"
     where = "" if step is None else f" (step {step[0]} of {step[1]} of a recorded program)"
     cause = _cause(why)

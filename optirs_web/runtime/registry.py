@@ -36,8 +36,15 @@ _IN_BROWSER = ("webgpu",)
 """Backends of a browser. They are opened by awaiting, and have `probe_async` and `open_backend_async`."""
 
 _AUTO_ORDER = ("webgpu", "metal", "vulkan", "dx12")
-"""Hardware in this order, then the processor. OpenGL is taken only by name, and so are software adapters, except in a
-browser without NumPy."""
+"""Hardware, which "auto" compares with the processor; in this order where it is as fast. OpenGL is taken only by name,
+and so are software adapters, except in a browser without NumPy. What is native is chosen by `choosing`."""
+
+_POWER = ("low", "high")
+
+_IS_PAGE: bool = sys.platform == "emscripten"
+
+avoided: dict[str, str] = {}
+"""Devices that failed, by label, and what happened: "auto" takes another. Who asks for one by name tries it again."""
 
 _opened: dict[str, Device] = {}
 _closed_stats = Stats()
@@ -45,33 +52,41 @@ _set_limit: list[int | None] = []  # what set_memory_limit was told last, if it 
 
 
 def _list(name: str) -> list[AdapterInfo]:
-    if sys.platform == "emscripten" and _BACKENDS[name].endswith(".wgpu"):
+    if _IS_PAGE and _BACKENDS[name].endswith(".wgpu"):
         return [AdapterInfo(name, 0, "", available=False, reason="it runs natively; in a browser use webgpu")]
     try:
         backend: Any = importlib.import_module(_BACKENDS[name])
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package in ("", "optirs_web"):
-            raise
-        how = f"pyodide.loadPackage('{package}')" if sys.platform == "emscripten" else f"pip install {package}"
-        reason = f"{package} is not installed: {how}"
-        return [AdapterInfo(name, 0, "", available=False, reason=reason)]
-    try:
         adapters: list[AdapterInfo] = backend.list_adapters(name)
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "optirs_web":
+            raise
+        reason = f"{package} is not installed: pyodide.loadPackage('{package}')"
+        if not _IS_PAGE:
+            from .choosing import packages
+
+            reason = packages.reason(package, error)
+        return [AdapterInfo(name, 0, "", available=False, reason=reason)]
     except (OSError, RuntimeError) as error:
         return [AdapterInfo(name, 0, "", available=False, reason=f"looking for adapters failed: {error}")]
     return adapters
 
 
 def devices() -> list[AdapterInfo]:
-    """Every device, and for every name that has none the reason.
+    """Every device, and for every name that has none the reason. See `AdapterInfo` for what is told of each.
 
     Example:
         >>> import optirs_web as ow
-        >>> [one.name for one in ow.devices() if one.name == "cpu"]
+        >>> [one.kind for one in ow.devices() if one.name == "cpu"]
         ['cpu']
     """
-    return [adapter for name in _BACKENDS for adapter in _list(name)]
+    _forget_lost()
+    found = [adapter for name in _BACKENDS for adapter in _list(name)]
+    if _IS_PAGE:
+        return found
+    from .choosing import topology  # which asks the system for more
+
+    return topology.completed(found, avoided)
 
 
 async def devices_async() -> list[AdapterInfo]:
@@ -86,18 +101,22 @@ async def _probe_async() -> None:
         await backend.probe_async()
 
 
-def device(name: str | Device | None = None) -> Device:
+def device(name: str | Device | None = None, *, power: str | None = None) -> Device:
     """The device of that name; the same object each time.
 
     Args:
         name: "auto", a name from `devices()` such as "vulkan" or "cpu", or "vulkan:1" for the second of a
             kind. None means the environment variable OPTIRS_DEVICE, or "auto" where it is not set. "auto"
-            takes a hardware adapter if there is one, otherwise the processor; a software adapter only in a browser
-            without NumPy.
+            takes the processor or a hardware adapter, whichever was the faster in a short measurement, which is kept
+            in the user's cache folder; a software adapter only in a browser without NumPy. It avoids a device that was
+            lost or keeps failing, until that is asked for by its name. OPTIRS_REQUIRE names those that it may take.
+        power: what "auto" prefers: "low" an integrated GPU, "high" a discrete one; in a page the browser decides. None
+            means the environment variable OPTIRS_POWER, or neither where it is not set.
 
     Raises:
         DeviceNotAvailableError: there is no such device; the message says what was probed.
         UnsupportedError: in a browser that cannot wait; await `device_async` there, once.
+        ValueError: `power` is neither, or a name says already which device it is.
 
     Example:
         >>> import optirs_web as ow
@@ -106,20 +125,22 @@ def device(name: str | Device | None = None) -> Device:
     """
     if isinstance(name, Device):
         return name
-    name = _asked(name)
+    name = _asked(name, power)
     if name not in _opened:
-        info, why = _select(name)
-        _opened[name] = _opened.get(info.label) or _keep(_module(info).open_backend(info), why)
+        _opened[name] = _taken(name)
+    avoided.pop(name, None)
     return _opened[name]
 
 
-async def device_async(name: str | Device | None = None) -> Device:
+async def device_async(name: str | Device | None = None, *, power: str | None = None) -> Device:
     """The awaitable twin of `device`: ``await ow.device_async("webgpu")``. Afterwards `device` gives it at once."""
     if isinstance(name, Device):
         return name
-    name = _asked(name)
+    name = _asked(name, power)
     if name not in _opened:
         await _probe_async()
+        if not _IS_PAGE:
+            return device(name)
         info, why = _select(name)
         if info.name not in _IN_BROWSER:
             return device(name)
@@ -133,11 +154,45 @@ async def device_async(name: str | Device | None = None) -> Device:
     return _opened[name]
 
 
-def _asked(name: str | None) -> str:
+def _asked(name: str | None, power: str | None) -> str:
+    """The name, of "auto" with the power that it prefers behind it."""
     if name is not None and not isinstance(name, str):
         raise TypeError(f"a device is given by its name, not {name!r} (a shape is one argument: a tuple)")
     _forget_lost()
-    return (os.environ.get("OPTIRS_DEVICE") or "auto") if name is None else name
+    if power is not None and name not in (None, "auto"):
+        raise ValueError(f"power is for 'auto' to choose by; '{name}' says already which device it is")
+    name = (os.environ.get("OPTIRS_DEVICE") or "auto") if name is None else name
+    power = power or os.environ.get("OPTIRS_POWER")
+    if name != "auto" or not power:
+        return name
+    if power not in _POWER:
+        raise ValueError(f"power (or OPTIRS_POWER) is one of {', '.join(_POWER)}, not '{power}'")
+    if _IS_PAGE:
+        importlib.import_module(_BACKENDS["webgpu"]).prefer(power)
+        return name
+    return f"auto {power}"
+
+
+def _taken(name: str) -> Device:
+    kind, _, power = name.partition(" ")
+    if kind == "auto" and not _IS_PAGE:
+        from .choosing import ranking  # which few ask for
+
+        order = [one for one in _AUTO_ORDER if one not in _IN_BROWSER]
+        listed = {one: _list(one) for one in (*order, "cpu")}
+        return ranking.best(listed, _BACKENDS, _open_backend, _opened_as, power)
+    return _opened_as(*_select(name))
+
+
+def _open_backend(info: AdapterInfo) -> Backend:
+    backend: Backend = _module(info).open_backend(info)
+    return backend
+
+
+def _opened_as(info: AdapterInfo, why: str) -> Device:
+    found = _opened.get(info.label) or _keep(_open_backend(info), why)
+    avoided.pop(info.label, None)
+    return found
 
 
 def _select(name: str) -> tuple[AdapterInfo, str]:
@@ -154,6 +209,16 @@ def _forget_lost() -> None:
     for name in [name for name, one in _opened.items() if id(one) in lost]:
         del _opened[name]
     _closed_stats = sum((one.stats for one in lost.values()), _closed_stats)
+    for one in lost.values():
+        if not one.closed and not _IS_PAGE:  # a browser takes devices away, and gives them back
+            avoided[one.name] = "it was lost"
+
+
+def avoid(label: str, why: str) -> None:
+    """Have "auto" take another device from now on."""
+    avoided[label] = why
+    for name in [name for name, one in _opened.items() if name.startswith("auto") and one.name == label]:
+        del _opened[name]
 
 
 def _keep(backend: Backend, why: str) -> Device:
@@ -179,22 +244,15 @@ def _find(name: str) -> AdapterInfo:
 
 
 def _choose() -> tuple[AdapterInfo, str]:
-    probed = []
-    software = None
-    in_browser = sys.platform == "emscripten"
-    for name in (one for one in _AUTO_ORDER if in_browser == (one in _IN_BROWSER)):
-        for adapter in _list(name):
-            if adapter.available and not adapter.software:
-                return adapter, f"it is the first hardware adapter found, in the order {', '.join(_AUTO_ORDER)}"
-            if in_browser and adapter.available:
-                software = adapter
-            probed.append(f"{adapter.label} is software" if adapter.available else f"no {name}")
-    why = f"no hardware adapter was found ({', '.join(probed)})"
-    cpu = _list("cpu")[0]
+    """In a page: its adapter in hardware, the processor where NumPy is, or its adapter in software."""
+    adapter, cpu = _list("webgpu")[0], _list("cpu")[0]
+    if adapter.available and not adapter.software:
+        return adapter, "it is the browser's hardware adapter"
+    why = f"no hardware adapter was found ({'webgpu is software' if adapter.available else 'no webgpu'})"
     if cpu.available:
         return cpu, why
-    if software is not None:
-        return software, f"{why}, and for the processor {cpu.reason}"
+    if adapter.available:
+        return adapter, f"{why}, and for the processor {cpu.reason}"
     reasons = "; ".join(f"{one.name}: {one.reason}" for one in devices() if not one.available)
     raise DeviceNotAvailableError(f"no device is available: {reasons}")
 

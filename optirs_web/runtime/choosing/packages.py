@@ -1,0 +1,45 @@
+"""What to say where a package that a device needs is missing, damaged or of another version."""
+
+from __future__ import annotations
+
+__all__ = ["REQUIREMENTS", "reason", "wrong_version"]
+
+REQUIREMENTS = {"numpy": "numpy>=2", "wgpu": "wgpu>=0.32,<0.33"}
+"""What pip is to be told, for packages of which not any version serves; as in pyproject.toml."""
+
+
+def reason(package: str, error: ImportError) -> str:
+    """Why a device is not there whose backend could not import that package; "" where the error names none."""
+    if isinstance(error, ModuleNotFoundError) and error.name == package:
+        return f"the Python package {package} is not installed: {_install(package)}"
+    what = " ".join(str(error).split())
+    if not package:
+        return f"a Python package that it needs cannot be imported: {what}"
+    return f"the Python package {package} is damaged, or of a wrong version ({what}): {_install(package)}"
+
+
+def wrong_version(package: str, version: str) -> str:
+    """Why a device is not there whose package is installed, in a version that does not serve; "" where it does.
+
+    Example:
+        >>> from optirs_web.runtime.choosing.packages import wrong_version
+        >>> wrong_version("wgpu", "0.32.1")
+        ''
+        >>> wrong_version("numpy", "1.26.4")
+        "the Python package numpy is of version 1.26.4, which does not serve: pip install 'numpy>=2'"
+    """
+    bounds = REQUIREMENTS[package].removeprefix(package).split(",")
+    lowest = next(one.removeprefix(">=") for one in bounds if one.startswith(">="))
+    above = next((one.removeprefix("<") for one in bounds if one.startswith("<")), None)
+    if _numbers(lowest) <= _numbers(version) and (above is None or _numbers(version) < _numbers(above)):
+        return ""
+    return f"the Python package {package} is of version {version}, which does not serve: {_install(package)}"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(one) for one in version.split(".")[:2] if one.isdecimal()]
+
+
+def _install(package: str) -> str:
+    wanted = REQUIREMENTS.get(package, package)
+    return f"pip install {wanted}" if wanted == package else f"pip install '{wanted}'"

@@ -1,0 +1,121 @@
+"""What is told of devices: kind, memory, features, and which of them are one piece of hardware."""
+
+import json
+import os
+
+from click.testing import CliRunner
+
+import optirs_web as ow
+from optirs_web.cli.commands import cli
+from optirs_web.runtime.backend import AdapterInfo
+from optirs_web.runtime.choosing import topology
+
+ROOT = "pci0000:00/0000:00:01.0"
+NVIDIA, AMD, NETWORK = "10de:2330", "1002:73bf", "8086:1572"
+
+
+def card(folder, address, ids, kind="0x030000", **files):
+    """A PCI device as Linux lists it in a folder."""
+    place = folder / "devices" / ROOT / address
+    place.mkdir(parents=True)
+    vendor, device = ids.split(":")
+    contents = {"vendor": f"0x{vendor}", "device": f"0x{device}", "class": kind, **files}
+    for name, content in contents.items():
+        (place / name).write_text(f"{content}\n")
+    (folder / "pci").mkdir(exist_ok=True)
+    (folder / "pci" / address).symlink_to(place)
+
+
+def told(folder, *adapters, avoided=None):
+    found = topology.completed(adapters, avoided or {}, str(folder / "pci"))
+    return {one.label: one for one in found}
+
+
+def test_one_card_through_several_interfaces_is_one_adapter(tmp_path):
+    card(tmp_path, "0000:01:00.0", NVIDIA, "0x030200")
+    card(tmp_path, "0000:02:00.0", NETWORK, "0x020000")
+    found = told(
+        tmp_path,
+        AdapterInfo("vulkan", 0, "", kind="discrete", adapter=NVIDIA),
+        AdapterInfo("gl", 0, "", adapter="10de:0000"),
+        AdapterInfo("cuda", 0, "", adapter=NVIDIA, bus="0000:01:00.0", memory=80 << 30),
+        AdapterInfo("opencl", 0, "", software=True),
+        AdapterInfo("cpu", 0, ""),
+    )
+    for name in ("vulkan", "gl", "cuda"):
+        assert found[name].adapter == "0000:01:00.0"
+        assert found[name].bus == f"{ROOT}/0000:01:00.0"
+        assert found[name].memory == 80 << 30  # which one of them knows
+    assert (found["opencl"].kind, found["cpu"].kind, found["gl"].kind) == ("software", "cpu", "")
+    assert found["opencl"].adapter == found["cpu"].adapter
+    assert {one.host for one in found.values()} == {os.uname().nodename}
+
+
+def test_cards_of_the_same_kind_are_not_taken_for_one_another(tmp_path):
+    for address in ("0000:01:00.0", "0000:03:00.0"):
+        card(tmp_path, address, NVIDIA)
+    found = told(
+        tmp_path,
+        *(AdapterInfo("vulkan", index, "", adapter=NVIDIA) for index in (0, 1)),
+        AdapterInfo("dx12", 0, "", adapter=NVIDIA),
+        AdapterInfo("cuda", 0, "", bus="0000:03:00.0"),
+    )
+    assert len({one.adapter for one in found.values()}) == 4
+    assert [found[name].bus for name in ("vulkan", "vulkan:1", "dx12")] == ["", "", ""]
+    assert found["cuda"].adapter == "0000:03:00.0"
+
+
+def test_opengl_belongs_to_no_card_where_a_vendor_has_two_kinds(tmp_path):
+    found = told(
+        tmp_path,
+        AdapterInfo("vulkan", 0, "", adapter="8086:1"),
+        AdapterInfo("vulkan", 1, "", adapter="8086:2"),
+        AdapterInfo("gl", 0, "", adapter="8086:0000"),
+    )
+    assert found["gl"].adapter == ""
+
+
+def test_memory_is_what_the_system_tells_or_not_known(tmp_path):
+    card(tmp_path, "0000:01:00.0", AMD, mem_info_vram_total=str(16 << 30))
+    card(tmp_path, "0000:03:00.0", NVIDIA)
+    found = told(
+        tmp_path,
+        AdapterInfo("vulkan", 0, "", adapter=AMD),
+        AdapterInfo("vulkan", 1, "", adapter=NVIDIA),
+        AdapterInfo("metal", 0, "", available=False, reason="not here"),
+    )
+    assert [one.memory for one in found.values()] == [16 << 30, None, None]
+    assert found["metal"].host == ""
+
+
+def test_graphics_cards_that_no_driver_offers_are_told(tmp_path):
+    card(tmp_path, "0000:00:02.0", "1234:1111")  # an emulated one
+    assert topology.idle_gpus(str(tmp_path / "pci")) == ""
+    card(tmp_path, "0000:01:00.0", NVIDIA)
+    assert "an NVIDIA GPU at PCI 0000:01:00.0 that no driver offers" in topology.idle_gpus(str(tmp_path / "pci"))
+    assert topology.idle_gpus(str(tmp_path / "nothing")) == ""
+
+
+def test_the_devices_of_this_machine_tell_what_they_are(open_device):
+    vulkan = open_device("vulkan")
+    found = {one.name: one for one in ow.devices()}
+    cpu = found["cpu"]
+    assert (cpu.kind, cpu.software, cpu.adapter) == ("cpu", False, "processor")
+    assert cpu.memory == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert found["vulkan"].features == vulkan.capabilities.features
+    assert found["vulkan"].kind in ("software", "integrated", "discrete", "")
+    if found["vulkan"].software:
+        assert found["vulkan"].adapter == "processor"
+        assert found["vulkan"].memory == cpu.memory
+
+
+def test_the_command_prints_the_same_for_people_and_for_programs():
+    plain, as_json = (CliRunner().invoke(cli, ["devices", *more]) for more in ([], ["--json"]))
+    content = json.loads(as_json.stdout)
+    assert [one["name"] for one in content["devices"]] == [one.label for one in ow.devices()]
+    assert content["auto"] == {"name": ow.device("auto").name, "why": ow.device("auto").why}
+    (cpu,) = (one for one in content["devices"] if one["name"] == "cpu")
+    assert (cpu["kind"], cpu["available"], cpu["reason"]) == ("cpu", True, None)
+    assert f"{cpu['memory'] / 2**30:.1f} GiB" in plain.stdout
+    for one in content["devices"]:
+        assert f"no: {one['reason']}" in plain.stdout if not one["available"] else one["description"] in plain.stdout
