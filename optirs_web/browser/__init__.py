@@ -10,7 +10,7 @@ import sys
 
 from ..runtime.backend import AdapterInfo, Backend
 
-__all__ = ["list_adapters", "open_backend", "open_backend_async", "probe_async"]
+__all__ = ["list_adapters", "open_backend", "open_backend_async", "prefer", "probe_async"]
 
 _IN_BROWSER: bool = sys.platform == "emscripten"
 _NATIVE = "it runs in a browser, inside Pyodide; natively use vulkan, metal or dx12"
@@ -23,6 +23,13 @@ def list_adapters(name: str) -> list[AdapterInfo]:
     from . import adapters
 
     return [adapters.found()]
+
+
+def prefer(power: str) -> None:
+    """Ask the browser for an adapter of "low" or "high" power, unless it was asked for its adapter already."""
+    from . import adapters
+
+    adapters.power = {"low": "low-power", "high": "high-performance"}[power]
 
 
 async def probe_async() -> None:

@@ -28,6 +28,9 @@ _adapter: Any = None
 """What `transport.js` answered."""
 _answered = False
 
+power: str | None = None
+"""WebGPU's word for the power that is preferred."""
+
 
 def _request() -> Any:
     """The promise of an adapter.
@@ -41,7 +44,7 @@ def _request() -> Any:
         script = pkgutil.get_data(__package__, "transport.js")
         assert script is not None  # it lies beside this file
         request = run_js(script.decode())
-    return _meanwhile(request(), "optirs_web.runtime.kernels")
+    return _meanwhile(request(power), "optirs_web.runtime.kernels")
 
 
 def _meanwhile(promise: Any, module: str) -> Any:
@@ -84,7 +87,9 @@ def found() -> AdapterInfo:
     if _adapter is None:
         return AdapterInfo("webgpu", 0, "", available=False, reason=_missing())
     about = json.loads(_adapter.about)
-    return AdapterInfo("webgpu", 0, about["description"], software=about["software"])
+    return AdapterInfo(
+        "webgpu", 0, about["description"], software=about["software"], features=frozenset(about["features"])
+    )
 
 
 def open_adapter(info: AdapterInfo) -> BrowserBackend:

@@ -1,9 +1,10 @@
 // The browser's half of the `webgpu` device. A script whose value is one function: it answers with the adapter, which
 // opens transports. Objects of WebGPU stay here, under numbers; only numbers, text and
 // buffers pass between Python and JavaScript, so there is no proxy to lose. One `submit` runs any list of commands.
-async () => {
+async (powerPreference) => {
   if (!navigator.gpu) return undefined;
-  const adapter = await navigator.gpu.requestAdapter();
+  const request = () => navigator.gpu.requestAdapter({ powerPreference });
+  const adapter = await request();
   if (!adapter) return undefined;
 
   const LIMITS = ["maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage",
@@ -21,7 +22,7 @@ async () => {
 
   let unused = adapter; // an adapter gives one device; the next one is asked of a fresh adapter
   const open = async () => {
-    const chosen = unused ?? await navigator.gpu.requestAdapter();
+    const chosen = unused ?? await request();
     unused = null;
     if (!chosen) throw new Error("the browser has no adapter any more");
     const device = await chosen.requestDevice({ requiredFeatures: features, requiredLimits: limits });

@@ -66,3 +66,33 @@ def test_a_shader_that_the_browser_refuses_is_named_at_the_next_synchronization(
             )
         )
     assert message.startswith("relu:1:1: refused by the browser's compiler")
+
+
+NOTING = """
+const request = GPU.prototype.requestAdapter;
+GPU.prototype.requestAdapter = function (options) {
+  (globalThis.preferences ??= []).push(options?.powerPreference ?? "none");
+  return request.call(this, options);
+};
+"""
+
+
+def test_power_is_passed_on_when_the_adapter_is_first_asked_for(browser):
+    with fresh_page(browser, NOTING) as python:
+        program = """
+            import json, js
+            import optirs_web as ow
+            try:
+                await ow.device_async("auto", power="most")
+            except ValueError as error:
+                refused = str(error)
+            device = await ow.device_async("auto", power="low")
+            same = await ow.device_async("auto", power="high")
+            (info,) = [one for one in ow.devices() if one.name == "webgpu"]
+            features = info.features == device.capabilities.features
+            json.dumps([refused, device is same, features, list(js.preferences)])
+            """
+        refused, is_same, has_features, preferences = json.loads(python.run(textwrap.dedent(program)))
+    assert refused == "power (or OPTIRS_POWER) is one of low, high, not 'most'"
+    assert (is_same, has_features) == (True, True)
+    assert preferences == ["low-power"]
