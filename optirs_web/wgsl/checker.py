@@ -36,7 +36,7 @@ from .syntax import (
 from .typerules import CONCRETE_INTEGERS, concrete, is_constructible, join
 from .types import BOOL, Type
 
-__all__ = ["check", "check_values", "has_exit", "leaves"]
+__all__ = ["check", "check_values", "has_continue", "has_exit", "leaves"]
 
 
 def check(module: Module) -> None:
@@ -207,7 +207,7 @@ class _StatementChecker(DeclarationChecker):
         self.scopes.stack.append({})
         self.sequence(one.body.statements)
         hidden: dict[str, Binding] | None = None
-        if _has_continue(one.body):
+        if has_continue(one.body):
             hidden = self.scopes.stack.pop()  # a continue may have skipped what the body declares
         self.context.append("continuing")
         if one.continuing is not None:
@@ -368,10 +368,10 @@ def _has_break(block: Block) -> bool:
     )
 
 
-def _has_continue(block: Block) -> bool:
+def has_continue(block: Block) -> bool:
     """Whether a continue in it belongs to the loop around it."""
     return any(
-        isinstance(one, Continue) or any(_has_continue(inner) for inner in _children(one)) for one in block.statements
+        isinstance(one, Continue) or any(has_continue(inner) for inner in _children(one)) for one in block.statements
     )
 
 

@@ -1,0 +1,251 @@
+"""Operators and built-in functions in C: on scalars a row of the dialect, on vectors a function made of such rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..errors import UnsupportedError
+from .c_dialects import ATOM, CDialect
+from .c_names import Types
+from .types import BOOL, F16, F32, Array, Scalar, Type, Vector
+
+__all__ = ["Operand", "Operations"]
+
+_WORDS = {
+    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "remainder", "==": "equal", "!=": "differ",
+    "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal", "&": "and", "|": "or", "^": "xor",
+    "<<": "shift_left", ">>": "shift_right", "!": "not", "~": "complement",
+}  # fmt: skip
+_SCALARS = ("bool", "i32", "u32", "f32", "f16")
+_WHOLE = ("subgroupBallot", "dot4", "pack", "unpack")
+"""Built-ins whose rows take and give vectors as a whole."""
+_WIDTH = 110
+
+
+class Operand:
+    """The text of an expression; as ``{:9}`` in parentheses unless it binds at least that tightly."""
+
+    def __init__(self, text: str, level: int = ATOM) -> None:
+        self.text = text
+        self.level = level
+
+    def __format__(self, spec: str) -> str:
+        return f"({self.text})" if spec and self.level < int(spec) else self.text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Operations:
+    """Texts of operations, and the functions that those on vectors need, each after those it calls."""
+
+    def __init__(self, dialect: CDialect, types: Types, where: str) -> None:
+        self.dialect = dialect
+        self.types = types
+        self.where = where
+        self.functions: dict[str, str] = {}
+
+    def apply(
+        self, key: str, types: Sequence[Type], result: Type, operands: Sequence[Operand], suffix: str = ""
+    ) -> Operand:
+        """An operator or built-in of values of these types; `suffix` " literal" where the last is one."""
+        if key.startswith(_WHOLE) or all(isinstance(one, Scalar) for one in (*types, result)):
+            return self.scalar(key, types, result, operands, suffix)
+        return self.called(key, types, result, operands)
+
+    def scalar(
+        self, key: str, types: Sequence[Type], result: Type, operands: Sequence[Operand], suffix: str = ""
+    ) -> Operand:
+        """The row for these scalars; f16 is computed as f32, and rounded."""
+        if F16 in types or result == F16:
+            operands = [self.row("f32", [one]) if t == F16 else one for t, one in zip(types, operands, strict=True)]
+            types = [F32 if one == F16 else one for one in types]
+            if result != F16:
+                return self.scalar(key, types, result, operands, suffix)
+            wide = self.scalar("f32" if key == "f16" else key.replace("f16", "f32"), types, F32, operands, suffix)
+            return self.row("f16 f32", [wide])
+        first = str(types[0]) if types else ""
+        if key in (first, f"bitcast {first}"):
+            return operands[0]
+        for name in (f"{key} {first}{suffix}", f"{key} {first}", key):
+            if name in self.dialect.rows:
+                return self.row(name, operands)
+        raise UnsupportedError(f"{self.where}: '{key} {first}' is not available in {self.dialect.name}")
+
+    def row(self, name: str, operands: Sequence[Operand]) -> Operand:
+        """Fill in a template."""
+        template, level = self.dialect.rows[name]
+        return operands[0] if template == "{0}" else Operand(template.format(*operands), level)
+
+    def value(self, type_: Type, parts: Sequence[Operand]) -> Operand:
+        """A vector, array or struct of these parts."""
+        texts = [one.text for one in parts]
+        if isinstance(type_, Array) and self.types.has_cell(type_.element):
+            texts = [f"{{{text}}}" for text in texts]
+        values = ", ".join(texts)
+        if isinstance(type_, Vector | Array):
+            values = f"{{{values}}}"
+        return Operand(self.dialect.value.format(type=self.types.name(type_), values=values))
+
+    def called(self, key: str, types: Sequence[Type], result: Type, operands: Sequence[Operand]) -> Operand:
+        """A call of the function for an operation on these types."""
+        word = _WORDS.get(key, key.split(" ")[0])
+        names = [self.types.name(one) for one in types]
+        prefix = f"{self.types.name(result)}_of" if word in ("construct", "bitcast", *_SCALARS) else word
+        name = f"_{prefix}_{'_'.join(names)}"
+        if word == "bitcast":
+            name = f"_bitcast{name}"
+        if name not in self.functions:
+            self.define(name, result, names, self.returned(key, types, result))
+        return Operand(f"{name}({', '.join(one.text for one in operands)})")
+
+    def define(self, name: str, result: Type, parameters: Sequence[str], body: str) -> None:
+        """Add a function of parameters a, b, … that returns this."""
+        declared = ", ".join(f"{type_} {letter}" for type_, letter in zip(parameters, "abcdefgh", strict=False))
+        head = f"{self.dialect.function} {self.types.name(result)} {name}({declared}) {{"
+        line = f"{head} return {body}; }}\n"
+        self.functions[name] = line if len(line) <= _WIDTH else f"{head}\n    return {body};\n}}\n"
+
+    def returned(self, key: str, types: Sequence[Type], result: Type) -> str:
+        """What the function for an operation returns."""
+        if key == "construct":
+            return self.joined(types, result)
+        made = getattr(self, f"of_{key.lower()}", None)
+        if made is not None:
+            text: str = made(types).text
+            return text
+        if isinstance(result, Vector):
+            element = result.element
+            scalars = self.scalars(types)
+            parts = [self.scalar(key, scalars, element, self.parts(n, types)) for n in range(result.size)]
+            return self.value(result, parts).text
+        return self.scalar(key, types, result, [Operand(letter) for letter in "abcdefgh"[: len(types)]]).text
+
+    def scalars(self, types: Sequence[Type]) -> list[Type]:
+        """The types of components; a scalar's is its own."""
+        return [one.element if isinstance(one, Vector) else one for one in types]
+
+    def parts(self, number: int, types: Sequence[Type]) -> list[Operand]:
+        """The components of that number of parameters a, b, …; a scalar's is itself."""
+        pairs = zip("abcdefgh", types, strict=False)
+        return [Operand(f"{a}.{'xyzw'[number]}" if isinstance(one, Vector) else a) for a, one in pairs]
+
+    def joined(self, types: Sequence[Type], result: Type) -> str:
+        """A vector of the components of its parts, of one part repeated, or of another vector's converted."""
+        assert isinstance(result, Vector)
+        found: list[Operand] = []
+        for letter, one in zip("abcd", types, strict=False):
+            size = one.size if isinstance(one, Vector) else 0
+            element = one.element if isinstance(one, Vector) else one
+            texts = [f"{letter}.{part}" for part in "xyzw"[:size]] if size else [letter]
+            found += [self.scalar(str(result.element), [element], result.element, [Operand(text)]) for text in texts]
+        return self.value(result, found * result.size if len(found) == 1 else found).text
+
+    def swizzle(self, type_: Vector, letters: str, base: Operand) -> Operand:
+        """Several components of a vector."""
+        name = f"_{letters}_{self.types.name(type_)}"
+        result = Vector(len(letters), type_.element)
+        if name not in self.functions:
+            value = self.value(result, [Operand(f"a.{letter}") for letter in letters])
+            self.define(name, result, [self.types.name(type_)], value.text)
+        return Operand(f"{name}({base})")
+
+    # Built-ins that are not computed component by component, of parameters a, b, …
+
+    def folded(self, key: str, type_: Type, parts: Sequence[Operand]) -> Operand:
+        """The parts combined from the left."""
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.scalar(key, [type_, type_], type_, [total, part])
+        return total
+
+    def components(self, types: Sequence[Type], key: str = "") -> list[Operand]:
+        """Those of a; or of a key b."""
+        vector = types[0]
+        assert isinstance(vector, Vector)
+        element = vector.element
+        pairs = [self.parts(n, types) for n in range(vector.size)]
+        return [self.scalar(key, [element, element], element, pair[:2]) if key else pair[0] for pair in pairs]
+
+    def of_any(self, types: Sequence[Type]) -> Operand:
+        """Whether any component is true."""
+        return self.folded("||", BOOL, self.components(types))
+
+    def of_all(self, types: Sequence[Type]) -> Operand:
+        """Whether all are."""
+        return self.folded("&&", BOOL, self.components(types))
+
+    def of_dot(self, types: Sequence[Type]) -> Operand:
+        """The sum of the products."""
+        element = self.scalars(types)[0]
+        return self.folded("+", element, self.components(types, "*"))
+
+    def of_length(self, types: Sequence[Type]) -> Operand:
+        """The square root of the sum of squares."""
+        element = self.scalars(types)[0]
+        squares = self.apply("dot", [types[0], types[0]], element, [Operand("a"), Operand("a")])
+        return self.scalar("sqrt", [element], element, [squares])
+
+    def of_distance(self, types: Sequence[Type]) -> Operand:
+        """The length of the difference."""
+        difference = self.apply("-", types, types[0], [Operand("a"), Operand("b")])
+        return self.apply("length", [types[0]], self.scalars(types)[0], [difference])
+
+    def of_normalize(self, types: Sequence[Type]) -> Operand:
+        """The vector over its length."""
+        element = self.scalars(types)[0]
+        length = self.apply("length", types, element, [Operand("a")])
+        return self.apply("/", [types[0], element], types[0], [Operand("a"), length])
+
+    def of_cross(self, types: Sequence[Type]) -> Operand:
+        """The cross product."""
+        vector = types[0]
+        assert isinstance(vector, Vector)
+        pair = [vector.element, vector.element]
+
+        def product(left: str, right: str) -> Operand:
+            return self.scalar("*", pair, vector.element, [Operand(f"a.{left}"), Operand(f"b.{right}")])
+
+        parts = [
+            self.scalar("-", pair, vector.element, [product(i, j), product(j, i)]) for i, j in ("yz", "zx", "xy")
+        ]
+        return self.value(vector, parts)
+
+    def of_reflect(self, types: Sequence[Type]) -> Operand:
+        """``a - 2 dot(b, a) b``."""
+        vector, element = types[0], self.scalars(types)[0]
+        a, b = Operand("a"), Operand("b")
+        two = self.scalar(str(element), [F32], element, [Operand("2.0f")])
+        along = self.scalar("*", [element, element], element, [two, self.apply("dot", types, element, [b, a])])
+        return self.apply("-", types, vector, [a, self.apply("*", [element, vector], vector, [along, b])])
+
+    def of_faceforward(self, types: Sequence[Type]) -> Operand:
+        """``a`` where b and c point apart, otherwise ``-a``."""
+        vector, element = types[0], self.scalars(types)[0]
+        a, b, c = (Operand(letter) for letter in "abc")
+        zero = self.scalar(str(element), [F32], element, [Operand("0.0f")])
+        apart = self.scalar("<", [element, element], BOOL, [self.apply("dot", types[1:], element, [b, c]), zero])
+        turned = self.apply("negate", [vector], vector, [a])
+        return self.apply("select", [vector, vector, BOOL], vector, [turned, a, apart])
+
+    def helpers(self, texts: str) -> list[str]:
+        """The dialect's functions that the texts use, and those that they use, in the order of the table."""
+        table = self.dialect.helpers
+        needed: set[str] = set()
+        work = [texts]
+        while work:
+            fresh = (set(re.findall(r"\b_\w+", work.pop())) & table.keys()) - needed
+            needed |= fresh
+            work.extend(table[name] for name in fresh)
+        for name in needed:
+            for word in re.findall(r"\bvec[234][fiuhb]\b", table[name]):
+                self.types.named(word)
+        return [name for name in table if name in needed]
+
+    def helper(self, name: str) -> str:
+        """A function of the dialect as it stands in a text."""
+        text = self.dialect.helpers[name]
+        return text if text.startswith("template") else f"{self.dialect.function} {text}"
+
+
