@@ -1,14 +1,16 @@
 """What functions do to variables of their module: which they need as parameters, and where C's order would matter.
 
-C leaves open in which order the operands of an expression are computed. So an expression in which one part changes what
-another reads is refused.
+C leaves open in which order the operands of an expression are computed. So calls that change what others read are made
+one by one before the expression, and an expression that reads itself what one of its calls changes is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..errors import UnsupportedError
 from .builtins import meets_others
-from .syntax import Assign, Call, Expression, Function, GlobalVariable, Index, Member, Module, Name, Unary
+from .syntax import Assign, Binary, Call, Expression, Function, GlobalVariable, Index, Member, Module, Name, Unary
 from .tree import walk
 
 __all__ = ["Effects", "root_of"]
@@ -75,21 +77,64 @@ class Effects:
         """Whether computing it does more than give its value."""
         return self.of([node])[2]
 
-    def check(self, nodes: list[Expression]) -> None:
-        """Refuse expressions, computed together, of which one part changes what another reads."""
-        calls = [node for one in nodes for node in walk(one) if isinstance(node, Call)]
+    def in_order(self, nodes: list[Expression]) -> list[Call]:
+        """The calls that have to be made one after the other, before expressions that are computed together.
+
+        Raises:
+            UnsupportedError: that does not help, as one of them changes what is read in between, or may not be made.
+        """
+        calls = [call for one in nodes for call in _calls(one) if self.call(call)[2]]
+        conflict = False
         for call in calls:
-            _, writes, impure = self.call(call)
-            if not impure:
-                continue
+            writes = self.call(call)[1]
             inside = {id(node) for node in walk(call)}
             for node in (node for one in nodes for node in walk(one) if id(node) not in inside):
-                touched = {node.name} if isinstance(node, Name) else set()
-                if isinstance(node, Call) and not any(id(one) == id(call) for one in walk(node)):
-                    reads, other, _ = self.call(node)
-                    touched = reads | other
-                if touched & writes:
-                    raise UnsupportedError(
-                        f"{call.position}: '{call.callee.name}' changes '{min(touched & writes)}', which the rest of "
-                        "this expression reads; C leaves the order open, so give the call a `let` of its own"
-                    )
+                if isinstance(node, Name) and node.name in writes:
+                    raise self.refusal(call, node.name)
+                if isinstance(node, Call) and not _holds(node, call):
+                    reads, others, _ = self.call(node)
+                    conflict = conflict or not writes.isdisjoint(reads | others)
+        if conflict and any(_holds(node.right, call) for node in _choices(nodes) for call in calls):
+            raise self.refusal(calls[0], "something")
+        return calls if conflict else []
+
+    def refusal(self, call: Call, what: str) -> UnsupportedError:
+        """The error for an expression whose order C does not keep."""
+        return UnsupportedError(
+            f"{call.position}: '{call.callee.name}' changes '{what}', which the rest of this expression reads; C leaves "
+            "the order open, so give the call a `let` of its own"
+        )
+
+
+def _calls(node: Expression) -> Iterator[Call]:
+    """The calls in an expression, as they are made."""
+    children: list[Expression] = []
+    match node:
+        case Unary():
+            children = [node.operand]
+        case Binary():
+            children = [node.left, node.right]
+        case Index():
+            children = [node.base, node.index]
+        case Member():
+            children = [node.base]
+        case Call():
+            children = node.arguments
+    for child in children:
+        yield from _calls(child)
+    if isinstance(node, Call):
+        yield node
+
+
+def _holds(node: Expression, call: Call) -> bool:
+    return any(one is call for one in walk(node))
+
+
+def _choices(nodes: list[Expression]) -> list[Binary]:
+    """What computes its right operand only if it has to."""
+    return [
+        node
+        for one in nodes
+        for node in walk(one)
+        if isinstance(node, Binary) and node.operator in ("&&", "||")
+    ]

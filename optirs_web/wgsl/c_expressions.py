@@ -47,6 +47,7 @@ class Expressions:
         self.robust = robust
         self.operations = Operations(dialect, types, where)
         self.variables: dict[str, Variable] = {}
+        self.made: dict[int, str] = {}  # calls by the `id` of their nodes, and what holds their results
 
     def declare(self, one: GlobalVariable, length: bool) -> None:
         """Note a variable of the module and, if it has one, its length."""
@@ -188,6 +189,8 @@ class Expressions:
 
     def call(self, node: Call) -> Operand:
         """Of a function, a built-in or a type."""
+        if id(node) in self.made:
+            return Operand(self.made[id(node)])
         if node.kind == "construct":
             return self.construct(node, type_of(node), node.arguments)
         if node.kind == "function":

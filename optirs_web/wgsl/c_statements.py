@@ -38,6 +38,7 @@ class Statements:
     def __init__(self, expressions: Expressions) -> None:
         self.expressions = expressions
         self.names = expressions.names
+        self.before: list[str] | None = None
         self.rules: dict[type, Callable[..., list[str]]] = {
             LocalDeclaration: self.simple,
             Assign: self.simple,
@@ -55,7 +56,15 @@ class Statements:
 
     def sequence(self, statements: list[Statement]) -> list[str]:
         """Statements of the innermost scope, indented."""
-        return [f"{INDENT}{line}" for one in statements for line in self.rules[type(one)](one)]
+        lines: list[str] = []
+        before: list[str]
+        for one in statements:
+            outer, before = self.before, []
+            self.before = None if isinstance(one, For | While | Loop) else before
+            found = self.rules[type(one)](one)
+            self.before = outer
+            lines += [f"{INDENT}{line}" for line in (*before, *found)]
+        return lines
 
     def body(self, block: Block) -> list[str]:
         """A block's statements in a scope of their own, indented."""
@@ -71,8 +80,18 @@ class Statements:
 
     def value(self, node: Expression, *others: Expression) -> str:
         """An expression that is computed by itself, or together with others."""
-        self.expressions.effects.check([node, *others])
+        self.calls_first(node, *others)
         return self.expressions.text(node)
+
+    def calls_first(self, *nodes: Expression) -> None:
+        """Make the calls whose order matters before the statement that is being printed."""
+        for call in self.expressions.effects.in_order(list(nodes)):
+            if self.before is None or call.type is None:
+                raise self.expressions.effects.refusal(call, "something")
+            type_, value = self.expressions.types.name(call.type), self.expressions.text(call)
+            name = self.names.local(call.callee.name)
+            self.before.append(f"const {type_} {name} = {value};")
+            self.expressions.made[id(call)] = name
 
     def simple(self, one: Statement) -> list[str]:
         """A statement that may stand in the head of a `for`."""
@@ -112,7 +131,7 @@ class Statements:
         place = self.expressions.text(target)
         if not operator:
             return f"{place} = {self.value(value, *indices)}"
-        self.expressions.effects.check([target, value])
+        self.calls_first(target, value)
         short = self.expressions.compound(operator, target, value)
         return short or f"{place} = {self.expressions.binary(operator, target, value, type_of(target))}"
 
@@ -127,6 +146,7 @@ class Statements:
         if otherwise is None:
             return [*lines, "}"]
         if len(otherwise.statements) == 1 and isinstance(otherwise.statements[0], If):
+            self.before = None  # there is no place before an `else if`
             first, *rest = self.if_(otherwise.statements[0])
             return [*lines, f"}} else {first}", *rest]
         return [*lines, "} else {", *self.body(otherwise), "}"]
