@@ -95,7 +95,7 @@ def _construct(type_, loads):
     return LOADS[type_.name].format(next(loads))
 
 
-def _entry_point(functions):
+def entry_point(functions):
     """An entry point that calls each of the functions, whose leaves follow one another in the buffers."""
     loads = (f"inputs[{number}u * count + i]" for number in range(10**6))
     stores = 0
@@ -131,12 +131,11 @@ def run_on_gpu(device, text, functions, leaves):
         functions: their nodes in the checked tree.
         leaves: an array for each leaf of each parameter of each function, in order.
     """
-    words = _words(leaves)
     count = len(leaves[0])
-    types = _result_leaves(functions)
-    shader = device.create_shader_module(code=text + _entry_point(functions))
+    types = result_leaves(functions)
+    shader = device.create_shader_module(code=text + entry_point(functions))
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": shader, "entry_point": "main"})
-    inputs = device.create_buffer_with_data(data=words, usage="STORAGE")
+    inputs = device.create_buffer_with_data(data=words(leaves), usage="STORAGE")
     outputs = device.create_buffer(size=4 * count * len(types), usage="STORAGE | COPY_SRC")
     bindings = [
         {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
@@ -153,7 +152,7 @@ def run_on_gpu(device, text, functions, leaves):
     results = np.frombuffer(device.queue.read_buffer(outputs), np.uint32)
     inputs.destroy()
     outputs.destroy()
-    return _typed(results, types, count)
+    return typed(results, types, count)
 
 
 IN_PAGE = """
@@ -192,27 +191,27 @@ async (number) => {
 
 def run_in_browser(python, text, functions, leaves):
     """As `run_on_gpu`, on `navigator.gpu`; `python` is the fixture `browser_python`, whose page it happens in."""
-    types, count = _result_leaves(functions), len(leaves[0])
+    types, count = result_leaves(functions), len(leaves[0])
     request = {
-        "code": text + _entry_point(functions),
+        "code": text + entry_point(functions),
         "results": count * len(types),
         "workgroups": -(-count // WORKGROUP),
-        "words": _words(leaves),
+        "words": words(leaves),
     }
-    return _typed(python.transfer(IN_PAGE, request, lambda view, _: np.frombuffer(view, np.uint32)), types, count)
+    return typed(python.transfer(IN_PAGE, request, lambda view, _: np.frombuffer(view, np.uint32)), types, count)
 
 
-def _words(leaves):
+def words(leaves):
     return np.concatenate(
         [leaf.astype(np.uint32) if leaf.dtype == bool else np.asarray(leaf).view(np.uint32) for leaf in leaves]
     )
 
 
-def _result_leaves(functions):
+def result_leaves(functions):
     return [leaf for function in functions for _, leaf in leaf_names(function.return_type)]
 
 
-def _typed(results, types, count):
+def typed(results, types, count):
     return [
         row != 0 if leaf.name == "bool" else row.view(DTYPES[leaf.name])
         for row, leaf in zip(results.reshape(len(types), count), types, strict=True)

@@ -76,6 +76,8 @@ class Operations:
     def row(self, name: str, operands: Sequence[Operand]) -> Operand:
         """Fill in a template."""
         template, level = self.dialect.rows[name]
+        if name == "f16 f32":
+            self.types.name(F16)
         return operands[0] if template == "{0}" else Operand(template.format(*operands), level)
 
     def value(self, type_: Type, parts: Sequence[Operand]) -> Operand:
