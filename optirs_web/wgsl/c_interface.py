@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from .checker import check_values
-from .syntax import Attribute, Function, GlobalVariable, Module
-from .types import Array, Struct, Type, align_of, member_offsets, size_of
+from ..errors import UnsupportedError
+from . import numeric
+from .syntax import Binary, Call, Constant, Expression, Function, GlobalVariable, Literal as Number, Module, Name
+from .types import Array, Scalar, Struct, Type, align_of, member_offsets, size_of
 
 __all__ = ["KERNEL", "Argument", "Interface", "interface_of", "runtime_array", "workgroup_size"]
 
@@ -83,20 +84,28 @@ def runtime_array(type_: Type | None) -> tuple[int, Array] | None:
 
 def workgroup_size(module: Module) -> tuple[int, int, int]:
     """The invocations of a workgroup along its three axes."""
-    attribute = _size_attribute(module)
-    known = check_values(module)
-    sizes = [int(known[id(argument)][1]) for argument in attribute.arguments]  # type: ignore[arg-type]
-    x, y, z = [*sizes, 1, 1][:3]
-    return x, y, z
-
-
-def _size_attribute(module: Module) -> Attribute:
+    named = {one.name: one.value for one in module.declarations if isinstance(one, Constant)}
     for one in module.declarations:
-        if isinstance(one, Function):
-            for attribute in one.attributes:
-                if attribute.name == "workgroup_size":
-                    return attribute
+        for attribute in one.attributes if isinstance(one, Function) else ():
+            if attribute.name == "workgroup_size":
+                sizes = [_integer(argument, named) for argument in attribute.arguments]
+                x, y, z = [*sizes, 1, 1][:3]
+                return x, y, z
     raise ValueError(f"{module.file} has no entry point")
+
+
+def _integer(node: Expression, named: dict[str, Expression]) -> int:
+    """The value of a const-expression, which the checker has found to be an integer."""
+    match node:
+        case Number(value=value):
+            return int(value)
+        case Name(name=name):
+            return _integer(named[name], named)
+        case Binary(operator=operator, left=left, right=right) if isinstance(node.type, Scalar):
+            return int(numeric.binary(operator, node.type, _integer(left, named), _integer(right, named)))
+        case Call(callee=callee, arguments=[argument]) if callee.name in ("i32", "u32"):
+            return _integer(argument, named)
+    raise UnsupportedError(f"{node.position}: a workgroup size is made of constants and of operators on them")
 
 
 def _stride(element: Type) -> int:
