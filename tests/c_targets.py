@@ -94,7 +94,7 @@ def on_emulated_cuda(jobs):
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "jobs.cpp"), Path(folder, "jobs.so")
         source.write_text("".join(parts))
-        compiler = shutil.which("g++") or missing("emulated", "g++ is not installed")
+        compiler = shutil.which("g++") or missing("g++", "g++ is not installed")
         options = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-w"]
         subprocess.run([compiler, *options, str(source), "-o", str(library)], check=True)
         loaded = ctypes.CDLL(str(library))

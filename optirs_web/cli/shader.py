@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from ..errors import ShaderError
+from ..errors import DeviceNotAvailableError, ShaderError, UnsupportedError
 from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..runtime.nvrtc import compile_cuda
 from ..runtime.packed_kernels import packed
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from ..runtime.rules import Rule
 from ..wgsl import package_loader, syntax
+from ..wgsl.print_c import print_c
 from ..wgsl.print_python import print_python
 
 __all__ = ["shader"]
@@ -156,7 +158,21 @@ def _of_16_bits(source: _Source, kernel: Kernel, elements: str) -> Kernel:
     raise click.BadParameter(f"'{kernel.name}' takes no floats of 16 bits", param_hint="--elements")
 
 
-_TARGETS: dict[str, Callable[[Kernel], str]] = {"wgsl": Kernel.wgsl, "numpy": _numpy_text}
+def _opencl_text(kernel: Kernel) -> str:
+    return print_c(kernel.module, "opencl")
+
+
+def _cuda_text(kernel: Kernel) -> str:
+    return print_c(kernel.module, "cuda")
+
+
+_TARGETS: dict[str, Callable[[Kernel], str]] = {
+    "wgsl": Kernel.wgsl,
+    "numpy": _numpy_text,
+    "opencl": _opencl_text,
+    "cuda": _cuda_text,
+    "ptx": _cuda_text,
+}
 
 
 @click.command()
@@ -175,12 +191,21 @@ _TARGETS: dict[str, Callable[[Kernel], str]] = {"wgsl": Kernel.wgsl, "numpy": _n
     default="f32",
     help="What tensors hold: f32, f16 where a device has it, or halves of words.",
 )
-def shader(name: str, target: str, flags: tuple[str, ...], part: str, elements: str) -> None:
+@click.option("--arch", default="sm_80", show_default=True, help="Of PTX: the oldest GPUs that it is for.")
+def shader(name: str, target: str, flags: tuple[str, ...], part: str, elements: str, arch: str) -> None:
     """Print the complete shader of an optimizer (AdamW), a kernel (matmul) or a function (relu)."""
     source = _find(name)
     kernel = source.make(_parse_flags(source, flags), part)
     if elements != "f32":
-        if target != "wgsl":
+        if target == "numpy":
             raise click.BadParameter("elements of 16 bits are a matter of WGSL", param_hint="--elements")
         kernel = _of_16_bits(source, kernel, elements)
-    click.echo(_TARGETS[target](kernel).rstrip("\n"))
+    text = _TARGETS[target](kernel)
+    if target == "ptx":
+        try:
+            text = compile_cuda(text, arch).decode()
+        except UnsupportedError as error:
+            raise click.BadParameter(str(error), param_hint="--arch") from error
+        except DeviceNotAvailableError as error:
+            raise click.UsageError(str(error)) from error
+    click.echo(text.rstrip("\n"))

@@ -31,6 +31,8 @@ class Effects:
         self.order = [one.name for one in module.declarations if isinstance(one, GlobalVariable)]
         self.functions = {one.name: one for one in module.declarations if isinstance(one, Function)}
         self.known: dict[str, tuple[set[str], set[str], bool]] = {}
+        calls = (node for one in self.functions.values() for node in walk(one.body) if isinstance(node, Call))
+        self.has_impure = any([self.call(call)[2] for call in calls])
 
     def needs(self, function: str) -> list[str]:
         """The variables of the module that a function touches, in the order of the module."""
@@ -83,6 +85,8 @@ class Effects:
         Raises:
             UnsupportedError: that does not help, as one of them changes what is read in between, or may not be made.
         """
+        if not self.has_impure:
+            return []
         calls = [call for one in nodes for call in _calls(one) if self.call(call)[2]]
         conflict = False
         for call in calls:

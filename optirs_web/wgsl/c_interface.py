@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from ..errors import UnsupportedError
-from . import numeric
-from .syntax import Binary, Call, Constant, Expression, Function, GlobalVariable, Literal as Number, Module, Name
-from .types import Array, Scalar, Struct, Type, align_of, member_offsets, size_of
+from .c_constants import Values
+from .syntax import Function, GlobalVariable, Module
+from .types import Array, Struct, Type, align_of, member_offsets, size_of
 
 __all__ = ["KERNEL", "Argument", "Interface", "interface_of", "runtime_array", "workgroup_size"]
 
@@ -84,28 +83,14 @@ def runtime_array(type_: Type | None) -> tuple[int, Array] | None:
 
 def workgroup_size(module: Module) -> tuple[int, int, int]:
     """The invocations of a workgroup along its three axes."""
-    named = {one.name: one.value for one in module.declarations if isinstance(one, Constant)}
+    values = Values(module)
     for one in module.declarations:
         for attribute in one.attributes if isinstance(one, Function) else ():
             if attribute.name == "workgroup_size":
-                sizes = [_integer(argument, named) for argument in attribute.arguments]
+                sizes = [int(values.of(argument)) for argument in attribute.arguments]  # type: ignore[arg-type]
                 x, y, z = [*sizes, 1, 1][:3]
                 return x, y, z
     raise ValueError(f"{module.file} has no entry point")
-
-
-def _integer(node: Expression, named: dict[str, Expression]) -> int:
-    """The value of a const-expression, which the checker has found to be an integer."""
-    match node:
-        case Number(value=value):
-            return int(value)
-        case Name(name=name):
-            return _integer(named[name], named)
-        case Binary(operator=operator, left=left, right=right) if isinstance(node.type, Scalar):
-            return int(numeric.binary(operator, node.type, _integer(left, named), _integer(right, named)))
-        case Call(callee=callee, arguments=[argument]) if callee.name in ("i32", "u32"):
-            return _integer(argument, named)
-    raise UnsupportedError(f"{node.position}: a workgroup size is made of constants and of operators on them")
 
 
 def _stride(element: Type) -> int:

@@ -15,13 +15,13 @@ from typing import Literal as OneOf
 from ..errors import UnsupportedError
 from . import constants
 from .builtins import needs_subgroups
+from .c_constants import Values
 from .c_dialects import C_DIALECTS
 from .c_effects import Effects
 from .c_expressions import Expressions
 from .c_interface import KERNEL, Argument, Interface, interface_of, runtime_array
 from .c_names import Names, Types
 from .c_statements import INDENT, Statements
-from .checker import check_values
 from .constants import Value
 from .syntax import Call, Constant, Function, GlobalVariable, Module, Name, Parameter
 from .tree import walk
@@ -60,7 +60,7 @@ class _Printer:
     def __init__(self, module: Module, dialect: str, robust: bool) -> None:
         self.module = module
         self.dialect = C_DIALECTS[dialect]
-        self.known = check_values(module)
+        self.values = Values(module)
         self.interface = interface_of(module)
         self.names = Names(self.dialect)
         self.types = Types(module, self.dialect, self.names)
@@ -125,7 +125,7 @@ class _Printer:
         type_ = one.type
         if type_ is None or is_abstract(type_):
             return ""
-        value = self.initial(self.known[id(one.value)][1], type_)
+        value = self.initial(self.values.of(one.value), type_)
         name = self.names.declare(one.name, "file")
         space = self.dialect.constant if isinstance(type_, Scalar) else self.dialect.table
         return f"{space} {self.types.name(type_)} {name} = {value};\n"
@@ -200,7 +200,7 @@ class _Printer:
         for variable in self.variables.values():
             if variable.space == "private":
                 zero = self.dialect.zero
-                value = zero if variable.value is None else self.initial(self.known[id(variable.value)][1], _known(variable))
+                value = zero if variable.value is None else self.initial(self.values.of(variable.value), _known(variable))
                 lines.append(f"{self.pointed(variable)} {self.names.module[variable.name]}[1] = {{{value}}};")
         shared = [one for one in self.variables.values() if one.space == "workgroup"]
         if not shared:

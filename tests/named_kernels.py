@@ -1,0 +1,61 @@
+"""The kernels of every file of ``shaders`` that has one of its own: each kernel, map function and part of a rule.
+
+Each comes as it is by default, and with each of its flags turned over.
+"""
+
+from collections.abc import Iterator
+from importlib.resources import files
+
+from optirs_web.runtime.kernels import Kernel, cooperative, elementwise
+from optirs_web.runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
+from optirs_web.runtime.rules import Rule
+from optirs_web.wgsl import package_loader
+from optirs_web.wgsl.syntax import Function, Literal, Override
+
+__all__ = ["FOLDERS", "named_kernels"]
+
+FOLDERS = ["elementwise", "kernels", "optimizers"]
+_SCALARS = {"f32", "i32", "u32"}
+_STRIDED = ("add", "arange", "greater")
+_PARTS = {"measure": MeasureKernel.of, "settle": SettleKernel.of}
+
+
+def named_kernels(folder: str) -> Iterator[tuple[str, Kernel]]:
+    """Those of a folder of ``shaders``, with a name for each."""
+    for one in sorted(files("optirs_web.shaders").joinpath(folder).iterdir(), key=lambda one: one.name):
+        if one.name.endswith(".wgsl"):
+            name = one.name.removesuffix(".wgsl")
+            module = package_loader()((folder, name))
+            yield from _OF[folder](name, module)
+
+
+def _flags(module) -> Iterator[dict[str, bool]]:
+    yield {}
+    for one in module.declarations:
+        if isinstance(one, Override) and isinstance(one.value, Literal) and isinstance(one.value.value, bool):
+            yield {one.name: not one.value.value}
+
+
+def _map_functions(file, module):
+    for function in (one for one in module.declarations if isinstance(one, Function)):
+        if all(parameter.type_name.name in _SCALARS for parameter in function.parameters):
+            operands = ("tensor",) * sum(one.name != "index" for one in function.parameters)
+            yield function.name, elementwise(file, function.name, operands, 3 * (function.name in _STRIDED))
+
+
+def _cooperative(name, module):
+    for flags in _flags(module):
+        yield f"{name} {flags}", cooperative(name, **flags)
+
+
+def _rule(name, module):
+    rule = Rule(name)
+    for flags in _flags(module):
+        yield f"{name} update {flags}", UpdateKernel.of(rule, tuple(flags.items()))
+    yield f"{name} advance", AdvanceKernel.of(rule, (), False)
+    for part, make in _PARTS.items():
+        if rule.has(part):
+            yield f"{name} {part}", make(rule, ())
+
+
+_OF = {"elementwise": _map_functions, "kernels": _cooperative, "optimizers": _rule}
