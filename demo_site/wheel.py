@@ -37,6 +37,9 @@ _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
 _LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__pycache__", "__main__.py"}
 _LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_drivers.py", "wgpu_timestamps.py"}
 _LEFT_OUT |= {"choosing", "probe.wgsl"}  # a page has one adapter
+# Printed C, and NVIDIA's compiler.
+_LEFT_OUT |= {"nvrtc.py", "print_c.py", "c_constants.py", "c_dialects.py", "c_effects.py", "c_expressions.py"}
+_LEFT_OUT |= {"c_helpers.py", "c_interface.py", "c_names.py", "c_operations.py", "c_statements.py"}
 # What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
 _MORE = re.compile(
     r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner|user_cache)|memory/(reports|timeline))\b"

@@ -1,7 +1,7 @@
 """Runs printed C: OpenCL on its first device, CUDA by an emulation of it on the CPU; and WGSL on wgpu, to compare.
 
-A job is a checked module, an array for each storage binding, the bytes of the uniform variable, and the workgroups. Arrays
-that a kernel writes come back changed; the others, and those that were given, are left alone.
+A job is a checked module, an array for each storage binding, the bytes of the uniform variable, and the workgroups. The
+arrays come back as the kernel leaves them; those that were given stay as they were.
 """
 
 import ctypes

@@ -213,20 +213,19 @@ def _helpers(own: Mapping[str, str], suffix: str) -> dict[str, str]:
 
 
 _SUBGROUP_OF_ONE = {
-    **{
-        f"subgroup{name}": ("{0}", TERNARY)
-        for name in "Add Mul InclusiveAdd InclusiveMul Max Min BroadcastFirst And Or Xor All Any Broadcast "
-        "Shuffle ShuffleXor ShuffleUp ShuffleDown".split()
-    },
-    **{f"quad{name}": ("{0}", TERNARY) for name in ("Broadcast", "SwapX", "SwapY", "SwapDiagonal")},
-    **{
-        f"subgroupExclusive{name} {type_}": _call(neutral)
-        for name, neutral in (("Add", "0"), ("Mul", "1"))
-        for type_ in ("i32", "u32", "f32")
-        for neutral in [f"({type_}){neutral}"]
-    },
+    **dict.fromkeys(
+        (
+            "subgroupAdd", "subgroupMul", "subgroupInclusiveAdd", "subgroupInclusiveMul", "subgroupMax", "subgroupMin",
+            "subgroupAnd", "subgroupOr", "subgroupXor", "subgroupAll", "subgroupAny", "subgroupBroadcast",
+            "subgroupBroadcastFirst", "subgroupShuffle", "subgroupShuffleXor", "subgroupShuffleUp",
+            "subgroupShuffleDown", "quadBroadcast", "quadSwapX", "quadSwapY", "quadSwapDiagonal",
+        ),
+        ("{0}", TERNARY),
+    ),
+    **{f"subgroupExclusiveAdd {type_}": (f"({type_})0", UNARY) for type_ in ("i32", "u32", "f32")},
+    **{f"subgroupExclusiveMul {type_}": (f"({type_})1", UNARY) for type_ in ("i32", "u32", "f32")},
     "subgroupBallot": _call("_ballot({0})"),
-}
+}  # fmt: skip
 """OpenCL C 1.2 has no subgroups: each invocation is one."""
 
 OPENCL = CDialect(
@@ -316,7 +315,10 @@ _SHUFFLES = {
 CUDA = CDialect(
     name="CUDA C++",
     header="typedef float f32;\ntypedef int i32;\ntypedef unsigned int u32;\n",
-    half="struct f16 {\n    unsigned short bits;\n    __device__ operator f32() const { return _half_value(bits); }\n};\n",
+    half=(
+        "struct f16 {\n    unsigned short bits;\n"
+        "    __device__ operator f32() const { return _half_value(bits); }\n};\n"
+    ),
     kernel='extern "C" __global__ void __launch_bounds__({invocations})',
     function="static __device__",
     constant="static constexpr",

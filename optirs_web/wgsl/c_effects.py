@@ -32,7 +32,7 @@ class Effects:
         self.functions = {one.name: one for one in module.declarations if isinstance(one, Function)}
         self.known: dict[str, tuple[set[str], set[str], bool]] = {}
         calls = (node for one in self.functions.values() for node in walk(one.body) if isinstance(node, Call))
-        self.has_impure = any([self.call(call)[2] for call in calls])
+        self.has_impure = any(self.call(call)[2] for call in calls)
 
     def needs(self, function: str) -> list[str]:
         """The variables of the module that a function touches, in the order of the module."""
@@ -105,8 +105,8 @@ class Effects:
     def refusal(self, call: Call, what: str) -> UnsupportedError:
         """The error for an expression whose order C does not keep."""
         return UnsupportedError(
-            f"{call.position}: '{call.callee.name}' changes '{what}', which the rest of this expression reads; C leaves "
-            "the order open, so give the call a `let` of its own"
+            f"{call.position}: '{call.callee.name}' changes '{what}', which the rest of this expression reads; C leaves"
+            " the order open, so give the call a `let` of its own"
         )
 
 
@@ -136,9 +136,4 @@ def _holds(node: Expression, call: Call) -> bool:
 
 def _choices(nodes: list[Expression]) -> list[Binary]:
     """What computes its right operand only if it has to."""
-    return [
-        node
-        for one in nodes
-        for node in walk(one)
-        if isinstance(node, Binary) and node.operator in ("&&", "||")
-    ]
+    return [node for one in nodes for node in walk(one) if isinstance(node, Binary) and node.operator in ("&&", "||")]

@@ -17,17 +17,15 @@ __all__ = ["Names", "Types"]
 _LETTERS = {"f32": "f", "i32": "i", "u32": "u", "f16": "h", "bool": "b"}
 
 # Words of C, C++, OpenCL C and CUDA C++ and macros of their headers, but for those that WGSL keeps to itself too.
-_WORDS = frozenset(
-    """
-    and and_eq atomic_cancel bitand bitor bool char compl complex constant double event_t f16 f32 float generic global
-    half i32 imaginary int int8_t int16_t int32_t int64_t intptr_t kernel local long not not_eq or or_eq pipe private
-    ptrdiff_t quad read_only read_write reserve_id_t sampler_t short signed size_t u32 uchar uint uint8_t uint16_t
-    uint32_t uint64_t uintptr_t ulong uniform unsigned ushort void wchar_t write_only xor xor_eq
-    CHAR_BIT FLT_DIG FLT_EPSILON FLT_MANT_DIG FLT_MAX FLT_MIN FLT_RADIX FP_FAST_FMAF HUGE_VAL HUGE_VALF INFINITY INT_MAX
-    INT_MIN LONG_MAX LONG_MIN MAXFLOAT NAN SHRT_MAX SHRT_MIN UCHAR_MAX UINT_MAX ULONG_MAX
-    blockDim blockIdx dim3 gridDim threadIdx warpSize linux unix
-    """.split()
-)
+_WORDS = """
+and and_eq atomic_cancel bitand bitor bool char compl complex constant double event_t f16 f32 float generic global
+half i32 imaginary int int8_t int16_t int32_t int64_t intptr_t kernel local long not not_eq or or_eq pipe private
+ptrdiff_t quad read_only read_write reserve_id_t sampler_t short signed size_t u32 uchar uint uint8_t uint16_t
+uint32_t uint64_t uintptr_t ulong uniform unsigned ushort void wchar_t write_only xor xor_eq
+CHAR_BIT FLT_DIG FLT_EPSILON FLT_MANT_DIG FLT_MAX FLT_MIN FLT_RADIX FP_FAST_FMAF HUGE_VAL HUGE_VALF INFINITY INT_MAX
+INT_MIN LONG_MAX LONG_MIN MAXFLOAT NAN SHRT_MAX SHRT_MIN UCHAR_MAX UINT_MAX ULONG_MAX
+blockDim blockIdx dim3 gridDim threadIdx warpSize linux unix
+"""
 _PATTERNS = re.compile(
     r"_|(u?char|u?short|u?int|u?long|float|double|half)\d|vec\d|array\d|cell_|exchanged_|image|(CLK|M|CL|FLT|DBL)_"
 )
@@ -37,7 +35,7 @@ class Names:
     """What every name of a module is in C: itself where it can be, and different where two would hide one another."""
 
     def __init__(self, dialect: CDialect) -> None:
-        self.words = _WORDS | dialect.words
+        self.words = frozenset(_WORDS.split()) | dialect.words
         self.module: dict[str, str] = {}
         self.taken: set[str] = set()
         self.scopes: list[dict[str, str]] = []
@@ -60,13 +58,23 @@ class Names:
 
     def local(self, name: str) -> str:
         """A name of the innermost scope. It hides nothing: in C it would do so in its own initial value already."""
+        self.scopes[-1][name] = text = self.unused(name)
+        return text
+
+    def temporary(self, name: str) -> str:
+        """A name like this one for what WGSL has no name for."""
+        text = self.unused(name)
+        self.scopes[-1][f"({text})"] = text
+        return text
+
+    def unused(self, name: str) -> str:
+        """A name that nothing has which can be seen here."""
         text = self.plain(name)
         visible = {one for scope in self.scopes for one in scope.values()} | self.taken
         number = 1
         while text in visible:
             number += 1
             text = f"{self.plain(name)}_{number}"
-        self.scopes[-1][name] = text
         return text
 
     def find(self, name: str) -> str | None:

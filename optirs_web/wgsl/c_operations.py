@@ -209,9 +209,7 @@ class Operations:
         def product(left: str, right: str) -> Operand:
             return self.scalar("*", pair, vector.element, [Operand(f"a.{left}"), Operand(f"b.{right}")])
 
-        parts = [
-            self.scalar("-", pair, vector.element, [product(i, j), product(j, i)]) for i, j in ("yz", "zx", "xy")
-        ]
+        parts = [self.scalar("-", pair, vector.element, [product(i, j), product(j, i)]) for i, j in ("yz", "zx", "xy")]
         return self.value(vector, parts)
 
     def of_reflect(self, types: Sequence[Type]) -> Operand:
@@ -249,5 +247,3 @@ class Operations:
         """A function of the dialect as it stands in a text."""
         text = self.dialect.helpers[name]
         return text if text.startswith("template") else f"{self.dialect.function} {text}"
-
-

@@ -89,7 +89,7 @@ class Statements:
             if self.before is None or call.type is None:
                 raise self.expressions.effects.refusal(call, "something")
             type_, value = self.expressions.types.name(call.type), self.expressions.text(call)
-            name = self.names.local(call.callee.name)
+            name = self.names.temporary(call.callee.name)
             self.before.append(f"const {type_} {name} = {value};")
             self.expressions.made[id(call)] = name
 
@@ -166,11 +166,11 @@ class Statements:
         return self.braced(f"while ({self.value(one.condition)})", one.body)
 
     def loop(self, one: Loop) -> list[str]:
-        """With its continuing block at the end of the body, or at the beginning of the next turn if there is a `continue`."""
+        """The continuing block ends the body; where the body has a `continue`, it begins the next turn instead."""
         if one.continuing is None:
             return self.braced("for (;;)", one.body)
         if has_continue(one.body):
-            first = self.names.local("is_first")
+            first = self.names.temporary("is_first")
             after = self.continuing(one, one.continuing)
             guarded = [f"{INDENT}if (!{first}) {{", *(f"{INDENT}{line}" for line in after), f"{INDENT}}}"]
             reset = f"{INDENT}{first} = false;"

@@ -42,7 +42,7 @@ def print_c(module: Module, dialect: OneOf["opencl", "cuda"] = "opencl", robust:
     Args:
         module: checked, with one entry point; see `Kernel.module`.
         dialect: "opencl" for OpenCL C 1.2, "cuda" for CUDA C++ (NVRTC).
-        robust: indices out of bounds are brought within them, as in WGSL. False for kernels that are known to have none.
+        robust: bring indices out of bounds within them, as WGSL does; False for kernels that are known to have none.
 
     Raises:
         UnsupportedError: an expression of which one part changes what another reads; or a CUDA kernel with subgroups
@@ -133,7 +133,9 @@ class _Printer:
     def initial(self, value: Value, type_: Type) -> str:
         """A value as it initialises a variable."""
         if not isinstance(value, tuple):
-            return self.expressions.text(constants.literal(value, type_, self.functions[next(iter(self.functions))].position))
+            return self.expressions.text(
+                constants.literal(value, type_, self.functions[next(iter(self.functions))].position)
+            )
         if isinstance(type_, Struct):
             parts = [self.initial(part, member.type) for part, member in zip(value, type_.members, strict=True)]
             return f"{{{', '.join(parts)}}}"
@@ -200,7 +202,9 @@ class _Printer:
         for variable in self.variables.values():
             if variable.space == "private":
                 zero = self.dialect.zero
-                value = zero if variable.value is None else self.initial(self.values.of(variable.value), _known(variable))
+                value = (
+                    zero if variable.value is None else self.initial(self.values.of(variable.value), _known(variable))
+                )
                 lines.append(f"{self.pointed(variable)} {self.names.module[variable.name]}[1] = {{{value}}};")
         shared = [one for one in self.variables.values() if one.space == "workgroup"]
         if not shared:
@@ -229,8 +233,7 @@ class _Printer:
         sizes = self.interface.workgroup_size
         index = self.index_in_workgroup()
         texts = [
-            template.format(d=axis, size=size, index=index)
-            for axis, size in zip(self.dialect.axes, sizes, strict=True)
+            template.format(d=axis, size=size, index=index) for axis, size in zip(self.dialect.axes, sizes, strict=True)
         ]
         value = f"{{{{{', '.join(texts)}}}}}" if isinstance(type_, Vector) else texts[0]
         return f"const {self.types.name(type_)} {self.names.local(one.name)} = {value};"
