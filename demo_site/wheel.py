@@ -44,6 +44,7 @@ _LEFT_OUT |= {"c_helpers.py", "c_interface.py", "c_names.py", "c_operations.py",
 _MORE = re.compile(
     r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner|user_cache)|memory/(reports|timeline))\b"
     r"|optirs_web/native_backends/cpu_failures\b"
+    r"|optirs_web/(dlpack|interop/(onnx|torch))"
     r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|optim/custom|wgsl/lint)"
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
     r"|optirs_web/(precision|ops/halves|runtime/(half_types|native_halves|packed_kernels)|wgsl/packed_shell)"

@@ -101,6 +101,9 @@ class CpuBackend(Backend):
 
         return done()
 
+    def host_bytes(self, handle: Memory) -> np.ndarray[Any, Any]:
+        return handle.bytes
+
     def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
         return Step(lambda: self.write(handle, offset, memoryview(data)), target=handle)
 

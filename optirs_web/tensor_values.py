@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from .errors import ShapeError
+from .parts import imported
 from .runtime.dtypes import BOOL, DType
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ class TensorValues:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         values = self.numpy()
         return values if dtype is None else values.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return imported("dlpack").exported(self, **options)
+
+    def __dlpack_device__(self) -> Any:
+        return imported("dlpack").dlpack_device(self)
 
     def tolist(self) -> Any:
         """The values as nested lists, or as a number where there are no axes. Waits."""

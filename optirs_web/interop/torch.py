@@ -1,8 +1,17 @@
-"""Between our state dicts and torch's. Ours load from torch's as they are; this is the way back."""
+"""torch: every optimizer of `optirs_web.optim` as a `torch.optim.Optimizer` over torch parameters, and state dicts.
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)        # in place of this line
+    optimizer = ow.interop.torch.AdamW(model.parameters(), lr=1e-3)   # this one
+
+Our state dicts load from torch's as they are; `to_torch` is the way back.
+"""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
+
+from .. import optim
 
 __all__ = ["to_torch"]
 
@@ -25,3 +34,21 @@ def to_torch(tree: Any) -> Any:
     if hasattr(tree, "__array__"):
         return torch.from_numpy(np.array(tree))
     return tree
+
+
+def __getattr__(name: str) -> Any:
+    """The optimizer of that name, for torch: a class is made when it is first asked for."""
+    if not _is_optimizer(name):
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    made = importlib.import_module(".torch_optimizer", __package__).made_for_torch(name)
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *filter(_is_optimizer, optim.__all__)})
+
+
+def _is_optimizer(name: str) -> bool:
+    ours = getattr(optim, name) if name in optim.__all__ else None
+    return isinstance(ours, type) and issubclass(ours, optim.Optimizer)

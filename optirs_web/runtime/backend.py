@@ -158,6 +158,10 @@ class Backend(ABC):
     def read_async(self, handle: Handle, offset: int, nbytes: int) -> Awaitable[memoryview]:
         """The awaitable twin of `read`. The copy is enqueued at the call: later commands do not change it."""
 
+    def host_bytes(self, handle: Handle) -> Any:
+        """The memory itself as an array of bytes, where the host can address it; otherwise None."""
+        return None
+
     @abstractmethod
     def upload(self, handle: Handle, offset: int, data: bytes) -> Command:
         """A command that writes a few bytes. Submitted once, before any command that runs or copies."""
