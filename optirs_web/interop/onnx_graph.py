@@ -1,0 +1,124 @@
+"""A graph of ONNX as a module: its nodes in order, each by the operation of ours that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import OptirsError, UnsupportedError
+from ..nn import Module
+from ..runtime.device import Device
+from ..tensors import Parameter, Tensor, tensor
+from .onnx_operations import OPERATIONS, Call
+
+__all__ = ["Graph", "Node"]
+
+_STATISTICS = {"BatchNormalization": (3, 4)}
+"""The inputs of a node that are no parameters."""
+
+
+class Node(NamedTuple):
+    """One node: `kind` is the operation, "Conv"; names of values that are "" were left out."""
+
+    kind: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"node '{self.name}' ({self.kind})"
+
+
+class Graph(Module):
+    """What `load` gives: call it with the inputs of the graph, in their order.
+
+    Attributes:
+        inputs: their names.
+        outputs: names of the outputs; a call returns a tuple where there are several.
+        opset: the version of ONNX's operations that it was written for.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        arrays: Mapping[str, Any],
+        opset: int,
+        device: str | Device | None,
+    ) -> None:
+        super().__init__()
+        self.inputs, self.outputs, self.opset = list(inputs), list(outputs), opset
+        self._nodes = list(nodes)
+        for node in nodes:
+            if node.kind not in OPERATIONS:
+                raise UnsupportedError(
+                    f"{node.title}: this operation is not supported; there are {', '.join(OPERATIONS)}"
+                )
+        statistics = {
+            node.inputs[at] for node in nodes for at in _STATISTICS.get(node.kind, ()) if at < len(node.inputs)
+        }
+        self._constants: dict[str, Any] = {}  # on the host: shapes, axes, numbers of rows
+        self._attribute_of: dict[str, str] = {}
+        for name, value in arrays.items():
+            self._hold(name, value, device, is_trained=name not in statistics and value.ndim > 0)
+        for node in nodes:
+            if node.kind == "Constant":
+                self._hold(node.outputs[0], _constant(node), device, is_trained=False)
+
+    def _hold(self, name: str, value: Any, device: str | Device | None, *, is_trained: bool) -> None:
+        if value.dtype != np.float32:
+            if value.dtype.kind not in "iub":
+                raise UnsupportedError(f"'{name}' is of {value.dtype}, and float32 is needed")
+            self._constants[name] = value
+            return
+        attribute = name.replace(".", "_")
+        if attribute in {*self._attribute_of.values()} or hasattr(self, attribute):
+            attribute = f"{attribute}_{len(self._attribute_of)}"
+        self._attribute_of[name] = attribute
+        if is_trained:
+            self.register_parameter(attribute, Parameter(value, device=device))
+        else:
+            self.register_buffer(attribute, tensor(value, device=device))
+
+    def forward(self, *inputs: Any) -> Any:
+        """The outputs, from as many inputs as the graph has: tensors or arrays."""
+        if len(inputs) != len(self.inputs):
+            raise TypeError(f"the graph has the inputs {', '.join(self.inputs)}, and {len(inputs)} were given")
+        place = next((one.device for one in (*self.parameters(), *self.buffers())), None)
+        known: dict[str, Any] = dict(self._constants)
+        known |= {name: getattr(self, attribute) for name, attribute in self._attribute_of.items()}
+        for name, given in zip(self.inputs, inputs, strict=True):
+            known[name] = given if isinstance(given, Tensor) else tensor(given, device=place)
+        for node in self._nodes:
+            if node.kind != "Constant":
+                given = [known[name] if name else None for name in node.inputs]
+                known[node.outputs[0]] = self._run(node, given)
+        results = tuple(known[name] for name in self.outputs)
+        return results if len(results) > 1 else results[0]
+
+    def _run(self, node: Node, inputs: list[Any]) -> Any:
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        if any(node.outputs[1:]):
+            raise UnsupportedError(f"{node.title}: its outputs besides the first are not supported")
+        try:
+            result = OPERATIONS[node.kind](Call(inputs, node.attributes, self.opset))
+            return result if isinstance(result, Tensor) else np.asarray(result)
+        except (OptirsError, TypeError, ValueError, LookupError) as error:
+            kind = UnsupportedError if isinstance(error, (UnsupportedError, LookupError, TypeError)) else type(error)
+            raise kind(f"{node.title}: {error}") from error
+
+
+def _constant(node: Node) -> Any:
+    kinds: dict[str, Any] = {"value": None, "value_float": np.float32, "value_floats": np.float32}
+    kinds |= {"value_int": np.int64, "value_ints": np.int64}
+    for name, value in node.attributes.items():
+        if name in kinds:
+            return np.asarray(value, kinds[name])
+    raise UnsupportedError(f"{node.title}: there is no constant of {', '.join(node.attributes)}")
