@@ -47,3 +47,15 @@ def test_the_readmes_python_runs():
     assert blocks
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_examples_of_interop_run(requires, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPTIRS_DEVICE", "cpu")
+    requires("torch")
+    requires("onnx")
+    page = (ROOT / "docs/interop.md").read_text()
+    names = {}
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page, re.DOTALL)):
+        exec(compile(block, f"docs/interop.md, block {number}", "exec"), names)
+    assert number >= 3

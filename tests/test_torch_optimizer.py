@@ -478,6 +478,33 @@ def test_parameters_of_a_compiled_and_of_a_distributed_model(ours, torch):
         torch.distributed.destroy_process_group()
 
 
+def test_accelerate_trains_with_it(ours, torch, requires):
+    accelerator = requires("accelerate").Accelerator(cpu=True, gradient_accumulation_steps=2)
+    x = torch.rand(32, 64)
+    curves = []
+    for module in (torch.optim, ours):
+        model = mlp(torch)
+        optimizer = module.AdamW(model.parameters(), lr=0.05)
+        scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, 20)
+        batches = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x), batch_size=8)
+        model, optimizer, batches, scheduler = accelerator.prepare(model, optimizer, batches, scheduler)
+        curve = []
+        for _ in range(3):
+            for (batch,) in batches:
+                with accelerator.accumulate(model):
+                    loss = model(batch).square().mean()
+                    accelerator.backward(loss)
+                    if accelerator.sync_gradients:
+                        accelerator.clip_grad_norm_(model.parameters(), 1.0)
+                    optimizer.step()
+                    scheduler.step()
+                    optimizer.zero_grad()
+                    curve.append(loss.item())
+        curves.append(curve)
+    assert curves[1] == pytest.approx(curves[0], abs=1e-6)
+    assert curves[0][-1] < 0.5 * curves[0][0]
+
+
 def test_torchs_scaler_steps_it(trained, torch):
     model, optimizer, _ = trained
     scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
