@@ -29,7 +29,10 @@ _TORCHS_OWN = {"foreach": None, "capturable": False, "differentiable": False, "f
 
 
 def _torch() -> Any:
-    return importlib.import_module("torch")
+    try:
+        return importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{error}: pip install torch", name=error.name) from error
 
 
 @functools.cache

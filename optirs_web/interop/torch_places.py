@@ -80,13 +80,14 @@ class Place:
         """
         check(theirs, name)
         self.ours = Parameter(theirs.detach(), device="cpu")
+        self._of = id(theirs)
         self._attach(theirs)
 
     @classmethod
     def over(cls, theirs: Any, ours: Parameter) -> Place:
         """Have a torch parameter lie where a parameter of ours does already, and have its values."""
         place = cls.__new__(cls)
-        place.ours = ours
+        place.ours, place._of = ours, id(theirs)
         place._attach(theirs)
         return place
 
@@ -102,8 +103,12 @@ class Place:
         """See to it that both have one memory, with the values that the torch parameter has.
 
         Raises:
-            UnsupportedError: the torch parameter has become one that cannot; or it has another shape.
+            UnsupportedError: the torch parameter has become one that cannot, has another shape, or is another one.
         """
+        if id(theirs) != self._of:
+            raise UnsupportedError(
+                f"{name} is another one than before: parameters are not exchanged in param_groups; make a new optimizer"
+            )
         is_there = theirs.data_ptr() == self.data.data_ptr() and theirs.is_contiguous()
         if not is_there or theirs.shape != self.data.shape or theirs.dtype is not self.data.dtype:
             check(theirs, name)
