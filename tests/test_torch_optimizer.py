@@ -236,6 +236,11 @@ def test_data_that_a_parameter_is_given_are_stepped_and_not_those_before(trained
     assert weight.detach().numpy() == pytest.approx(2.0, abs=0.02)
     nbytes = sum(4 * one.numel() for one in model.parameters())
     assert during(optimizer.step).bytes_up == nbytes  # it is back in its place
+    square = torch.nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    other = type(optimizer)([square], lr=0.0)
+    square.data = square.data.t()  # in place, and in another order
+    other.step()
+    assert square.tolist() == [[1.0, 3.0], [2.0, 4.0]]
     model.load_state_dict({name: torch.zeros_like(one) for name, one in model.state_dict().items()})
     optimizer.step()
     assert weight.abs().max() < 0.02

@@ -98,6 +98,7 @@ class Place:
         array = host_array(self.ours)
         self.data = _torch().empty(self.ours.shape) if array is None else _torch().from_numpy(array)
         theirs.data = self.data
+        self._address = self.data.data_ptr()
 
     def bring(self, theirs: Any, name: str) -> None:
         """See to it that both have one memory, with the values that the torch parameter has.
@@ -109,7 +110,7 @@ class Place:
             raise UnsupportedError(
                 f"{name} is another one than before: parameters are not exchanged in param_groups; make a new optimizer"
             )
-        is_there = theirs.data_ptr() == self.data.data_ptr() and theirs.is_contiguous()
+        is_there = theirs.data_ptr() == self._address and theirs.is_contiguous()
         if not is_there or theirs.shape != self.data.shape or theirs.dtype is not self.data.dtype:
             check(theirs, name)
             if theirs.shape != self.data.shape:
@@ -117,7 +118,7 @@ class Place:
                     f"{name} had the shape {tuple(self.data.shape)} and has {tuple(theirs.shape)}: make a new optimizer"
                 )
             self.ours.device.synchronize()
-            values = theirs.detach()
+            values = theirs.detach().clone()  # which may be the same memory, transposed
             if self.ours.view.buffer is not self._buffer:
                 self._attach(theirs)
             self.data.copy_(values)
@@ -138,14 +139,14 @@ class Place:
                 self._grad_view = View(self.ours.device.allocate_zeroed(max(4, size)), 0, size)
                 self.ours._grad_place = self._grad_view
             self.ours.device.synchronize()
-            array = host_array(Tensor(self._grad_view, self.ours.shape, FLOAT32))
+            self._as_ours = Tensor(self._grad_view, self.ours.shape, FLOAT32)
+            array = host_array(self._as_ours)
             self._grad: Any = _torch().empty(self.ours.shape) if array is None else _torch().from_numpy(array)
         return self._grad
 
     def have_grad(self) -> None:
         """What lies in the place of the gradient is the gradient."""
-        assert self._grad_view is not None
-        self.ours._grad = Tensor(self._grad_view, self.ours.shape, FLOAT32)
+        self.ours._grad = self._as_ours
 
     def share_grad(self, theirs: Any) -> None:
         """Have the gradient of the torch parameter, which is zero, lie where ours does: autograd adds to it there.
@@ -174,9 +175,10 @@ def bring_grads(places: Iterable[Place], params: Iterable[Any]) -> None:
         elif grad.is_sparse:
             set_grad(place.ours, _rows(grad, place.ours))
         else:
-            if place.grad.data_ptr() != grad.data_ptr() or not grad.is_contiguous():
+            target = place.grad
+            if target.data_ptr() != grad.data_ptr() or not grad.is_contiguous():
                 sources.append(grad.detach())
-                targets.append(place.grad)
+                targets.append(target)
             place.have_grad()
     if targets:
         place.ours.device.synchronize()
