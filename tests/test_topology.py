@@ -112,6 +112,8 @@ def test_the_devices_of_this_machine_tell_what_they_are(open_device):
 def test_the_command_prints_the_same_for_people_and_for_programs():
     plain, as_json = (CliRunner().invoke(cli, ["devices", *more]) for more in ([], ["--json"]))
     content = json.loads(as_json.stdout)
+    preferred = json.loads(CliRunner().invoke(cli, ["devices", "--json", "--power", "low"]).stdout)
+    assert preferred["auto"]["name"] == ow.device("auto", power="low").name
     assert [one["name"] for one in content["devices"]] == [one.label for one in ow.devices()]
     assert content["auto"] == {"name": ow.device("auto").name, "why": ow.device("auto").why}
     (cpu,) = (one for one in content["devices"] if one["name"] == "cpu")
