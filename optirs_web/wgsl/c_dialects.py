@@ -44,11 +44,14 @@ class CDialect:
         value: a struct, array or vector of the values given.
         zero: what stands between the braces of a zero value.
         half_literal: a number of f16, given `value` and `bits`.
-        builtin_values: each `@builtin`, by component `d` of three; "{index}" is the local invocation index.
+        builtin_values: each `@builtin`, by component `d` of three; `size` is that of a workgroup along it, and `index`
+            the local invocation index.
+        axes: what `d` is for each component.
         subgroup: invocations of a subgroup.
         rows: the table.
         helpers: functions that rows use; a text holds those it needs.
         atomics: the functions on a pointer and a value.
+        early: helpers that types use.
     """
 
     name: str

@@ -7,6 +7,8 @@ memory as WGSL lays it out: a vec3 is twelve bytes long and stands at multiples 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Literal
 
 from .c_dialects import CDialect
 from .syntax import Module, StructDeclaration
@@ -27,7 +29,7 @@ INT_MIN LONG_MAX LONG_MIN MAXFLOAT NAN SHRT_MAX SHRT_MIN UCHAR_MAX UINT_MAX ULON
 blockDim blockIdx dim3 gridDim threadIdx warpSize linux unix
 """
 _PATTERNS = re.compile(
-    r"_|(u?char|u?short|u?int|u?long|float|double|half)\d|vec\d|array\d|cell_|exchanged_|image|(CLK|M|CL|FLT|DBL)_"
+    r"_|(u?char|u?short|u?int|u?long|float|double|half)\d|vec\d|array\d|cell_|exchanged_|image\d|(CLK|M|CL|FLT|DBL)_"
 )
 
 
@@ -45,8 +47,8 @@ class Names:
         name = f"{name.lstrip('_')}_" if name.startswith("_") else name
         return f"{name}_" if name in self.words or _PATTERNS.match(name) else name
 
-    def declare(self, name: str, kind: str) -> str:
-        """A name of the module. Functions of C begin small, so what does so stands out from them by its end."""
+    def declare(self, name: str, kind: Literal["file", "function", "variable"]) -> str:
+        """A name of the module; C has functions of its own in files, and their names begin small."""
         text = self.plain(name)
         if kind == "function" or (kind == "file" and text[0].islower() and not text.endswith("_")):
             text += "_"
@@ -115,10 +117,10 @@ class Types:
             case Pointer():
                 raise AssertionError("a pointer has no name")
 
-    def defined(self, name: str, definition: object) -> str:
+    def defined(self, name: str, definition: Callable[[], str]) -> str:
         """Define a type once, after those that its definition names."""
         if name not in self.definitions:
-            text = definition()  # type: ignore[operator]
+            text = definition()
             self.definitions[name] = text
         return name
 

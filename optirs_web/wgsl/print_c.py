@@ -23,7 +23,7 @@ from .c_interface import KERNEL, Argument, Interface, interface_of, runtime_arra
 from .c_names import Names, Types
 from .c_statements import INDENT, Statements
 from .constants import Value
-from .syntax import Call, Constant, Function, GlobalVariable, Module, Name, Parameter
+from .syntax import Call, Constant, Function, GlobalVariable, Module, Name, Parameter, Position
 from .tree import walk
 from .typerules import is_abstract, is_host_shareable
 from .types import Array, Scalar, Struct, Type, Vector, size_of
@@ -133,9 +133,7 @@ class _Printer:
     def initial(self, value: Value, type_: Type) -> str:
         """A value as it initialises a variable."""
         if not isinstance(value, tuple):
-            return self.expressions.text(
-                constants.literal(value, type_, self.functions[next(iter(self.functions))].position)
-            )
+            return self.expressions.text(constants.literal(value, type_, Position(self.module.file, 1, 1)))
         if isinstance(type_, Struct):
             parts = [self.initial(part, member.type) for part, member in zip(value, type_.members, strict=True)]
             return f"{{{', '.join(parts)}}}"
