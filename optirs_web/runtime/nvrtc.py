@@ -34,7 +34,8 @@ def compile_cuda(
         raise UnsupportedError(f"NVIDIA's compiler does not know '{arch}'; there are {', '.join(known)}")
     program = _value(nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))
     try:
-        flags = [f"--gpu-architecture={arch}", *COMPILER_OPTIONS["cuda"], *options]
+        target = arch.replace("sm", "compute") if kind == "ptx" else arch  # it stops at PTX then
+        flags = [f"--gpu-architecture={target}", *COMPILER_OPTIONS["cuda"], *options]
         (result,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
         if result.value:
             log = _bytes(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
