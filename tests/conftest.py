@@ -29,7 +29,7 @@ __all__ = ["browser", "browser_python", "page", "screenshot"]
 DEVICES = ["cpu", "vulkan"]
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
-OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++"]
+OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++", "naga"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.

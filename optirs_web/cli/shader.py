@@ -2,126 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
-from importlib.resources import files
-from typing import Any, NamedTuple
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import click
 
-from ..errors import DeviceNotAvailableError, ShaderError, UnsupportedError
-from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..errors import DeviceNotAvailableError, UnsupportedError
+from ..runtime.kernels import Kernel
 from ..runtime.nvrtc import compile_cuda
-from ..runtime.packed_kernels import packed
-from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
-from ..runtime.rules import Rule
 from ..wgsl import package_loader, syntax
 from ..wgsl.print_c import print_c
 from ..wgsl.print_python import print_python
+from .naga import TARGETS as NAGA, Naga
+from .shader_names import PARTS, Flags, Source, find_source, of_16_bits
 
 __all__ = ["shader"]
-
-Flags = Mapping[str, bool | float]
-
-_SCALARS = {"f32", "i32", "u32"}
-
-
-class _Source(NamedTuple):
-    """A file in ``shaders`` and how to make a kernel of it, given its overrides and the part of a rule."""
-
-    folder: str
-    file: str
-    make: Callable[[Flags, str], Kernel]
-    preset: Flags
-
-
-_PARTS: dict[str, Callable[[Rule, Any], Kernel]] = {
-    "update": UpdateKernel.of,
-    "advance": lambda rule, flags: AdvanceKernel.of(rule, flags, False),
-    "measure": MeasureKernel.of,
-    "settle": SettleKernel.of,
-}
-
-
-def _rule(name: str, preset: Flags) -> _Source:
-    def make(flags: Flags, part: str) -> Kernel:
-        pairs: Any = tuple(sorted({**preset, **flags}.items()))
-        rule = Rule(name)
-        if part not in ("update", "advance") and not rule.has(part):
-            raise click.BadParameter(f"'{name}' has no '{part}'", param_hint="--part")
-        return _PARTS[part](rule, pairs)
-
-    return _Source("optimizers", name, make, preset)
-
-
-def _cooperative(name: str) -> _Source:
-    return _Source("kernels", name, lambda flags, _: cooperative(name, **flags), {})
-
-
-def _map_function(file: str, function: syntax.Function) -> _Source:
-    operands = ("tensor",) * sum(one.name != "index" for one in function.parameters)
-    return _Source("elementwise", file, lambda flags, _: elementwise(file, function.name, operands, 0), {})
-
-
-def _stems(folder: str) -> list[str]:
-    names = (one.name for one in files("optirs_web.shaders").joinpath(folder).iterdir())
-    return sorted(name.removesuffix(".wgsl") for name in names if name.endswith(".wgsl"))
-
-
-def _map_functions(file: str) -> list[syntax.Function]:
-    """Those that take and give scalars; the others only help."""
-    module = package_loader()(("elementwise", file))
-    functions = [one for one in module.declarations if isinstance(one, syntax.Function)]
-    return [one for one in functions if all(p.type_name.name in _SCALARS for p in one.parameters)]
-
-
-def _classes() -> dict[str, _Source | None]:
-    """The rule of each optimizer by the name of the class, with the flags that it sets; None if it has not just one."""
-    from ..optim.wrapper import Wrapper
-    from .optimizers import all_optimizers
-
-    found: dict[str, _Source | None] = {}
-    for name, one in all_optimizers().items():
-        rule = None if issubclass(one, Wrapper) else getattr(one, "rule", None)
-        found[name] = rule and _rule(rule.name, {flag: getattr(one, flag) for flag in rule.flags if hasattr(one, flag)})
-    return found
-
-
-def _sources() -> dict[str, dict[str, _Source]]:
-    """Every name that can be asked for, by kind."""
-    functions = {
-        function.name.rstrip("_"): _map_function(file, function)
-        for file in _stems("elementwise")
-        for function in _map_functions(file)
-    }
-    return {
-        "optimizers": {name: _rule(name, {}) for name in _stems("optimizers")},
-        "kernels": {name: _cooperative(name) for name in _stems("kernels")},
-        "elementwise functions": functions,
-    }
-
-
-def _find(name: str) -> _Source:
-    sources = _sources()
-    everything = {one: source for group in sources.values() for one, source in group.items()}
-    if name.lower() in everything:
-        return everything[name.lower()]
-    classes = _classes()
-    for one, source in classes.items():
-        if one.lower() == name.lower():
-            if source is None:
-                raise click.BadParameter(f"{one} has no rule of its own, or several", param_hint="NAME")
-            return source
-    near = difflib.get_close_matches(name, [*everything, *classes], 1)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
-    groups = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in sources.items())
-    raise click.BadParameter(f"there is no shader '{name}'{hint}. {groups}", param_hint="NAME")
-
 
 _WORDS = {"true": True, "false": False}
 
 
-def _parse_flags(source: _Source, texts: tuple[str, ...]) -> Flags:
+def _parse_flags(source: Source, texts: tuple[str, ...]) -> Flags:
     module = package_loader()((source.folder, source.file))
     known = [one.name for one in module.declarations if isinstance(one, syntax.Override)]
     flags: dict[str, bool | float] = {}
@@ -145,17 +48,8 @@ def _numpy_text(kernel: Kernel) -> str:
     return print_python(module, "numpy")
 
 
-def _of_16_bits(source: _Source, kernel: Kernel, elements: str) -> Kernel:
-    """The kernel over tensors of such elements in place of f32."""
-    kinds = tuple(elements if one.type == "array<f32>" else "" for one in kernel.bindings)
-    try:
-        if source.folder != "optimizers" and any(kinds):
-            made = packed(kernel, kinds)
-            made.wgsl()
-            return made
-    except ShaderError:  # it reads them otherwise than one by one
-        pass
-    raise click.BadParameter(f"'{kernel.name}' takes no floats of 16 bits", param_hint="--elements")
+def _of_naga(target: str) -> Callable[[Kernel], str | bytes]:
+    return lambda kernel: Naga().translate(kernel.wgsl("naga"), kernel.name, target)
 
 
 def _opencl_text(kernel: Kernel) -> str:
@@ -166,13 +60,26 @@ def _cuda_text(kernel: Kernel) -> str:
     return print_c(kernel.module, "cuda")
 
 
-_TARGETS: dict[str, Callable[[Kernel], str]] = {
+_TARGETS: dict[str, Callable[[Kernel], str | bytes]] = {
     "wgsl": Kernel.wgsl,
     "numpy": _numpy_text,
     "opencl": _opencl_text,
     "cuda": _cuda_text,
     "ptx": _cuda_text,
+    **{target: _of_naga(target) for target in NAGA},
 }
+_WORDS_IN_A_LINE = 8
+
+
+def _readable(words: bytes) -> str:
+    """SPIR-V as spirv-dis prints it; without that as numbers, and where to get it goes to standard error."""
+    if shutil.which("spirv-dis"):
+        command = ["spirv-dis", "--no-color", "-"]
+        return subprocess.run(command, input=words, capture_output=True, check=True).stdout.decode()
+    click.echo("spirv-dis would print this as text; Debian has it in spirv-tools", err=True)
+    numbers = [f"0x{word:08x}" for (word,) in struct.iter_unpack("<I", words)]
+    lines = (numbers[first : first + _WORDS_IN_A_LINE] for first in range(0, len(numbers), _WORDS_IN_A_LINE))
+    return "\n".join(map(" ".join, lines))
 
 
 @click.command()
@@ -181,7 +88,7 @@ _TARGETS: dict[str, Callable[[Kernel], str]] = {
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An override, as amsgrad=true.")
 @click.option(
     "--part",
-    type=click.Choice(list(_PARTS)),
+    type=click.Choice(list(PARTS)),
     default="update",
     help="Of an optimizer: the step of the elements (the default) or that of the scalars; what is summed, and its use.",
 )
@@ -192,20 +99,33 @@ _TARGETS: dict[str, Callable[[Kernel], str]] = {
     help="What tensors hold: f32, f16 where a device has it, or halves of words.",
 )
 @click.option("--arch", default="sm_80", show_default=True, help="Of PTX: the oldest GPUs that it is for.")
-def shader(name: str, target: str, flags: tuple[str, ...], part: str, elements: str, arch: str) -> None:
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file to write in place of printing; of SPIR-V it gets the words.",
+)
+def shader(
+    name: str, target: str, flags: tuple[str, ...], part: str, elements: str, arch: str, output: Path | None
+) -> None:
     """Print the complete shader of an optimizer (AdamW), a kernel (matmul) or a function (relu)."""
-    source = _find(name)
+    source = find_source(name)
     kernel = source.make(_parse_flags(source, flags), part)
     if elements != "f32":
         if target == "numpy":
             raise click.BadParameter("elements of 16 bits are a matter of WGSL", param_hint="--elements")
-        kernel = _of_16_bits(source, kernel, elements)
-    text = _TARGETS[target](kernel)
+        half = of_16_bits(source, kernel, elements)
+        if half is None:
+            raise click.BadParameter(f"'{kernel.name}' takes no floats of 16 bits", param_hint="--elements")
+        kernel = half
+    made = _TARGETS[target](kernel)
     if target == "ptx":
         try:
-            text = compile_cuda(text, arch).decode()
+            made = compile_cuda(str(made), arch).decode()
         except UnsupportedError as error:
             raise click.BadParameter(str(error), param_hint="--arch") from error
         except DeviceNotAvailableError as error:
             raise click.UsageError(str(error)) from error
-    click.echo(text.rstrip("\n"))
+    if output is not None:
+        output.write_bytes(made if isinstance(made, bytes) else made.encode())
+    else:
+        click.echo((made if isinstance(made, str) else _readable(made)).rstrip("\n"))

@@ -1,0 +1,129 @@
+"""The compilers that look at shaders: naga, spirv-val and Tint."""
+
+import hashlib
+import json
+import shutil
+import struct
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from optirs_web.cli.naga import Naga, naga_file
+from optirs_web.errors import ShaderError, UnsupportedError
+
+__all__ = ["ENVIRONMENT", "Shader", "Tint", "Verdict", "missing_tools", "spirv_val", "translate"]
+
+ENVIRONMENT = "vulkan1.1"
+"""Of spirv-val: what wgpu needs of a driver."""
+
+_HERE = Path(__file__).parent
+
+
+class Shader(NamedTuple):
+    """What is compiled, and where it comes from.
+
+    Attributes:
+        fits: into the limits that Dawn's null backend has, which are the least that WebGPU allows.
+    """
+
+    name: str
+    for_naga: str
+    for_tint: str
+    fits: bool = True
+
+
+class Verdict(NamedTuple):
+    """What naga and spirv-val say of a shader.
+
+    Attributes:
+        digest: of its text.
+        sizes: of its translations, in bytes, by target.
+        refused: what is said against it.
+        later: its SPIR-V, which naga-wasm writes in version 1.0, is valid as version 1.3 alone.
+    """
+
+    name: str
+    digest: bytes
+    sizes: dict[str, int]
+    refused: str
+    later: bool = False
+
+
+@cache
+def _naga() -> Naga:
+    """One for each process."""
+    return Naga()
+
+
+def translate(shader: Shader) -> Verdict:
+    """What naga and spirv-val say."""
+    digest = hashlib.sha256(shader.for_naga.encode()).digest()
+    try:
+        found = _naga().translations(shader.for_naga, shader.name)
+    except ShaderError as error:
+        return Verdict(shader.name, digest, {}, str(error))
+    sizes = {target: len(one) for target, one in found.items()}
+    said = spirv_val(found["spirv"])
+    later = _OF_1_3 in said
+    if later:
+        said = spirv_val(_as_1_3(found["spirv"]))
+    return Verdict(shader.name, digest, sizes, said and f"{shader.name}: refused by spirv-val: {said}", later)
+
+
+_OF_1_3 = "requires one of these extensions: SPV_KHR_16bit_storage"
+"""naga names this extension where a buffer holds f16, and what it allows for each f16. Version 1.3 has it built in."""
+
+
+def _as_1_3(words: bytes) -> bytes:
+    return words[:4] + struct.pack("<I", 0x00010300) + words[8:]
+
+
+def spirv_val(words: bytes) -> str:
+    """What spirv-val says against a module; "" if nothing."""
+    command = ["spirv-val", "--target-env", ENVIRONMENT]
+    done = subprocess.run(command, input=words, capture_output=True, check=False)
+    return (done.stdout + done.stderr).decode(errors="replace").strip() if done.returncode else ""
+
+
+class Tint:
+    """Node with Tint, which is given shaders while others are made."""
+
+    def __init__(self) -> None:
+        """Start it. What it says goes to a file: nobody reads it before the end."""
+        self._said = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - open as long as Node runs
+        self._process = subprocess.Popen(
+            ["node", str(_HERE / "tint.mjs")], stdin=subprocess.PIPE, stdout=self._said, text=True, encoding="utf-8"
+        )
+
+    def take(self, shader: Shader) -> None:
+        """One more."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([shader.name, shader.for_tint, shader.fits]) + "\n")
+
+    def finish(self) -> tuple[str, int, list[str]]:
+        """The version of the package, how many shaders there were, and what Tint says against some of them."""
+        self._process.communicate()
+        with self._said:
+            self._said.seek(0)
+            lines = [json.loads(line) for line in self._said]
+        if self._process.returncode or not lines:
+            raise SystemExit(f"tint.mjs ended with {self._process.returncode}")
+        *refused, last = lines
+        said = [f"{name}:{line}:{column}: refused by Tint: {message}" for name, line, column, message in refused]
+        return last["version"], last["shaders"], said
+
+
+def missing_tools() -> list[str]:
+    """What of them is not installed, and how to install it."""
+    missing = []
+    if shutil.which("node") is None or not (_HERE / "node_modules" / "webgpu").is_dir():
+        missing.append("Tint: install Node.js 20 or newer (https://nodejs.org), then npm ci --prefix tests/adapters")
+    if shutil.which("spirv-val") is None:
+        missing.append("spirv-val: install SPIRV-Tools (Debian: apt-get install spirv-tools)")
+    try:
+        naga_file()
+    except UnsupportedError as error:
+        missing.append(f"naga: {error}")
+    return missing
