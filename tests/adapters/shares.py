@@ -1,0 +1,70 @@
+"""The work of one process of `verify`: it makes some of the kernels, and has the compilers look at those."""
+
+import gc
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from compilers import Shader, Tint, Verdict, translate
+from every_kernel import File, Made, files_of, makers, shader_files
+
+__all__ = ["Share", "begin", "different", "share"]
+
+_AT_ONCE = 24
+"""What makes kernels that a process takes at once: neighbours have kernels in common."""
+_BUFFERS = 8
+"""That Dawn's null backend binds."""
+
+
+class Share(NamedTuple):
+    """What one process has found: of the shaders it made, of Tint, and of the files that no kernel was made of."""
+
+    verdicts: list[Verdict]
+    tint: str
+    refused_by_tint: list[str]
+    unused: set[tuple[str, str]]
+
+
+_next: Any = None
+
+
+def begin(shared: Any) -> None:
+    """Before `share`: the number of what is to be taken next, which the processes have in common."""
+    global _next
+    _next = shared
+
+
+def share() -> Share:
+    """Take what others have not taken, until there is nothing left."""
+    gc.disable()  # of the trees that fill the memory hardly one is garbage
+    unused, tint = shader_files(), Tint()
+    verdicts = []
+    for shader in different(_taken(), unused):
+        tint.take(shader)
+        verdicts.append(translate(shader))
+    version, looked_at, refused = tint.finish()
+    assert looked_at == len(verdicts)
+    return Share(verdicts, version, refused, unused)
+
+
+def different(kernels: Iterable[Made], unused: set[File]) -> Iterator[Shader]:
+    """Those whose text has not come before; the files that they are made of are taken away from `unused`."""
+    known = set()
+    for made in kernels:
+        unused -= files_of(made.kernel)
+        text = made.kernel.wgsl("naga")
+        if text not in known:
+            known.add(text)
+            fits = made.fits and len(made.kernel.bindings) <= _BUFFERS
+            yield Shader(f"{made.kernel.name} ({made.name})", text, made.kernel.wgsl("tint"), fits)
+
+
+def _taken() -> Iterator[Made]:
+    every = makers()
+    while True:
+        with _next.get_lock():
+            first = _next.value
+            _next.value += _AT_ONCE
+        if first >= len(every):
+            return
+        for one in every[first : first + _AT_ONCE]:
+            yield from one()

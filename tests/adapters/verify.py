@@ -1,0 +1,73 @@
+"""Every shader of the library is one for its other compilers, too: naga, spirv-val and Tint.
+
+    python tests/adapters/verify.py [--verbose]
+
+naga (wgpu, Firefox) has to take each and to write SPIR-V, MSL and HLSL; spirv-val has to find that SPIR-V valid for
+Vulkan; and Tint (Chrome) has to take each, and to make a pipeline of those that need no more than every adapter of
+WebGPU has. Nothing is run. Ends with 1 where a shader is refused, where a compiler is missing, and where no kernel is
+made of a file of ``shaders``.
+"""
+
+import argparse
+import multiprocessing
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from compilers import ENVIRONMENT, Verdict, missing_tools
+
+from optirs_web.cli.naga import TARGETS, VERSION
+
+_TESTS = Path(__file__).parents[1]
+
+_PROCESSES = 2
+
+
+def main() -> None:
+    """Compile all, and say what was refused."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--verbose", action="store_true", help="print each shader with the bytes of its translations")
+    arguments = parser.parse_args()
+    missing = missing_tools()
+    if missing:
+        sys.exit("the shaders cannot be checked without\n  " + "\n  ".join(missing))
+    start = time.perf_counter()
+    sys.path[:0] = [str(_TESTS), str(_TESTS.with_name("examples"))]  # the tables of the tests, and what they import
+    from shares import begin, share
+
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(_PROCESSES, context, begin, (context.Value("i", 0),)) as pool:
+        shares = [one.result() for one in [pool.submit(share) for _ in range(_PROCESSES)]]
+    verdicts = {verdict.digest: verdict for one in shares for verdict in one.verdicts}
+    refused = [verdict.refused for verdict in verdicts.values() if verdict.refused]
+    refused += dict.fromkeys(said for one in shares for said in one.refused_by_tint)
+    unused = set.intersection(*(one.unused for one in shares))
+    refused += [f"shaders/{'/'.join(file)}.wgsl: no kernel is made of it; add a program that does" for file in unused]
+    if arguments.verbose:
+        _print_table(verdicts.values())
+    print("\n".join(refused), file=sys.stderr, end="\n" if refused else "")
+    print(
+        f"{len(verdicts):,} shaders, {len(refused)} refused: naga {VERSION} ({', '.join(TARGETS)}), spirv-val "
+        f"{_version()} ({ENVIRONMENT}; {sum(one.later for one in verdicts.values())} as SPIR-V 1.3 alone), "
+        f"Tint (webgpu {shares[0].tint}); {time.perf_counter() - start:.0f} s"
+    )
+    sys.exit(bool(refused))
+
+
+def _version() -> str:
+    done = subprocess.run(["spirv-val", "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.split()[1]
+
+
+def _print_table(verdicts: Iterable[Verdict]) -> None:
+    """Bytes by shader and target."""
+    print(*(f"{target:>8}" for target in TARGETS), " shader")
+    for one in sorted(verdicts):
+        print(*(f"{one.sizes.get(target, 0):>8,}" for target in TARGETS), f" {one.name}")
+
+
+if __name__ == "__main__":
+    main()
