@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel
@@ -167,8 +167,7 @@ def _variants(folder: str, name: str) -> Iterator[Variant]:
             yield _variant(function.name.rstrip("_"), elementwise(name, function.name, operands, 0))
     else:
         linked = link(package_loader()((folder, name)))
-        numpy = print_python(linked, "numpy") if is_map_module(linked) else None
-        yield Variant(name=name, targets={"wgsl": print_wgsl(linked), "numpy": numpy})
+        yield Variant(name=name, targets={target: one.of_module(linked) for target, one in _TARGETS.items()})
 
 
 def _functions(name: str) -> list[syntax.Function]:
@@ -189,7 +188,28 @@ def _map_functions(name: str) -> list[syntax.Function]:
 
 
 def _variant(name: str, kernel: Kernel) -> Variant:
+    return Variant(name=name, targets={target: one.of_kernel(kernel) for target, one in _TARGETS.items()})
+
+
+class _Target(NamedTuple):
+    """A language: how a kernel is printed in it, and how a module that only helps; None where it is not."""
+
+    of_kernel: Callable[[Kernel], str | None]
+    of_module: Callable[[syntax.Module], str | None]
+
+
+def _numpy_of_kernel(kernel: Kernel) -> str | None:
     # A cooperative kernel has no map function: on array targets a library call takes its place.
     module = getattr(kernel, "map_module", None)
-    numpy = print_python(module, "numpy") if module is not None else None
-    return Variant(name=name, targets={"wgsl": kernel.wgsl("tint"), "numpy": numpy})
+    return print_python(module, "numpy") if module is not None else None
+
+
+def _numpy_of_module(module: syntax.Module) -> str | None:
+    return print_python(module, "numpy") if is_map_module(module) else None
+
+
+_TARGETS = {
+    "wgsl": _Target(lambda kernel: kernel.wgsl("tint"), print_wgsl),
+    "numpy": _Target(_numpy_of_kernel, _numpy_of_module),
+}
+"""What the page shows beside the source, in this order; it has their titles in LANGUAGES of ``shaders.js``."""

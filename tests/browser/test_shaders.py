@@ -75,6 +75,26 @@ def test_tabs_follow_the_arrow_keys(shaders, screenshot):
     expect(shaders.get_by_role("tab", name="As written")).to_be_focused()
 
 
+def test_two_languages_stand_side_by_side(page, site, fits):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{site}/shaders#adam")
+    expect(page.locator("#panel-beside")).to_be_hidden()
+    page.get_by_label("Beside it", exact=True).select_option("Beside it: Python for NumPy")
+    expect(page.locator("#code")).to_contain_text("fn advance(")
+    expect(page.locator("#code-beside")).to_contain_text("def ")
+    left, right = (page.locator(one).bounding_box() for one in ("#panel", "#panel-beside"))
+    assert left["x"] + left["width"] <= right["x"]
+    assert left["y"] == right["y"]
+    fits(page, "shaders-side-by-side")
+    page.get_by_role("tab", name="Python for NumPy").click()
+    expect(page.locator("#panel-beside")).to_be_hidden()  # it is not beside itself
+    page.get_by_role("tab", name="WGSL that runs").click()
+    expect(page.locator("#code-beside")).to_contain_text("def ")
+    page.goto(f"{site}/shaders#matmul")
+    expect(page.locator("#code")).to_contain_text("workgroupBarrier")
+    expect(page.locator("#panel-beside")).to_be_hidden()
+
+
 def test_the_filter_finds_flags_and_says_how_many(shaders):
     shaders.get_by_label("Filter").fill("nesterov")
     expect(shaders.locator("#list a")).to_have_text(["lars", "muon", "nadam", "sgd"])

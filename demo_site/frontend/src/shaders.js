@@ -24,7 +24,7 @@ const shaders = await getJson("/api/shaders").catch((error) => {
   throw error;
 });
 const texts = new Map(); // what was fetched, by folder and name
-let shown = null; // {info, shader, variant, language}
+let shown = null; // {info, shader, variant, language, beside}
 
 /** What stands after the # for a shader: its name, if no other has it. */
 function hashOf({ folder, name }) {
@@ -64,7 +64,7 @@ async function show({ info, variant: wanted }) {
   if (!texts.has(key)) texts.set(key, await getJson(`/api/shaders/${key}`));
   const shader = texts.get(key);
   const variant = shader.variants.find(({ name }) => name === wanted) ?? shader.variants[0];
-  shown = { info, shader, variant, language: shown?.language ?? SOURCE };
+  shown = { info, shader, variant, language: shown?.language ?? SOURCE, beside: shown?.beside ?? "" };
   setText(find("#name"), info.name);
   setText(find("#kind"), info.kind);
   setText(find("#formula"), info.formula);
@@ -94,12 +94,31 @@ function showTabs() {
     return create("button", {
       class: "tab", type: "button", role: "tab", id: `tab-${one}`, "aria-selected": String(selected),
       "aria-controls": "panel", tabindex: selected ? "0" : "-1", data: { language: one }, onclick: () => choose(one),
-    }, LANGUAGES[one]?.title ?? one);
+    }, titleOf(one));
   }));
   find("#panel").setAttribute("aria-labelledby", `tab-${shown.language}`);
-  const suffix = shown.language === SOURCE ? `shaders/${shader.folder}/${shader.name}.wgsl` : `${variant.name}, generated`;
-  setText(find("#file"), suffix);
-  highlight(find("#code"), available[shown.language], LANGUAGES[shown.language]?.language ?? "wgsl");
+  fill("", shown.language, available[shown.language]);
+  showBeside(languages.filter((one) => one !== shown.language), available);
+}
+
+/** A second language in a panel of its own, if one was chosen that this kernel has. */
+function showBeside(languages, available) {
+  const beside = languages.includes(shown.beside) ? shown.beside : "";
+  find("#beside").replaceChildren(...["", ...languages].map((one) =>
+    create("option", { value: one, selected: one === beside }, one ? `Beside it: ${titleOf(one)}` : "Nothing beside it")));
+  find("#panel-beside").hidden = !beside;
+  if (beside) fill("-beside", beside, available[beside]);
+}
+
+function titleOf(language) {
+  return LANGUAGES[language]?.title ?? language;
+}
+
+function fill(panel, language, text) {
+  const { shader, variant } = shown;
+  const origin = language === SOURCE ? `shaders/${shader.folder}/${shader.name}.wgsl` : `${variant.name}, generated`;
+  setText(find(`#file${panel}`), panel ? `${titleOf(language)}: ${origin}` : origin);
+  highlight(find(`#code${panel}`), text, LANGUAGES[language]?.language ?? "wgsl");
 }
 
 function choose(language, focus = false) {
@@ -119,11 +138,15 @@ find("#tabs").addEventListener("keydown", (event) => {
 find("#variant").addEventListener("change", ({ target }) => {
   location.hash = target.selectedIndex === 0 ? hashOf(shown.info) : `${hashOf(shown.info)}/${target.value}`;
 });
+find("#beside").addEventListener("change", ({ target }) => {
+  shown.beside = target.value;
+  showTabs();
+});
 find("#filter").addEventListener("input", ({ target }) => list(target.value));
 addEventListener("hashchange", async () => {
   await show(fromHash());
   const { top } = find("#shader").getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2) find("#shader").scrollIntoView();
 });
-copyButton(find("#copy"), () => find("#code").textContent);
+for (const panel of ["", "-beside"]) copyButton(find(`#copy${panel}`), () => find(`#code${panel}`).textContent);
 await show(fromHash());
