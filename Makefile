@@ -131,8 +131,8 @@ verify-shaders: setup ## have naga, spirv-val and Tint compile every shader (VER
 	@sh scripts/setup_spirv.sh
 	$(BIN)/python tests/adapters/verify.py $(VERIFY_ARGS)
 
-# Large: wine and a compiler for Windows, in build/dx12. DXC itself comes with Tint.
-verify-dx12: setup $(COMPILERS) build/dx12/run ## have DXC compile every shader to DXIL, under wine (Debian 12)
+# Large, so no part of `check`: wine and a compiler for Windows, in build/dx12. DXC itself comes with Tint.
+verify-dx12: setup $(COMPILERS) build/dx12/run ## have DXC compile shaders by name to DXIL, under wine (Debian 12)
 	$(BIN)/python tests/adapters/dx12.py build/dx12
 
 build/dx12/run: scripts/setup_dx12.sh tests/adapters/dxc.c
