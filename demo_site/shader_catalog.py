@@ -19,6 +19,7 @@ from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, U
 from ..runtime.rules import Rule
 from ..wgsl import link, package_loader, print_wgsl, syntax
 from ..wgsl.lints import is_map_module
+from ..wgsl.print_c import print_c
 from ..wgsl.print_python import print_python
 from ..wgsl.print_wgsl import print_expression
 from .errors import ApiError, documented
@@ -211,5 +212,7 @@ def _numpy_of_module(module: syntax.Module) -> str | None:
 _TARGETS = {
     "wgsl": _Target(lambda kernel: kernel.wgsl("tint"), print_wgsl),
     "numpy": _Target(_numpy_of_kernel, _numpy_of_module),
+    "opencl": _Target(lambda kernel: print_c(kernel.module, "opencl"), lambda module: None),
+    "cuda": _Target(lambda kernel: print_c(kernel.module, "cuda"), lambda module: None),
 }
 """What the page shows beside the source, in this order; it has their titles in LANGUAGES of ``shaders.js``."""

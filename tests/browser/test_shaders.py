@@ -45,6 +45,8 @@ def test_every_shader_shows_its_source(shaders):
         ("adam/advance", "WGSL that runs", "wgsl", "@compute"),
         ("adam", "Python for NumPy", "numpy", "def "),
         ("matmul", "WGSL that runs", "wgsl", "workgroupBarrier"),
+        ("matmul", "OpenCL C", "opencl", "__kernel"),
+        ("adam", "CUDA C++", "cuda", "__global__"),
     ],
 )
 def test_a_link_opens_a_shader_and_a_tab_its_translation(page, site, hash_, tab, language, expected):
@@ -62,7 +64,7 @@ def test_an_optimizer_has_its_formula(page, site, name):
 
 def test_a_cooperative_kernel_has_no_numpy_text(page, site):
     page.goto(f"{site}/shaders#matmul")
-    expect(page.get_by_role("tab")).to_have_text(["As written", "WGSL that runs"])
+    expect(page.get_by_role("tab")).to_have_text(["As written", "WGSL that runs", "OpenCL C", "CUDA C++"])
 
 
 def test_tabs_follow_the_arrow_keys(shaders, screenshot):

@@ -17,6 +17,8 @@ const LANGUAGES = {
   [SOURCE]: { title: "As written", language: "wgsl" },
   wgsl: { title: "WGSL that runs", language: "wgsl" },
   numpy: { title: "Python for NumPy", language: "python" },
+  opencl: { title: "OpenCL C", language: "wgsl" }, // near enough for its colours
+  cuda: { title: "CUDA C++", language: "wgsl" },
 };
 
 const shaders = await getJson("/api/shaders").catch((error) => {
