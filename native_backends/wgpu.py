@@ -20,6 +20,7 @@ from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffe
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
 from ..runtime.tuner.folder import uses_choices
+from .forks import Forks
 from .wgpu_commands import Copy, Recorded, Run, Upload, each, encoded, touched, work_of
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ _FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 _WORDS = {"subgroup": "subgroups"}  # where wgpu's word is not WebGPU's
 
 _USAGE = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
-
-_NO_FORK = "wgpu was in use when this process was forked; start it with 'spawn'"
 
 _BIND_GROUPS_KEPT = 4096
 _UNIFORMS_KEPT = 4096
@@ -69,8 +68,8 @@ def _adapters_named(name: str) -> list[Any]:
 
 def list_adapters(name: str) -> list[AdapterInfo]:
     """The adapters of one API; if there is none, one entry that says what to install."""
-    if _forked:
-        return [AdapterInfo(name, 0, "", available=False, reason=_NO_FORK)]
+    if _forks.reason:
+        return [AdapterInfo(name, 0, "", available=False, reason=_forks.reason)]
     if wgpu.version_info[:2] != _VERSION:
         from ..runtime.choosing.packages import wrong_version
 
@@ -96,20 +95,7 @@ def _about(name: str, index: int, adapter: Any) -> AdapterInfo:
     )
 
 
-_opened: weakref.WeakSet[WgpuBackend] = weakref.WeakSet()
-_forked = False
-
-
-def _after_fork() -> None:
-    """A driver's threads do not live on in a child process: calls into it would wait for ever."""
-    global _forked
-    _forked = bool(_opened)
-    for backend in _opened:
-        backend.lose(f"device '{backend.info.name}' does not survive a fork; start processes with 'spawn'")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_forks = Forks("wgpu")
 
 
 def open_backend(info: AdapterInfo) -> WgpuBackend:
@@ -118,8 +104,8 @@ def open_backend(info: AdapterInfo) -> WgpuBackend:
     Raises:
         DeviceNotAvailableError: the adapter refuses, or this process was forked from one that used wgpu.
     """
-    if _forked:
-        raise DeviceNotAvailableError(_NO_FORK)
+    if _forks.reason:
+        raise DeviceNotAvailableError(_forks.reason)
     backend = WgpuBackend(_adapters_named(info.name)[info.index], info)
     if uses_choices():
         from ..runtime.tuner.choices import Choices  # which few have
@@ -166,7 +152,7 @@ class WgpuBackend(Backend):
             max_workgroup_bytes=limits["max-compute-workgroup-storage-size"],
         )
         self._loss = ""
-        _opened.add(self)
+        _forks.add(self)
         self._pipelines: dict[Kernel, _Pipeline] = {}
         self._bind_groups: OrderedDict[Any, Any] = OrderedDict()
         self._keys_of: dict[Any, set[Any]] = {}
@@ -193,11 +179,9 @@ class WgpuBackend(Backend):
             if re.search(r"not enough memory|out of memory", message, re.IGNORECASE):
                 raise AllocationFailed(message) from error
             if re.search(r"device is lost|device lost", message, re.IGNORECASE):
-                self.lose(
-                    f"device '{self.info.name}' was lost, and all that lay on it: {self.info.description}. "
-                    "optirs_web.recover() opens it again and goes on from the last snapshot; without one, open it with "
-                    "optirs_web.device() and load a checkpoint"
-                )
+                from ..runtime.failures import lost_message  # which few need
+
+                self.lose(lost_message(self.info))
                 raise DeviceLostError(self._loss) from error
             raise OptirsError(f"device '{self.info.name}' refused the work: {message}") from error
 

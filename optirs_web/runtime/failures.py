@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ..errors import LaunchError
 
 if TYPE_CHECKING:
-    from .backend import Backend, BoundBuffer, Command, Handle
+    from .backend import AdapterInfo, Backend, BoundBuffer, Command, Handle
     from .kernels import Kernel
     from .timing import Work
 
-__all__ = ["blame", "consequence", "independent", "launch_error", "needs_and_writes"]
+__all__ = ["blame", "consequence", "independent", "launch_error", "lost_message", "needs_and_writes"]
 
 Touched = tuple[Sequence["Handle"], Sequence["Handle"]]
 """The memory that a command needs the content of, and the memory that it writes."""
@@ -45,6 +45,15 @@ def independent(
             yield one
         else:
             spoiled.update(writes)
+
+
+def lost_message(info: AdapterInfo) -> str:
+    """What is said of a device that the driver has given up."""
+    return (
+        f"device '{info.name}' was lost, and all that lay on it: {info.description}. "
+        "optirs_web.recover() opens it again and goes on from the last snapshot; without one, open it with "
+        "optirs_web.device() and load a checkpoint"
+    )
 
 
 def consequence(left_out: int) -> str:
