@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.stats import Stats
 from ..runtime.timing import HOST_CLOCK, Timed, Work
+from .steps import Recorded, Step, each, work_of
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
@@ -34,29 +35,6 @@ def list_adapters(name: str) -> list[AdapterInfo]:
 def open_backend(info: AdapterInfo) -> CpuBackend:
     """Open the processor as a device."""
     return CpuBackend(info)
-
-
-class Step(NamedTuple):
-    """A command: a call with its arrays bound, and what it does, for a profiler. An upload does nothing of note."""
-
-    run: Callable[[], None]
-    kernel: Kernel | None = None
-    buffers: Sequence[BoundBuffer] = ()
-    parameters: bytes = b""
-    grid: tuple[int, int, int] = (0, 0, 0)
-    target: Memory | None = None  # of an upload or a copy
-
-
-class _Recorded(NamedTuple):
-    steps: tuple[Step, ...]
-
-
-def _each(commands: Sequence[Command]) -> Iterator[Step]:
-    for command in commands:
-        if isinstance(command, _Recorded):
-            yield from command.steps
-        else:
-            yield command
 
 
 class CpuBackend(Backend):
@@ -125,48 +103,43 @@ class CpuBackend(Backend):
         return Step(lambda: np.copyto(write, read), buffers=(source,), target=target[0])
 
     def record(self, commands: Sequence[Command]) -> Command:
-        return _Recorded(tuple(commands))
+        return Recorded(tuple(commands))
 
     def submit(self, commands: Sequence[Command]) -> None:
         with np.errstate(all="ignore"):
             try:
-                for step in _each(commands):
+                for step in each(commands):
                     step.run()
             except Exception as error:
-                from .cpu_failures import go_on  # which few need
+                from .failed_steps import go_on  # which few need
 
-                go_on(self, commands, list(_each(commands)), step, error)
+                go_on(self, commands, list(each(commands)), step, error)
 
     def synchronize(self) -> None:
         """Nothing to wait for: `submit` runs to the end."""
 
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
-        return [(step, _work_of(step)) for step in _each((command,))]
+        return [(step, work_of(step)) for step in each((command,))]
 
     def submit_timed(self, commands: Sequence[Command]) -> list[Timed]:
         timed = []
         with np.errstate(all="ignore"):
             try:
-                for step in _each(commands):
-                    work = _work_of(step)
+                for step in each(commands):
+                    work = work_of(step)
                     start = perf_counter()
                     step.run()
                     end = perf_counter()
                     if work is not None:
                         timed.append(Timed((work,), start, end))
             except Exception as error:
-                from .cpu_failures import go_on  # which few need
+                from .failed_steps import go_on  # which few need
 
-                go_on(self, commands, list(_each(commands)), step, error)
+                go_on(self, commands, list(each(commands)), step, error)
         return timed
 
     def close(self) -> None:
         self._compiled.clear()
-
-
-def _work_of(step: Step) -> Work | None:
-    sizes = tuple(size for _, _, size in step.buffers)
-    return Work(step.kernel, sizes, step.parameters, step.grid) if sizes else None
 
 
 class Memory:

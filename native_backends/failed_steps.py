@@ -1,4 +1,4 @@
-"""What the processor still does when a kernel has failed in the middle of a submit."""
+"""What is still done when a step has failed in the middle of a submit, before which all others have run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..runtime.backend import AllocationFailed, Backend, Command
 from ..runtime.failures import consequence, independent, launch_error, needs_and_writes
 
 if TYPE_CHECKING:
-    from .cpu import Step
+    from .steps import Step
 
 __all__ = ["go_on"]
 
@@ -17,7 +17,7 @@ __all__ = ["go_on"]
 def go_on(
     backend: Backend, commands: Sequence[Command], every: Sequence[Step], failed: Step, why: Exception
 ) -> NoReturn:
-    """Run what does not need the step that failed, and raise whose fault it was.
+    """Begin what does not need the step that failed, and raise whose fault it was.
 
     Args:
         backend: the device's.
@@ -40,7 +40,7 @@ def go_on(
         except Exception:  # it is the first one that is told
             spoiled.update(_touched(one)[1])
     error = launch_error(backend, commands, failed, why, consequence(len(behind) - done))
-    if isinstance(why, MemoryError):
+    if isinstance(why, MemoryError | AllocationFailed):
         raise AllocationFailed(str(error), operation=error.operation) from why
     raise error from why
 
