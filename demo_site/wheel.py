@@ -33,9 +33,9 @@ from .shorten import shorten
 __all__ = ["library_wheel", "more_wheel", "more_wheel_name", "wheel_name"]
 
 _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
-# Names of files and folders: the applications, and the device that a browser has in place of wgpu.
+# Names of files and folders: the applications, and the devices that a browser has not.
 _LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__pycache__", "__main__.py"}
-_LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_drivers.py", "wgpu_timestamps.py"}
+_LEFT_OUT |= {"forks.py", "opencl.py", "opencl_programs.py", "wgpu.py", "wgpu_commands.py", "wgpu_drivers.py", "wgpu_timestamps.py"}
 _LEFT_OUT |= {"choosing", "probe.wgsl"}  # a page has one adapter
 # Printed C, and NVIDIA's compiler.
 _LEFT_OUT |= {"nvrtc.py", "print_c.py", "c_constants.py", "c_dialects.py", "c_effects.py", "c_expressions.py"}
@@ -43,7 +43,7 @@ _LEFT_OUT |= {"c_helpers.py", "c_interface.py", "c_names.py", "c_operations.py",
 # What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
 _MORE = re.compile(
     r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner|user_cache)|memory/(reports|timeline))\b"
-    r"|optirs_web/native_backends/cpu_failures\b"
+    r"|optirs_web/native_backends/failed_steps\b"
     r"|optirs_web/(dlpack|interop/(onnx|torch))"
     r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|optim/custom|wgsl/lint)"
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"

@@ -1,4 +1,8 @@
-"""Which devices the tests run on. A test that takes `device` runs once for each name in `DEVICES`."""
+"""Which devices the tests run on.
+
+A test that takes `device` runs once for each name in `DEVICES`, one that takes `numerics` also for those of `TARGETS`
+and `BROWSER`: what the library does is tested on two kinds of devices, what it computes on all.
+"""
 
 import gc
 import importlib
@@ -26,7 +30,8 @@ from requirements import missing, required
 
 __all__ = ["browser", "browser_python", "page", "screenshot"]
 
-DEVICES = ["cpu", "vulkan"]
+DEVICES = os.environ.get("OPTIRS_TEST_DEVICES", "cpu,vulkan").split(",")
+TARGETS = [name for name in ("opencl",) if name not in DEVICES]
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
 OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++", "naga"]
@@ -42,7 +47,7 @@ def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # A requirement that no test looks at would pass in silence.
-    known = [*DEVICES, *BROWSER, *LIBRARIES, *OTHERS]
+    known = ["cpu", "vulkan", *DEVICES, *TARGETS, *BROWSER, *LIBRARIES, *OTHERS]
     unknown = required() - set(known)
     if unknown:
         names = ", ".join(known)
@@ -132,7 +137,7 @@ def limited(device):
     device.set_memory_limit(None)
 
 
-@pytest.fixture(params=[*DEVICES, *BROWSER])
+@pytest.fixture(params=[*DEVICES, *TARGETS, *BROWSER])
 def numerics(request):
     """`numerics(function, *arguments)`: a function of `tests/numerics.py` on each device, the browser's among them.
 

@@ -15,7 +15,7 @@ from optirs_web.errors import DeviceNotAvailableError
 
 def test_devices_lists_each_name_with_what_it_is_or_why_it_is_not():
     found = {one.name: one for one in ow.devices()}
-    assert set(found) == {"webgpu", "vulkan", "metal", "dx12", "gl", "cpu"}
+    assert set(found) == {"webgpu", "vulkan", "metal", "dx12", "gl", "cpu", "opencl"}
     assert found["cpu"].available
     assert "NumPy" in found["cpu"].description
     for one in found.values():
@@ -53,7 +53,9 @@ def test_auto_takes_a_hardware_adapter_and_never_one_of_software_and_says_why(op
         OPTIRS_DEVICE=None,
     )
     if is_software:
-        assert lines[0] == "cpu no hardware adapter was found (no metal, vulkan is software, no dx12)"
+        opencl = next(one for one in ow.devices() if one.name == "opencl")
+        found = "opencl is software" if opencl.available else "no opencl"
+        assert lines[0] == f"cpu no hardware adapter was found (no metal, vulkan is software, no dx12, {found})"
     else:
         assert lines[0].startswith(("metal ", "vulkan ", "dx12 "))
     assert lines[1] == "True"

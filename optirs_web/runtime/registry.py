@@ -30,12 +30,13 @@ _BACKENDS = {
     "dx12": "optirs_web.native_backends.wgpu",
     "gl": "optirs_web.native_backends.wgpu",
     "cpu": "optirs_web.native_backends.cpu",
+    "opencl": "optirs_web.native_backends.opencl",
 }
 
 _IN_BROWSER = ("webgpu",)
 """Backends of a browser. They are opened by awaiting, and have `probe_async` and `open_backend_async`."""
 
-_AUTO_ORDER = ("webgpu", "metal", "vulkan", "dx12")
+_AUTO_ORDER = ("webgpu", "metal", "vulkan", "dx12", "opencl")
 """Hardware, which "auto" compares with the processor; in this order where it is as fast. OpenGL is taken only by name,
 and so are software adapters, except in a browser without NumPy. What is native is chosen by `choosing`."""
 
@@ -52,7 +53,7 @@ _set_limit: list[int | None] = []  # what set_memory_limit was told last, if it 
 
 
 def _list(name: str) -> list[AdapterInfo]:
-    if _IS_PAGE and _BACKENDS[name].endswith(".wgpu"):
+    if _IS_PAGE and _BACKENDS[name].endswith((".wgpu", ".opencl")):
         return [AdapterInfo(name, 0, "", available=False, reason="it runs natively; in a browser use webgpu")]
     try:
         backend: Any = importlib.import_module(_BACKENDS[name])

@@ -26,7 +26,7 @@ def folder() -> str:
     return os.path.join(cache, "optirs-web")
 
 
-def write(path: str, text: str) -> None:
+def write(path: str, content: str | bytes) -> None:
     """Write a file, and its folder: another process finds the old file or the new one.
 
     Raises:
@@ -35,8 +35,8 @@ def write(path: str, text: str) -> None:
     partial = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.part")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(partial, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.replace(partial, path)
     except BaseException:
         with suppress(FileNotFoundError):

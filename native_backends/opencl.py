@@ -1,0 +1,393 @@
+"""OpenCL 1.2 and newer through pyopencl: GPUs, accelerators and, with PoCL, the processor. Kernels are OpenCL C."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import pyopencl as cl
+
+from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError
+from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.stats import Stats
+from ..runtime.timing import GPU_TIMESTAMPS, Timed, Work
+from ..runtime.tuner.folder import uses_choices
+from .forks import Forks
+from .opencl_programs import Programs
+from .steps import Recorded, Step, each, work_of
+
+if TYPE_CHECKING:
+    from ..runtime.kernels import Kernel
+
+__all__ = ["OpenclBackend", "list_adapters", "open_backend"]
+
+_INSTALL = (
+    "install the graphics card's OpenCL driver, or PoCL, which computes on the processor "
+    "(Debian: apt install pocl-opencl-icd; elsewhere: pip install pocl-binary-distribution)"
+)
+
+_FEATURES = {"cl_khr_fp16": "shader-f16"}  # in WebGPU's words
+
+# What WebGPU promises of every adapter, and kernels count on.
+_LEAST_INVOCATIONS = 256
+_LEAST_WORKGROUP_BYTES = 16384
+# Drivers allow more along the first dimension, but not along all, and the second has always been enough.
+_MOST_WORKGROUPS = 65535
+# Of what a kernel is given, the bytes for its uniform block, and for each buffer: an address and a length.
+_PARAMETER_BYTES = 512
+_BUFFER_BYTES = 16
+
+_STATUS = cl.status_code
+_NO_MEMORY = {_STATUS.MEM_OBJECT_ALLOCATION_FAILURE, _STATUS.OUT_OF_HOST_MEMORY, _STATUS.INVALID_BUFFER_SIZE}
+_LOST = {
+    _STATUS.DEVICE_NOT_AVAILABLE,
+    _STATUS.INVALID_COMMAND_QUEUE,
+    _STATUS.INVALID_CONTEXT,
+    _STATUS.INVALID_DEVICE,
+    -9999,  # NVIDIA's, after a fault in a kernel
+}
+
+_BOUND_KEPT = 4096
+
+_forks = Forks("OpenCL")
+
+
+@cache
+def _found() -> tuple[list[Any], str]:
+    """Every device of every driver, those of hardware first; and what to say where there is none."""
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:  # what the loader answers where no driver is registered
+        return [], f"no OpenCL driver found; {_INSTALL}"
+    devices: list[Any] = []
+    for platform in platforms:
+        with suppress(cl.Error):  # a driver without a device
+            devices += platform.get_devices()
+    names = ", ".join(one.name for one in platforms)
+    return sorted(devices, key=_is_software), f"the OpenCL drivers that are there ({names}) have no device; {_INSTALL}"
+
+
+def _is_software(device: Any) -> bool:
+    return bool(device.type & cl.device_type.CPU)
+
+
+def _description(device: Any) -> str:
+    return f"{device.name.strip()} ({device.platform.name.strip()} {device.driver_version.strip()})"
+
+
+def _lack(device: Any) -> str:
+    """What keeps a device from running our kernels, or ""."""
+    if not (device.available and device.compiler_available):
+        return "its driver has no compiler"
+    version = device.version.removeprefix("OpenCL ").split()[0]
+    if tuple(map(int, version.split("."))) < (1, 2):
+        return f"it has OpenCL {version}, and 1.2 is needed"
+    if min(device.max_work_group_size, device.max_work_item_sizes[0]) < _LEAST_INVOCATIONS:
+        return f"its workgroups have less than {_LEAST_INVOCATIONS} invocations"
+    if device.local_mem_size < _LEAST_WORKGROUP_BYTES:
+        return f"its workgroups share less than {_LEAST_WORKGROUP_BYTES} bytes"
+    return ""
+
+
+def _usable() -> list[Any]:
+    return [one for one in _found()[0] if not _lack(one)]
+
+
+def list_adapters(name: str) -> list[AdapterInfo]:
+    """An adapter for each device of each OpenCL driver; if there is none, one entry that says what to install."""
+    if _forks.reason:
+        return [AdapterInfo(name, 0, "", available=False, reason=_forks.reason)]
+    found = [
+        AdapterInfo(name, index, _description(device), software=_is_software(device))
+        for index, device in enumerate(_usable())
+    ]
+    if found:
+        return found
+    devices, reason = _found()
+    if devices:
+        lacks = "; ".join(f"{_description(one)}: {_lack(one)}" for one in devices)
+        reason = f"no OpenCL device can run the kernels ({lacks}); {_INSTALL}"
+    return [AdapterInfo(name, 0, "", available=False, reason=reason)]
+
+
+def open_backend(info: AdapterInfo) -> OpenclBackend:
+    """Open an adapter that `list_adapters` gave.
+
+    Raises:
+        DeviceNotAvailableError: the driver refuses, or this process was forked from one that used OpenCL.
+    """
+    if _forks.reason:
+        raise DeviceNotAvailableError(_forks.reason)
+    backend = OpenclBackend(_usable()[info.index], info)
+    if uses_choices():
+        from ..runtime.tuner.choices import Choices  # which few have
+
+        Choices(backend).attach()
+    return backend
+
+
+class Memory:
+    """A handle: a buffer, None once it was freed; the parts of it that kernels see; and the launches that name it."""
+
+    __slots__ = ("buffer", "launches", "parts")
+
+    def __init__(self, buffer: Any) -> None:
+        """Of a whole buffer of the driver's."""
+        self.buffer = buffer
+        self.parts: dict[tuple[int, int], Any] = {}
+        self.launches: weakref.WeakSet[_Launch] = weakref.WeakSet()
+
+    def whole(self) -> Any:
+        """The buffer. A kernel or a copy that names memory which was freed would end the process."""
+        if self.buffer is None:
+            raise OptirsError("memory is used that was freed")
+        return self.buffer
+
+    def part(self, offset: int, size: int) -> Any:
+        """What a kernel is given: it knows the size, so that only the beginning matters."""
+        if offset == 0:
+            return self.whole()
+        if (offset, size) not in self.parts:
+            self.parts[offset, size] = self.whole().get_sub_region(offset, size)
+        return self.parts[offset, size]
+
+
+class _Launch:
+    """A call that runs a kernel: a kernel of the driver's for it alone, whose arguments are set once."""
+
+    __slots__ = ("__weakref__", "_global", "_local", "_queue", "kernel", "key")
+
+    def __init__(self, queue: Any, kernel: Any, workgroup: Sequence[int], grid: Sequence[int], key: Any) -> None:
+        """`key` is that of its step among those that are kept."""
+        self._queue = queue
+        self._global = tuple(size * count for size, count in zip(workgroup, grid, strict=True))
+        self._local = tuple(workgroup)
+        self.kernel = kernel
+        self.key = key
+
+    def __call__(self) -> Any:
+        """Enqueue it; the event of its run."""
+        if self.kernel is None:
+            raise OptirsError("it names memory that was freed")
+        return cl.enqueue_nd_range_kernel(self._queue, self.kernel, self._global, self._local)
+
+
+def _refused() -> None:
+    raise OptirsError("it is given the same memory for reading and for writing")
+
+
+class OpenclBackend(Backend):
+    """One device with a context and an in-order queue of its own. Programs, and kernels with arguments, are kept."""
+
+    clock = GPU_TIMESTAMPS
+
+    def __init__(self, device: Any, info: AdapterInfo) -> None:
+        """Open the device."""
+        self.info = info
+        self.stats = Stats()
+        try:
+            self._context = cl.Context([device])
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self._queue: Any = cl.CommandQueue(self._context, device, properties=profiling)
+        except cl.Error as error:
+            raise DeviceNotAvailableError(f"{info} refused to open: {error}") from error
+        self.capabilities = Capabilities(
+            max_buffer_bytes=device.max_mem_alloc_size,
+            max_binding_bytes=device.max_mem_alloc_size,
+            max_storage_buffers=(device.max_parameter_size - _PARAMETER_BYTES) // _BUFFER_BYTES,
+            offset_alignment=max(16, device.mem_base_addr_align // 8),
+            max_workgroups=_MOST_WORKGROUPS,
+            features=frozenset(_FEATURES[one] for one in device.extensions.split() if one in _FEATURES),
+            max_invocations=min(device.max_work_group_size, device.max_work_item_sizes[0]),
+            max_workgroup_bytes=device.local_mem_size,
+        )
+        self._loss = ""
+        self._programs = Programs(self._context, device, self.stats)
+        self._bound: OrderedDict[Any, Step] = OrderedDict()
+        self._sending: deque[Any] = deque()  # events, each of which keeps the bytes that are on their way
+        self._origin: int | None = None  # a float has no room for all the nanoseconds since the machine was started
+        _forks.add(self)
+
+    def lose(self, why: str) -> None:
+        """Every call from now on raises DeviceLostError with this message."""
+        self.lost = True
+        self._loss = why
+
+    def _ours(self, error: Any) -> Exception:
+        """The driver's error as one of ours."""
+        if error.code in _NO_MEMORY:
+            return AllocationFailed(str(error))
+        if error.code in _LOST:
+            from ..runtime.failures import lost_message  # which few need
+
+            self.lose(lost_message(self.info))
+            return DeviceLostError(self._loss)
+        return OptirsError(f"device '{self.info.label}' refused the work: {error}")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn the driver's errors into ours."""
+        if self.lost:
+            raise DeviceLostError(self._loss)
+        try:
+            yield
+        except cl.Error as error:
+            raise self._ours(error) from error
+
+    def allocate(self, nbytes: int) -> Memory:
+        with self._errors():
+            try:
+                buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes)
+                cl.enqueue_fill_buffer(self._queue, buffer, bytes(4), 0, nbytes)
+            except cl.Error as error:
+                if error.code == _STATUS.OUT_OF_RESOURCES:
+                    raise AllocationFailed(str(error)) from error
+                raise
+        return Memory(buffer)
+
+    def free(self, handle: Memory) -> None:
+        for launch in list(handle.launches):
+            launch.kernel = None
+            self._bound.pop(launch.key, None)
+        handle.parts.clear()
+        handle.buffer = None  # the driver keeps it until what was enqueued has run
+
+    def write(self, handle: Memory, offset: int, data: memoryview) -> None:
+        with self._errors():
+            cl.enqueue_copy(self._queue, handle.whole(), data.cast("B"), dst_offset=offset)
+        self._sending.clear()
+
+    def read(self, handle: Memory, offset: int, nbytes: int) -> memoryview:
+        content = bytearray(nbytes)
+        with self._errors():
+            cl.enqueue_copy(self._queue, content, handle.whole(), src_offset=offset)
+        self._sending.clear()
+        return memoryview(content)
+
+    def read_async(self, handle: Memory, offset: int, nbytes: int) -> Awaitable[memoryview]:
+        content = bytearray(nbytes)
+        with self._errors():
+            event = cl.enqueue_copy(self._queue, content, handle.whole(), src_offset=offset, is_blocking=False)
+            self._queue.flush()
+        return self._arrived(event, content)
+
+    async def _arrived(self, event: Any, content: bytearray) -> memoryview:
+        with self._errors():
+            event.wait()
+        return memoryview(content)
+
+    def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
+        return Step(partial(self._send, handle, offset, data), target=handle)
+
+    def _send(self, handle: Memory, offset: int, data: bytes) -> None:
+        event = cl.enqueue_copy(self._queue, handle.whole(), data, dst_offset=offset, is_blocking=False)
+        self._sending.append(event)
+        while self._sending[0].command_execution_status == cl.command_execution_status.COMPLETE:
+            self._sending.popleft()
+            if not self._sending:
+                return
+
+    def bind(
+        self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
+    ) -> Command:
+        key = (kernel, grid, parameters, *buffers)
+        step = self._bound.get(key)
+        if step is None:
+            step = Step(self._launch(key, kernel, buffers, parameters, grid), kernel, buffers, parameters, grid)
+            self.stats.bind_groups += 1
+            self._bound[key] = step
+            if len(self._bound) > _BOUND_KEPT:
+                self._bound.popitem(last=False)
+        else:
+            self._bound.move_to_end(key)
+        return step
+
+    def _launch(
+        self, key: Any, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
+    ) -> Callable[[], Any]:
+        handles = [handle for handle, _, _ in buffers]
+        written = [handle for one, handle in zip(kernel.bindings, handles, strict=True) if one.writes]
+        with self._errors():
+            program = self._programs.of(kernel)
+            if any(handles.count(one) > 1 for one in written):
+                return _refused  # when it is submitted, as WebGPU does
+            prepared = program.prepared(
+                [(handle.part(offset, size), size) for handle, offset, size in buffers], parameters
+            )
+        launch = _Launch(self._queue, prepared, program.interface.workgroup_size, grid, key)
+        for handle in handles:
+            handle.launches.add(launch)
+        return launch
+
+    def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
+        return Step(partial(self._copy, source, target), buffers=(source,), target=target[0])
+
+    def _copy(self, source: BoundBuffer, target: BoundBuffer) -> Any:
+        (read, read_at, nbytes), (write, write_at, _) = source, target
+        return cl.enqueue_copy(
+            self._queue, write.whole(), read.whole(), byte_count=nbytes, src_offset=read_at, dst_offset=write_at
+        )
+
+    def record(self, commands: Sequence[Command]) -> Command:
+        return Recorded(tuple(each(commands)))
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        self._begin(commands)
+
+    def _begin(self, commands: Sequence[Command]) -> list[tuple[Step, Any]]:
+        """Enqueue the steps of the commands; each with the event of its run."""
+        begun = []
+        with self._errors():
+            try:
+                for step in each(commands):
+                    begun.append((step, step.run()))
+            except (cl.Error, OptirsError) as error:
+                self._go_on(commands, step, error)
+            self._queue.flush()
+        return begun
+
+    def _go_on(self, commands: Sequence[Command], failed: Step, error: Any) -> None:
+        why = self._ours(error) if isinstance(error, cl.Error) else error
+        if self.lost:
+            raise why from error
+        from .failed_steps import go_on  # which few need
+
+        go_on(self, commands, list(each(commands)), failed, why)
+
+    def synchronize(self) -> None:
+        with self._errors():
+            self._queue.finish()
+        self._sending.clear()
+
+    def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
+        return [(step, work_of(step)) for step in each((command,))]
+
+    def submit_timed(self, commands: Sequence[Command]) -> Any:
+        pairs = [(work_of(step), event) for step, event in self._begin(commands)]
+        return [(work, event) for work, event in pairs if work is not None]
+
+    def times(self, ticket: Any) -> list[Timed]:
+        self.synchronize()
+        with self._errors():
+            return [
+                Timed((work,), self._seconds(event.profile.start), self._seconds(event.profile.end))
+                for work, event in ticket
+            ]
+
+    def _seconds(self, nanoseconds: int) -> float:
+        if self._origin is None:
+            self._origin = nanoseconds
+        return (nanoseconds - self._origin) * 1e-9
+
+    def close(self) -> None:
+        if not self.lost:
+            with suppress(cl.Error):
+                self._queue.finish()
+            self.lose(f"device '{self.info.name}' was closed")
+        self._sending.clear()
+        self._bound.clear()
+        self._programs.clear()

@@ -1,0 +1,179 @@
+"""What is OpenCL's own: what is said where it is missing, what is kept on disk, and the driver's errors as ours."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from processes import run_python
+
+import optirs_web as ow
+from optirs_web.errors import DeviceLostError, DeviceNotAvailableError, LaunchError, OptirsError
+from optirs_web.runtime.backend import AllocationFailed
+from optirs_web.runtime.timing import GPU_TIMESTAMPS
+
+ASK = """
+import optirs_web as ow
+try:
+    ow.device("opencl")
+except ow.errors.DeviceNotAvailableError as error:
+    print(error)
+print([one.reason for one in ow.devices() if one.name == "opencl"])
+"""
+
+
+@pytest.fixture
+def opencl(open_device):
+    """The device; a skip or a failure where there is none."""
+    return open_device("opencl")
+
+
+def test_without_pyopencl_it_says_what_to_install():
+    lines = run_python(f"import sys; sys.modules['pyopencl'] = None{ASK}")
+    assert lines[0] == "device 'opencl' is not available: pyopencl is not installed: pip install pyopencl"
+    assert lines[1] == "['pyopencl is not installed: pip install pyopencl']"
+
+
+def test_a_package_that_cannot_be_loaded_is_no_missing_package(tmp_path):
+    """As where it was built for a loader that has gone."""
+    (tmp_path / "pyopencl").mkdir()
+    (tmp_path / "pyopencl" / "__init__.py").write_text("from . import _cl")
+    (tmp_path / "pyopencl" / "_cl.so").write_bytes(b"no library")
+    lines = run_python(ASK, PYTHONPATH=tmp_path)
+    assert lines[0].startswith("device 'opencl' is not available: what it runs through cannot be loaded: ")
+
+
+def test_without_a_driver_it_says_what_to_install(opencl, tmp_path):
+    lines = run_python(ASK, OCL_ICD_VENDORS=tmp_path)
+    assert lines[0].startswith("device 'opencl' is not available: no OpenCL driver found; install the graphics card's")
+    assert "apt install pocl-opencl-icd" in lines[0]
+
+
+def test_a_driver_that_does_not_load_is_no_driver(opencl, tmp_path):
+    (tmp_path / "gone.icd").write_text("libgone.so\n")
+    lines = run_python(ASK, OCL_ICD_VENDORS=tmp_path)
+    assert "no OpenCL driver found" in lines[0]
+
+
+def test_a_driver_without_a_device_is_named(opencl, tmp_path):
+    """As PoCL where it cannot write what it compiles."""
+    (tmp_path / "file").touch()
+    lines = run_python(ASK, POCL_CACHE_DIR=tmp_path / "file" / "nowhere")
+    if "Portable Computing Language" in opencl.info.description:
+        assert "the OpenCL drivers that are there (Portable Computing Language" in lines[0]
+        assert "have no device; install the graphics card's" in lines[0]
+    else:
+        assert lines == ["[]"] or "have no device" not in lines[0]
+
+
+def test_a_number_beyond_the_last_device_is_refused(opencl):
+    with pytest.raises(DeviceNotAvailableError, match=r"there are \d+ of that kind"):
+        ow.device("opencl:99")
+
+
+def test_a_forked_process_is_told_to_spawn(opencl):
+    lines = run_python(
+        """
+        import os, signal
+        import optirs_web as ow
+        x = ow.ones((4,), device="opencl")
+        x.tolist()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            for attempt in (lambda: (x + 1.0).tolist(), lambda: ow.ones((1,), device="opencl")):
+                try:
+                    attempt()
+                except ow.errors.OptirsError as error:
+                    print(type(error).__name__, "spawn" in str(error), flush=True)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), x.tolist())
+        """
+    )
+    assert lines == ["DeviceLostError True", "DeviceNotAvailableError True", "0 [1.0, 1.0, 1.0, 1.0]"]
+
+
+RUN = """
+import optirs_web as ow
+ow.device("opencl").backend._programs.keeps = True  # PoCL's are not kept
+print((ow.ones((4,), device="opencl") + 1.0).tolist())
+"""
+
+
+def test_what_the_driver_made_is_kept_and_made_again_where_it_is_damaged(opencl, tmp_path):
+    folder = tmp_path / "optirs-web" / "opencl"
+    environment = {"XDG_CACHE_HOME": tmp_path, "POCL_CACHE_DIR": tmp_path / "pocl"}
+    assert run_python(RUN, **environment) == ["[2.0, 2.0, 2.0, 2.0]"]
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert kept
+    times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert run_python(RUN, **environment) == ["[2.0, 2.0, 2.0, 2.0]"]
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == times
+    for path in folder.iterdir():
+        path.write_bytes(b"damaged")
+    assert run_python(RUN, **environment) == ["[2.0, 2.0, 2.0, 2.0]"]
+    assert all(path.read_bytes() != b"damaged" for path in folder.iterdir())
+
+
+def test_without_a_folder_that_can_be_written_it_works(opencl, tmp_path):
+    environment = {"XDG_CACHE_HOME": "/dev/null/nowhere", "POCL_CACHE_DIR": tmp_path}
+    assert run_python(RUN, **environment) == ["[2.0, 2.0, 2.0, 2.0]"]
+
+
+def test_a_replayed_step_sets_no_arguments_and_builds_nothing(opencl):
+    w = ow.Parameter(np.ones(1000, np.float32), device=opencl)
+    optimizer = ow.optim.AdamW([w])
+    w.grad = ow.ones(w.shape, device=opencl)
+    step = ow.compile(lambda: optimizer.step(), device=opencl)
+    step()
+    before = opencl.stats.copy()
+    step()
+    cost = opencl.stats - before
+    assert (cost.dispatches, cost.submits, cost.bind_groups, cost.pipelines, cost.bytes_down) == (2, 1, 0, 0, 0)
+
+
+def test_a_profile_goes_by_the_devices_clock(opencl):
+    x = ow.ones((1 << 16,), device=opencl)
+    with ow.profile() as profile:
+        (x + 1.0).tolist()
+    assert GPU_TIMESTAMPS in str(profile)
+
+
+def test_memory_that_a_step_has_bound_and_that_is_freed_is_an_error_of_ours(opencl):
+    w = ow.Parameter([1.0, 2.0], device=opencl)
+    step = ow.compile(lambda x: (w * x).sum(), device=opencl)
+    assert step([1.0, 1.0]).item() == 3.0
+    w.view.buffer.release()
+    opencl.memory_stats()  # takes it back
+    opencl.trim()
+    with pytest.raises(LaunchError, match="names memory that was freed"):
+        step([1.0, 1.0])
+    for use in (w.tolist, lambda: asyncio.run(_awaited(w))):
+        with pytest.raises(OptirsError, match="is used that was freed"):
+            use()
+    assert (ow.ones((3,), device=opencl) + 1.0).tolist() == [2.0] * 3
+
+
+async def _awaited(tensor):
+    return await tensor.tolist_async()
+
+
+@pytest.mark.parametrize(
+    ("code", "ours"),
+    [
+        ("MEM_OBJECT_ALLOCATION_FAILURE", AllocationFailed),
+        ("OUT_OF_HOST_MEMORY", AllocationFailed),
+        ("DEVICE_NOT_AVAILABLE", DeviceLostError),
+        ("INVALID_COMMAND_QUEUE", DeviceLostError),
+        ("OUT_OF_RESOURCES", OptirsError),
+    ],
+)
+def test_a_drivers_error_is_one_of_ours(opencl, code, ours):
+    import pyopencl as cl
+
+    from optirs_web.native_backends.opencl import OpenclBackend, _usable
+
+    backend = OpenclBackend(_usable()[0], opencl.info)
+    record = cl._cl._ErrorRecord(msg="", code=getattr(cl.status_code, code), routine="clFinish")
+    with pytest.raises(ours), backend._errors():
+        raise cl.Error(record)
+    assert backend.lost is (ours is DeviceLostError)
