@@ -205,6 +205,8 @@ class OpenclBackend(Backend):
             max_invocations=min(device.max_work_group_size, device.max_work_item_sizes[0]),
             max_workgroup_bytes=device.local_mem_size,
         )
+        # On the processor PoCL would otherwise only look for memory, and end the process where there is none, at first use.
+        self._flags = cl.mem_flags.READ_WRITE | (cl.mem_flags.ALLOC_HOST_PTR if info.software else 0)
         self._loss = ""
         self._programs = Programs(self._context, device, self.stats)
         self._bound: OrderedDict[Any, Step] = OrderedDict()
@@ -241,7 +243,7 @@ class OpenclBackend(Backend):
     def allocate(self, nbytes: int) -> Memory:
         with self._errors():
             try:
-                buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes)
+                buffer = cl.Buffer(self._context, self._flags, nbytes)
                 cl.enqueue_fill_buffer(self._queue, buffer, bytes(4), 0, nbytes)
             except cl.Error as error:
                 if error.code == _STATUS.OUT_OF_RESOURCES:

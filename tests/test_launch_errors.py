@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -11,14 +12,25 @@ import optirs_web as ow
 from optirs_web.errors import LaunchError, OptirsError, ShaderError
 from optirs_web.runtime.buffer import View
 from optirs_web.runtime.kernels import Binding, Kernel
+from optirs_web.wgsl import check, parse
 
 
-class Aliased(Kernel):
+class Written(Kernel):
+    """A kernel of a text."""
+
+    parameters = ()
+
+    @cached_property
+    def module(self):
+        module = parse(self.wgsl(), self.name)
+        check(module)
+        return module
+
+
+class Aliased(Written):
     """Read and write are to be different memory; a GPU refuses to run it on the same."""
 
     name = "aliased"
-    module = None
-    parameters = ()
     bindings = (Binding("x", "array<f32>", False), Binding("y", "array<f32>", True))
 
     def wgsl(self, host="naga"):
@@ -29,12 +41,10 @@ class Aliased(Kernel):
         )
 
 
-class TooWide(Kernel):
+class TooWide(Written):
     """A workgroup larger than any device has."""
 
     name = "too_wide"
-    module = None
-    parameters = ()
     bindings = (Binding("x", "array<f32>", True),)
 
     def wgsl(self, host="naga"):

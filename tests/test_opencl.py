@@ -1,6 +1,7 @@
 """What is OpenCL's own: what is said where it is missing, what is kept on disk, and the driver's errors as ours."""
 
 import asyncio
+import os
 
 import numpy as np
 import pytest
@@ -11,13 +12,14 @@ from optirs_web.errors import DeviceLostError, DeviceNotAvailableError, LaunchEr
 from optirs_web.runtime.backend import AllocationFailed
 from optirs_web.runtime.timing import GPU_TIMESTAMPS
 
+POCL_CACHE = os.environ.get("POCL_CACHE_DIR") or os.path.expanduser("~/.cache/pocl/kcache")
+
 ASK = """
 import optirs_web as ow
 try:
     ow.device("opencl")
 except ow.errors.DeviceNotAvailableError as error:
     print(error)
-print([one.reason for one in ow.devices() if one.name == "opencl"])
 """
 
 
@@ -29,8 +31,7 @@ def opencl(open_device):
 
 def test_without_pyopencl_it_says_what_to_install():
     lines = run_python(f"import sys; sys.modules['pyopencl'] = None{ASK}")
-    assert lines[0] == "device 'opencl' is not available: pyopencl is not installed: pip install pyopencl"
-    assert lines[1] == "['pyopencl is not installed: pip install pyopencl']"
+    assert lines == ["device 'opencl' is not available: pyopencl is not installed: pip install pyopencl"]
 
 
 def test_a_package_that_cannot_be_loaded_is_no_missing_package(tmp_path):
@@ -62,7 +63,7 @@ def test_a_driver_without_a_device_is_named(opencl, tmp_path):
         assert "the OpenCL drivers that are there (Portable Computing Language" in lines[0]
         assert "have no device; install the graphics card's" in lines[0]
     else:
-        assert lines == ["[]"] or "have no device" not in lines[0]
+        assert lines == []
 
 
 def test_a_number_beyond_the_last_device_is_refused(opencl):
@@ -101,11 +102,10 @@ print((ow.ones((4,), device="opencl") + 1.0).tolist())
 
 def test_what_the_driver_made_is_kept_and_made_again_where_it_is_damaged(opencl, tmp_path):
     folder = tmp_path / "optirs-web" / "opencl"
-    environment = {"XDG_CACHE_HOME": tmp_path, "POCL_CACHE_DIR": tmp_path / "pocl"}
+    environment = {"XDG_CACHE_HOME": tmp_path, "POCL_CACHE_DIR": POCL_CACHE}
     assert run_python(RUN, **environment) == ["[2.0, 2.0, 2.0, 2.0]"]
-    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert kept
     times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert times
     assert run_python(RUN, **environment) == ["[2.0, 2.0, 2.0, 2.0]"]
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == times
     for path in folder.iterdir():
@@ -115,7 +115,8 @@ def test_what_the_driver_made_is_kept_and_made_again_where_it_is_damaged(opencl,
 
 
 def test_without_a_folder_that_can_be_written_it_works(opencl, tmp_path):
-    environment = {"XDG_CACHE_HOME": "/dev/null/nowhere", "POCL_CACHE_DIR": tmp_path}
+    (tmp_path / "optirs-web").touch()
+    environment = {"XDG_CACHE_HOME": tmp_path, "POCL_CACHE_DIR": POCL_CACHE}
     assert run_python(RUN, **environment) == ["[2.0, 2.0, 2.0, 2.0]"]
 
 
