@@ -35,7 +35,8 @@ __all__ = ["library_wheel", "more_wheel", "more_wheel_name", "wheel_name"]
 _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
 # Names of files and folders: the applications, and the devices that a browser has not.
 _LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__pycache__", "__main__.py"}
-_LEFT_OUT |= {"forks.py", "opencl.py", "opencl_programs.py", "wgpu.py", "wgpu_commands.py", "wgpu_drivers.py", "wgpu_timestamps.py"}
+_LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_drivers.py", "wgpu_timestamps.py"}
+_LEFT_OUT |= {"forks.py", "opencl.py", "opencl_programs.py"}
 _LEFT_OUT |= {"choosing", "probe.wgsl"}  # a page has one adapter
 # Printed C, and NVIDIA's compiler.
 _LEFT_OUT |= {"nvrtc.py", "print_c.py", "c_constants.py", "c_dialects.py", "c_effects.py", "c_expressions.py"}

@@ -101,10 +101,7 @@ def list_adapters(name: str) -> list[AdapterInfo]:
     """An adapter for each device of each OpenCL driver; if there is none, one entry that says what to install."""
     if _forks.reason:
         return [AdapterInfo(name, 0, "", available=False, reason=_forks.reason)]
-    found = [
-        AdapterInfo(name, index, _description(device), software=_is_software(device))
-        for index, device in enumerate(_usable())
-    ]
+    found = [_about(name, index, device) for index, device in enumerate(_usable())]
     if found:
         return found
     devices, reason = _found()
@@ -112,6 +109,24 @@ def list_adapters(name: str) -> list[AdapterInfo]:
         lacks = "; ".join(f"{_description(one)}: {_lack(one)}" for one in devices)
         reason = f"no OpenCL device can run the kernels ({lacks}); {_INSTALL}"
     return [AdapterInfo(name, 0, "", available=False, reason=reason)]
+
+
+def _about(name: str, index: int, device: Any) -> AdapterInfo:
+    is_software = _is_software(device)
+    kind = "integrated" if device.host_unified_memory else "discrete"
+    return AdapterInfo(
+        name=name,
+        index=index,
+        description=_description(device),
+        software=is_software,
+        kind="software" if is_software else kind if device.type & cl.device_type.GPU else "",
+        memory=device.global_mem_size,
+        features=_features(device),
+    )
+
+
+def _features(device: Any) -> frozenset[str]:
+    return frozenset(_FEATURES[one] for one in device.extensions.split() if one in _FEATURES)
 
 
 def open_backend(info: AdapterInfo) -> OpenclBackend:
@@ -201,11 +216,11 @@ class OpenclBackend(Backend):
             max_storage_buffers=(device.max_parameter_size - _PARAMETER_BYTES) // _BUFFER_BYTES,
             offset_alignment=max(16, device.mem_base_addr_align // 8),
             max_workgroups=_MOST_WORKGROUPS,
-            features=frozenset(_FEATURES[one] for one in device.extensions.split() if one in _FEATURES),
+            features=_features(device),
             max_invocations=min(device.max_work_group_size, device.max_work_item_sizes[0]),
             max_workgroup_bytes=device.local_mem_size,
         )
-        # On the processor PoCL would otherwise only look for memory, and end the process where there is none, at first use.
+        # On the processor PoCL would otherwise look for memory at first use, and end the process where there is none.
         self._flags = cl.mem_flags.READ_WRITE | (cl.mem_flags.ALLOC_HOST_PTR if info.software else 0)
         self._loss = ""
         self._programs = Programs(self._context, device, self.stats)

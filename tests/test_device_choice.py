@@ -349,6 +349,7 @@ except ow.errors.DeviceLostError:
 def test_work_moves_from_a_lost_device_to_the_next_where_that_is_allowed(open_device, tmp_path):
     open_device("vulkan")
     given = {"XDG_CACHE_HOME": tmp_path, "MESA_SHADER_CACHE_DIR": MESA, "OPTIRS_AUTO_SOFTWARE": 1}
+    given["OCL_ICD_VENDORS"] = tmp_path  # the next is the processor
     lines = run_python(LOSING, **given, OPTIRS_REQUIRE=None, OPTIRS_POWER=None, OPTIRS_DEVICE=None)
     again, moves = (one for one in lines if one.startswith("WARNING"))  # once, though both happen twice
     assert again.endswith("; vulkan is tried again, since there is no other: it was lost")
