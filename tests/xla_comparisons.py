@@ -1,0 +1,74 @@
+"""What takes the place of a kernel on the `xla` device, beside what does on `cpu`, on the same bytes."""
+
+from functools import partial
+
+import jax
+import numpy as np
+
+from optirs_web.native_backends import numpy_library, xla_library
+from optirs_web.runtime.kernels import cooperative
+
+__all__ = ["Comparison"]
+
+_TYPES = {"f32": np.float32, "i32": np.int32}
+TOLERANCE = 2e-5
+LOOSER = {"eigenvectors": 2e-4, "inverse_root_start": 5e-5}
+
+
+def element_type(type_):
+    """What a binding holds by its WGSL type; words for structs and what is atomic."""
+    inner = type_.removeprefix("array<").removesuffix(">").removeprefix("vec2<").removeprefix("vec4<").removesuffix(">")
+    return _TYPES.get(inner, np.uint32)
+
+
+class Comparison:
+    """Runs both for every launch of a cooperative kernel on `cpu` while it is in force, and compares what they leave.
+
+    Attributes:
+        launches: how many of each kernel were compared.
+        differences: sentences.
+    """
+
+    def __init__(self, monkeypatch):
+        self.launches = {}
+        self.differences = []
+        self._compiled = {}
+        for name, replacement in list(numpy_library.REPLACEMENTS.items()):
+            monkeypatch.setitem(numpy_library.REPLACEMENTS, name, partial(self._run, name, replacement))
+
+    def _run(self, name, replacement, p, *arrays):
+        before = [one.copy() for one in arrays]
+        replacement(p, *arrays)
+        self.launches[name] = self.launches.get(name, 0) + 1
+        bindings = cooperative(name).bindings
+        given = [one.view(element_type(binding.type)) for one, binding in zip(before, bindings, strict=True)]
+        found = self._call(name, p, given)
+        written = [(binding, array) for binding, array in zip(bindings, arrays, strict=True) if binding.writes]
+        assert len(found) == len(written)
+        for (binding, array), other in zip(written, found, strict=True):
+            want, got = array.view(element_type(binding.type)), np.asarray(other)
+            assert got.dtype == want.dtype
+            assert got.shape == want.shape
+            self._compare(name, p, binding, want, got)
+
+    def _call(self, name, p, given):
+        traced = xla_library.TRACED.get(name, frozenset())
+        fixed = {key: value for key, value in p.items() if key not in traced}
+        key = name, tuple(fixed.items()), tuple(one.size for one in given)
+        if key not in self._compiled:
+            self._compiled[key] = jax.jit(lambda rest, *arrays: xla_library.REPLACEMENTS[name](fixed | rest, *arrays))
+        rest = {key: np.array(value, np.uint32) for key, value in p.items() if key in traced}
+        return self._compiled[key](rest, *given)
+
+    def _compare(self, name, p, binding, want, got):
+        if want.dtype != np.float32:
+            is_same = np.array_equal(want, got)
+        else:
+            size = np.abs(want[np.isfinite(want)]).max(initial=0)
+            tolerance = LOOSER.get(name, TOLERANCE)
+            if name == "eigenvectors":
+                want, got = np.abs(want), np.abs(got)  # of either sign
+            is_same = np.allclose(got, want, rtol=tolerance, atol=tolerance * min(size, 1e30), equal_nan=True)
+        if not is_same:
+            worst = np.abs(got.astype(np.float64) - want).max()
+            self.differences.append(f"{name} left another {binding.name}, by up to {worst:.3g}, with {dict(p)}")
