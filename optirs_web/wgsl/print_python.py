@@ -31,15 +31,18 @@ def print_python(module: Module, dialect: str = "numpy", functions: list[str] | 
 
     Args:
         module: checked and linked.
-        dialect: the key of a table in `python_dialects.DIALECTS`.
+        dialect: the key of a table in `python_dialects.DIALECTS`, or "jax".
         functions: which to print, along with what they call; None for all but entry points.
 
     Raises:
         ShaderError: one of them is not a map function.
         UnsupportedError: the dialect lacks a built-in that they use.
     """
-    known = DIALECTS[dialect].library
-    return _Printer(module, DIALECTS[dialect], straighten(module, functions, known)).text()
+    if dialect == "jax":
+        from .jax_dialect import JAX as table  # which a page does not need
+    else:
+        table = DIALECTS[dialect]
+    return _Printer(module, table, straighten(module, functions, table.library)).text()
 
 
 def compile_python(source: str, name: str) -> dict[str, Any]:
@@ -58,7 +61,7 @@ def python_name(name: str) -> str:
     """What a WGSL name is in printed text: itself, but for Python's keywords and a leading underscore."""
     plain = f"{name.lstrip('_')}_" if name.startswith("_") else name
     plain = re.sub(r"\W", lambda match: f"_u{ord(match[0]):x}_", plain, flags=re.ASCII)
-    kept = keyword.iskeyword(plain) or keyword.issoftkeyword(plain) or plain in ("np", "NamedTuple")
+    kept = keyword.iskeyword(plain) or keyword.issoftkeyword(plain) or plain in ("np", "jnp", "lax", "NamedTuple")
     return f"{plain}_" if kept else plain
 
 
