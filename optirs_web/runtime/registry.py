@@ -31,6 +31,7 @@ _BACKENDS = {
     "gl": "optirs_web.native_backends.wgpu",
     "cpu": "optirs_web.native_backends.cpu",
     "opencl": "optirs_web.native_backends.opencl",
+    "xla": "optirs_web.native_backends.xla",
 }
 
 _IN_BROWSER = ("webgpu",)

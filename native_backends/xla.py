@@ -1,0 +1,233 @@
+"""XLA through JAX: its CPU, GPU or TPU, whichever JAX was installed for. What a kernel is here stands in `xla_kernels`.
+
+A handle holds an array of words, which is replaced by each command that writes it: the old one is donated, so that XLA
+writes in place. A recorded program is one function from the arrays of all its handles to those that it writes; what is
+submitted without having been recorded is a function for each command. Functions are compiled once for each kernel,
+the sizes of its buffers and those of its parameters that decide shapes; offsets and other parameters are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.failures import consequence, launch_error
+from ..runtime.stats import Stats
+from ..runtime.timing import Work
+
+if TYPE_CHECKING:
+    from ..runtime.kernels import Kernel
+    from .xla_programs import Compiled
+
+__all__ = ["Memory", "XlaBackend", "list_adapters", "open_backend"]
+
+_UNLIMITED = (1 << 31) - 4
+"""Bytes of a buffer: places in it are counted by i32."""
+
+_REWRITTEN = 1 << 20
+"""Bytes of a buffer on the processor that is rather replaced than written in part, which would be compiled."""
+
+
+def list_adapters(name: str) -> list[AdapterInfo]:
+    """The devices of JAX's default platform."""
+    return [
+        AdapterInfo(name, number, f"{one.platform}: {one.device_kind} (JAX {jax.__version__})")
+        for number, one in enumerate(jax.local_devices())
+    ]
+
+
+def open_backend(info: AdapterInfo) -> XlaBackend:
+    """Open one of them."""
+    return XlaBackend(info, jax.local_devices()[info.index])
+
+
+class Memory:
+    """A handle: an array of words, which is another one after each command that writes it."""
+
+    __slots__ = ("count", "words")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.words: Any = None  # None stands for zeros
+
+
+class Run(NamedTuple):
+    """A kernel with its buffers bound."""
+
+    kernel: Kernel
+    buffers: tuple[BoundBuffer, ...]
+    parameters: bytes
+    grid: tuple[int, int, int]
+
+
+class Copied(NamedTuple):
+    """A copy between buffers."""
+
+    source: BoundBuffer
+    target: BoundBuffer
+
+
+class _Upload(NamedTuple):
+    target: Memory
+    offset: int
+    data: bytes
+
+
+class _Recorded:
+    """A program, compiled when it is submitted first."""
+
+    def __init__(self, commands: tuple[Run | Copied, ...]) -> None:
+        self.commands = commands
+        self.compiled: Compiled | None = None
+
+
+class XlaBackend(Backend):
+    """Memory is arrays of words; a command is a call of a compiled function."""
+
+    def __init__(self, info: AdapterInfo, device: Any) -> None:
+        """Take a device of JAX's."""
+        self.info = info
+        self.stats = Stats()
+        self.device = device
+        self.capabilities = Capabilities(
+            max_buffer_bytes=_UNLIMITED,
+            max_binding_bytes=_UNLIMITED,
+            max_storage_buffers=_UNLIMITED,
+            offset_alignment=4,
+            max_workgroups=_UNLIMITED,
+            features=frozenset(),
+        )
+        self._single: dict[Any, Compiled] = {}
+        self._written: dict[int, Memory] = {}  # since the last wait
+
+    def allocate(self, nbytes: int) -> Memory:
+        if nbytes > _UNLIMITED:
+            raise AllocationFailed(f"a buffer of {nbytes:,} bytes")
+        return Memory(nbytes // 4)
+
+    def free(self, handle: Memory) -> None:
+        self._written.pop(id(handle), None)
+        handle.words = None
+
+    def words_of(self, handle: Memory) -> Any:
+        """The array of a handle; zeros are made when they are needed."""
+        if handle.words is None:
+            handle.words = self._put(np.zeros(handle.count, np.uint32))
+        return handle.words
+
+    def _put(self, words: np.ndarray[Any, Any]) -> Any:
+        try:
+            return jax.device_put(words, self.device)
+        except (MemoryError, jax.errors.JaxRuntimeError) as error:
+            raise _failed(error) from error
+
+    def write(self, handle: Memory, offset: int, data: memoryview) -> None:
+        words = np.frombuffer(data.cast("B"), np.uint32).copy()
+        if words.size == handle.count:
+            handle.words = self._put(words)
+        elif self.device.platform == "cpu" and handle.count <= _REWRITTEN // 4:
+            found = np.array(self.words_of(handle))
+            found[offset // 4 : offset // 4 + words.size] = words
+            handle.words = self._put(found)
+        else:
+            from .xla_programs import write_part
+
+            handle.words = write_part(self.words_of(handle), words, np.int32(offset // 4))
+            self._written[id(handle)] = handle
+
+    def read(self, handle: Memory, offset: int, nbytes: int) -> memoryview:
+        words = self.words_of(handle)
+        if self.device.platform != "cpu" and nbytes < 4 * handle.count:
+            from .xla_programs import read_part
+
+            return memoryview(np.array(read_part(words, np.int32(offset // 4), nbytes // 4))).cast("B")
+        part = np.asarray(words)[offset // 4 : (offset + nbytes) // 4]
+        return memoryview(part.copy()).cast("B")  # the array may be donated later
+
+    def read_async(self, handle: Memory, offset: int, nbytes: int) -> Awaitable[memoryview]:
+        content = self.read(handle, offset, nbytes)
+
+        async def done() -> memoryview:
+            return content
+
+        return done()
+
+    def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
+        return _Upload(handle, offset, data)
+
+    def bind(
+        self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
+    ) -> Command:
+        self.stats.bind_groups += 1
+        return Run(kernel, tuple(buffers), parameters, grid)
+
+    def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
+        return Copied(source, target)
+
+    def record(self, commands: Sequence[Command]) -> Command:
+        return _Recorded(tuple(commands))
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        for number, command in enumerate(commands):
+            try:
+                self._run(command)
+            except AllocationFailed:
+                if number:
+                    raise self._launch_error(commands, number, "there was no memory") from None
+                raise
+            except Exception as error:
+                raise self._launch_error(commands, number, error) from error
+
+    def _launch_error(self, commands: Sequence[Command], number: int, why: object) -> Exception:
+        return launch_error(self, commands, commands[number], why, consequence(len(commands) - number - 1))
+
+    def _run(self, command: Command) -> None:
+        if isinstance(command, _Upload):
+            self.write(command.target, command.offset, memoryview(command.data))
+            return
+        from .xla_programs import compile_program, compile_single  # loads the compiler
+
+        if isinstance(command, _Recorded):
+            if command.compiled is None:
+                command.compiled = compile_program(command.commands)
+                self.stats.pipelines += 1
+            command.compiled.run(self, command.compiled.handles)
+            return
+        compiled, handles, control = compile_single(command, self._single)
+        if compiled.is_fresh:
+            compiled.is_fresh = False
+            self.stats.pipelines += 1
+        compiled.run(self, handles, control)
+
+    def note_written(self, handles: Sequence[Memory]) -> None:
+        """Remember what is to be waited for."""
+        self._written.update((id(one), one) for one in handles)
+
+    def synchronize(self) -> None:
+        written, self._written = self._written, {}
+        jax.block_until_ready([one.words for one in written.values()])
+
+    def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
+        commands = command.commands if isinstance(command, _Recorded) else (command,)
+        return [(one, _work_of(one)) for one in commands]
+
+    def close(self) -> None:
+        self._single.clear()
+        self._written.clear()
+
+
+def _work_of(command: Run | Copied | _Upload) -> Work | None:
+    if isinstance(command, Run):
+        sizes = tuple(size for _, _, size in command.buffers)
+        return Work(command.kernel, sizes, command.parameters, command.grid)
+    return Work(None, (command.source[2],)) if isinstance(command, Copied) else None
+
+
+def _failed(error: Exception) -> Exception:
+    """What is raised where JAX had no memory; anything else as it is."""
+    is_memory = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+    return AllocationFailed(str(error)) if is_memory else error

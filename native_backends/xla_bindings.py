@@ -1,0 +1,40 @@
+"""What the bindings of kernels hold, and the sums that their elements make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+__all__ = ["DTYPES", "Array", "element_type", "last_marked", "total_of"]
+
+Array = Any
+"""A jax.Array, or a tracer of one."""
+
+DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
+
+
+def element_type(type_: str) -> Any:
+    """What the elements of a binding are, by its WGSL type; words for structs."""
+    inner = type_.removeprefix("array<").removesuffix(">")
+    inner = inner.partition(",")[0].removeprefix("vec4<").removeprefix("vec2<").removesuffix(">")
+    return DTYPES.get(inner, np.uint32)
+
+
+def total_of(x: Array) -> Array:
+    """The sum over the last axis, in pieces: a sum of many f32 one by one would drift."""
+    size = x.shape[-1]
+    while size > 256:
+        pieces = -(-size // 128)
+        padding = [(0, 0)] * (x.ndim - 1) + [(0, pieces * 128 - size)]
+        x = jnp.pad(x, padding).reshape(*x.shape[:-1], pieces, 128).sum(axis=-1)
+        size = pieces
+    return x.sum(axis=-1)
+
+
+def last_marked(marks: Array) -> Array:
+    """For each place what marks the last marked one up to there: marks are 1 + a number, 0 for none; 0 before all."""
+    places = jnp.where(marks > 0, lax.iota(np.int32, marks.size), 0)
+    return jnp.maximum(marks[lax.cummax(places)] - 1, 0)

@@ -1,0 +1,146 @@
+"""Kernels as functions of arrays: map functions printed for JAX; `xla_library` has what takes the place of the others.
+
+Loaded at the first kernel, so that a device can be opened and filled without the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..runtime.factored import LineMeasureKernel, LineSettleKernel
+from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
+from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ..runtime.rows import RowsKernel
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
+from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
+from ..wgsl import shell
+from . import xla_factored, xla_fused, xla_measured, xla_rows, xla_rules
+from .xla_arrays import as_type, put, strided
+from .xla_bindings import DTYPES, Array, element_type
+from .xla_library import REPLACEMENTS, TRACED
+from .xla_maps import functions_of
+from .xla_tables import written
+
+__all__ = ["lower", "traced_parameters"]
+
+Values = Mapping[str, Any]
+
+_RULES: Mapping[type, Any] = {
+    AdvanceKernel: xla_rules.advance,
+    LineMeasureKernel: xla_factored.measure_lines,
+    LineSettleKernel: xla_factored.settle_lines,
+    MeasureKernel: xla_rules.measure,
+    RoundKernel: xla_rules.round_params,
+    SettleKernel: xla_rules.settle,
+    TransformMeasureKernel: xla_measured.measure,
+    TransformRowsKernel: xla_measured.rows,
+    TransformSettleKernel: xla_measured.settle,
+    UpdateKernel: xla_rules.update,
+}
+
+
+def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """What the bindings hold afterwards that the kernel writes, in their order.
+
+    Args:
+        kernel: what to compute.
+        values: its parameters, numbers or traced scalars.
+        arrays: for each binding a vector of the type of its elements, of u32 where these are structs.
+    """
+    if type(kernel) in _RULES:
+        return written(kernel, arrays, _RULES[type(kernel)])
+    match kernel:
+        case ElementwiseKernel():
+            return _elementwise(kernel, values, arrays)
+        case FusedMapKernel():
+            return xla_fused.fused_map(kernel, values, arrays)
+        case FusedKernel():
+            given = {**kernel.base.constants, **values}
+            return xla_fused.fused(kernel, given, arrays, REPLACEMENTS[kernel.base.name])
+        case RowsKernel():
+            return xla_rows.update_rows(kernel, values, arrays)
+        case CooperativeKernel():
+            return REPLACEMENTS[kernel.name]({**kernel.constants, **values}, *arrays)
+    if hasattr(kernel, "parts"):
+        return _merged(kernel, values, arrays)
+    from .xla_packed import packed  # few need it
+
+    return packed(kernel, values, arrays, lower)
+
+
+def traced_parameters(kernel: Kernel) -> dict[str, str]:
+    """The parameters that decide no shape, which differ from call to call of one compiled function; and their types."""
+    match kernel:
+        case ElementwiseKernel():
+            names = {name for name, _ in kernel.parameters if not _is_shape(name)}
+        case FusedMapKernel():
+            names = {name for name, _ in xla_fused.own_parameters(kernel.fused) if not _is_shape(name)}
+        case FusedKernel():
+            names = {name for name, _ in xla_fused.own_parameters(kernel.fused) if not _is_shape(name)}
+            names |= TRACED.get(kernel.base.name, frozenset())
+        case CooperativeKernel():
+            names = set(TRACED.get(kernel.name, ()))
+        case _:
+            base = getattr(kernel, "base", None)  # of a kernel over halves
+            return {} if base is None else traced_parameters(base)
+    return {name: "i32" if name.endswith("_start") else type_ for name, type_ in kernel.parameters if name in names}
+
+
+def _is_shape(name: str) -> bool:
+    """Whether a map function's launch has the parameter for the shape of an operand."""
+    stem = name.rstrip("0123456789")
+    return name == "size" or stem == "dim" or stem.endswith("_stride")
+
+
+def _elementwise(kernel: ElementwiseKernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    declared = shell.function_of(kernel.map_module, kernel.name)
+    size = values["size"]
+    shape = tuple(values[f"dim{axis}"] for axis in range(kernel.rank)) or (size,)
+    old = arrays[-1]
+    kinds, remaining = iter(kernel.operands), iter(arrays)
+    operands: list[Any] = []
+    for parameter in declared.parameters:
+        dtype = DTYPES[str(parameter.type)]
+        kind = "index" if parameter.name == "index" else next(kinds)
+        if kind == "index":
+            operands.append(lax.iota(np.uint32, size).reshape(shape))
+        elif kind == "result":
+            operands.append(as_type(old[:size], dtype).reshape(shape))
+        elif kind == "scalar":
+            operands.append(jnp.asarray(values[parameter.name], dtype))
+        elif kernel.rank:
+            strides = [values[f"{parameter.name}_stride{axis}"] for axis in range(kernel.rank)]
+            operands.append(strided(next(remaining), values[f"{parameter.name}_start"], shape, strides))
+        else:
+            operands.append(next(remaining)[:size])
+    result = jnp.asarray(functions_of(kernel)[kernel.name](*operands))
+    if result.dtype == np.bool_:
+        result = result.astype(np.uint32)
+    return (put(old, jnp.broadcast_to(result, shape)),)
+
+
+def _merged(kernel: Any, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """Launches side by side, one after the other."""
+    arrays = list(arrays)
+    for one, block, slots in _parts(kernel, values):
+        given = [
+            as_type(arrays[slot], element_type(binding.type)) for slot, binding in zip(slots, one.bindings, strict=True)
+        ]
+        results = iter(lower(one, block, given))
+        for slot, binding in zip(slots, one.bindings, strict=True):
+            if binding.writes:
+                arrays[slot] = next(results)
+    return tuple(array for binding, array in zip(kernel.bindings, arrays, strict=True) if binding.writes)
+
+
+def _parts(kernel: Any, values: Values) -> list[tuple[Kernel, dict[str, Any], list[int]]]:
+    found = []
+    for number, (one, slots) in enumerate(kernel.launches):
+        block = {name: values[f"of{number}.{name}"] for name, _ in one.parameters}
+        found.append((one, block, list(slots)))
+    return found

@@ -1,0 +1,226 @@
+"""Commands as compiled functions: from the arrays of handles to those of the handles that are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from .xla_arrays import as_type
+from .xla_bindings import DTYPES, Array, element_type
+from .xla_kernels import lower, traced_parameters
+
+if TYPE_CHECKING:
+    from ..runtime.backend import BoundBuffer
+    from ..runtime.kernels import Kernel
+    from .xla import Copied, Memory, Run, XlaBackend
+
+__all__ = ["OPTIONS", "Compiled", "compile_program", "compile_single", "program_function", "read_part", "write_part"]
+
+OPTIONS = {"xla_allow_excess_precision": False}
+"""A conversion to 16 bits and back rounds, and is not left out."""
+
+
+class Regions:
+    """The words of one handle while a function is traced: what it began with, and the parts written since.
+
+    A part that is read as it was written is never put into place and taken out again, and one that is written over
+    without being read is not computed. Where parts begin that begin at a traced number is not known, so they are put
+    into place at once.
+    """
+
+    def __init__(self, words: Array) -> None:
+        self.words = words
+        self.parts: dict[tuple[int, int], Array] = {}  # by first word and how many; none overlaps another
+
+    def load(self, first: Any, count: int) -> Array:
+        """So many words from there on."""
+        if not isinstance(first, int):
+            return lax.dynamic_slice(self.final(), (first,), (count,))
+        if (first, count) in self.parts:
+            return self.parts[first, count]
+        self._settle(first, count)
+        return self.words if count == self.words.size else lax.slice(self.words, (first,), (first + count,))
+
+    def store(self, first: Any, words: Array) -> None:
+        """Write these words there."""
+        count = words.size
+        if not isinstance(first, int):
+            self.words = lax.dynamic_update_slice(self.final(), as_type(words, np.uint32), (first,))
+            return
+        for key in [key for key in self.parts if first <= key[0] and key[0] + key[1] <= first + count]:
+            del self.parts[key]
+        self._settle(first, count)
+        self.parts[first, count] = words
+
+    def _settle(self, first: int, count: int) -> None:
+        """Put into place the parts that share words with these."""
+        for key in list(self.parts):
+            if key[0] < first + count and first < key[0] + key[1]:
+                self._place(key)
+
+    def _place(self, key: tuple[int, int]) -> None:
+        words = as_type(self.parts.pop(key), np.uint32)
+        whole = words.size == self.words.size
+        self.words = words if whole else lax.dynamic_update_slice(self.words, words, (key[0],))
+
+    def final(self) -> Array:
+        """All of the words."""
+        for key in list(self.parts):
+            self._place(key)
+        return self.words
+
+
+class Compiled:
+    """A compiled function and, of a program, the handles that it goes with: those that it writes come first."""
+
+    def __init__(self, function: Callable[..., Any], count: int, handles: Sequence[Memory] = ()) -> None:
+        """`count` handles are written."""
+        self.function = function
+        self.count = count
+        self.handles = tuple(handles)
+        self.is_fresh = True
+
+    def run(self, backend: XlaBackend, handles: Sequence[Memory], control: Any = None) -> None:
+        """Call it, and give the handles their new arrays."""
+        words = [backend.words_of(one) for one in handles]
+        results = self.function(tuple(words[: self.count]), tuple(words[self.count :]), control)
+        for handle, result in zip(handles, results, strict=False):
+            handle.words = result
+        backend.note_written(handles[: self.count])
+
+
+def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(function, donate_argnums=(0,), compiler_options=OPTIONS)
+
+
+def _written(command: Run | Copied) -> list[Memory]:
+    if hasattr(command, "kernel"):
+        pairs = zip(command.kernel.bindings, command.buffers, strict=True)
+        return [handle for binding, (handle, _, _) in pairs if binding.writes]
+    return [command.target[0]]
+
+
+def _bound(command: Run | Copied) -> Sequence[BoundBuffer]:
+    return command.buffers if hasattr(command, "kernel") else (command.source, command.target)
+
+
+def _ordered(commands: Sequence[Run | Copied]) -> tuple[list[Memory], int]:
+    """The handles of these commands, and how many of them, which come first, are written."""
+    written = list(dict.fromkeys(one for command in commands for one in _written(command)))
+    every = dict.fromkeys([*written, *(one for command in commands for one, _, _ in _bound(command))])
+    return list(every), len(written)
+
+
+def _apply(
+    kernel: Kernel | None, regions: Sequence[Regions], places: Sequence[tuple[int, Any, int]], values: Mapping[str, Any]
+) -> None:
+    """Run a kernel, or a copy, over places: which handle, the first word and how many."""
+    if kernel is None:
+        (source, first, count), (target, to, _) = places
+        regions[target].store(to, regions[source].load(first, count))
+        return
+    bindings = kernel.bindings
+    arrays = [
+        as_type(regions[number].load(first, count), element_type(binding.type))
+        for binding, (number, first, count) in zip(bindings, places, strict=True)
+    ]
+    results = iter(lower(kernel, values, arrays))
+    for binding, (number, first, count) in zip(bindings, places, strict=True):
+        if binding.writes:
+            result = next(results)
+            assert result.size == count, f"{kernel.name} made {result.size} words for {count} of {binding.name}"
+            regions[number].store(first, result.reshape(-1))
+
+
+def _values(kernel: Kernel | None, parameters: bytes) -> dict[str, Any]:
+    if kernel is None:
+        return {}
+    return dict(zip((name for name, _ in kernel.parameters), kernel.unpack(parameters), strict=True))
+
+
+def program_function(commands: Sequence[Run | Copied]) -> tuple[Callable[..., Any], list[Memory], int]:
+    """The function of a recorded program, not yet compiled; its handles; and how many it writes."""
+    handles, count = _ordered(commands)
+    numbers = {handle: number for number, handle in enumerate(handles)}
+    steps = []
+    for command in commands:
+        kernel = getattr(command, "kernel", None)
+        places = [(numbers[handle], offset // 4, size // 4) for handle, offset, size in _bound(command)]
+        steps.append((kernel, places, _values(kernel, command.parameters if kernel else b"")))
+
+    def program(written: Sequence[Array], read: Sequence[Array], _: None = None) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            regions = [Regions(one) for one in (*written, *read)]
+            for kernel, places, values in steps:
+                _apply(kernel, regions, places, values)
+            return tuple(one.final() for one in regions[:count])
+
+    return program, handles, count
+
+
+def compile_program(commands: Sequence[Run | Copied]) -> Compiled:
+    """The function of a recorded program, which is compiled at its first call."""
+    function, handles, count = program_function(commands)
+    return Compiled(_jitted(function), count, handles)
+
+
+def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[Compiled, list[Memory], Any]:
+    """The function of one command, from those that are known if it is; its handles; and its further argument.
+
+    That is a vector of words: where each buffer begins, then the parameters that are not known when it is compiled.
+    """
+    handles, count = _ordered((command,))
+    kernel = getattr(command, "kernel", None)
+    bound = [(handles.index(handle), size // 4, size == 4 * handle.count) for handle, _, size in _bound(command)]
+    firsts = [offset // 4 for _, offset, _ in _bound(command)]
+    values = _values(kernel, command.parameters if kernel else b"")
+    traced = traced_parameters(kernel) if kernel else {}
+    fixed = {name: value for name, value in values.items() if name not in traced}
+    sizes = tuple(one.count for one in handles)
+    key = (kernel, tuple(bound), sizes, tuple(fixed.values()))
+    if key not in known:
+        function = partial(_single, kernel, tuple(bound), fixed, traced, count)
+        known[key] = Compiled(_jitted(function), count)
+    words = [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
+    return known[key], handles, np.array([*firsts, *words], np.uint32)
+
+
+def _single(
+    kernel: Kernel | None,
+    bound: Sequence[tuple[int, int, bool]],
+    fixed: Mapping[str, Any],
+    traced: Mapping[str, str],
+    count: int,
+    written: Sequence[Array],
+    read: Sequence[Array],
+    control: Array,
+) -> tuple[Array, ...]:
+    with np.errstate(all="ignore"):
+        regions = [Regions(one) for one in (*written, *read)]
+        firsts = as_type(control[: len(bound)], np.int32)
+        places = [
+            (number, 0 if is_whole else firsts[place], size) for place, (number, size, is_whole) in enumerate(bound)
+        ]
+        given = {
+            name: as_type(control[len(bound) + number], DTYPES[type_])
+            for number, (name, type_) in enumerate(traced.items())
+        }
+        _apply(kernel, regions, places, {**fixed, **given})
+        return tuple(one.final() for one in regions[:count])
+
+
+@partial(jax.jit, donate_argnums=(0,))
+def write_part(words: Array, part: Array, first: Array) -> Array:
+    """The words with some of them written anew."""
+    return lax.dynamic_update_slice(words, part, (first,))
+
+
+@partial(jax.jit, static_argnums=(2,))
+def read_part(words: Array, first: Array, count: int) -> Array:
+    """Some of the words."""
+    return lax.dynamic_slice(words, (first,), (count,))
