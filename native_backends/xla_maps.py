@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from ..wgsl import link, package_loader
-from ..wgsl.jax_dialect import JAX
 from ..wgsl.print_python import compile_python, print_python
 
 __all__ = ["codec", "functions_of"]
@@ -16,11 +15,11 @@ __all__ = ["codec", "functions_of"]
 @cache
 def functions_of(kernel: Any) -> Mapping[str, Any]:
     """The functions and structs of a kernel's `map_module`."""
-    return compile_python(print_python(kernel.map_module, JAX), f"{kernel.name} for jax")
+    return compile_python(print_python(kernel.map_module, "jax"), f"{kernel.name} for jax")
 
 
 @cache
 def codec() -> Mapping[str, Any]:
     """The functions of ``shaders/lib/storage.wgsl``."""
     module = link(package_loader()(("lib", "storage")))
-    return compile_python(print_python(module, JAX), "storage for jax")
+    return compile_python(print_python(module, "jax"), "storage for jax")

@@ -31,7 +31,7 @@ from requirements import missing, required
 __all__ = ["browser", "browser_python", "page", "screenshot"]
 
 DEVICES = os.environ.get("OPTIRS_TEST_DEVICES", "cpu,vulkan").split(",")
-TARGETS = [name for name in ("opencl",) if name not in DEVICES]
+TARGETS = [name for name in ("opencl", "xla") if name not in DEVICES]
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
 OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++", "naga"]

@@ -54,7 +54,7 @@ _set_limit: list[int | None] = []  # what set_memory_limit was told last, if it 
 
 
 def _list(name: str) -> list[AdapterInfo]:
-    if _IS_PAGE and _BACKENDS[name].endswith((".wgpu", ".opencl")):
+    if _IS_PAGE and name not in ("webgpu", "cpu"):
         return [AdapterInfo(name, 0, "", available=False, reason="it runs natively; in a browser use webgpu")]
     try:
         backend: Any = importlib.import_module(_BACKENDS[name])
