@@ -28,6 +28,9 @@ __all__ = ["Memory", "XlaBackend", "list_adapters", "open_backend"]
 _UNLIMITED = (1 << 31) - 4
 """Bytes of a buffer: places in it are counted by i32."""
 
+_LEAST, _ROUNDED = 1 << 10, 1 << 16
+"""Words of the smallest array; and up to how many an array has a power of two, so that few sizes are compiled for."""
+
 _REWRITTEN = 1 << 20
 """Bytes of a buffer on the processor that is rather replaced than written in part, which would be compiled."""
 
@@ -107,7 +110,7 @@ class XlaBackend(Backend):
     def allocate(self, nbytes: int) -> Memory:
         if nbytes > _UNLIMITED:
             raise AllocationFailed(f"a buffer of {nbytes:,} bytes")
-        return Memory(nbytes // 4)
+        return Memory(_rounded(nbytes // 4))
 
     def free(self, handle: Memory) -> None:
         self._written.pop(id(handle), None)
@@ -218,6 +221,10 @@ class XlaBackend(Backend):
     def close(self) -> None:
         self._single.clear()
         self._written.clear()
+
+
+def _rounded(count: int) -> int:
+    return max(_LEAST, 1 << (count - 1).bit_length()) if count <= _ROUNDED else count
 
 
 def _work_of(command: Run | Copied | _Upload) -> Work | None:

@@ -10,9 +10,10 @@ import jax
 import numpy as np
 from jax import lax
 
+from ..runtime.kernels import ElementwiseKernel
 from .xla_arrays import as_type
 from .xla_bindings import DTYPES, Array, element_type
-from .xla_kernels import lower, traced_parameters
+from .xla_kernels import elementwise_of_any_shape, lower, traced_parameters
 
 if TYPE_CHECKING:
     from ..runtime.backend import BoundBuffer
@@ -23,6 +24,12 @@ __all__ = ["OPTIONS", "Compiled", "compile_program", "compile_single", "program_
 
 OPTIONS = {"xla_allow_excess_precision": False}
 """A conversion to 16 bits and back rounds, and is not left out."""
+
+_QUICK = {**OPTIONS, "xla_backend_optimization_level": 0}
+"""For a command over a few thousand elements, which is sooner run than compiled well."""
+
+_SMALL = 1 << 12
+"""Words of the largest result of such a command."""
 
 
 class Regions:
@@ -94,8 +101,8 @@ class Compiled:
         backend.note_written(handles[: self.count])
 
 
-def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.jit(function, donate_argnums=(0,), compiler_options=OPTIONS)
+def _jitted(function: Callable[..., Any], options: Mapping[str, Any] = OPTIONS) -> Callable[..., Any]:
+    return jax.jit(function, donate_argnums=(0,), compiler_options=dict(options))
 
 
 def _written(command: Run | Copied) -> list[Memory]:
@@ -173,26 +180,39 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
     """The function of one command, from those that are known if it is; its handles; and its further argument.
 
     That is a vector of words: where each buffer begins, then the parameters that are not known when it is compiled.
+    Of a map function over few elements none is known, so that one function serves all shapes.
     """
     handles, count = _ordered((command,))
     kernel = getattr(command, "kernel", None)
-    bound = [(handles.index(handle), size // 4, size == 4 * handle.count) for handle, _, size in _bound(command)]
-    firsts = [offset // 4 for _, offset, _ in _bound(command)]
+    is_small = all(one.count <= _SMALL for one in handles[:count])
+    is_general = is_small and isinstance(kernel, ElementwiseKernel)
+    places = [(handles.index(handle), size // 4) for handle, _, size in _bound(command)]
+    bound = tuple((number, 0 if is_general else size, size == handles[number].count) for number, size in places)
     values = _values(kernel, command.parameters if kernel else b"")
-    traced = traced_parameters(kernel) if kernel else {}
+    traced = traced_parameters(kernel, is_general) if kernel else {}
     fixed = {name: value for name, value in values.items() if name not in traced}
-    sizes = tuple(one.count for one in handles)
-    key = (kernel, tuple(bound), sizes, tuple(fixed.values()))
+    key = (kernel, bound, tuple(one.count for one in handles), tuple(fixed.values()))
     if key not in known:
-        function = partial(_single, kernel, tuple(bound), fixed, traced, count)
-        known[key] = Compiled(_jitted(function), count)
+        function = partial(_general if is_general else _single, kernel, bound, fixed, traced, count)
+        known[key] = Compiled(_jitted(function, _QUICK if is_small else OPTIONS), count)
     words = [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
+    firsts = [offset // 4 for _, offset, _ in _bound(command)]
     return known[key], handles, np.array([*firsts, *words], np.uint32)
+
+
+_Bound = Sequence[tuple[int, int, bool]]
+"""Of each buffer the number of its handle, the words that are bound, and whether these are all."""
+
+
+def _given(first: int, traced: Mapping[str, str], control: Array) -> dict[str, Array]:
+    """The parameters in the vector, from a word on."""
+    numbered = enumerate(traced.items(), first)
+    return {name: as_type(control[number], DTYPES[type_]) for number, (name, type_) in numbered}
 
 
 def _single(
     kernel: Kernel | None,
-    bound: Sequence[tuple[int, int, bool]],
+    bound: _Bound,
     fixed: Mapping[str, Any],
     traced: Mapping[str, str],
     count: int,
@@ -200,18 +220,34 @@ def _single(
     read: Sequence[Array],
     control: Array,
 ) -> tuple[Array, ...]:
+    """A kernel or a copy, of known shapes."""
     with np.errstate(all="ignore"):
         regions = [Regions(one) for one in (*written, *read)]
         firsts = as_type(control[: len(bound)], np.int32)
         places = [
             (number, 0 if is_whole else firsts[place], size) for place, (number, size, is_whole) in enumerate(bound)
         ]
-        given = {
-            name: as_type(control[len(bound) + number], DTYPES[type_])
-            for number, (name, type_) in enumerate(traced.items())
-        }
-        _apply(kernel, regions, places, {**fixed, **given})
+        _apply(kernel, regions, places, {**fixed, **_given(len(bound), traced, control)})
         return tuple(one.final() for one in regions[:count])
+
+
+def _general(
+    kernel: ElementwiseKernel,
+    bound: _Bound,
+    fixed: Mapping[str, Any],
+    traced: Mapping[str, str],
+    count: int,
+    written: Sequence[Array],
+    read: Sequence[Array],
+    control: Array,
+) -> tuple[Array, ...]:
+    """A map function over elements of any shape, as many as the array of the result has."""
+    assert count == 1
+    assert not fixed
+    with np.errstate(all="ignore"):
+        arrays = [(*written, *read)[number] for number, _, _ in bound]
+        firsts = as_type(control[: len(bound)], np.int32)
+        return (elementwise_of_any_shape(kernel, _given(len(bound), traced, control), arrays, firsts),)
 
 
 @partial(jax.jit, donate_argnums=(0,))

@@ -1,4 +1,4 @@
-"""Runs WGSL map functions over arrays: as printed Python, and on a WebGPU adapter, which that is compared with.
+"""Runs WGSL map functions over arrays: as printed Python, for NumPy and JAX, and on a WebGPU adapter.
 
 Values are lists of scalar leaves, as in ``[param, grad, exp_avg, exp_avg_sq]``. On the adapter nothing of ours
 takes part but the types of the functions: the text goes to wgpu as it stands, with an entry point that reads
@@ -46,6 +46,25 @@ def evaluate(namespace, function, leaves):
         return flat(function.return_type, namespace[python_name(function.name)](*arguments))
 
 
+def evaluate_in_jax(namespaces, functions, leaves):
+    """The leaves of the results of functions, each in its namespace, for those of their parameters; compiled as one."""
+    import jax
+
+    from optirs_web.native_backends.xla_programs import OPTIONS
+
+    def compute(leaves):
+        results = []
+        with np.errstate(all="ignore"):
+            for namespace, function, own in zip(namespaces, functions, leaves, strict=True):
+                remaining = iter(own)
+                arguments = [nested(one.type, remaining, namespace) for one in function.parameters]
+                result = namespace[python_name(function.name)](*arguments)
+                results.append(flat(function.return_type, result))
+        return results
+
+    return jax.tree.map(np.asarray, jax.jit(compute, compiler_options=OPTIONS)(leaves))
+
+
 def on_each_device(request, text, chunk=1 << 14):
     """`compute(name, *arguments)`: a function of the text over arrays, where the fixture's parameter says."""
     functions, namespace = compiled(text)
@@ -60,6 +79,10 @@ def on_each_device(request, text, chunk=1 << 14):
 
     if request.param == "cpu":
         return on_cpu
+    if request.param == "xla":
+        request.getfixturevalue("open_device")("xla")
+        printed = compile_python(print_python(checked(text), "jax"), "test")
+        return lambda name, *arguments: evaluate_in_jax([printed], [by_name[name]], [arguments])[0][0]
     if request.param == "webgpu":
         python = request.getfixturevalue("browser_python")
         return lambda name, *arguments: run_in_browser(python, text, [by_name[name]], list(arguments))[0]

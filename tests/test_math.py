@@ -1,4 +1,4 @@
-"""shaders/lib/math.wgsl is as accurate as it says, as printed NumPy, on a WebGPU adapter and in the browser."""
+"""shaders/lib/math.wgsl is as accurate as it says, as printed NumPy and JAX, on a WebGPU adapter and in the browser."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ def unary_samples():
     return f32_samples(SAMPLES)
 
 
-@pytest.fixture(params=["cpu", "vulkan", "webgpu"])
+@pytest.fixture(params=["cpu", "xla", "vulkan", "webgpu"])
 def compute(request):
     """`compute(name, *arguments)`: the function of math.wgsl over arrays, on each device."""
     return on_each_device(request, TEXT)
