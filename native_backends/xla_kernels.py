@@ -73,15 +73,8 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
     return packed(kernel, values, arrays, lower)
 
 
-def traced_parameters(kernel: Kernel, are_shapes: bool = False) -> dict[str, str]:
-    """The parameters that differ from call to call of one compiled function, and their types.
-
-    Args:
-        kernel: whose.
-        are_shapes: those are among them that decide shapes.
-    """
-    if are_shapes:
-        return {name: "i32" if type_ == "u32" and _is_place(name) else type_ for name, type_ in kernel.parameters}
+def traced_parameters(kernel: Kernel) -> dict[str, str]:
+    """The parameters that decide no shape, which differ from call to call of one compiled function; and their types."""
     match kernel:
         case ElementwiseKernel():
             names = {name for name, _ in kernel.parameters if not _is_shape(name)}
@@ -96,10 +89,6 @@ def traced_parameters(kernel: Kernel, are_shapes: bool = False) -> dict[str, str
             base = getattr(kernel, "base", None)  # of a kernel over halves
             return {} if base is None else traced_parameters(base)
     return {name: "i32" if name.endswith("_start") else type_ for name, type_ in kernel.parameters if name in names}
-
-
-def _is_place(name: str) -> bool:
-    return name.endswith("_start") or _is_shape(name)
 
 
 def _is_shape(name: str) -> bool:
@@ -133,50 +122,6 @@ def _elementwise(kernel: ElementwiseKernel, values: Values, arrays: Sequence[Arr
     if result.dtype == np.bool_:
         result = result.astype(np.uint32)
     return (put(old, jnp.broadcast_to(result, shape)),)
-
-
-def elementwise_of_any_shape(
-    kernel: ElementwiseKernel, values: Values, arrays: Sequence[Array], firsts: Array
-) -> Array:
-    """The words of the result, of a map function whose parameters are all traced.
-
-    Args:
-        kernel: the map function.
-        values: its parameters.
-        arrays: for each binding all words of the buffer.
-        firsts: where the binding begins in it.
-    """
-    declared = shell.function_of(kernel.map_module, kernel.name)
-    old = arrays[-1]
-    index = lax.iota(np.int32, old.size) - firsts[-1]
-    at, rest = [], jnp.maximum(index, 0)
-    for axis in reversed(range(kernel.rank)):
-        size = values[f"dim{axis}"]
-        at.append(rest % size if axis else rest)
-        rest = rest // size
-    kinds, remaining = iter(kernel.operands), iter(range(len(arrays)))
-    operands: list[Any] = []
-    for parameter in declared.parameters:
-        dtype = DTYPES[str(parameter.type)]
-        kind = "index" if parameter.name == "index" else next(kinds)
-        if kind == "index":
-            operands.append(index.astype(np.uint32))
-        elif kind == "result":
-            operands.append(as_type(old, dtype))
-        elif kind == "scalar":
-            operands.append(values[parameter.name])
-        else:
-            number = next(remaining)
-            place = index
-            if kernel.rank:
-                steps = (values[f"{parameter.name}_stride{axis}"] for axis in reversed(range(kernel.rank)))
-                place = sum(
-                    (one * step for one, step in zip(at, steps, strict=True)), values[f"{parameter.name}_start"]
-                )
-            operands.append(as_type(arrays[number].at[firsts[number] + place].get(mode="clip"), dtype))
-    result = jnp.asarray(functions_of(kernel)[kernel.name](*operands))
-    result = result.astype(np.uint32) if result.dtype == np.bool_ else as_type(result, np.uint32)
-    return jnp.where((index >= 0) & (index < values["size"]), result, old)
 
 
 def _merged(kernel: Any, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:

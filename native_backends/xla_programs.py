@@ -10,10 +10,10 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..runtime.kernels import ElementwiseKernel
 from .xla_arrays import as_type
 from .xla_bindings import DTYPES, Array, element_type
-from .xla_kernels import elementwise_of_any_shape, lower, traced_parameters
+from .xla_kernels import lower, traced_parameters
+from .xla_small import LARGEST, reach_of, small
 
 if TYPE_CHECKING:
     from ..runtime.backend import BoundBuffer
@@ -27,9 +27,6 @@ OPTIONS = {"xla_allow_excess_precision": False}
 
 _QUICK = {**OPTIONS, "xla_backend_optimization_level": 0}
 """For a command over a few thousand elements, which is sooner run than compiled well."""
-
-_SMALL = 1 << 12
-"""Words of the largest result of such a command."""
 
 
 class Regions:
@@ -180,22 +177,29 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
     """The function of one command, from those that are known if it is; its handles; and its further argument.
 
     That is a vector of words: where each buffer begins, then the parameters that are not known when it is compiled.
-    Of a map function over few elements none is known, so that one function serves all shapes.
+    Of some kernels over few elements none is known, so that one function serves all shapes.
     """
     handles, count = _ordered((command,))
     kernel = getattr(command, "kernel", None)
-    is_small = all(one.count <= _SMALL for one in handles[:count])
-    is_general = is_small and isinstance(kernel, ElementwiseKernel)
-    places = [(handles.index(handle), size // 4) for handle, _, size in _bound(command)]
-    bound = tuple((number, 0 if is_general else size, size == handles[number].count) for number, size in places)
+    largest = max(one.count for one in handles[:count])
     values = _values(kernel, command.parameters if kernel else b"")
-    traced = traced_parameters(kernel, is_general) if kernel else {}
-    fixed = {name: value for name, value in values.items() if name not in traced}
-    key = (kernel, bound, tuple(one.count for one in handles), tuple(fixed.values()))
+    bound = [(handles.index(handle), size // 4) for handle, _, size in _bound(command)]
+    reach = reach_of(kernel, values, largest) if kernel else None
+    if kernel is not None and reach is not None:
+        traced, fixed = dict(kernel.parameters), {"reach": reach}
+        places: Any = tuple(number for number, _ in bound)
+        words = [bound[-1][1]]
+        function = partial(_small, kernel, places, traced, reach)
+    else:
+        traced = traced_parameters(kernel) if kernel else {}
+        fixed = {name: value for name, value in values.items() if name not in traced}
+        places = tuple((number, size, size == handles[number].count) for number, size in bound)
+        words = []
+        function = partial(_single, kernel, places, fixed, traced, count)
+    key = (kernel, places, tuple(one.count for one in handles), tuple(fixed.values()))
     if key not in known:
-        function = partial(_general if is_general else _single, kernel, bound, fixed, traced, count)
-        known[key] = Compiled(_jitted(function, _QUICK if is_small else OPTIONS), count)
-    words = [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
+        known[key] = Compiled(_jitted(function, _QUICK if largest <= LARGEST else OPTIONS), count)
+    words += [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
     firsts = [offset // 4 for _, offset, _ in _bound(command)]
     return known[key], handles, np.array([*firsts, *words], np.uint32)
 
@@ -231,23 +235,21 @@ def _single(
         return tuple(one.final() for one in regions[:count])
 
 
-def _general(
-    kernel: ElementwiseKernel,
-    bound: _Bound,
-    fixed: Mapping[str, Any],
+def _small(
+    kernel: Kernel,
+    numbers: Sequence[int],
     traced: Mapping[str, str],
-    count: int,
+    reach: int,
     written: Sequence[Array],
     read: Sequence[Array],
     control: Array,
 ) -> tuple[Array, ...]:
-    """A map function over elements of any shape, as many as the array of the result has."""
-    assert count == 1
-    assert not fixed
+    """A kernel of which no shape is known; see `xla_small`. The result's buffer is bound last."""
     with np.errstate(all="ignore"):
-        arrays = [(*written, *read)[number] for number, _, _ in bound]
-        firsts = as_type(control[: len(bound)], np.int32)
-        return (elementwise_of_any_shape(kernel, _given(len(bound), traced, control), arrays, firsts),)
+        arrays = [(*written, *read)[number] for number in numbers]
+        count = len(numbers)
+        given = _given(count + 1, traced, control)
+        return (small(kernel, given, arrays, control[:count], control[count], reach),)
 
 
 @partial(jax.jit, donate_argnums=(0,))
