@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from .xla_arrays import floats, matmul
 from .xla_entries import Entries
-from .xla_functions import printed
+from .xla_maps import printed
 
 __all__ = ["REPLACEMENTS"]
 

@@ -12,7 +12,7 @@ from jax import Array, lax
 from ..runtime.schedules import KINDS, NOWHERE
 from ..wgsl import rule_shell, shell
 from .xla_arrays import as_type, floats, put, words
-from .xla_functions import printed
+from .xla_maps import printed
 
 __all__ = ["REPLACEMENTS", "TRACED"]
 
@@ -31,7 +31,7 @@ def _placed(hyper: Array, value: Array, places: tuple[Array, ...], is_written: A
     """The vector with values, what each lacks to 1, and its logarithm where rows say."""
     log = jnp.where(value <= 0, np.float32(-100), jnp.log(value))
     for one, at in zip((value, 1 - value, log), places, strict=True):
-        kept = jnp.where(is_written & (at != NOWHERE), at, jnp.uint32(hyper.size))
+        kept = jnp.where(is_written & (at != np.uint32(NOWHERE)), at, jnp.uint32(hyper.size))
         hyper = hyper.at[kept].set(as_type(one, hyper.dtype), mode="drop")
     return hyper
 
@@ -51,7 +51,7 @@ def _schedule(p: Parameters, rows: Array, layers: Array, pieces: Array, hyper: A
     def value_of(piece: Array, count: Array, value: Array) -> Array:
         result = value
         for number, name in enumerate(KINDS):
-            if p[f"use_{name}"]:
+            if p.get(f"use_{name}", True):
                 lib = printed("schedules", name, name)
                 parameters = lib["Parameters"](*(floats(one)[piece] for one in rest))
                 result = jnp.where(kind[piece] == number, lib[name](count, value, parameters), result)

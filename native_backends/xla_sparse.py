@@ -23,7 +23,7 @@ _CHUNK = 64
 def _sort_rows(p: Parameters, indices: Array, rows: Array, order: Array) -> Results:
     count, block = p["count"], p["block"]
     found = jnp.minimum(words(indices)[:count], jnp.uint32(p["rows"]))
-    padded = jnp.pad(found, (0, -count % block), constant_values=np.iinfo(np.uint32).max).reshape(-1, block)
+    padded = jnp.pad(found, (0, -count % block), constant_values=np.uint32(0xFFFFFFFF)).reshape(-1, block)
     places = lax.iota(jnp.uint32, padded.size).reshape(padded.shape)
     sorted_rows, places = lax.sort((padded, places), dimension=1, num_keys=1, is_stable=True)
     return put(rows, sorted_rows.reshape(-1)[:count]), put(order, places.reshape(-1)[:count])

@@ -12,7 +12,7 @@ from ..wgsl import slot_storage
 from ..wgsl.shell import BLOCK
 from .xla_arrays import floats, put_windows, windows, words
 from .xla_entries import Entries
-from .xla_functions import printed
+from .xla_maps import printed
 
 __all__ = ["REPLACEMENTS"]
 

@@ -6,19 +6,14 @@ import jax
 import numpy as np
 
 from optirs_web.native_backends import numpy_library, xla_library
+from optirs_web.native_backends.xla_bindings import element_type
 from optirs_web.runtime.kernels import cooperative
 
 __all__ = ["Comparison"]
 
-_TYPES = {"f32": np.float32, "i32": np.int32}
+_QUICKLY_COMPILED = {"xla_backend_optimization_level": 0}
 TOLERANCE = 2e-5
 LOOSER = {"eigenvectors": 2e-4, "inverse_root_start": 5e-5}
-
-
-def element_type(type_):
-    """What a binding holds by its WGSL type; words for structs and what is atomic."""
-    inner = type_.removeprefix("array<").removesuffix(">").removeprefix("vec2<").removeprefix("vec4<").removesuffix(">")
-    return _TYPES.get(inner, np.uint32)
 
 
 class Comparison:
@@ -56,7 +51,10 @@ class Comparison:
         fixed = {key: value for key, value in p.items() if key not in traced}
         key = name, tuple(fixed.items()), tuple(one.size for one in given)
         if key not in self._compiled:
-            self._compiled[key] = jax.jit(lambda rest, *arrays: xla_library.REPLACEMENTS[name](fixed | rest, *arrays))
+            function = xla_library.REPLACEMENTS[name]
+            self._compiled[key] = jax.jit(
+                lambda rest, *arrays: function(fixed | rest, *arrays), compiler_options=_QUICKLY_COMPILED
+            )
         rest = {key: np.array(value, np.uint32) for key, value in p.items() if key in traced}
         return self._compiled[key](rest, *given)
 

@@ -1,0 +1,205 @@
+"""What takes the place of each cooperative kernel on `xla` leaves what NumPy leaves, launch by launch."""
+
+import numpy as np
+import pytest
+from numerics import schedule, sparse_run, sparse_sums
+from sparse_problems import entries
+from xla_comparisons import Comparison
+
+import optirs_web as ow
+from optirs_web import ops
+from optirs_web.native_backends import numpy_library, xla_library
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def leaf(device, *shape, seed=0):
+    return ow.Parameter(random(*shape, seed=seed), device=device)
+
+
+def differentiate(*results):
+    """Values and the gradients of everything that they are made of."""
+    for number, one in enumerate(results):
+        one.backward(ow.tensor(random(*one.shape, seed=number + 9), device=one.device), retain_graph=True)
+        one.read()
+
+
+def products(device):
+    a, b = leaf(device, 3, 37, 5), leaf(device, 5, 41, seed=1)
+    differentiate(a @ b, a.transpose(1, 2)[:, 1:] @ leaf(device, 1, 37, 3), leaf(device, 9) @ leaf(device, 9))
+
+
+def reductions(device):
+    x = leaf(device, 3, 70, 5)
+    differentiate(x.sum(axis=1), x.permute(1, 0, 2).softmax(axis=0), ops.log_softmax(x, 1), x.max(axis=(0, 1)))
+    long = random(70_000)
+    long[[61_000, 69_000]] = 7
+    for one in (long, np.where(long == 7, np.nan, long), (1e6 * long).astype(np.int32)):
+        t = ow.tensor(one, device=device)
+        [found.read() for found in (ops.argmax(t), ops.argmin(t))]
+    ow.tensor(long, device=device).sum().read()
+
+
+def cross_entropies(device):
+    x, labels = leaf(device, 7, 70), np.array([0, 69, -100, 3, 70, 5, 5], np.int32)
+    weight = ow.tensor(np.random.default_rng(1).random(70, np.float32), device=device)
+    differentiate(
+        ops.cross_entropy(x, labels), ops.cross_entropy(x, labels, weight=weight, label_smoothing=0.1, reduction="none")
+    )
+
+
+def norms(device):
+    x = leaf(device, 130, 70)
+    differentiate(ops.layer_norm(x + 1000.0, 70, leaf(device, 70), leaf(device, 70, seed=1)), ops.layer_norm(x, 70))
+
+
+def indexing(device):
+    x, places = leaf(device, 4, 6, 5), np.array([[0, 5, -1], [2, 2, 8]], np.int32)
+    named = np.random.default_rng(0).integers(0, 6, (4, 3, 5)).astype(np.int32)
+    differentiate(
+        ops.embedding(leaf(device, 9, 3), np.abs(places)), ops.take(x, [3, 0, -1], 1), ops.gather(x, named, 1)
+    )
+    differentiate(x[1:, ::2, 3], ops.concat([x, x[:2]], 0), ops.concat([x, x[:, :, 1:]], 2))
+
+
+def heads(device):
+    packed = leaf(device, 2, 33, 3, 4, 8)
+    q, k, v = (ops.getitem(packed, (slice(None), slice(None), number)).permute(0, 2, 1, 3) for number in range(3))
+    seen = np.random.default_rng(0).random((4, 33, 33)) < 0.7
+    added = np.where(seen, random(4, 33, 33), -np.inf).astype(np.float32)
+    differentiate(
+        ops.scaled_dot_product_attention(q, k, v, is_causal=True),
+        ops.scaled_dot_product_attention(q, k, v, ow.tensor(seen, device=device)),
+        ops.scaled_dot_product_attention(q, k, v, ow.tensor(added, device=device)),
+    )
+
+
+def windows(device):
+    x = leaf(device, 2, 3, 13, 12)
+    differentiate(
+        ops.conv2d(x, leaf(device, 4, 3, 3, 2), None, stride=(2, 1), padding=(1, 2), dilation=(1, 3)),
+        ops.conv2d(x, leaf(device, 6, 1, 10, 9), None, padding=4, groups=3),
+        ops.max_pool2d(x, 3, 2, 1),
+        ops.max_pool2d(x, (10, 11)),
+        ops.avg_pool2d(x, 2),
+    )
+    holes = random(1, 1, 6, 6)
+    holes[0, 0, 1, 1:3], holes[0, 0, 4:] = np.nan, -np.inf
+    ops.max_pool2d(ow.tensor(holes, device=device), 2, 2).read()
+
+
+def scaled_losses(device):
+    params = [leaf(device, 3), leaf(device, 300, seed=1), leaf(device, 2, seed=2)]
+    optimizer, scaler = ow.optim.SGD(params, lr=0.1), ow.optim.GradScaler(device, init_scale=4.0, growth_interval=2)
+    for bad in (0, np.inf, 0, 0, np.nan):
+        for number, one in enumerate(params[:2]):
+            one.grad = ow.tensor(random(*one.shape, seed=number) + bad, device=device)
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+    checked = ow.optim.SGD(params, lr=0.1, skip_nonfinite=True)
+    for bad in (0, np.nan):
+        checked.step(grads=[random(3) + bad, None, random(2)])
+    params[0].read()
+
+
+def schedules(device):
+    for name, kind in [("OneCycleLR", "AdamW"), ("ExponentialLR", "SGD"), ("ChainedScheduler", "SGD")]:
+        schedule(name, kind, 3, device)
+    for name in (
+        "curriculum smooth",
+        "noise gaussian",
+        "noise decaying",
+        "sgdr_schedule 0",
+        "linear_onecycle_schedule 0",
+    ):
+        schedule(name, "SGD", 3, device)
+    schedule("CyclicLR, exp_range", "SGD", 3, device)
+    plateau = ow.optim.lr_scheduler.ReduceLROnPlateau(ow.optim.AdamW([leaf(device, 3)]), patience=0, cooldown=1)
+    for loss in (5.0, 4.0, 4.5, 4.5, 4.5, 4.5):
+        plateau.step(ow.tensor(loss, device=device))
+    device.synchronize()
+
+
+def rows(device):
+    rng = np.random.default_rng(0)
+    for count, shape in [(5, (3,)), (500, (3, 2)), (3000, (100, 4))]:
+        sparse_sums(*entries(rng, count, shape), shape, device)
+    grads = [[entries(rng, 70, (40, 5))] for _ in range(2)]
+    sparse_run("SparseAdam", {"lr": 0.1, "skip_nonfinite": True}, [random(40, 5)], grads, device)
+    table = leaf(device, 40, 5)
+    table.grad = ow.SparseRows(*entries(rng, 9, (40, 5)), (40, 5), device=device)
+    scaler = ow.optim.GradScaler(device)
+    scaler.unscale_(ow.optim.SparseAdam([table]))
+    device.synchronize()
+
+
+def step(device, name, *shape, **options):
+    """Two steps of an optimizer."""
+    param = leaf(device, *shape)
+    optimizer = getattr(ow.optim, name)([param], **options)
+    for seed in range(2):
+        optimizer.step(grads=[random(*shape, seed=seed)])
+    param.read()
+
+
+def roots(device):
+    step(device, "Muon", 4, 6, lr=0.1, ns_steps=1)
+    step(device, "Shampoo", 5, 5, lr=0.1)
+
+
+def eigenvectors(device):
+    step(device, "SOAP", 5, 5, lr=0.1, precondition_frequency=1)
+
+
+def projected(device):
+    step(device, "GaLore", 5, 8, lr=0.1, rank=2)
+    step(device, "APOLLO", 8, 5, lr=0.1, rank=2)
+    step(device, "APOLLO", 5, 8, lr=0.1, rank=1, scale_type="tensor")
+
+
+def curvature(device):
+    weight, inputs, outputs = leaf(device, 3, 4), random(9, 4), random(9, 3)
+    optimizer = ow.optim.KFAC([weight], lr=0.1, statistics=lambda: [(inputs, outputs)])
+    optimizer.step(grads=[random(3, 4)])
+    weight.read()
+
+
+def stored(device):
+    for kind in ("bfloat16", "float16", "8bit"):
+        step(device, "GaLore", 40, 24, lr=0.1, rank=9, state_dtype=kind)
+
+
+PROGRAMS = {
+    products: ["matmul"],
+    reductions: ["sum", "extremum", "softmax"],
+    cross_entropies: ["cross_entropy"],
+    norms: ["layer_norm", "layer_norm_grad", "layer_norm_weight_grad"],
+    indexing: ["gather", "scatter", "join", "place"],
+    heads: ["attention", "attention_delta", "attention_grad"],
+    windows: ["unfold", "fold", "window_sums", "window_largest", "window_places"],
+    scaled_losses: ["unscale", "update_scale", "nonfinite"],
+    schedules: ["schedule", "plateau"],
+    rows: ["sort_rows", "merge_rows", "sum_rows", "join_rows", "spread_rows", "nonfinite_rows", "unscale_rows"],
+    roots: ["batched_matmul", "inverse_root_start"],
+    eigenvectors: ["eigenvectors", "orthogonalise"],
+    projected: ["low_rank_adam", "random_projection", "channel_factors", "scale_channels"],
+    curvature: ["damped_inverse_start"],
+    stored: ["load_state", "store_state"],
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: PROGRAMS[one][0])
+def test_a_kernel_leaves_what_it_leaves_on_the_processor(program, open_device, monkeypatch):
+    comparison = Comparison(monkeypatch)
+    program(open_device("cpu"))
+    assert set(PROGRAMS[program]) <= comparison.launches.keys()
+    assert comparison.differences == []
+
+
+def test_every_kernel_has_its_replacement_and_its_test():
+    tested = {name for names in PROGRAMS.values() for name in names}
+    assert xla_library.REPLACEMENTS.keys() == numpy_library.REPLACEMENTS.keys() == tested
+    assert xla_library.TRACED.keys() <= tested
