@@ -106,17 +106,8 @@ def scaled_losses(device):
 
 
 def schedules(device):
-    for name, kind in [("OneCycleLR", "AdamW"), ("ExponentialLR", "SGD"), ("ChainedScheduler", "SGD")]:
-        schedule(name, kind, 3, device)
-    for name in (
-        "curriculum smooth",
-        "noise gaussian",
-        "noise decaying",
-        "sgdr_schedule 0",
-        "linear_onecycle_schedule 0",
-    ):
+    for name in ("CyclicLR, exp_range", "noise gaussian"):
         schedule(name, "SGD", 3, device)
-    schedule("CyclicLR, exp_range", "SGD", 3, device)
     plateau = ow.optim.lr_scheduler.ReduceLROnPlateau(ow.optim.AdamW([leaf(device, 3)]), patience=0, cooldown=1)
     for loss in (5.0, 4.0, 4.5, 4.5, 4.5, 4.5):
         plateau.step(ow.tensor(loss, device=device))
@@ -125,8 +116,7 @@ def schedules(device):
 
 def rows(device):
     rng = np.random.default_rng(0)
-    for count, shape in [(5, (3,)), (500, (3, 2)), (3000, (100, 4))]:
-        sparse_sums(*entries(rng, count, shape), shape, device)
+    sparse_sums(*entries(rng, 3000, (100, 4)), (100, 4), device)
     grads = [[entries(rng, 70, (40, 5))] for _ in range(2)]
     sparse_run("SparseAdam", {"lr": 0.1, "skip_nonfinite": True}, [random(40, 5)], grads, device)
     table = leaf(device, 40, 5)
@@ -155,7 +145,6 @@ def eigenvectors(device):
 
 
 def projected(device):
-    step(device, "GaLore", 5, 8, lr=0.1, rank=2)
     step(device, "APOLLO", 8, 5, lr=0.1, rank=2)
     step(device, "APOLLO", 5, 8, lr=0.1, rank=1, scale_type="tensor")
 
@@ -185,17 +174,17 @@ PROGRAMS = {
     rows: ["sort_rows", "merge_rows", "sum_rows", "join_rows", "spread_rows", "nonfinite_rows", "unscale_rows"],
     roots: ["batched_matmul", "inverse_root_start"],
     eigenvectors: ["eigenvectors", "orthogonalise"],
-    projected: ["low_rank_adam", "random_projection", "channel_factors", "scale_channels"],
+    projected: ["random_projection", "channel_factors", "scale_channels"],
     curvature: ["damped_inverse_start"],
-    stored: ["load_state", "store_state"],
+    stored: ["load_state", "store_state", "low_rank_adam"],
 }
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: PROGRAMS[one][0])
 def test_a_kernel_leaves_what_it_leaves_on_the_processor(program, open_device, monkeypatch):
-    comparison = Comparison(monkeypatch)
+    comparison = Comparison(monkeypatch, PROGRAMS[program])
     program(open_device("cpu"))
-    assert set(PROGRAMS[program]) <= comparison.launches.keys()
+    assert set(PROGRAMS[program]) == comparison.launches.keys()
     assert comparison.differences == []
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from optirs_web.native_backends import numpy_library, xla_library
 from optirs_web.native_backends.xla_bindings import element_type
 from optirs_web.runtime.kernels import cooperative
+from optirs_web.runtime.schedules import KINDS
 
 __all__ = ["Comparison"]
 
@@ -16,20 +17,31 @@ TOLERANCE = 2e-5
 LOOSER = {"eigenvectors": 2e-4, "inverse_root_start": 5e-5}
 
 
+def _used(pieces):
+    """The overrides of the kernel `schedule`: the kinds of pieces that there are."""
+    kinds = set(pieces.reshape(-1, 12)[:, 1].tolist())
+    return {f"use_{kind}": number in kinds for number, kind in enumerate(KINDS)}
+
+
 class Comparison:
-    """Runs both for every launch of a cooperative kernel on `cpu` while it is in force, and compares what they leave.
+    """Runs both for every launch of some cooperative kernels on `cpu`, and compares what they leave.
+
+    Args:
+        monkeypatch: for how long.
+        names: of the kernels.
 
     Attributes:
         launches: how many of each kernel were compared.
         differences: sentences.
     """
 
-    def __init__(self, monkeypatch):
+    def __init__(self, monkeypatch, names):
         self.launches = {}
         self.differences = []
         self._compiled = {}
-        for name, replacement in list(numpy_library.REPLACEMENTS.items()):
-            monkeypatch.setitem(numpy_library.REPLACEMENTS, name, partial(self._run, name, replacement))
+        for name in names:
+            replacement = partial(self._run, name, numpy_library.REPLACEMENTS[name])
+            monkeypatch.setitem(numpy_library.REPLACEMENTS, name, replacement)
 
     def _run(self, name, replacement, p, *arrays):
         before = [one.copy() for one in arrays]
@@ -37,7 +49,7 @@ class Comparison:
         self.launches[name] = self.launches.get(name, 0) + 1
         bindings = cooperative(name).bindings
         given = [one.view(element_type(binding.type)) for one, binding in zip(before, bindings, strict=True)]
-        found = self._call(name, p, given)
+        found = self._call(name, p | _used(given[2]) if name == "schedule" else p, given)
         written = [(binding, array) for binding, array in zip(bindings, arrays, strict=True) if binding.writes]
         assert len(found) == len(written)
         for (binding, array), other in zip(written, found, strict=True):
