@@ -21,6 +21,7 @@ from ..runtime.timing import Work
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
+    from .xla_ahead import CompiledStep
     from .xla_programs import Compiled
 
 __all__ = ["Memory", "XlaBackend", "list_adapters", "open_backend"]
@@ -217,6 +218,20 @@ class XlaBackend(Backend):
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
         commands = command.commands if isinstance(command, _Recorded) else (command,)
         return [(one, _work_of(one)) for one in commands]
+
+    # Ahead of time: no part of the contract.
+
+    def stablehlo(self, kernel: Kernel) -> str:
+        """See `xla_ahead.stablehlo`."""
+        from .xla_ahead import stablehlo
+
+        return stablehlo(kernel)
+
+    def compile_step(self, kernels: Sequence[Kernel], elements: int, topology: str) -> CompiledStep:
+        """See `xla_ahead.compile_step`."""
+        from .xla_ahead import compile_step
+
+        return compile_step(kernels, elements, topology)
 
     def close(self) -> None:
         self._single.clear()

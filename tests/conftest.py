@@ -17,6 +17,7 @@ from typing import Any
 
 # Set before NumPy is loaded: on products as small as the tests', BLAS threads mostly wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # libtpu, which also compiles for TPUs elsewhere, would look for one
 os.environ["OPTIRS_TUNE"] = "0"  # what this user's searches have found is not what is tested
 if os.environ.get("OPTIRS_REQUIRE"):  # the library's "auto" takes what it names; the processor is always there
     os.environ["OPTIRS_REQUIRE"] += ",cpu"

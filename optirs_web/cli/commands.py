@@ -8,6 +8,7 @@ import click
 
 import optirs_web as ow
 
+from .compile import compile_
 from .demo import demo
 from .devices import devices
 from .optimizers import optimizers
@@ -34,6 +35,7 @@ def cli() -> None:
     """Train models on any GPU, from one set of WGSL kernels."""
 
 
+cli.add_command(compile_)
 cli.add_command(demo)
 cli.add_command(devices)
 cli.add_command(optimizers)

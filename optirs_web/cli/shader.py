@@ -13,13 +13,14 @@ import click
 from ..errors import DeviceNotAvailableError, UnsupportedError
 from ..runtime.kernels import Kernel
 from ..runtime.nvrtc import compile_cuda
+from ..runtime.registry import device
 from ..wgsl import package_loader, syntax
 from ..wgsl.print_c import print_c
 from ..wgsl.print_python import print_python
 from .naga import TARGETS as NAGA, Naga
 from .shader_names import PARTS, Flags, Source, find_source, of_16_bits
 
-__all__ = ["shader"]
+__all__ = ["find_kernel", "shader"]
 
 _WORDS = {"true": True, "false": False}
 
@@ -41,11 +42,28 @@ def _parse_flags(source: Source, texts: tuple[str, ...]) -> Flags:
     return flags
 
 
-def _numpy_text(kernel: Kernel) -> str:
+def find_kernel(name: str, flags: tuple[str, ...], part: str) -> Kernel:
+    """The kernel of that name, with overrides as NAME=VALUE; of an optimizer that part."""
+    source = find_source(name)
+    return source.make(_parse_flags(source, flags), part)
+
+
+def _numpy_text(kernel: Kernel, dialect: str = "numpy") -> str:
     module = getattr(kernel, "map_module", None)
     if module is None:
-        raise click.UsageError(f"'{kernel.name}' has no NumPy text: a library call takes its place there")
-    return print_python(module, "numpy")
+        title = {"numpy": "NumPy", "jax": "JAX"}[dialect]
+        raise click.UsageError(f"'{kernel.name}' has no {title} text: a library call takes its place there")
+    return print_python(module, dialect)
+
+
+def _jax_text(kernel: Kernel) -> str:
+    return _numpy_text(kernel, "jax")
+
+
+def _stablehlo_text(kernel: Kernel) -> str:
+    backend: Any = device("xla").backend
+    text: str = backend.stablehlo(kernel)
+    return text
 
 
 def _of_naga(target: str) -> Callable[[Kernel], str | bytes]:
@@ -67,6 +85,8 @@ _TARGETS: dict[str, Callable[[Kernel], str | bytes]] = {
     "cuda": _cuda_text,
     "ptx": _cuda_text,
     **{target: _of_naga(target) for target in NAGA},
+    "jax": _jax_text,
+    "stablehlo": _stablehlo_text,
 }
 _WORDS_IN_A_LINE = 8
 
@@ -111,7 +131,7 @@ def shader(
     source = find_source(name)
     kernel = source.make(_parse_flags(source, flags), part)
     if elements != "f32":
-        if target == "numpy":
+        if target in ("numpy", "jax", "stablehlo"):
             raise click.BadParameter("elements of 16 bits are a matter of WGSL", param_hint="--elements")
         half = of_16_bits(source, kernel, elements)
         if half is None:

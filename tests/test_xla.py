@@ -1,0 +1,106 @@
+"""What is particular to the `xla` device: what is compiled, how often, and for whom."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import optirs_web as ow
+from optirs_web.errors import DeviceNotAvailableError, LaunchError
+
+
+@pytest.fixture
+def device(open_device):
+    return open_device("xla")
+
+
+def compiled_in(device, call):
+    """How many functions were compiled in a call."""
+    before = device.stats.copy()
+    call()
+    device.synchronize()
+    return (device.stats - before).pipelines
+
+
+def test_a_missing_package_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.delitem(sys.modules, "optirs_web.native_backends.xla", raising=False)
+    monkeypatch.setattr("optirs_web.runtime.registry._opened", {})
+    with pytest.raises(DeviceNotAvailableError, match="jax is not installed: pip install jax"):
+        ow.device("xla")
+    reasons = {one.name: one.reason for one in ow.devices() if not one.available}
+    assert "pip install jax" in reasons["xla"]
+
+
+def test_it_is_taken_by_name_only(device):
+    assert ow.device("auto") is not device
+    assert device.info.description.startswith("cpu")
+
+
+def test_small_launches_of_one_function_are_compiled_once_whatever_the_shape(device):
+    def shapes(sizes):
+        for rows, columns in sizes:
+            x = ow.ones((rows, columns), device=device)
+            y = x.T * ow.ones((columns, 1), device=device) + float(rows)
+            assert (y @ x).numpy()[0, 0] == rows * (rows + 1.0)
+
+    shapes([(5, 7)])
+    assert compiled_in(device, lambda: shapes([(2, 3), (4, 6), (8, 5)])) == 0
+
+
+def test_a_step_with_other_numbers_is_not_compiled_again(device):
+    w = ow.Parameter(np.ones(300, np.float32), device=device)
+    optimizer = ow.optim.AdamW([w], lr=1e-2)
+
+    def step(lr):
+        optimizer.param_groups[0]["lr"] = lr
+        w.grad = ow.tensor(np.full(300, lr, np.float32), device=device)
+        optimizer.step()
+
+    step(0.1)
+    assert compiled_in(device, lambda: [step(0.1 / n) for n in range(2, 6)]) == 0
+
+
+def test_a_recorded_step_is_one_function_in_place_of_its_kernels(device):
+    w = ow.Parameter(np.linspace(-1, 1, 600, dtype=np.float32).reshape(20, 30), device=device)
+    optimizer = ow.optim.SGD([w], lr=0.1, momentum=0.9)
+
+    @ow.compile
+    def step():
+        optimizer.zero_grad()
+        loss = ((w @ w.T).relu() ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    first = step().item()
+    before = device.stats.copy()
+    losses = [step().item() for _ in range(5)]
+    spent = device.stats - before
+    assert spent.pipelines <= 1
+    assert spent.dispatches > 5 * 3
+    assert losses[-1] < losses[0] < first
+
+
+def test_a_written_buffer_is_donated_and_a_value_that_was_read_stays(device):
+    x = ow.tensor(np.arange(4, dtype=np.float32), device=device)
+    seen = x.numpy()
+    old = device.backend.words_of(x.view.buffer.handle)
+    x.copy_(ow.ones((4,), device=device)) if hasattr(x, "copy_") else device.copy(
+        ow.ones((4,), device=device).view, x.view
+    )
+    device.synchronize()
+    assert old.is_deleted()
+    assert seen.tolist() == [0, 1, 2, 3]
+    assert x.tolist() == [1, 1, 1, 1]
+
+
+def test_a_launch_that_fails_is_named(device, monkeypatch):
+    from optirs_web.native_backends import xla_kernels
+
+    def broken(*_):
+        raise ValueError("no such luck")
+
+    monkeypatch.setitem(xla_kernels.REPLACEMENTS, "softmax", broken)
+    with pytest.raises(LaunchError, match="'softmax' failed on device 'xla': ValueError: no such luck"):
+        ow.ones((3, 1111), device=device).softmax().numpy()
