@@ -27,7 +27,7 @@ def _kind(p: Parameters) -> tuple[str, int]:
 
 
 def _shifts(per_word: int) -> Array:
-    return jnp.arange(per_word, dtype=jnp.uint32) * jnp.uint32(32 // per_word)
+    return jnp.arange(0, 32, 32 // per_word, dtype=jnp.uint32)
 
 
 def _load_state(p: Parameters, stored: Array, largest: Array, loaded: Array, table: Array, scalars: Array) -> Results:

@@ -90,7 +90,8 @@ class _Axis(NamedTuple):
 
     def places(self, tap: Any) -> Array:
         """The pixel under a tap of each window, along the axis; it may lie outside."""
-        return jnp.arange(self.windows, dtype=jnp.int32) * self.step + tap * self.spacing - self.before
+        found: Array = jnp.arange(self.windows, dtype=jnp.int32) * self.step + tap * self.spacing - self.before
+        return found
 
     def loop(self, turn: Callable[[Any, Any], Any], start: Any) -> Any:
         """What a turn for each tap makes of the start."""
