@@ -35,7 +35,7 @@ DEVICES = os.environ.get("OPTIRS_TEST_DEVICES", "cpu,vulkan").split(",")
 TARGETS = [name for name in ("opencl", "xla") if name not in DEVICES]
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
-OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++", "naga"]
+OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++", "naga", "libtpu"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.

@@ -1,11 +1,15 @@
 """What is particular to the `xla` device: what is compiled, how often, and for whom."""
 
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+from requirements import missing
 
 import optirs_web as ow
+from optirs_web.cli.commands import cli
 from optirs_web.errors import DeviceNotAvailableError, LaunchError
 
 
@@ -16,6 +20,7 @@ def device(open_device):
 
 def compiled_in(device, call):
     """How many functions were compiled in a call."""
+    device.synchronize()
     before = device.stats.copy()
     call()
     device.synchronize()
@@ -65,14 +70,14 @@ def test_a_recorded_step_is_one_function_in_place_of_its_kernels(device):
     w = ow.Parameter(np.linspace(-1, 1, 600, dtype=np.float32).reshape(20, 30), device=device)
     optimizer = ow.optim.SGD([w], lr=0.1, momentum=0.9)
 
-    @ow.compile
-    def step():
+    def train():
         optimizer.zero_grad()
         loss = ((w @ w.T).relu() ** 2).mean()
         loss.backward()
         optimizer.step()
         return loss
 
+    step = ow.compile(train, device=device)
     first = step().item()
     before = device.stats.copy()
     losses = [step().item() for _ in range(5)]
@@ -86,9 +91,7 @@ def test_a_written_buffer_is_donated_and_a_value_that_was_read_stays(device):
     x = ow.tensor(np.arange(4, dtype=np.float32), device=device)
     seen = x.numpy()
     old = device.backend.words_of(x.view.buffer.handle)
-    x.copy_(ow.ones((4,), device=device)) if hasattr(x, "copy_") else device.copy(
-        ow.ones((4,), device=device).view, x.view
-    )
+    device.copy(ow.ones((4,), device=device).view, x.view)
     device.synchronize()
     assert old.is_deleted()
     assert seen.tolist() == [0, 1, 2, 3]
@@ -104,3 +107,46 @@ def test_a_launch_that_fails_is_named(device, monkeypatch):
     monkeypatch.setitem(xla_kernels.REPLACEMENTS, "softmax", broken)
     with pytest.raises(LaunchError, match="'softmax' failed on device 'xla': ValueError: no such luck"):
         ow.ones((3, 1111), device=device).softmax().numpy()
+
+
+# Ahead of time.
+
+
+def run(*arguments):
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_rule_is_printed_as_jax_and_as_stablehlo(device):
+    text = run("shader", "adamw", "--target", "jax")
+    assert "import jax.numpy as jnp" in text
+    assert "exp_avg = state.exp_avg + h.one_minus_beta1 * (grad - state.exp_avg)" in text
+    assert "stablehlo.sqrt" in run("shader", "adamw", "--target", "stablehlo")
+    assert "stablehlo.multiply" in run("shader", "multiply", "--target", "stablehlo")
+
+
+def test_what_has_no_shapes_of_its_own_is_refused_as_stablehlo(device):
+    result = CliRunner().invoke(cli, ["shader", "matmul", "--target", "stablehlo"])
+    assert result.exit_code == 1
+    assert "'matmul' has no shapes of its own" in result.output
+
+
+def test_compiling_for_tpus_says_what_to_install(device, monkeypatch):
+    monkeypatch.setitem(sys.modules, "libtpu", None)
+    result = CliRunner().invoke(cli, ["compile", "adamw", "--topology", "v5e:2x4"])
+    assert result.exit_code == 1
+    assert "libtpu is not installed: pip install libtpu" in result.output
+
+
+def test_a_step_for_eight_tpus_is_one_all_reduce_and_one_loop(device, tmp_path):
+    if find_spec("libtpu") is None:
+        missing("libtpu", "it is not installed")
+    path = tmp_path / "adamw.hlo"
+    printed = run("compile", "adamw", "--topology", "v5e:2x4", "--elements", "65536", "--out", str(path))
+    assert "65,536 parameters on 8 x TPU v5 lite" in printed
+    assert "bytes accessed" in printed
+    lines = path.read_text().partition("\nENTRY")[2].splitlines()
+    assert sum("replica_groups={{0,1,2,3,4,5,6,7}}" in line for line in lines) == 1
+    results = [line.partition(" fusion(")[0] for line in lines if " fusion(" in line]
+    assert sum(result.count("f32[65536]") == 3 for result in results) == 1  # parameters and both averages
