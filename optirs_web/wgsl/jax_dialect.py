@@ -110,7 +110,10 @@ def _rows() -> dict[str, Row]:
 
 JAX = Dialect(
     name="jax",
-    header="Call under jax.jit.\nfrom typing import NamedTuple\n\nimport jax.numpy as jnp\nimport numpy as np\nfrom jax import lax\n",
+    header=(
+        "Call under jax.jit.\nfrom typing import NamedTuple\n\n"
+        "import jax.numpy as jnp\nimport numpy as np\nfrom jax import lax\n"
+    ),
     scalars={"f32": "np.float32", "i32": "np.int32", "u32": "np.uint32", "bool": "np.bool_"},
     rows=_rows(),
     helpers={name: _HELPERS.get(name, _in_jax(text)) for name, text in {**NUMPY.helpers, **_HELPERS}.items()},
