@@ -69,10 +69,17 @@ class Run(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """A copy between buffers."""
+    """A copy between buffers: a command without a kernel."""
 
     source: BoundBuffer
     target: BoundBuffer
+    kernel: None = None
+    parameters: bytes = b""
+
+    @property
+    def buffers(self) -> tuple[BoundBuffer, ...]:
+        """Both of them."""
+        return self.source, self.target
 
 
 class _Upload(NamedTuple):
@@ -148,9 +155,9 @@ class XlaBackend(Backend):
         if self.device.platform != "cpu" and nbytes < 4 * handle.count:
             from .xla_programs import read_part
 
-            return memoryview(np.array(read_part(words, np.int32(offset // 4), nbytes // 4))).cast("B")
+            return np.array(read_part(words, np.int32(offset // 4), nbytes // 4)).data.cast("B")
         part = np.asarray(words)[offset // 4 : (offset + nbytes) // 4]
-        return memoryview(part.copy()).cast("B")  # the array may be donated later
+        return part.copy().data.cast("B")  # the array may be donated later
 
     def read_async(self, handle: Memory, offset: int, nbytes: int) -> Awaitable[memoryview]:
         content = self.read(handle, offset, nbytes)

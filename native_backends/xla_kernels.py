@@ -16,7 +16,7 @@ from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from ..runtime.rows import RowsKernel
-from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..wgsl import shell
 from . import xla_factored, xla_fused, xla_measured, xla_rows, xla_rules
@@ -52,7 +52,7 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
         values: its parameters, numbers or traced scalars.
         arrays: for each binding a vector of the type of its elements, of u32 where these are structs.
     """
-    if type(kernel) in _RULES:
+    if isinstance(kernel, RuleKernel) and type(kernel) in _RULES:
         return written(kernel, arrays, _RULES[type(kernel)])
     match kernel:
         case ElementwiseKernel():

@@ -16,7 +16,6 @@ from .xla_kernels import lower, traced_parameters
 from .xla_small import LARGEST, reach_of, small
 
 if TYPE_CHECKING:
-    from ..runtime.backend import BoundBuffer
     from ..runtime.kernels import Kernel
     from .xla import Copied, Memory, Run, XlaBackend
 
@@ -99,24 +98,21 @@ class Compiled:
 
 
 def _jitted(function: Callable[..., Any], options: Mapping[str, Any] = OPTIONS) -> Callable[..., Any]:
-    return jax.jit(function, donate_argnums=(0,), compiler_options=dict(options))
+    compiled: Callable[..., Any] = jax.jit(function, donate_argnums=(0,), compiler_options=dict(options))
+    return compiled
 
 
 def _written(command: Run | Copied) -> list[Memory]:
-    if hasattr(command, "kernel"):
-        pairs = zip(command.kernel.bindings, command.buffers, strict=True)
-        return [handle for binding, (handle, _, _) in pairs if binding.writes]
-    return [command.target[0]]
-
-
-def _bound(command: Run | Copied) -> Sequence[BoundBuffer]:
-    return command.buffers if hasattr(command, "kernel") else (command.source, command.target)
+    if command.kernel is None:
+        return [command.buffers[1][0]]
+    pairs = zip(command.kernel.bindings, command.buffers, strict=True)
+    return [handle for binding, (handle, _, _) in pairs if binding.writes]
 
 
 def _ordered(commands: Sequence[Run | Copied]) -> tuple[list[Memory], int]:
     """The handles of these commands, and how many of them, which come first, are written."""
     written = list(dict.fromkeys(one for command in commands for one in _written(command)))
-    every = dict.fromkeys([*written, *(one for command in commands for one, _, _ in _bound(command))])
+    every = dict.fromkeys([*written, *(one for command in commands for one, _, _ in command.buffers)])
     return list(every), len(written)
 
 
@@ -153,9 +149,8 @@ def program_function(commands: Sequence[Run | Copied]) -> tuple[Callable[..., An
     numbers = {handle: number for number, handle in enumerate(handles)}
     steps = []
     for command in commands:
-        kernel = getattr(command, "kernel", None)
-        places = [(numbers[handle], offset // 4, size // 4) for handle, offset, size in _bound(command)]
-        steps.append((kernel, places, _values(kernel, command.parameters if kernel else b"")))
+        places = [(numbers[handle], offset // 4, size // 4) for handle, offset, size in command.buffers]
+        steps.append((command.kernel, places, _values(command.kernel, command.parameters)))
 
     def program(written: Sequence[Array], read: Sequence[Array], _: None = None) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
@@ -180,15 +175,15 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
     Of some kernels over few elements none is known, so that one function serves all shapes.
     """
     handles, count = _ordered((command,))
-    kernel = getattr(command, "kernel", None)
+    kernel = command.kernel
     largest = max(one.count for one in handles[:count])
-    values = _values(kernel, command.parameters if kernel else b"")
-    bound = [(handles.index(handle), size // 4) for handle, _, size in _bound(command)]
+    values = _values(kernel, command.parameters)
+    bound = [(handles.index(handle), size // 4) for handle, _, size in command.buffers]
     reach = reach_of(kernel, values, largest) if kernel else None
     if kernel is not None and reach is not None:
         traced, fixed = dict(kernel.parameters), {"reach": reach}
         places: Any = tuple(number for number, _ in bound)
-        words = [bound[-1][1]]
+        words: list[Any] = [bound[-1][1]]
         function = partial(_small, kernel, places, traced, reach)
     else:
         traced = traced_parameters(kernel) if kernel else {}
@@ -200,7 +195,7 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
     if key not in known:
         known[key] = Compiled(_jitted(function, _QUICK if largest <= LARGEST else OPTIONS), count)
     words += [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
-    firsts = [offset // 4 for _, offset, _ in _bound(command)]
+    firsts = [offset // 4 for _, offset, _ in command.buffers]
     return known[key], handles, np.array([*firsts, *words], np.uint32)
 
 

@@ -67,7 +67,8 @@ def reach_of(kernel: Kernel | None, values: Values, size: int) -> int | None:
         return 1
     if not isinstance(kernel, CooperativeKernel) or kernel.name not in _SMALL:
         return None
-    length = max(_LENGTHS.get(kernel.name, lambda _: 1)(values), 1)
+    count = _LENGTHS.get(kernel.name)
+    length = max(count(values), 1) if count else 1
     reach = 1 if length == 1 else max(8, 1 << (length - 1).bit_length())
     return reach if reach * size <= _MOST else None
 
@@ -93,7 +94,8 @@ def small(kernel: Kernel, p: Values, arrays: Sequence[Array], firsts: Array, siz
 
 def _map_function(kernel: ElementwiseKernel, p: Values, its: _Elements) -> Array:
     declared = shell.function_of(kernel.map_module, kernel.name)
-    positions, rest = [], its.index
+    positions: list[Array] = []
+    rest = its.index
     for axis in reversed(range(kernel.rank)):
         positions.insert(0, rest % p[f"dim{axis}"] if axis else rest)
         rest = rest // p[f"dim{axis}"]
@@ -139,7 +141,8 @@ def _sum(p: Values, its: _Elements) -> Array:
 
 
 def _place(p: Values, its: _Elements) -> Array:
-    positions, rest = [], its.index
+    positions: list[Array] = []
+    rest = its.index
     for axis in (3, 2, 1):
         positions.insert(0, rest % p[f"size{axis}"])
         rest = rest // p[f"size{axis}"]
