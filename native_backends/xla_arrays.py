@@ -131,20 +131,14 @@ def _places(counts: Sequence[int], steps: Sequence[int]) -> Any:
 
 def windows(array: Array, starts: Array, size: int) -> Array:
     """(starts, size): so many elements from each start on. Each part lies within the vector, or means nothing."""
-    if starts.size == 1:
-        return lax.dynamic_slice(array, (starts[0].astype(jnp.int32),), (size,))[None]
     return jax.vmap(lambda start: lax.dynamic_slice(array, (start,), (size,)))(starts.astype(jnp.int32))
 
 
 def put_windows(old: Array, starts: Array, values: Array, is_active: Array) -> Array:
     """The vector with these values, (starts, size), from each start on; parts that are not active are left out."""
-    values = as_type(values, old.dtype)
-    if starts.size == 1:
-        kept = windows(old, starts, values.shape[1])
-        return put(old, jnp.where(is_active[0], values, kept), starts[0].astype(jnp.int32))
     places = jnp.where(is_active, starts.astype(jnp.int32), old.size)
     rows = lax.ScatterDimensionNumbers((1,), (), (0,))
-    return lax.scatter(old, places[:, None], values, rows, unique_indices=True, mode="drop")
+    return lax.scatter(old, places[:, None], as_type(values, old.dtype), rows, unique_indices=True, mode="drop")
 
 
 def put_strided(old: Array, starts: Array, values: Array, strides: Sequence[int], is_active: Array) -> Array:
