@@ -26,6 +26,7 @@ PYODIDE_BUILD := pyodide-build==0.39.2 pyodide-lock[wheel]==0.2.1
 DEMO_ARGS     ?=
 TRAIN_ARGS    ?=
 PYTEST_ARGS   ?=
+TARGETS       ?= opencl,xla
 VERIFY_ARGS   ?=
 
 # OPTIRS_REQUIRE lists what has to be there for the tests, of what tests/conftest.py names: a skip for one is a failure.
@@ -43,7 +44,7 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo train test optimizers check verify-shaders verify-dx12 bench bench-browser wheel pyodide bundles format clean
+.PHONY: help setup demo train test test-targets optimizers check verify-shaders verify-dx12 bench bench-browser wheel pyodide bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +102,9 @@ test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter naga,$(REQU
 	$(if $(filter perfetto,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(PERFETTO))
 	$(if $(filter nvrtc,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(NVRTC))
 	$(PYTEST) $(PYTEST_ARGS)
+
+test-targets: ## run the numerical cases on opencl and xla, which compile for long (TARGETS=opencl)
+	OPTIRS_TEST_TARGETS=$(TARGETS) $(MAKE) test OPTIRS_REQUIRE=$(TARGETS) PYTEST_ARGS='-k "$(subst $(comma), or ,$(TARGETS))"'
 
 optimizers: OPTIRS_REQUIRE := vulkan,webgpu,cpu,torch,optax
 optimizers: setup ## compare every optimizer with its source, and make the table of docs/optimizers.md from the results

@@ -1,7 +1,8 @@
 """Which devices the tests run on.
 
-A test that takes `device` runs once for each name in `DEVICES`, one that takes `numerics` also for those of `TARGETS`
-and `BROWSER`: what the library does is tested on two kinds of devices, what it computes on all.
+A test that takes `device` runs once for each name in `DEVICES`, one that takes `numerics` also in the browser and for
+each name in OPTIRS_TEST_TARGETS, as `make test-targets` sets it: what the library does is tested on two kinds of devices,
+what it computes on all.
 """
 
 import gc
@@ -32,7 +33,7 @@ from requirements import missing, required
 __all__ = ["browser", "browser_python", "page", "screenshot"]
 
 DEVICES = os.environ.get("OPTIRS_TEST_DEVICES", "cpu,vulkan").split(",")
-TARGETS = [name for name in ("opencl", "xla") if name not in DEVICES]
+TARGETS = list(filter(None, os.environ.get("OPTIRS_TEST_TARGETS", "").split(",")))
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
 OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++", "naga", "libtpu"]
@@ -48,7 +49,7 @@ def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # A requirement that no test looks at would pass in silence.
-    known = ["cpu", "vulkan", *DEVICES, *TARGETS, *BROWSER, *LIBRARIES, *OTHERS]
+    known = ["cpu", "vulkan", "opencl", "xla", *DEVICES, *BROWSER, *LIBRARIES, *OTHERS]
     unknown = required() - set(known)
     if unknown:
         names = ", ".join(known)

@@ -135,9 +135,9 @@ def test_a_replayed_step_sets_no_arguments_and_builds_nothing(opencl):
 
 def test_a_profile_goes_by_the_devices_clock(opencl):
     x = ow.ones((1 << 16,), device=opencl)
-    with ow.profile() as profile:
+    with ow.profile(opencl) as profile:
         (x + 1.0).tolist()
-    assert GPU_TIMESTAMPS in str(profile)
+    assert profile.clock == GPU_TIMESTAMPS
 
 
 def test_memory_that_a_step_has_bound_and_that_is_freed_is_an_error_of_ours(opencl):

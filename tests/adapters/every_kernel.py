@@ -43,7 +43,7 @@ _COLUMN_TILES = (1, 2, 4)
 
 def makers() -> list[Callable[[], Iterator[Made]]]:
     """All that make kernels, in the same order in every process; the programs of one process share a device."""
-    recorders = Recorder(), Recorder(["shader-f16"])
+    recorders = Recorder(), Recorder(["shader-f16"]), Recorder(runs=True)
     named = [partial(_by_name, *one) for group in sources().values() for one in group.items()]
     return [*named, *(partial(_of_program, recorders, *one) for one in programs())]
 
@@ -71,9 +71,10 @@ def files_of(kernel: Kernel) -> set[File]:
     return set()
 
 
-def _of_program(recorders: tuple[Recorder, Recorder], name: str, program: Program) -> Iterator[Made]:
-    plain, with_f16 = recorders
-    for recorder in (plain, with_f16) if "float16" in name else (plain,):
+def _of_program(recorders: tuple[Recorder, Recorder, Recorder], name: str, program: Program) -> Iterator[Made]:
+    plain, with_f16, running = recorders
+    used = (running,) if name.startswith("driven") else (plain, with_f16) if "float16" in name else (plain,)
+    for recorder in used:
         program(recorder.device)
         for kernel in recorder.take():
             yield Made(name, kernel)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from optirs_web.native_backends.cpu import CpuBackend, Step
+from optirs_web.native_backends.cpu import CpuBackend
+from optirs_web.native_backends.steps import Step
 from optirs_web.runtime.backend import AdapterInfo, BoundBuffer, Capabilities, Command
 from optirs_web.runtime.device import Device
 from optirs_web.runtime.kernels import Kernel
@@ -30,10 +31,11 @@ class Recorder(CpuBackend):
         device: it, as the library sees it.
     """
 
-    def __init__(self, features: Sequence[str] = ()) -> None:
-        """With these optional features, in WebGPU's words."""
+    def __init__(self, features: Sequence[str] = (), runs: bool = False) -> None:
+        """With these optional features, in WebGPU's words; `runs`: it does compute, as `cpu` does."""
         super().__init__(AdapterInfo("vulkan", 0, "nothing is run here"))
         self.capabilities = replace(PROMISED, features=frozenset(features))
+        self._runs = runs
         self.device = Device(self, "to see what it is asked")
         self._known: set[Kernel] = set()
         self._bound: list[Kernel] = []
@@ -41,10 +43,12 @@ class Recorder(CpuBackend):
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:
-        """A command that does nothing."""
+        """A command that does nothing, unless it computes."""
         if kernel not in self._known:
             self._known.add(kernel)
             self._bound.append(kernel)
+        if self._runs:
+            return super().bind(kernel, buffers, parameters, grid)
         return Step(lambda: None, kernel, buffers, parameters, grid)
 
     def take(self) -> list[Kernel]:
