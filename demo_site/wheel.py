@@ -33,14 +33,11 @@ from .shorten import shorten
 __all__ = ["library_wheel", "more_wheel", "more_wheel_name", "wheel_name"]
 
 _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
-# Names of files and folders: the applications, and the devices that a browser has not.
+# Names of files and folders: the applications; and what a page with its one adapter does not choose between.
 _LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__pycache__", "__main__.py"}
-_LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_drivers.py", "wgpu_timestamps.py"}
-_LEFT_OUT |= {"forks.py", "opencl.py", "opencl_programs.py"}
-_LEFT_OUT |= {"choosing", "probe.wgsl"}  # a page has one adapter
-# Printed C, and NVIDIA's compiler.
-_LEFT_OUT |= {"nvrtc.py", "print_c.py", "c_constants.py", "c_dialects.py", "c_effects.py", "c_expressions.py"}
-_LEFT_OUT |= {"c_helpers.py", "c_interface.py", "c_names.py", "c_operations.py", "c_statements.py"}
+_LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
+# How names of files begin of the devices and the languages that a browser has not.
+_NATIVE = ("c_", "jax_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
 # What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
 _MORE = re.compile(
     r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner|user_cache)|memory/(reports|timeline))\b"
@@ -54,7 +51,6 @@ _MORE = re.compile(
     r"|optirs_web/shaders/(kernels|lib)/(attention|float16|fold|layer_norm|unfold|window)"
     r"|optirs_web/shaders/elementwise/joined"
 )
-_LEFT_OUT_BEGINNINGS = ("jax_", "xla")  # of the names of files
 _SUFFIXES = {".js", ".py", ".wgsl"}
 # In an editable install these lie elsewhere.
 _MAPPED = ("native_backends", "shaders")
@@ -99,7 +95,7 @@ def _wheels() -> tuple[bytes, bytes]:
 
 def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.iterdir()):
-        if path.name in _LEFT_OUT or path.name.startswith(_LEFT_OUT_BEGINNINGS):
+        if path.name in _LEFT_OUT or path.name.startswith(_NATIVE):
             continue
         if path.is_dir():
             yield from _walk(path, f"{prefix}/{path.name}")

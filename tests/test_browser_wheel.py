@@ -26,8 +26,8 @@ from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_nam
 
 LARGEST = 200_000  # bytes: a page downloads it before it can train
 LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__main__.py"}
-LEFT_OUT |= {"wgpu.py", "wgpu_commands.py", "wgpu_drivers.py", "wgpu_timestamps.py"}
-LEFT_OUT |= {"choosing", "probe.wgsl"}
+LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
+NATIVE = ("c_", "jax_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
 
 # Instructions that depend on where lines begin, and on how variables that functions share are sorted.
 LAYOUT = {*dis.hasjrel, *dis.hasjabs, *(dis.opmap[one] for one in ("NOP", "MAKE_CELL", "LOAD_CLOSURE"))}
@@ -68,7 +68,8 @@ def sources():
     for target, folder in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):
             inside = f"{target}/{path.relative_to(ROOT / folder).as_posix()}"
-            if path.suffix in SUFFIXES and not LEFT_OUT & set(inside.split("/")):
+            is_native = path.name.startswith(NATIVE)
+            if path.suffix in SUFFIXES and not is_native and not LEFT_OUT & set(inside.split("/")):
                 yield inside, path
 
 

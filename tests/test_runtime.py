@@ -15,7 +15,7 @@ from optirs_web.errors import DeviceNotAvailableError
 
 def test_devices_lists_each_name_with_what_it_is_or_why_it_is_not():
     found = {one.name: one for one in ow.devices()}
-    assert set(found) == {"webgpu", "vulkan", "metal", "dx12", "gl", "cpu", "opencl"}
+    assert set(found) == {"webgpu", "vulkan", "metal", "dx12", "gl", "cpu", "opencl", "xla"}
     assert found["cpu"].available
     assert "NumPy" in found["cpu"].description
     for one in found.values():
