@@ -39,7 +39,12 @@ _REWRITTEN = 1 << 20
 def list_adapters(name: str) -> list[AdapterInfo]:
     """The devices of JAX's default platform."""
     return [
-        AdapterInfo(name, number, f"{one.platform}: {one.device_kind} (JAX {jax.__version__})")
+        AdapterInfo(
+            name,
+            number,
+            f"{one.platform}: {one.device_kind} (JAX {jax.__version__})",
+            kind="cpu" if one.platform == "cpu" else "",
+        )
         for number, one in enumerate(jax.local_devices())
     ]
 

@@ -34,6 +34,7 @@ __all__ = ["browser", "browser_python", "page", "screenshot"]
 
 DEVICES = os.environ.get("OPTIRS_TEST_DEVICES", "cpu,vulkan").split(",")
 TARGETS = list(filter(None, os.environ.get("OPTIRS_TEST_TARGETS", "").split(",")))
+collect_ignore = [] if "xla" in TARGETS else ["test_xla_library.py"]  # which compiles nearly as much
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
 OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++", "naga", "libtpu"]

@@ -14,7 +14,7 @@ from ..compiled import Compiled
 from ..errors import DeviceNotAvailableError
 from ..runtime.backend import AdapterInfo
 from ..runtime.device import Device
-from ..runtime.registry import device as device_of, devices
+from ..runtime.registry import adapters, device as device_of
 from ..tensors import Tensor
 from .choice import Call, Fastest
 from .copies import is_at, moved, tensors_in, with_tensors
@@ -193,7 +193,7 @@ def _gpu(asked: str | Device | None) -> Device:
     default = device_of(None)
     if default.name != "cpu":
         return default
-    infos: list[AdapterInfo] = [one for one in devices() if one.available and one.name != "cpu"]
+    infos: list[AdapterInfo] = [one for one in adapters() if one.available]
     if not infos:
         raise DeviceNotAvailableError("there is no GPU here, in hardware or software; optirs_web.devices() says why")
     return device_of(min(infos, key=lambda one: (one.software, one.reason != "")).label)

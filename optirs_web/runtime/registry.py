@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from ..errors import DeviceNotAvailableError
@@ -13,6 +14,7 @@ from .device import Device
 from .stats import Stats
 
 __all__ = [
+    "adapters",
     "close_device",
     "device",
     "device_async",
@@ -82,8 +84,13 @@ def devices() -> list[AdapterInfo]:
         >>> [one.kind for one in ow.devices() if one.name == "cpu"]
         ['cpu']
     """
+    return adapters(_BACKENDS)
+
+
+def adapters(names: Iterable[str] = (*_AUTO_ORDER, "gl")) -> list[AdapterInfo]:
+    """The devices of these names; of GPUs if none are given, without loading what other devices run through."""
     _forget_lost()
-    found = [adapter for name in _BACKENDS for adapter in _list(name)]
+    found = [adapter for name in names for adapter in _list(name)]
     if _IS_PAGE:
         return found
     from .choosing import topology  # which asks the system for more

@@ -179,6 +179,7 @@ fn together(lane: u32) {
     shared_points[lane] = vec3<f32>(f32(lane), -1.0, 0.5) * settings.scale;
     shared_flags[lane] = lane % 3u == 0u;
     if lane == 5u {
+        shared_deep = Deep(); // wgpu does not clear the memory of workgroups
         shared_deep = changed(shared_deep, 4);
         chosen = vec2<u32>(lane, 17u);
     }
