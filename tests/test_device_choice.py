@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from processes import run_python
+from requirements import missing
 
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError, LaunchError, OutOfDeviceMemoryError
@@ -58,7 +59,7 @@ class Chooser:
 def software(open_device):
     """Vulkan in software, which "auto" does not take by itself."""
     if not open_device("vulkan").info.software:
-        pytest.skip("vulkan is hardware here")
+        missing("vulkan", "a driver in software: it is hardware here")
 
 
 @pytest.fixture

@@ -72,28 +72,6 @@ def test_a_number_beyond_the_last_device_is_refused(opencl):
         ow.device("opencl:99")
 
 
-def test_a_forked_process_is_told_to_spawn(opencl):
-    lines = run_python(
-        """
-        import os, signal
-        import optirs_web as ow
-        x = ow.ones((4,), device="opencl")
-        x.tolist()
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            for attempt in (lambda: (x + 1.0).tolist(), lambda: ow.ones((1,), device="opencl")):
-                try:
-                    attempt()
-                except ow.errors.OptirsError as error:
-                    print(type(error).__name__, "spawn" in str(error), flush=True)
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), x.tolist())
-        """
-    )
-    assert lines == ["DeviceLostError True", "DeviceNotAvailableError True", "0 [1.0, 1.0, 1.0, 1.0]"]
-
-
 RUN = """
 import optirs_web as ow
 ow.device("opencl").backend._programs.keeps = True  # PoCL's are not kept

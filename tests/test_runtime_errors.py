@@ -42,18 +42,19 @@ def test_owners_may_go_in_the_middle_of_a_submit(device):
     assert seen
 
 
-def test_a_forked_process_is_told_to_spawn(open_device):
-    open_device("vulkan")
+@pytest.mark.parametrize("name", ["vulkan", "opencl"])
+def test_a_forked_process_is_told_to_spawn(name, open_device):
+    open_device(name)
     lines = run_python(
-        """
+        f"""
         import os, signal
         import optirs_web as ow
-        x = ow.ones((4,), device="vulkan")
+        x = ow.ones((4,), device="{name}")
         x.tolist()
         child = os.fork()
         if child == 0:
             signal.alarm(20)
-            for attempt in (lambda: (x + 1.0).tolist(), lambda: ow.ones((1,), device="vulkan")):
+            for attempt in (lambda: (x + 1.0).tolist(), lambda: ow.ones((1,), device="{name}")):
                 try:
                     attempt()
                 except ow.errors.OptirsError as error:
