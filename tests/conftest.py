@@ -61,6 +61,10 @@ def pytest_collection_modifyitems(items):
     # Playwright's event loop runs in this thread from the first browser test on, and there is only one in a thread.
     # Those of whole pages take longest, so they are not left for the end.
     items.sort(key=lambda item: 1 if _is_of_a_page(item.nodeid) else 2 * _uses_browser(item))
+    # pytest-rerunfailures takes 40 ms for each test that it could run again: the socket that it asks waits for more.
+    for item in items:
+        if _is_of_a_page(item.nodeid) or _uses_browser(item):
+            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=CRASH))
 
 
 def _is_of_a_page(nodeid):

@@ -66,7 +66,7 @@ def test_knobs_act_while_it_runs(digits):
     expect(digits.locator("#epoch")).not_to_have_text("–", timeout=SLOW)
     digits.get_by_role("button", name="Start over").click()
     expect(digits.locator("#epoch")).to_have_text("–")
-    expect(digits.locator("#epoch")).to_have_text("1/25", timeout=SLOW)
+    expect(digits.locator("#epoch")).to_have_text(re.compile(r"^\d+/25$"), timeout=SLOW)
     expect(rate).to_have_text("0.01")
 
 
