@@ -2,7 +2,8 @@
 
 One is the library with short sources (`shorten`) in one compressed piece (`pack`), which `unpack` reads: files that are
 compressed one by one, as in the wheel for native Python, do not profit from what they have in common. The
-other adds what a page does not need before it trains: modules, convolutions, attention, rules of one's own, profiles.
+other adds what a page does not need before it trains: modules, convolutions, attention, optimizers of second order,
+rules of one's own, profiles.
 
     python -m optirs_web.demo_site.wheel FOLDER
 """
@@ -43,13 +44,14 @@ _MORE = re.compile(
     r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner|user_cache)|memory/(reports|timeline))\b"
     r"|optirs_web/native_backends/failed_steps\b"
     r"|optirs_web/(dlpack|interop/(onnx|torch))"
-    r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|optim/custom|wgsl/lint)"
+    r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|wgsl/lint)"
+    r"|optirs_web/optim/(custom|kfac|layer_factors|lbfgs|line_search|newton_cg)\b"
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
     r"|optirs_web/(precision|ops/halves|runtime/(half_types|native_halves|packed_kernels)|wgsl/packed_shell)"
     r"|optirs_web/native_backends/numpy_packed"
     r"|optirs_web/(runtime/(concatenation|large_steps|merging|saving|uses)|wgsl/merged_)"
     r"|optirs_web/shaders/(kernels|lib)/(attention|float16|fold|layer_norm|unfold|window)"
-    r"|optirs_web/shaders/elementwise/joined"
+    r"|optirs_web/shaders/(elementwise/joined|kernels/damped|optimizers/kfac)"
 )
 _SUFFIXES = {".js", ".py", ".wgsl"}
 # In an editable install these lie elsewhere.

@@ -223,7 +223,7 @@ print(model(ow.ones((2, 3), device="cpu")).shape)
 
 def test_modules_come_in_a_second_wheel(page, page_with_more):
     assert run(page_with_more, MODULES).strip() == "(2, 4)"
-    names = ("ow.nn", "ow.grad", "ow.profile", "ow.tune", "ow.optim.from_wgsl", "ops.layer_norm")
+    names = ("ow.nn", "ow.grad", "ow.profile", "ow.tune", "ow.optim.from_wgsl", "ow.optim.LBFGS", "ops.layer_norm")
     for one in (*names, "ow.ones((2, 2), device='cpu').var()"):
         program = f"""
             import optirs_web as ow
