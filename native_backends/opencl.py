@@ -13,6 +13,7 @@ import pyopencl as cl
 
 from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.choosing.packages import wrong_version
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, Timed, Work
 from ..runtime.tuner.folder import uses_choices
@@ -99,8 +100,9 @@ def _usable() -> list[Any]:
 
 def list_adapters(name: str) -> list[AdapterInfo]:
     """An adapter for each device of each OpenCL driver; if there is none, one entry that says what to install."""
-    if _forks.reason:
-        return [AdapterInfo(name, 0, "", available=False, reason=_forks.reason)]
+    reason = _forks.reason or wrong_version("pyopencl", cl.VERSION_TEXT)
+    if reason:
+        return [AdapterInfo(name, 0, "", available=False, reason=reason)]
     found = [_about(name, index, device) for index, device in enumerate(_usable())]
     if found:
         return found

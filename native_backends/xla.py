@@ -8,6 +8,7 @@ the sizes of its buffers and those of its parameters that decide shapes; offsets
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,7 @@ import jax
 import numpy as np
 
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.choosing.packages import wrong_version
 from ..runtime.failures import consequence, launch_error
 from ..runtime.stats import Stats
 from ..runtime.timing import Work
@@ -37,7 +39,14 @@ _REWRITTEN = 1 << 20
 
 
 def list_adapters(name: str) -> list[AdapterInfo]:
-    """The devices of JAX's default platform."""
+    """The devices of JAX's default platform; if there is none, one entry that says what to do."""
+    reason = wrong_version("jax", jax.__version__)
+    try:
+        found = [] if reason else jax.local_devices()
+    except (AssertionError, RuntimeError) as error:  # it asserts that a platform of those asked for is there
+        reason = _no_platform(error)
+    if reason:
+        return [AdapterInfo(name, 0, "", available=False, reason=reason)]
     return [
         AdapterInfo(
             name,
@@ -45,8 +54,15 @@ def list_adapters(name: str) -> list[AdapterInfo]:
             f"{one.platform}: {one.device_kind} (JAX {jax.__version__})",
             kind="cpu" if one.platform == "cpu" else "",
         )
-        for number, one in enumerate(jax.local_devices())
+        for number, one in enumerate(found)
     ]
+
+
+def _no_platform(error: Exception) -> str:
+    said = os.environ.get("JAX_PLATFORMS")
+    what = f"JAX finds no device ({' '.join(str(error).split()) or 'of the platforms that it was told'})"
+    installs = "pip install 'jax[cuda13]' for an NVIDIA GPU, 'jax[tpu]' on a TPU VM"
+    return f"{what}: unset JAX_PLATFORMS={said}, or install JAX for it: {installs}" if said else f"{what}: {installs}"
 
 
 def open_backend(info: AdapterInfo) -> XlaBackend:

@@ -24,7 +24,7 @@ from .tensors import Parameter, Tensor, empty
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
-__all__ = ["Compiled", "compile", "prepare"]
+__all__ = ["Compiled", "CompiledMethod", "compile", "prepare"]
 
 _RECORDINGS_KEPT = 16
 
@@ -139,8 +139,14 @@ class Compiled:
         self._guard = _Guard(snapshot_every, recover if isinstance(recover, str) else None) if recover else None
         self._recorded: list[_Recorded] = []  # the one used last comes last
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Compiled | CompiledMethod:
+        """In a class it is a method."""
+        return self if instance is None else CompiledMethod(self, instance)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Upload the arguments, replay, and return the step's results in memory of their own."""
+        if named:
+            arguments = self._by_position(arguments, named)
         try:
             return self._run(arguments)
         except DeviceLostError:
@@ -150,11 +156,13 @@ class Compiled:
         self._recovered(self._guard)
         return self._run(arguments)
 
-    async def call_async(self, *arguments: Any) -> Any:
+    async def call_async(self, *arguments: Any, **named: Any) -> Any:
         """The awaitable twin of a call: for a browser that cannot wait by itself.
 
         Only a recovery makes it wait, and a snapshot that has not arrived when the next one is due.
         """
+        if named:
+            arguments = self._by_position(arguments, named)
         if self._guard is not None:
             await self._guard.settle()
         try:
@@ -165,6 +173,16 @@ class Compiled:
         await recover_async(self._guard.to)
         self._recovered(self._guard)
         return self._run(arguments)
+
+    def _by_position(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        from inspect import signature  # which takes longer than a step that is called by position
+
+        bound = signature(self._step).bind(*arguments, **named)
+        bound.apply_defaults()
+        if bound.kwargs:
+            names = ", ".join(bound.kwargs)
+            raise UnsupportedError(f"a compiled step has no arguments by name alone: let it take {names} by position")
+        return bound.args
 
     def _recovered(self, guard: _Guard) -> None:
         guard.recovered()
@@ -258,6 +276,22 @@ class Compiled:
         return recorded
 
 
+class CompiledMethod:
+    """A compiled step as a method: it is called with the object first, which is a constant of the recording."""
+
+    def __init__(self, step: Compiled, instance: object) -> None:
+        self.__func__ = step
+        self.__self__ = instance
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the step with the object and these."""
+        return self.__func__(self.__self__, *arguments, **named)
+
+    def call_async(self, *arguments: Any, **named: Any) -> Awaitable[Any]:
+        """The awaitable twin of a call."""
+        return self.__func__.call_async(self.__self__, *arguments, **named)
+
+
 def _upload(inputs: list[Tensor], prepared: list[Any]) -> None:
     values = [one for one in prepared if isinstance(one, (Tensor, HostData))]
     for target, value in zip(inputs, values, strict=True):
@@ -298,11 +332,13 @@ def compile(
 ) -> Compiled:
     """Record `step` at its first call and replay it afterwards: one submit, no Python per operation.
 
-    The arguments of the step, by position, are tensors or arrays (uploaded at each call into fixed buffers) and other
-    hashable values, which are constants of the recording. Each combination of shapes, types and constants
-    is recorded once, and the 16 used last are kept. The step may differentiate and use optimizers made
-    outside; it cannot read values, and Python in it runs only while it is recorded. Results come back in
-    memory of their own.
+    The arguments of the step are tensors or arrays (uploaded at each call into fixed buffers) and other hashable
+    values, which are constants of the recording. Each combination of shapes, types and constants is recorded once, and
+    the 16 used last are kept. The step may differentiate and use optimizers made outside; it cannot read values, and
+    Python in it runs only while it is recorded. Results come back in memory of their own.
+
+    As a decorator it serves functions and methods. The object of a method is such a constant: each has recordings of
+    its own, which keep it alive, and what it held when it was recorded is what a replay uses.
 
     Where the device has no room for all that the step keeps until its backward pass, launches whose results lie idle
     are run again instead: the same values for more time (`Explanation.recomputed` counts them).

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .compiled import Compiled
+from .compiled import Compiled, CompiledMethod
 from .errors import UnsupportedError
 from .runtime.launches import Launch, Recorded
 from .runtime.pool import size_class
@@ -69,7 +69,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(step: Compiled) -> Explanation:
+def explain(step: Compiled | CompiledMethod) -> Explanation:
     """Print what a compiled step became, as it was recorded last: fused kernels, dispatches, bytes, memory.
 
     Raises:
@@ -93,6 +93,7 @@ def explain(step: Compiled) -> Explanation:
         >>> found.replayed.dispatches
         1
     """
+    step = step.__func__ if isinstance(step, CompiledMethod) else step
     if not isinstance(step, Compiled):
         raise TypeError(f"explain takes what optirs_web.compile returns, not {type(step).__name__}")
     program = step.program

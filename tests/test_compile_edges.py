@@ -1,5 +1,6 @@
 """What is easy to get wrong in compiled steps."""
 
+import asyncio
 import gc
 
 import numpy as np
@@ -124,6 +125,39 @@ def test_what_a_callable_object_holds_is_not_mixed_with_its_compiled_steps(devic
             return x * 2.0
 
     assert ow.compile(Doubled(), device=device)([1.0]).tolist() == [2.0]
+
+
+class Scaled:
+    def __init__(self, factor, device):
+        self.factor = ow.Parameter([factor], device=device)
+
+    @ow.compile
+    def step(self, x, power=1):
+        """What x becomes."""
+        return (self.factor * x) ** power
+
+
+def test_a_method_is_recorded_for_each_object(device, capsys):
+    twice, thrice = Scaled(2.0, device), Scaled(3.0, device)
+    x = ow.tensor([1.0], device=device)
+    for _ in range(2):
+        assert (twice.step(x).item(), thrice.step(x).item()) == (2.0, 3.0)
+    assert asyncio.run(thrice.step.call_async(x)).item() == 3.0
+    assert ow.explain(twice.step).device == device.name
+    assert Scaled.step.__doc__ == "What x becomes."
+
+
+def test_arguments_by_name_are_those_by_position(device):
+    scaled = Scaled(2.0, device)
+    x = ow.tensor([1.0], device=device)
+    assert scaled.step(x, 3).item() == 8.0
+    recorded = Scaled.step.program
+    assert scaled.step(power=3, x=x).item() == 8.0
+    assert Scaled.step.program is recorded
+    with pytest.raises(TypeError, match="unexpected keyword argument 'factor'"):
+        scaled.step(x, factor=2)
+    with pytest.raises(UnsupportedError, match="let it take factor by position"):
+        ow.compile(lambda x, *, factor=1.0: x * factor, device=device)(x, factor=2.0)
 
 
 def test_many_recordings_are_dropped_with_a_warning(device):

@@ -95,6 +95,7 @@ def test_a_closed_device_says_so(open_device):
     lines = run_python(
         """
         import optirs_web as ow
+        from optirs_web.runtime import registry
         device = ow.device("vulkan")
         x = ow.ones((4,), device=device)
         ow.close_device(device)
@@ -104,9 +105,11 @@ def test_a_closed_device_says_so(open_device):
             print(error)
         del x
         print(ow.ones((4,), device="vulkan").tolist())
+        ow.close_device("vulkan")
+        print([one.name for one in registry.opened()])
         """
     )
-    assert lines == ["device 'vulkan' was closed", "[1.0, 1.0, 1.0, 1.0]"]
+    assert lines == ["device 'vulkan' was closed", "[1.0, 1.0, 1.0, 1.0]", "[]"]
 
 
 class _BrokenKernel(Kernel):

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from processes import run_python
 from requirements import missing
 
 import optirs_web as ow
@@ -31,10 +32,28 @@ def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "optirs_web.native_backends.xla", raising=False)
     monkeypatch.setattr("optirs_web.runtime.registry._opened", {})
-    with pytest.raises(DeviceNotAvailableError, match="jax is not installed: pip install jax"):
+    with pytest.raises(DeviceNotAvailableError, match="jax is not installed: pip install 'jax>=0.9'"):
         ow.device("xla")
     reasons = {one.name: one.reason for one in ow.devices() if not one.available}
-    assert "pip install jax" in reasons["xla"]
+    assert "pip install 'jax>=0.9'" in reasons["xla"]
+
+
+@pytest.mark.parametrize("platform", ["cuda", "nonsense"])
+@pytest.mark.usefixtures("device")
+def test_a_platform_that_jax_does_not_find_says_what_to_do(platform):
+    program = """
+    import optirs_web as ow
+    print(*(one.reason for one in ow.devices() if one.name == "xla"))
+    """
+    (reason,) = run_python(program, JAX_PLATFORMS=platform)
+    assert reason.startswith("JAX finds no device (")
+    assert f"unset JAX_PLATFORMS={platform}, or install JAX for it: pip install 'jax[cuda13]'" in reason
+
+
+def test_a_jax_that_is_too_old_is_told_from_one_that_is_missing(device, monkeypatch):
+    monkeypatch.setattr("jax.__version__", "0.4.38")
+    (found,) = (one for one in ow.devices() if one.name == "xla")
+    assert found.reason == "the Python package jax is of version 0.4.38, which does not serve: pip install 'jax>=0.9'"
 
 
 def test_it_is_taken_by_name_only(device):

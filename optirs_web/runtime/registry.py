@@ -266,9 +266,13 @@ def _choose() -> tuple[AdapterInfo, str]:
     raise DeviceNotAvailableError(f"no device is available: {reasons}")
 
 
-def close_device(target: Device) -> None:
-    """Release a device and forget it: the next `device()` opens it anew. What lay on it is lost."""
-    target.close()
+def close_device(target: str | Device | None) -> None:
+    """Release a device and forget it: the next `device()` opens it anew. What lay on it is lost.
+
+    Args:
+        target: the device, or what `device` takes in its place. Tensors that are left there raise DeviceLostError.
+    """
+    device(target).close()
     _forget_lost()
 
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 __all__ = ["REQUIREMENTS", "reason", "wrong_version"]
 
-REQUIREMENTS = {"numpy": "numpy>=2", "pyopencl": "pyopencl>=2025.1", "wgpu": "wgpu>=0.32,<0.33"}
+REQUIREMENTS = {
+    "jax": "jax>=0.9",
+    "numpy": "numpy>=2",
+    "pyopencl": "pyopencl>=2025.1",
+    "wgpu": "wgpu>=0.32,<0.33",
+}
 """What pip is to be told, for packages of which not any version serves; as in pyproject.toml."""
 
 
