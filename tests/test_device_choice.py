@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -365,9 +364,3 @@ def test_work_moves_from_a_lost_device_to_the_next_where_that_is_allowed(open_de
         "vulkan ['']",
         "['cpu'] cpu [4.0, -2.0] []",
     ]
-
-
-def test_the_examples_in_the_page_on_devices_run():
-    page = (Path(__file__).parent.parent / "docs" / "devices.md").read_text("utf-8")
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        assert run_python(block) == []

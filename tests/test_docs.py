@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from processes import run_python
 
 import optirs_web
 from optirs_web.cli.optimizers import all_optimizers
@@ -42,20 +43,56 @@ def test_every_argument_of_an_optimizer_is_explained():
         assert [arg for arg in explained if arg in names] == names, name
 
 
-def test_the_readmes_python_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+def blocks(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
 
 
-def test_the_examples_of_interop_run(requires, tmp_path, monkeypatch):
+PAGES = [one.relative_to(ROOT).as_posix() for one in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]]
+IN_PAGES = {"docs/jupyterlite.md", "docs/package.md"}  # these await at the top level; tests/browser has the notebook
+EXAMPLES = [one for one in PAGES if one not in IN_PAGES and blocks(one)]
+
+# What else a page needs than the library, and what is true at its end.
+NEEDS = {"docs/interop.md": ["torch", "onnx"]}
+DEVICES = {"docs/performance.md": "vulkan", "docs/several_devices.md": "vulkan"}
+AT_THE_END = {
+    "docs/nn.md": "assert accuracy > 0.9",
+    "docs/mixed_precision.md": "assert loss.item() < 0.2",
+}
+
+
+def test_there_are_pages_with_examples():
+    assert {"README.md", "docs/setup.md", *NEEDS, *DEVICES, *AT_THE_END} <= set(EXAMPLES)
+
+
+@pytest.mark.parametrize("page", [one for one in EXAMPLES if one not in DEVICES])
+def test_the_examples_of_a_page_run(page, requires, tmp_path, monkeypatch):
+    """One after the other, with the names of those before."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OPTIRS_DEVICE", "cpu")
-    requires("torch")
-    requires("onnx")
-    page = (ROOT / "docs/interop.md").read_text()
+    for one in NEEDS.get(page, ()):
+        requires(one)
+        monkeypatch.setenv("OPTIRS_DEVICE", "cpu")
     names = {}
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page, re.DOTALL)):
-        exec(compile(block, f"docs/interop.md, block {number}", "exec"), names)
-    assert number >= 3
+    for number, block in enumerate([*blocks(page), AT_THE_END.get(page, "")]):
+        exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+@pytest.mark.parametrize("page", DEVICES)
+def test_the_examples_of_a_page_about_devices_run(page, open_device, tmp_path):
+    """In a process of its own, since it closes devices and sets limits."""
+    open_device(DEVICES[page])
+    run_python(f"import os; os.chdir({str(tmp_path)!r})\n" + "\n".join(blocks(page)))
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [*PAGES, "CONTRIBUTING.md"]:
+        text = (ROOT / page).read_text("utf-8")
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            target, _, heading = link.partition("#")
+            if "://" in target:
+                continue
+            path = (ROOT / page).parent / target if target else ROOT / page
+            assert path.exists(), f"{page}: {link}"
+            if heading:
+                headings = re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE)
+                anchors = [re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings]
+                assert heading in anchors, f"{page}: {link}"

@@ -32,7 +32,7 @@ def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "optirs_web.native_backends.xla", raising=False)
     monkeypatch.setattr("optirs_web.runtime.registry._opened", {})
-    with pytest.raises(DeviceNotAvailableError, match="jax is not installed: pip install 'jax>=0.9'"):
+    with pytest.raises(DeviceNotAvailableError, match=r"jax is not installed: pip install 'jax>=0.9'"):
         ow.device("xla")
     reasons = {one.name: one.reason for one in ow.devices() if not one.available}
     assert "pip install 'jax>=0.9'" in reasons["xla"]

@@ -1,0 +1,72 @@
+"""A training step as called, compiled, and with its loss read each time. Rounds take turns; ratios are what counts.
+
+    python benchmarks/compiled_step.py [DEVICE ...]
+
+A perceptron whose host work outweighs its kernels, and one whose kernels outweigh that.
+"""
+
+import statistics
+import sys
+import time
+
+import numpy as np
+
+import optirs_web as ow
+from optirs_web import nn
+
+SIZES = {"64-64-10, 32 examples": (64, 32), "64-1024-10, 512 examples": (1024, 512)}
+ROUNDS = 7
+SECONDS = 0.1
+
+
+def ways(device, width, examples):
+    """Each way to run a step, by its name."""
+    ow.manual_seed(0)
+    rng = np.random.default_rng(0)
+    x = ow.tensor(rng.random((examples, 64), dtype=np.float32), device=device)
+    y = ow.tensor(rng.integers(0, 10, examples, dtype=np.int32), device=device)
+    layers = nn.Linear(64, width, device=device), nn.GELU(), nn.Linear(width, 10, device=device)
+    model = nn.Sequential(*layers)
+    optimizer = ow.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = ow.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled = ow.compile(step, device=device)
+    return {
+        "as called": lambda: step(x, y),
+        "compiled": lambda: compiled(x, y),
+        "compiled, and its loss read": lambda: compiled(x, y).item(),
+    }
+
+
+def seconds(call, device, calls):
+    """The time of a call."""
+    started = time.perf_counter()
+    for _ in range(calls):
+        call()
+    device.synchronize()
+    return (time.perf_counter() - started) / calls
+
+
+def main(*names):
+    for device in map(ow.device, names or ("cpu", "vulkan")):
+        for size, (width, examples) in SIZES.items():
+            calls = ways(device, width, examples)
+            least = min(min(seconds(one, device, 1) for _ in range(3)) for one in calls.values())  # the first compiles
+            repeats = max(1, round(SECONDS / least))
+            times = {name: [] for name in calls}
+            for _ in range(ROUNDS):
+                for name, call in calls.items():
+                    times[name].append(seconds(call, device, repeats))
+            for name, each in times.items():
+                ratio = statistics.median(one / other for one, other in zip(each, times["as called"], strict=True))
+                print(f"{device.name}, {size}: {name}: {1e3 * statistics.median(each):.2f} ms, {ratio:.2f} times")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
