@@ -14,7 +14,7 @@ import numpy as np
 import optirs_web as ow
 from optirs_web import nn
 
-SIZES = {"64-64-10, 32 examples": (64, 32), "64-1024-10, 512 examples": (1024, 512)}
+SIZES = {"64-64-10, 32 examples": (64, 32), "64-512-10, 256 examples": (512, 256)}
 ROUNDS = 7
 SECONDS = 0.1
 
