@@ -124,15 +124,17 @@ bench-browser: wheel ## measure in Chromium: the optimizer step beside jax-js an
 	$(BIN)/python benchmarks/browser/soak.py
 
 # Types and layers are checked on the installed wheels: there the mapped folders lie inside optirs_web, as users get them.
-check: setup wheel ## formatting, lint, layers, and types on the built wheels
+check: setup wheel ## formatting, lint, layers, and types on the built wheels; every shader by its other compilers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	cd $(SITE) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache --no-logo
 	cd $(SITE) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/mypy -p optirs_web
+	@$(MAKE) --no-print-directory verify-shaders
 
 # Where there is no npm the program says what is missing.
-verify-shaders: setup ## have naga, spirv-val and Tint compile every shader (VERIFY_ARGS=--verbose)
+verify-shaders: setup ## have naga, spirv-val, Tint and NVRTC compile every shader (VERIFY_ARGS=--verbose)
 	@sh scripts/setup_spirv.sh
+	$(BIN)/python -m pip install -qq --no-deps $(NVRTC)
 	$(BIN)/python tests/adapters/verify.py $(VERIFY_ARGS)
 
 # Large, so no part of `check`: wine and a compiler for Windows, in build/dx12. DXC itself comes with Tint.

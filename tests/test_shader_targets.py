@@ -14,6 +14,7 @@ from optirs_web.cli.commands import cli
 from optirs_web.cli.naga import Naga, naga_file
 from optirs_web.errors import ShaderError, UnsupportedError
 from optirs_web.runtime.kernels import elementwise
+from optirs_web.wgsl.print_c import print_c
 
 MAGIC = bytes.fromhex("03022307")  # of SPIR-V
 VERIFY = Path(compilers.__file__).with_name("verify.py")
@@ -30,9 +31,8 @@ def naga():
 
 @pytest.fixture(scope="module")
 def relu():
-    return compilers.Shader(
-        "relu", *(elementwise("relu", "relu", ("tensor",), 0).wgsl(one) for one in ("naga", "tint"))
-    )
+    kernel = elementwise("relu", "relu", ("tensor",), 0)
+    return compilers.Shader("relu", kernel.wgsl("naga"), kernel.wgsl("tint"), print_c(kernel.module, "cuda"))
 
 
 def needs(program):
@@ -150,6 +150,14 @@ def test_tint_finds_what_is_wrong(relu):
     assert [one.partition(":")[0] for one in refused] == ["relu", "relu"]
     assert "1:7: refused by Tint: expected ')'" in refused[0]
     assert "exceeds the maximum allowed" in refused[1]
+
+
+def test_nvidias_compiler_finds_what_is_wrong(relu):
+    nvidia = compilers.Nvidia()
+    for name, text in ("good", relu.for_nvidia), ("bad", "int f( {}"), ("good again", relu.for_nvidia):
+        nvidia.take(relu._replace(name=name, for_nvidia=text))
+    (refused,) = nvidia.finish()
+    assert refused.startswith("bad: NVIDIA's compiler refuses this")
 
 
 def test_the_check_fails_where_a_compiler_is_missing(tmp_path):

@@ -4,8 +4,10 @@ import gc
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from compilers import Shader, Tint, Verdict, translate
+from compilers import Nvidia, Shader, Tint, Verdict, translate
 from every_kernel import File, Made, files_of, makers, shader_files
+
+from optirs_web.wgsl.print_c import print_c
 
 __all__ = ["Share", "begin", "different", "share"]
 
@@ -16,11 +18,15 @@ _BUFFERS = 8
 
 
 class Share(NamedTuple):
-    """What one process has found: of the shaders it made, of Tint, and of the files that no kernel was made of."""
+    """What one process has found: of the shaders it made, of Tint, and of the files that no kernel was made of.
+
+    Attributes:
+        refused: by Tint or NVIDIA's compiler, and what they say.
+    """
 
     verdicts: list[Verdict]
     tint: str
-    refused_by_tint: list[str]
+    refused: list[str]
     unused: set[tuple[str, str]]
 
 
@@ -36,14 +42,15 @@ def begin(shared: Any) -> None:
 def share() -> Share:
     """Take what others have not taken, until there is nothing left."""
     gc.disable()  # of the trees that fill the memory hardly one is garbage
-    unused, tint = shader_files(), Tint()
+    unused, tint, nvidia = shader_files(), Tint(), Nvidia()
     verdicts = []
     for shader in different(_taken(), unused):
         tint.take(shader)
+        nvidia.take(shader)
         verdicts.append(translate(shader))
     version, looked_at, refused = tint.finish()
     assert looked_at == len(verdicts)
-    return Share(verdicts, version, refused, unused)
+    return Share(verdicts, version, refused + nvidia.finish(), unused)
 
 
 def different(kernels: Iterable[Made], unused: set[File]) -> Iterator[Shader]:
@@ -55,7 +62,8 @@ def different(kernels: Iterable[Made], unused: set[File]) -> Iterator[Shader]:
         if text not in known:
             known.add(text)
             fits = made.fits and len(made.kernel.bindings) <= _BUFFERS
-            yield Shader(f"{made.kernel.name} ({made.name})", text, made.kernel.wgsl("tint"), fits)
+            cuda = print_c(made.kernel.module, "cuda")
+            yield Shader(f"{made.kernel.name} ({made.name})", text, made.kernel.wgsl("tint"), cuda, fits)
 
 
 def _taken() -> Iterator[Made]:

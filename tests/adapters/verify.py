@@ -1,11 +1,11 @@
-"""Every shader of the library is one for its other compilers, too: naga, spirv-val and Tint.
+"""Every shader of the library is one for its other compilers, too: naga, spirv-val, Tint and NVIDIA's.
 
     python tests/adapters/verify.py [--verbose]
 
 naga (wgpu, Firefox) has to take each and to write SPIR-V, MSL and HLSL; spirv-val has to find that SPIR-V valid for
-Vulkan; and Tint (Chrome) has to take each, and to make a pipeline of those that need no more than every adapter of
-WebGPU has. Nothing is run. Ends with 1 where a shader is refused, where a compiler is missing, and where no kernel is
-made of a file of ``shaders``.
+Vulkan; Tint (Chrome) has to take each, and to make a pipeline of those that need no more than every adapter of WebGPU
+has; and NVIDIA's compiler has to make PTX of each as printed for CUDA. Nothing is run. Ends with 1 where a shader is
+refused, where a compiler is missing, and where no kernel is made of a file of ``shaders``.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 from compilers import ENVIRONMENT, Verdict, missing_tools
@@ -43,7 +44,7 @@ def main() -> None:
         shares = [one.result() for one in [pool.submit(share) for _ in range(_PROCESSES)]]
     verdicts = {verdict.digest: verdict for one in shares for verdict in one.verdicts}
     refused = [verdict.refused for verdict in verdicts.values() if verdict.refused]
-    refused += dict.fromkeys(said for one in shares for said in one.refused_by_tint)
+    refused += dict.fromkeys(said for one in shares for said in one.refused)
     unused = set.intersection(*(one.unused for one in shares))
     refused += [f"shaders/{'/'.join(file)}.wgsl: no kernel is made of it; add a program that does" for file in unused]
     if arguments.verbose:
@@ -52,7 +53,7 @@ def main() -> None:
     print(
         f"{len(verdicts):,} shaders, {len(refused)} refused: naga {VERSION} ({', '.join(TARGETS)}), spirv-val "
         f"{_version()} ({ENVIRONMENT}; {sum(one.later for one in verdicts.values())} as SPIR-V 1.3 alone), "
-        f"Tint (webgpu {shares[0].tint}); {time.perf_counter() - start:.0f} s"
+        f"Tint (webgpu {shares[0].tint}), NVRTC {version('nvidia-cuda-nvrtc')}; {time.perf_counter() - start:.0f} s"
     )
     sys.exit(bool(refused))
 
