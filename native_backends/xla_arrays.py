@@ -20,6 +20,7 @@ __all__ = [
     "ints",
     "matmul",
     "put",
+    "put_at",
     "put_strided",
     "put_windows",
     "repeated_once",
@@ -134,11 +135,28 @@ def windows(array: Array, starts: Array, size: int) -> Array:
     return jax.vmap(lambda start: lax.dynamic_slice(array, (start,), (size,)))(starts.astype(jnp.int32))
 
 
+# XLA makes a scatter to a single place a slice and its update; where the vector is itself a slice, it merges the two as
+# if the place lay within. So a single place that is left out lies within as well, and what is there is kept.
+
+
+def put_at(old: Array, places: Array, values: Array, is_written: Array) -> Array:
+    """The elements or rows at these places replaced by others, (places, ...), where that is set."""
+    if places.size > 1:
+        return old.at[jnp.where(is_written, places, old.shape[0])].set(values, mode="drop")
+    place = jnp.where(is_written, places, 0)
+    kept = jnp.take(old, place, axis=0, mode="clip")
+    return old.at[place].set(jnp.where(is_written[0], values, kept), mode="drop")
+
+
 def put_windows(old: Array, starts: Array, values: Array, is_active: Array) -> Array:
     """The vector with these values, (starts, size), from each start on; parts that are not active are left out."""
-    places = jnp.where(is_active, starts.astype(jnp.int32), old.size)
+    values, left_out = as_type(values, old.dtype), old.size
+    if starts.size == 1:
+        starts, left_out = jnp.where(is_active, starts, 0), 0
+        values = jnp.where(is_active[0], values, windows(old, starts, values.shape[1]))
+    places = jnp.where(is_active, starts.astype(jnp.int32), left_out)
     rows = lax.ScatterDimensionNumbers((1,), (), (0,))
-    return lax.scatter(old, places[:, None], as_type(values, old.dtype), rows, unique_indices=True, mode="drop")
+    return lax.scatter(old, places[:, None], values, rows, unique_indices=True, mode="drop")
 
 
 def put_strided(old: Array, starts: Array, values: Array, strides: Sequence[int], is_active: Array) -> Array:

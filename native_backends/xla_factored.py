@@ -12,7 +12,7 @@ from jax import lax
 from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..wgsl import factored_shell, rule_shell
 from ..wgsl.shell import BLOCK, member_names
-from .xla_arrays import floats, words
+from .xla_arrays import floats, put_at, words
 from .xla_bindings import Array, last_marked
 from .xla_lines import KINDS, Lines
 from .xla_tables import Blocks, BoundRule
@@ -92,6 +92,5 @@ def settle_lines(rule: BoundRule) -> dict[str, Array]:
         }
         is_first = (at >= shape.partials_of(kind)) & (line < shape.count(kind)) & (its.is_active == 1)
         for place, value in zip(tables.places(shape, kind, line), rule.call(function, values), strict=True):
-            where = jnp.where(is_first, place, np.uint32(state.size))
-            new = new.at[where].set(jnp.broadcast_to(value, count), mode="drop")
+            new = put_at(new, place, jnp.broadcast_to(value, count), is_first)
     return {"lines": new}

@@ -72,15 +72,16 @@ def _scatter(p: Parameters, values: Array, indices: Array, sums: Array) -> Resul
         _indices(p, indices, outer), (outer, count, inner) if not _is_shared(p) else (1, count, 1)
     )
     places = places[:, entries]
-    places = jnp.where(places < 0, length, places)  # nowhere, where JAX counts from the end
+    is_there = (places >= 0) & (places < length)
+    given, places = jnp.where(is_there, given, 0), jnp.where(is_there, places, 0)
     target = floats(sums)[: p["size"]].reshape(outer, length, inner)
     if not p["first"]:
         target = jnp.zeros_like(target)
     if _is_shared(p):
-        found = target.at[:, places.ravel()].add(given, mode="drop")
+        found = target.at[:, places.ravel()].add(given)
     else:
         rows, columns = jnp.arange(outer)[:, None, None], jnp.arange(inner)
-        found = target.at[rows, places, columns].add(given, mode="drop")
+        found = target.at[rows, places, columns].add(given)
     return (put(sums, found),)
 
 

@@ -11,7 +11,7 @@ from jax import lax
 
 from ..runtime.rows import RowsKernel
 from ..wgsl import transform_lookup
-from .xla_arrays import floats, words
+from .xla_arrays import floats, put_at, words
 from .xla_bindings import Array
 from .xla_slots import Slot
 from .xla_tables import BoundRule, Its
@@ -32,7 +32,6 @@ def update_rows(kernel: RowsKernel, p: Values, arrays: Sequence[Array]) -> tuple
     its = rule.its(rule.table[p["tensor"]])
     is_first = jnp.concatenate([jnp.ones(1, bool), rows[1:] != rows[:-1]])
     changes = is_first & (rows < p["rows"]) & (its.is_active == 1)
-    target = jnp.where(changes, rows, np.uint32(whole))
 
     slots = {name: Slot(kind, bound[name], (whole, length)) for name, kind in kernel.slots.items()}
     param = jnp.take(table, rows, axis=0, mode="clip")
@@ -43,13 +42,13 @@ def update_rows(kernel: RowsKernel, p: Values, arrays: Sequence[Array]) -> tuple
     updated = rule.call("update", {**rule.of_tensor(its), **values})
 
     new: dict[str, Array] = {}
-    changed = table.at[target].set(jnp.broadcast_to(updated.param, param.shape), mode="drop")
+    changed = put_at(table, rows, jnp.broadcast_to(updated.param, param.shape), changes)
     new["params"] = jnp.concatenate([changed.reshape(-1), params[whole * length :]])
     results = dict(zip(kernel.rule.state, getattr(updated, "state", ()), strict=False))
     for number, (name, slot) in enumerate(slots.items()):
         seed = its.step.astype(np.uint32) * np.uint32(len(slots)) + np.uint32(number)
         codes = slot.codes_of(jnp.broadcast_to(results[name], param.shape), index, seed)
-        new[name] = slot.with_rows(target, codes)
+        new[name] = slot.with_rows(rows, codes, changes)
     pairs = zip(kernel.bindings, arrays, strict=True)
     return tuple(new.get(one.name, array) for one, array in pairs if one.writes)
 

@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from ..runtime.schedules import KINDS, NOWHERE
 from ..wgsl import rule_shell, shell
-from .xla_arrays import as_type, floats, put, words
+from .xla_arrays import as_type, floats, put, put_at, words
 from .xla_maps import printed
 
 __all__ = ["REPLACEMENTS", "TRACED"]
@@ -31,8 +31,7 @@ def _placed(hyper: Array, value: Array, places: tuple[Array, ...], is_written: A
     """The vector with values, what each lacks to 1, and its logarithm where rows say."""
     log = jnp.where(value <= 0, np.float32(-100), jnp.log(value))
     for one, at in zip((value, 1 - value, log), places, strict=True):
-        kept = jnp.where(is_written & (at != np.uint32(NOWHERE)), at, jnp.uint32(hyper.size))
-        hyper = hyper.at[kept].set(as_type(one, hyper.dtype), mode="drop")
+        hyper = put_at(hyper, at, as_type(one, hyper.dtype), is_written & (at != np.uint32(NOWHERE)))
     return hyper
 
 

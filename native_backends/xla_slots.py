@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from ..wgsl import param_storage, slot_storage
-from .xla_arrays import as_type, floats
+from .xla_arrays import as_type, floats, put_at
 from .xla_bindings import Array
 from .xla_maps import codec
 
@@ -94,9 +94,9 @@ class Slot:
         words = lax.bitcast_convert_type(codes.astype(np.uint8).reshape(-1, 4), np.uint32)
         return words, jnp.where(mask.any(axis=1, keepdims=True), largest, self._largest).reshape(-1)
 
-    def with_rows(self, numbers: Array, codes: Array) -> Array:
-        """The words with the codes of some rows; numbers beyond the last row are left out."""
-        return self.packed(self._codes.at[numbers].set(codes, mode="drop"))
+    def with_rows(self, numbers: Array, codes: Array, changes: Array) -> Array:
+        """The words with the codes of some rows, where these change."""
+        return self.packed(put_at(self._codes, numbers, codes, changes))
 
     def packed(self, codes: Array) -> Array:
         """The words that hold these codes; not for 8 bits."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .xla_arrays import floats, put, words
+from .xla_arrays import floats, put, put_at, words
 
 __all__ = ["REPLACEMENTS", "heads"]
 
@@ -67,8 +67,7 @@ def _join_rows(p: Parameters, rows: Array, sums: Array) -> Results:
 def _spread_rows(p: Parameters, rows: Array, sums: Array, dense: Array) -> Results:
     found, is_head = heads(p, rows)
     target = floats(dense)[: dense.size // p["length"] * p["length"]].reshape(-1, p["length"])
-    places = jnp.where(is_head, found, target.shape[0])
-    return (put(dense, target.at[places].set(_table(p, sums), mode="drop")),)
+    return (put(dense, put_at(target, found, _table(p, sums), is_head)),)
 
 
 def _nonfinite_rows(p: Parameters, rows: Array, sums: Array, found_inf: Array) -> Results:

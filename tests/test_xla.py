@@ -131,6 +131,37 @@ def test_a_launch_that_fails_is_named(device, monkeypatch):
         ow.ones((3, 1111), device=device).softmax().numpy()
 
 
+def test_options_that_a_release_of_xla_does_not_know_are_left_out(device, monkeypatch):
+    from optirs_web.native_backends import xla_programs
+
+    monkeypatch.setitem(xla_programs._CHEAP, "xla_no_such_option", True)
+    found = xla_programs.quick_options.__wrapped__()
+    assert "xla_no_such_option" not in found
+    assert found["xla_backend_optimization_level"] == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "places", "shape"),
+    [("put_windows", [3], (1, 6)), ("put_windows", [0, 3], (2, 2)), ("put_at", [5], (1,)), ("put_at", [5, 7], (2,))],
+)
+def test_what_is_left_out_stays_also_in_a_part_of_a_buffer(device, function, places, shape):
+    import jax
+    from jax import lax
+
+    from optirs_web.native_backends import xla_arrays, xla_programs
+
+    def change(words, first, starts, values, are_active):
+        part = lax.dynamic_slice(words, (first,), (9,))
+        changed = getattr(xla_arrays, function)(part, starts, values, are_active)
+        return lax.dynamic_update_slice(words, changed, (first,))
+
+    words, values = np.arange(32, dtype=np.uint32), np.full(shape, 77, np.uint32)
+    compiled = jax.jit(change, compiler_options=dict(xla_programs.OPTIONS))
+    for active in ([False] * len(places), [True] * len(places)):
+        found = compiled(words, np.int32(10), np.array(places, np.uint32), values, np.array(active))
+        assert (np.asarray(found) != words).sum() == values.size * active[0]
+
+
 # Ahead of time.
 
 
