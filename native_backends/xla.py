@@ -9,7 +9,7 @@ the sizes of its buffers and those of its parameters that decide shapes; offsets
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -24,6 +24,7 @@ from ..runtime.timing import Work
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
     from .xla_ahead import CompiledStep
+    from .xla_export import Exported
     from .xla_programs import Compiled
 
 __all__ = ["Memory", "XlaBackend", "list_adapters", "open_backend"]
@@ -260,6 +261,20 @@ class XlaBackend(Backend):
         from .xla_ahead import compile_step
 
         return compile_step(kernels, elements, topology)
+
+    def export(
+        self,
+        program: Command | None,
+        scratch: Collection[Memory],
+        inputs: Sequence[Any],
+        outputs: Any,
+        platforms: Sequence[str],
+    ) -> Exported:
+        """See `xla_export.export`; what was submitted before is done."""
+        from .xla_export import export
+
+        commands = program.commands if isinstance(program, _Recorded) else ()
+        return export(self, commands, scratch, inputs, outputs, platforms)
 
     def close(self) -> None:
         self._single.clear()

@@ -1,15 +1,20 @@
-"""``optirs-web compile``: the step of an optimizer, compiled by XLA for a pod of TPUs that need not be here."""
+"""``optirs-web compile``: the step of an optimizer, compiled by XLA for a pod of TPUs, or as a file that JAX runs."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..runtime.registry import device
+import optirs_web as ow
+
+from ..interop import jax
 from ..runtime.rule_kernels import AdvanceKernel, UpdateKernel
+from .optimizers import all_optimizers
 from .shader import find_kernel
 
 __all__ = ["compile_"]
@@ -17,21 +22,46 @@ __all__ = ["compile_"]
 
 @click.command("compile")
 @click.argument("name", default="AdamW")
-@click.option("--topology", required=True, help="The pod, as libtpu names it: v5e:2x4, v4:2x2x2.")
+@click.option("--topology", help="Compile for this pod, as libtpu names it: v5e:2x4, v4:2x2x2.")
 @click.option("--elements", type=click.IntRange(1), default=1 << 20, show_default=True, help="Parameters on each chip.")
-@click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An override, as amsgrad=true.")
+@click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An override or option, as amsgrad=true.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the HLO there; else it is printed.")
-def compile_(name: str, topology: str, elements: int, flags: tuple[str, ...], out: Path | None) -> None:
-    """Compile the data-parallel step of an optimizer (AdamW) for TPUs; no TPU is needed, but `pip install libtpu`.
+@click.option("--export", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write the step there.")
+@click.option(
+    "--platform", "platforms", multiple=True, default=jax.PLATFORMS, show_default=True, help="To export the step for."
+)
+def compile_(
+    name: str,
+    topology: str | None,
+    elements: int,
+    flags: tuple[str, ...],
+    out: Path | None,
+    file: Path | None,
+    platforms: tuple[str, ...],
+) -> None:
+    """Compile the data-parallel step of an optimizer (AdamW) for TPUs, or export its step on one device.
 
-    Every chip has all parameters and state, and gradients of its own, which are averaged over all chips by an
-    all-reduce. What is printed: the chips, XLA's estimate of the work, the memory of each chip, and the program.
+    With --topology every chip has all parameters and state, and gradients of its own, which are averaged over all chips
+    by an all-reduce. What is printed: the chips, XLA's estimate of the work, the memory of each chip, and the program.
+    No TPU is needed, but `pip install libtpu`.
+
+    With --export a file is written that `optirs_web.interop.jax.load` reads: a step of one parameter, which begins as
+    zeros, from its gradient.
     """
+    if topology is None and file is None:
+        raise click.UsageError("say what for: --topology v5e:2x4, or --export FILE")
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # there is no TPU to look for
+    if topology is not None:
+        _compile(name, topology, elements, flags, out)
+    if file is not None:
+        _export(name, elements, flags, file, platforms)
+
+
+def _compile(name: str, topology: str, elements: int, flags: tuple[str, ...], out: Path | None) -> None:
     kernels = [find_kernel(name, flags, part) for part in ("advance", "update")]
     if not isinstance(kernels[0], AdvanceKernel) or not isinstance(kernels[1], UpdateKernel):
         raise click.BadParameter(f"'{name}' is no optimizer", param_hint="NAME")
-    backend: Any = device("xla").backend
+    backend: Any = ow.device("xla").backend
     made = backend.compile_step(kernels, elements, topology)
     click.echo(f"{kernels[1].name} of {elements:,} parameters on {made.devices}")
     for title, values in (("cost", made.cost), ("bytes on each chip", made.memory)):
@@ -41,3 +71,33 @@ def compile_(name: str, topology: str, elements: int, flags: tuple[str, ...], ou
         click.echo(made.hlo.rstrip("\n"))
     else:
         out.write_text(made.hlo, "utf-8")
+
+
+def _options(flags: Sequence[str]) -> dict[str, Any]:
+    """Options of an optimizer, whose values are JSON, or words."""
+    found = {}
+    for flag in flags:
+        name, _, value = flag.partition("=")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _export(name: str, elements: int, flags: Sequence[str], file: Path, platforms: Sequence[str]) -> None:
+    known = {one.lower(): make for one, make in all_optimizers().items()}
+    if name.lower() not in known:
+        raise click.BadParameter(f"'{name}' is no optimizer", param_hint="NAME")
+    param = ow.Parameter(ow.zeros((elements,), device="xla"))
+    try:
+        optimizer = known[name.lower()]([param], **_options(flags))
+    except (TypeError, ValueError) as error:
+        raise click.BadParameter(str(error), param_hint="--flag") from error
+    step = ow.compile(lambda grad: optimizer.step(grads=[grad]), device="xla")
+    grad = ow.zeros((elements,), device="xla")
+    made = jax.export(step, grad, parameters={"param": param}, platforms=platforms)
+    made.save(file)
+    size, state = len(made.artifact), sum(one.nbytes for one in made.state)
+    click.echo(f"{name} of {elements:,} parameters for {', '.join(made.platforms)}: {file}")
+    click.echo(f"bytes: program {size:,}, state {state:,}")

@@ -1,9 +1,9 @@
-"""Other libraries: `torch` optimizers and state dicts, `onnx` graphs, `safetensors` files."""
+"""Other libraries: `torch` optimizers and state dicts, `onnx` graphs, steps for `jax`, `safetensors` files."""
 
 import importlib
 from types import ModuleType
 
-__all__ = ["onnx", "safetensors", "torch"]
+__all__ = ["jax", "onnx", "safetensors", "torch"]
 
 
 def __getattr__(name: str) -> ModuleType:

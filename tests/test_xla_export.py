@@ -1,0 +1,103 @@
+"""Compiled steps as files that JAX runs by itself."""
+
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import optirs_web as ow
+from optirs_web.cli.commands import cli
+from optirs_web.errors import CheckpointError, UnsupportedError
+
+
+@pytest.fixture
+def device(open_device):
+    return open_device("xla")
+
+
+def trained_on(device):
+    """A compiled step of a product and its optimizer, and the parameter."""
+    w = ow.Parameter(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), device=device)
+    optimizer = ow.optim.AdamW([w], lr=0.1)
+
+    def train(x):
+        optimizer.zero_grad()
+        loss = ((x @ w).relu() ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss}
+
+    return ow.compile(train, device=device), w
+
+
+def test_a_step_goes_on_in_jax_alone_as_it_does_here(device, tmp_path):
+    step, w = trained_on(device)
+    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    step(x)
+    ow.interop.jax.export(step, x, parameters={"w": w}).save(tmp_path / "step.safetensors")
+    loaded = ow.interop.jax.load(tmp_path / "step.safetensors")
+    assert loaded.platforms == ("cpu", "cuda", "tpu")
+    for _ in range(3):
+        assert float(loaded(x)["loss"]) == pytest.approx(step(x)["loss"].item(), rel=1e-6)
+        np.testing.assert_allclose(loaded.parameters()["w"], w.numpy(), rtol=0, atol=1e-6)
+    again = ow.interop.jax.load(loaded.dump())
+    np.testing.assert_array_equal(again.parameters()["w"], loaded.parameters()["w"])
+
+
+def test_inputs_and_results_are_of_any_type(device):
+    def mixed(x, mask, places):
+        return {"halves": x * 2.0, "both": [ow.ops.where(mask, x, 1.0) > 0, ow.ops.argmax(x), places]}
+
+    x, mask = np.array([[1.5, -2.0, 0.25]], np.float32), np.array([[True, True, False]])
+    given = [ow.tensor(x, dtype="bfloat16", device=device), mask, np.array([3, -4], np.int32)]
+    step = ow.compile(mixed, device=device)
+    want, made = step(*given), ow.interop.jax.export(step, *given, platforms=["cpu"])
+    import jax.numpy as jnp
+
+    found = made(jnp.asarray(x, jnp.bfloat16), mask, given[2])
+    assert made.state == ()
+    assert found["halves"].dtype == jnp.bfloat16
+    np.testing.assert_array_equal(found["halves"].astype(np.float32), want["halves"].numpy())
+    for one, other in zip(found["both"], want["both"], strict=True):
+        np.testing.assert_array_equal(one, other.numpy())
+        assert one.dtype == other.numpy().dtype
+
+
+def test_what_cannot_be_exported_says_why(device, monkeypatch):
+    step, _ = trained_on(device)
+    x = np.ones((5, 3), np.float32)
+    other = ow.Parameter([1.0], device=device)
+    with pytest.raises(UnsupportedError, match="the step neither reads nor writes 'other'"):
+        ow.interop.jax.export(step, x, parameters={"other": other})
+    with pytest.raises(UnsupportedError, match="exported from the device 'xla', not 'cpu'"):
+        ow.interop.jax.export(step, x, device="cpu")
+    with pytest.raises(CheckpointError, match="holds no step"):
+        ow.interop.jax.load(ow.dump_checkpoint({"other": other}))
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'optirs-web\[xla\]'"):
+        ow.interop.jax.export(step, x)
+
+
+def test_the_step_of_an_optimizer_is_exported(device, tmp_path):
+    path = tmp_path / "step"
+    arguments = ["compile", "sgd", "--flag", "lr=0.5", "--elements", "300", "--export", str(path)]
+    assert "sgd of 300 parameters for cpu, cuda, tpu" in CliRunner().invoke(cli, arguments).output
+    step = ow.interop.jax.load(path)
+    step(np.full(300, 2.0, np.float32))
+    assert (step.parameters()["param"] == -1).all()
+    assert "stablehlo" in step.stablehlo
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "say what for: --topology v5e:2x4, or --export FILE"),
+        (("nothing", "--export", "file"), "'nothing' is no optimizer"),
+        (("--flag", "speed=3", "--export", "file"), "unexpected keyword argument 'speed'"),
+    ],
+)
+def test_what_is_asked_of_compile_makes_sense(device, arguments, message):
+    result = CliRunner().invoke(cli, ["compile", *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
