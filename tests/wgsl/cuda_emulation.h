@@ -72,6 +72,13 @@ static void run() {
     swapcontext(&current->context, &scheduler);
 }
 
+// Where no thread waits for another they need no fibers, which take most of the time.
+static void run_block_without_barriers() {
+    for (threadIdx.z = 0; threadIdx.z < blockDim.z; threadIdx.z++)
+        for (threadIdx.y = 0; threadIdx.y < blockDim.y; threadIdx.y++)
+            for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) entry();
+}
+
 static void run_block() {
     const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
     fibers.resize(threads);
@@ -112,24 +119,39 @@ std::tuple<std::remove_const_t<Arguments>...> *Launch<Arguments...>::arguments;
 template <class... Arguments>
 void (*Launch<Arguments...>::kernel)(Arguments...);
 
+template <class... Arguments>
+using Packed = std::tuple<std::remove_const_t<Arguments>...>;
+
+// A copy of the values of a kernel's arguments.
 template <class... Arguments, size_t... numbers>
+static Packed<Arguments...> packed(void (*)(Arguments...), void **from, std::index_sequence<numbers...>) {
+    return Packed<Arguments...>(*(std::remove_const_t<Arguments> *)from[numbers]...);
+}
+
+template <class... Arguments>
+static Packed<Arguments...> packed(void (*kernel)(Arguments...), void **from) {
+    return packed(kernel, from, std::index_sequence_for<Arguments...>());
+}
+
+template <class... Arguments>
 static void launch(
-    void (*kernel)(Arguments...), void **from, const unsigned *sizes, std::index_sequence<numbers...>
+    void (*kernel)(Arguments...), Packed<Arguments...> *arguments, const unsigned *sizes, bool has_barriers = true
 ) {
-    std::tuple<std::remove_const_t<Arguments>...> arguments(*(std::remove_const_t<Arguments> *)from[numbers]...);
-    Launch<Arguments...>::arguments = &arguments;
+    Launch<Arguments...>::arguments = arguments;
     Launch<Arguments...>::kernel = kernel;
     entry = Launch<Arguments...>::call;
     gridDim = {sizes[0], sizes[1], sizes[2]};
     blockDim = {sizes[3], sizes[4], sizes[5]};
     for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) run_block();
+            for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
+                has_barriers ? run_block() : run_block_without_barriers();
 }
 
 template <class... Arguments>
 static void launch(void (*kernel)(Arguments...), void **from, const unsigned *sizes) {
-    launch(kernel, from, sizes, std::index_sequence_for<Arguments...>());
+    Packed<Arguments...> arguments = packed(kernel, from);
+    launch(kernel, &arguments, sizes);
 }
 
 // What a lane of the warp has, for the lane that a function names; its own where there is none.
