@@ -101,10 +101,10 @@ test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter naga,$(REQU
 	$(if $(filter opencl,$(REQUIRED)),$(INSTALL) '.[opencl]' && sh scripts/setup_opencl.sh $(BIN)/python)
 	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
 	$(if $(filter perfetto,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(PERFETTO))
-	$(if $(filter nvrtc,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(NVRTC))
+	$(if $(filter nvrtc cuda,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(NVRTC))
 	$(PYTEST) $(PYTEST_ARGS)
 
-test-targets: ## run the numerical cases on opencl and xla, which compile for long (TARGETS=opencl)
+test-targets: ## run the numerical cases on opencl and xla, or cuda, which compile for long (TARGETS=opencl)
 	OPTIRS_TEST_TARGETS=$(TARGETS) $(MAKE) test OPTIRS_REQUIRE=$(TARGETS) PYTEST_ARGS='-k "$(subst $(comma), or ,$(TARGETS))"'
 
 optimizers: OPTIRS_REQUIRE := vulkan,webgpu,cpu,torch,optax

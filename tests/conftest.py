@@ -12,6 +12,7 @@ import os
 import signal
 import warnings
 from collections import Counter
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ if os.environ.get("OPTIRS_REQUIRE"):  # the library's "auto" takes what it names
 import numerics as numerical_cases
 import numpy as np
 import pytest
+import software_cuda
 from chromium import CRASH, browser, browser_python, close_crashed_pages, page, screenshot
 from hypothesis import settings
 from requirements import missing, required
@@ -50,7 +52,7 @@ def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # A requirement that no test looks at would pass in silence.
-    known = ["cpu", "vulkan", "opencl", "xla", *DEVICES, *BROWSER, *LIBRARIES, *OTHERS]
+    known = ["cpu", "vulkan", "cuda", "opencl", "xla", *DEVICES, *BROWSER, *LIBRARIES, *OTHERS]
     unknown = required() - set(known)
     if unknown:
         names = ", ".join(known)
@@ -109,7 +111,8 @@ def open_device():
     def open_once(name):
         if name not in opened:
             try:
-                opened[name] = optirs_web.device(name)
+                with software_cuda.shown() if name.startswith("cuda") else nullcontext():
+                    opened[name] = optirs_web.device(name)
             except DeviceNotAvailableError as error:
                 opened[name] = error
         if isinstance(opened[name], DeviceNotAvailableError):

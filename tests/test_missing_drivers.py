@@ -54,7 +54,7 @@ def test_drivers_that_a_variable_hides_are_found_by_its_name(open_device):
     assert found["metal"] == "no metal adapter found: Metal needs macOS; here use vulkan"
     assert found["dx12"] == "no dx12 adapter found: DX12 needs Windows 10 or later; here use vulkan"
     assert found["webgpu"].startswith("it runs in a browser, inside Pyodide; natively use vulkan")
-    assert found["auto"].startswith("cpu no hardware adapter was found (no metal, no vulkan, no dx12")
+    assert found["auto"].startswith("cpu no hardware adapter was found (no metal, no cuda, no vulkan, no dx12")
 
 
 @pytest.mark.usefixtures("on_linux")

@@ -20,7 +20,7 @@ from optirs_web.profiling.tap import Submit, Tap
 from optirs_web.runtime.timing import WALL_TIME, Timed, Work
 from optirs_web.wgsl import link, parse
 
-CLOCKS = {"cpu": "host clock around each kernel", "vulkan": "gpu timestamps", "opencl": "gpu timestamps"}
+CLOCKS = {"cpu": "host clock around each kernel", **dict.fromkeys(("vulkan", "opencl", "cuda"), "gpu timestamps")}
 
 
 def training_step(device, width=32):

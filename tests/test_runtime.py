@@ -15,7 +15,7 @@ from optirs_web.errors import DeviceNotAvailableError
 
 def test_devices_lists_each_name_with_what_it_is_or_why_it_is_not():
     found = {one.name: one for one in ow.devices()}
-    assert set(found) == {"webgpu", "vulkan", "metal", "dx12", "gl", "cpu", "opencl", "xla"}
+    assert set(found) == {"webgpu", "vulkan", "metal", "dx12", "gl", "cpu", "cuda", "opencl", "xla"}
     assert found["cpu"].available
     assert "NumPy" in found["cpu"].description
     for one in found.values():
@@ -30,7 +30,7 @@ def test_the_same_name_gives_the_same_device(device):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cuda", "there is no device 'cuda'; known are auto, webgpu, vulkan"),
+        ("rocm", "there is no device 'rocm'; known are auto, webgpu, vulkan"),
         ("webgpu", "it runs in a browser, inside Pyodide; natively use vulkan, metal or dx12"),
         ("cpu:1", "there are 1 of that kind"),
         ("vulkan:x", "write vulkan:0, vulkan:1"),
@@ -55,9 +55,11 @@ def test_auto_takes_a_hardware_adapter_and_never_one_of_software_and_says_why(op
     if is_software:
         opencl = next(one for one in ow.devices() if one.name == "opencl")
         found = "opencl is software" if opencl.available else "no opencl"
-        assert lines[0] == f"cpu no hardware adapter was found (no metal, vulkan is software, no dx12, {found})"
+        assert (
+            lines[0] == f"cpu no hardware adapter was found (no metal, no cuda, vulkan is software, no dx12, {found})"
+        )
     else:
-        assert lines[0].startswith(("metal ", "vulkan ", "dx12 "))
+        assert lines[0].startswith(("metal ", "cuda ", "vulkan ", "dx12 "))
     assert lines[1] == "True"
 
 

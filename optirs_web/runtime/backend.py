@@ -56,7 +56,7 @@ class AdapterInfo:
     A backend fills in what its driver tells; `optirs_web.devices` completes it natively.
 
     Attributes:
-        name: "cpu", "vulkan", "metal", "dx12", "gl", "opencl" or "webgpu".
+        name: "cpu", "cuda", "vulkan", "metal", "dx12", "gl", "opencl", "xla" or "webgpu".
         index: which one of that name, from 0.
         description: what the driver calls it.
         software: it computes on the processor, pretending to be a GPU.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
 from ..errors import DeviceNotAvailableError, OptirsError, UnsupportedError
 from ..wgsl.print_c import COMPILER_OPTIONS
 
-__all__ = ["compile_cuda"]
+__all__ = ["architectures", "compile_cuda", "version"]
 
 _MISSING = "NVIDIA's compiler is not installed: pip install 'optirs-web[cuda]'"
 
@@ -29,7 +30,7 @@ def compile_cuda(
         OptirsError: it refuses the text.
     """
     nvrtc = _nvrtc()
-    known = [f"sm_{number}" for number in _value(nvrtc.nvrtcGetSupportedArchs())]
+    known = [f"sm_{number}" for number in architectures()]
     if arch not in known:
         raise UnsupportedError(f"NVIDIA's compiler does not know '{arch}'; there are {', '.join(known)}")
     program = _value(nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))
@@ -45,6 +46,23 @@ def compile_cuda(
         return _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+@cache
+def version() -> tuple[int, int]:
+    """Which CUDA the compiler is of.
+
+    Raises:
+        DeviceNotAvailableError: the packages of the extra `cuda` are not installed.
+    """
+    _, major, minor = _nvrtc().nvrtcVersion()
+    return major, minor
+
+
+@cache
+def architectures() -> list[int]:
+    """The compute capabilities that it makes machine code for, the oldest first: 90 is 9.0."""
+    return sorted(_value(_nvrtc().nvrtcGetSupportedArchs()))
 
 
 def _nvrtc() -> Any:

@@ -32,6 +32,7 @@ _BACKENDS = {
     "dx12": "optirs_web.native_backends.wgpu",
     "gl": "optirs_web.native_backends.wgpu",
     "cpu": "optirs_web.native_backends.cpu",
+    "cuda": "optirs_web.native_backends.cuda",
     "opencl": "optirs_web.native_backends.opencl",
     "xla": "optirs_web.native_backends.xla",
 }
@@ -39,7 +40,7 @@ _BACKENDS = {
 _IN_BROWSER = ("webgpu",)
 """Backends of a browser. They are opened by awaiting, and have `probe_async` and `open_backend_async`."""
 
-_AUTO_ORDER = ("webgpu", "metal", "vulkan", "dx12", "opencl")
+_AUTO_ORDER = ("webgpu", "metal", "cuda", "vulkan", "dx12", "opencl")
 """Hardware, which "auto" compares with the processor; in this order where it is as fast. OpenGL is taken only by name,
 and so are software adapters, except in a browser without NumPy. What is native is chosen by `choosing`."""
 

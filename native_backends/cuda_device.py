@@ -1,0 +1,391 @@
+"""One GPU of NVIDIA: memory, kernels and recordings over a stream of its own. `cuda` says which there are.
+
+Replays are CUDA graphs. Work that fails while it runs makes CUDA give up the device for the whole process, and tells of
+it in some later call; with CUDA_LAUNCH_BLOCKING=1 in the environment the driver waits for each kernel, and nothing is
+replayed as a graph, so that the error names the operation.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError
+from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.stats import Stats
+from ..runtime.timing import GPU_TIMESTAMPS, Timed, Work
+from . import cuda_driver as driver
+from .cuda_driver import CudaError
+from .cuda_graphs import Graph, Replayed
+from .cuda_programs import Arguments, Program, Programs
+from .cuda_transfers import Later, Transfers
+from .steps import Step, each, work_of
+
+if TYPE_CHECKING:
+    from ..runtime.kernels import Kernel
+
+__all__ = ["CudaBackend", "Memory"]
+
+# A kernel finds its elements by numbers of 32 bits, and a word may hold two of them.
+_MOST_BOUND = 1 << 32
+# Along the first axis a grid has more, but not along the second.
+_MOST_WORKGROUPS = 65535
+# Of the 4 KiB that a kernel's arguments take at most, the bytes for its uniform block, and for each buffer.
+_ARGUMENT_BYTES = 4096
+_PARAMETER_BYTES = 512
+_BUFFER_BYTES = 16
+
+_NO_MEMORY = 2
+# After these every call of the process on the device fails, for CUDA's `CUresult` says of each: "the process must be
+# terminated and relaunched"; or the device has gone.
+_LOST = frozenset(
+    (4, 46, 201, 214, 220, 226, 400, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 809, 810, 911, 912, 999)
+)
+
+_BOUND_KEPT = 4096
+_TOLD = 256  # submits of which it is kept what they did, to name it
+_NAMES = 8  # of operations, in a message
+
+
+class Memory:
+    """A handle: where it begins, None once it was freed; and the launches and recordings that name it."""
+
+    __slots__ = ("__weakref__", "address", "graphs", "launches")
+
+    def __init__(self, address: int) -> None:
+        """Of the device's own."""
+        self.address: int | None = address
+        self.launches: weakref.WeakSet[_Launch] = weakref.WeakSet()
+        self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
+
+    def at(self, offset: int) -> int:
+        """The address of a byte. A kernel or a copy that names memory which was freed would lose the device."""
+        if self.address is None:
+            raise OptirsError("memory is used that was freed")
+        return self.address + offset
+
+
+class _Launch:
+    """A call that runs a kernel, with its arguments set once."""
+
+    __slots__ = ("__weakref__", "_block", "_grid", "_stream", "arguments", "function", "key")
+
+    def __init__(
+        self, stream: driver.Handle, program: Program, arguments: Arguments, grid: Sequence[int], key: Any
+    ) -> None:
+        """`key` is that of its step among those that are kept."""
+        self._stream = stream
+        self._grid = grid
+        self._block = program.interface.workgroup_size
+        self.function = program.function
+        self.arguments: Arguments | None = arguments
+        self.key = key
+
+    def __call__(self) -> None:
+        """Enqueue it."""
+        if self.arguments is None:
+            raise OptirsError("it names memory that was freed")
+        driver.launch(self.function, self._grid, self._block, self.arguments.address, self._stream)
+
+
+def _refused() -> None:
+    raise OptirsError("it is given the same memory for reading and for writing")
+
+
+class CudaBackend(Backend):
+    """One GPU with a stream of its own in the context that all libraries of the process share."""
+
+    clock = GPU_TIMESTAMPS
+
+    def __init__(self, device: driver.Device, info: AdapterInfo) -> None:
+        """Open the device."""
+        self.info = info
+        self.stats = Stats()
+        self.capabilities = Capabilities(
+            max_buffer_bytes=device.memory,
+            max_binding_bytes=min(device.memory, _MOST_BOUND),
+            max_storage_buffers=(_ARGUMENT_BYTES - _PARAMETER_BYTES) // _BUFFER_BYTES,
+            offset_alignment=16,
+            max_workgroups=_MOST_WORKGROUPS,
+            features=info.features,
+            max_invocations=device.most_threads,
+            max_workgroup_bytes=device.shared_bytes,
+        )
+        self.device = device
+        self._loss = ""
+        self._memory: weakref.WeakSet[Memory] = weakref.WeakSet()
+        self._bound: OrderedDict[Any, Step] = OrderedDict()
+        self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
+        self._submitted: deque[Sequence[Command]] = deque(maxlen=_TOLD)  # since it was last waited for
+        self._graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
+        self._retired: list[driver.Handle] = []  # those of graphs that nobody replays any more
+        self._events: list[driver.Handle] = []  # timed ones, to be used again
+        self._mark: tuple[driver.Handle, float] | None = None  # an event, and its time in seconds
+        try:
+            self._context = driver.retain_context(device.ordinal)
+            try:
+                with self._current():
+                    self.stream = driver.create_stream()
+            except CudaError:
+                driver.release_context(device.ordinal)
+                raise
+        except CudaError as error:
+            again = "; CUDA does not serve a process in which a kernel failed: start it again"
+            raise DeviceNotAvailableError(
+                f"{info} refused to open: {error}{again if error.code in _LOST else ''}"
+            ) from error
+        self._transfers = Transfers(self.stream)
+        self._programs = Programs(device.capability, self.stats)
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        """The device is that of this thread's calls, and then again the one before, as other libraries expect."""
+        driver.push_context(self._context)
+        try:
+            yield
+        finally:
+            with suppress(CudaError):  # what went wrong in between is told
+                driver.pop_context()
+
+    def lose(self, why: str) -> None:
+        """Every call from now on raises DeviceLostError with this message."""
+        self.lost = True
+        self._loss = why
+
+    def _ours(self, error: CudaError, step: Step | None = None) -> Exception:
+        """The driver's error as one of ours; `step` is what was given to it."""
+        if error.code == _NO_MEMORY:
+            return AllocationFailed(str(error))
+        if error.code not in _LOST:
+            return OptirsError(f"device '{self.info.label}' refused the work: {error}")
+        self.lose(
+            f"device '{self.info.label}' was lost, and all that lay on it: {self.info.description}. CUDA says: "
+            f"{error}{self._suspects(step)}. A process in which this happened cannot use the device any more: start it "
+            "again and load a checkpoint, or go on elsewhere from the last snapshot, as with optirs_web.recover('cpu')"
+        )
+        return DeviceLostError(self._loss)
+
+    def _suspects(self, step: Step | None) -> str:
+        """The operations of which one has failed."""
+        known = [step] if self._blocking and step is not None else []
+        works = map(work_of, known or (one for commands in self._submitted for one in each(commands)))
+        names = list(dict.fromkeys("copy" if work.kernel is None else work.kernel.name for work in works if work))
+        if len(names) < 2:
+            return f", in the operation '{names[0]}'" if names else ""
+        shown = ", ".join(f"'{one}'" for one in names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
+        return f", in one of the operations {shown} (CUDA_LAUNCH_BLOCKING=1 in the environment tells which)"
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Make the device current, and turn the driver's errors into ours."""
+        if self.lost:
+            raise DeviceLostError(self._loss)
+        try:
+            with self._current():
+                yield
+        except CudaError as error:
+            raise self._ours(error) from error
+
+    def allocate(self, nbytes: int) -> Memory:
+        with self._errors():
+            if self.device.has_pools:
+                address = driver.allocate(nbytes, self.stream)
+            else:
+                address = driver.allocate_now(nbytes)
+            driver.clear(address, nbytes, self.stream)
+        memory = Memory(address)
+        self._memory.add(memory)
+        return memory
+
+    def free(self, handle: Memory) -> None:
+        for launch in list(handle.launches):
+            launch.arguments = None
+            self._bound.pop(launch.key, None)
+        for graph in list(handle.graphs):
+            graph.break_up()
+        address, handle.address = handle.address, None
+        self._memory.discard(handle)
+        if address is not None and not self.lost:
+            with self._errors():
+                self._give_back(address)
+
+    def _give_back(self, address: int) -> None:
+        if self.device.has_pools:
+            driver.free(address, self.stream)
+        else:
+            driver.free_now(address)
+
+    def write(self, handle: Memory, offset: int, data: memoryview) -> None:
+        with self._errors():
+            self._transfers.send(handle.at(offset), data.cast("B"))
+
+    def read(self, handle: Memory, offset: int, nbytes: int) -> memoryview:
+        with self._errors():
+            content = self._transfers.receive(handle.at(offset), nbytes)
+            self._waited()
+        return memoryview(content)
+
+    def read_async(self, handle: Memory, offset: int, nbytes: int) -> Awaitable[memoryview]:
+        with self._errors():
+            return self._arrived(self._transfers.receive_later(handle.at(offset), nbytes))
+
+    async def _arrived(self, later: Later) -> memoryview:
+        with self._errors():
+            return memoryview(later.content())
+
+    def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
+        return Step(partial(self._send, handle, offset, data), target=handle)
+
+    def _send(self, handle: Memory, offset: int, data: bytes) -> None:
+        self._transfers.send(handle.at(offset), memoryview(data))
+
+    def bind(
+        self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
+    ) -> Command:
+        key = (kernel, grid, parameters, *buffers)
+        step = self._bound.get(key)
+        if step is None:
+            step = Step(self._launch(key, kernel, buffers, parameters, grid), kernel, buffers, parameters, grid)
+            self.stats.bind_groups += 1
+            self._bound[key] = step
+            if len(self._bound) > _BOUND_KEPT:
+                self._bound.popitem(last=False)
+        else:
+            self._bound.move_to_end(key)
+        return step
+
+    def _launch(
+        self, key: Any, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
+    ) -> Callable[[], Any]:
+        handles = [handle for handle, _, _ in buffers]
+        written = [handle for one, handle in zip(kernel.bindings, handles, strict=True) if one.writes]
+        with self._errors():
+            program = self._programs.of(kernel)
+        if any(handles.count(one) > 1 for one in written):
+            return _refused  # when it is submitted, as WebGPU does
+        arguments = program.arguments([(handle.at(offset), size) for handle, offset, size in buffers], parameters)
+        launch = _Launch(self.stream, program, arguments, grid, key)
+        for handle in handles:
+            handle.launches.add(launch)
+        return launch
+
+    def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
+        return Step(partial(self._copy, source, target), buffers=(source,), target=target[0])
+
+    def _copy(self, source: BoundBuffer, target: BoundBuffer) -> None:
+        (read, read_at, nbytes), (write, write_at, _) = source, target
+        driver.copy(write.at(write_at), read.at(read_at), nbytes, self.stream)
+
+    def record(self, commands: Sequence[Command]) -> Command:
+        graph = Graph(self.stream, self._retired.append)
+        self._graphs.add(graph)
+        return Replayed.of(list(each(commands)), graph)
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        self._submitted.append(commands)
+        with self._errors():
+            for command in commands:
+                if self._blocking or not (isinstance(command, Replayed) and command.graph.launched(command.steps)):
+                    self._run(commands, each((command,)))
+
+    def _run(self, commands: Sequence[Command], steps: Iterator[Step]) -> None:
+        """Enqueue steps, some of the commands, one by one."""
+        for step in steps:
+            try:
+                step.run()
+                if self._blocking:
+                    driver.synchronize(self.stream)
+            except (CudaError, OptirsError) as error:
+                self._go_on(commands, step, error)
+
+    def _go_on(self, commands: Sequence[Command], failed: Step, error: CudaError | OptirsError) -> None:
+        why = self._ours(error, failed) if isinstance(error, CudaError) else error
+        if self.lost:
+            raise why from error
+        from .failed_steps import go_on  # which few need
+
+        go_on(self, commands, list(each(commands)), failed, why)
+
+    def synchronize(self) -> None:
+        with self._errors():
+            driver.synchronize(self.stream)
+            self._waited()
+
+    def _waited(self) -> None:
+        """All that was submitted has run."""
+        self._submitted.clear()
+        self._transfers.waited()
+        while self._retired:
+            driver.destroy_executable(self._retired.pop())
+
+    def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
+        return [(step, work_of(step)) for step in each((command,))]
+
+    def submit_timed(self, commands: Sequence[Command]) -> Any:
+        self._submitted.append(commands)
+        ticket = []
+        with self._errors():
+            for step in each(commands):
+                start, end = self._event(), self._event()
+                driver.record_event(start, self.stream)
+                self._run(commands, iter((step,)))
+                driver.record_event(end, self.stream)
+                ticket.append((work_of(step), start, end))
+        return ticket
+
+    def _event(self) -> driver.Handle:
+        return self._events.pop() if self._events else driver.create_event(is_timed=True)
+
+    def times(self, ticket: Any) -> list[Timed]:
+        self.synchronize()
+        timed = []
+        with self._errors():
+            for work, start, end in ticket:
+                begun = self._seconds(start)
+                if work is not None:
+                    timed.append(Timed((work,), begun, begun + driver.seconds_between(start, end)))
+                self._events.append(end)
+        return timed
+
+    def _seconds(self, event: driver.Handle) -> float:
+        """The time of an event, from which the next one is measured: the driver tells it in a float of 32 bits."""
+        since = 0.0
+        if self._mark is not None:
+            mark, at = self._mark
+            since = at + driver.seconds_between(mark, event)
+            self._events.append(mark)
+        self._mark = event, since
+        return since
+
+    def close(self) -> None:
+        if not self.lost:
+            with suppress(CudaError), self._current():
+                driver.synchronize(self.stream)
+                self._waited()
+                self._close()
+            with suppress(CudaError):
+                driver.release_context(self.device.ordinal)
+            self.lose(f"device '{self.info.name}' was closed")
+        self._bound.clear()
+        self._submitted.clear()
+
+    def _close(self) -> None:
+        """Give back what others who share the context would otherwise lack."""
+        for memory in list(self._memory):
+            if memory.address is not None:
+                self._give_back(memory.address)
+                memory.address = None
+        for graph in list(self._graphs):
+            graph.close()
+        if self._mark is not None:
+            self._events.append(self._mark[0])
+        for event in self._events:
+            driver.destroy_event(event)
+        self._transfers.close()
+        self._programs.close()
+        driver.destroy_stream(self.stream)
