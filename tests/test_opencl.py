@@ -99,6 +99,13 @@ def test_without_a_folder_that_can_be_written_it_works(opencl, tmp_path):
     assert run_python(RUN, **environment) == ["[2.0, 2.0, 2.0, 2.0]"]
 
 
+def test_workgroups_that_run_at_the_same_time_have_memory_of_their_own(opencl):
+    x = np.random.default_rng(0).standard_normal((80_000, 16), np.float32)
+    powers = np.exp(x)
+    found = ow.tensor(x, device=opencl).softmax(axis=-1).numpy()
+    np.testing.assert_allclose(found, powers / powers.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
 def test_a_replayed_step_sets_no_arguments_and_builds_nothing(opencl):
     w = ow.Parameter(np.ones(1000, np.float32), device=opencl)
     optimizer = ow.optim.AdamW([w])

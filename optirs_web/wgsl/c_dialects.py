@@ -35,6 +35,7 @@ class CDialect:
         half: what makes the type f16.
         kernel: what stands before the kernel's name, given `x`, `y`, `z` and `invocations` of a workgroup.
         function: what stands before the type of a function.
+        sharing: likewise of one that is given memory of a workgroup.
         constant: what stands before the type of a scalar constant.
         table: likewise of a constant array or struct.
         spaces: what stands before the type of what lies in each address space of WGSL.
@@ -60,6 +61,7 @@ class CDialect:
     kernel: str
     function: str
     constant: str
+    sharing: str
     table: str
     spaces: Mapping[str, str]
     shared: str
@@ -239,6 +241,9 @@ OPENCL = CDialect(
     function="static",
     constant="__constant",
     table="__constant",
+    # Where all calls of a function name the same memory, LLVM may name it in the function; and PoCL, which gives each
+    # workgroup its own by what the kernel names, would let workgroups that run at the same time share that one.
+    sharing="static inline __attribute__((always_inline))",
     spaces={"storage": "__global ", "workgroup": "__local ", "private": ""},
     shared="__local ",
     aligned="__attribute__((aligned({0}))) ",
@@ -329,6 +334,7 @@ CUDA = CDialect(
     spaces={"storage": "", "workgroup": "", "private": ""},
     shared="__shared__ ",
     aligned="alignas({0}) ",
+    sharing="static __device__",
     restrict="__restrict__ ",
     value="{type}{{{values}}}",
     zero="",

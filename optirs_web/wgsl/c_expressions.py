@@ -262,7 +262,7 @@ class Expressions:
             found = self.operations.row("compare exchange", [Operand("at"), Operand("old"), Operand("value")])
             value = self.operations.value(result, [Operand("found"), Operand("found == old")])
             self.operations.functions[name] = (
-                f"{self.dialect.function} {self.types.name(result)} {name}"
+                f"{before} {self.types.name(result)} {name}"
                 f"({space}{element} *at, {element} old, {element} value) {{\n"
                 f"    const {element} found = {found};\n    return {value};\n}}\n"
             )
@@ -276,7 +276,7 @@ class Expressions:
             barrier = self.operations.row("workgroupBarrier", [])
             pointer = f"const {self.dialect.spaces['workgroup']}{type_} *at"
             self.operations.functions[name] = (
-                f"{self.dialect.function} {type_} {name}({pointer}) {{\n"
+                f"{self.dialect.sharing} {type_} {name}({pointer}) {{\n"
                 f"    {barrier};\n    const {type_} value = *at;\n    {barrier};\n    return value;\n}}\n"
             )
         return Operand(f"{name}({self.text(argument)})")
@@ -284,3 +284,4 @@ class Expressions:
 
 def _scalar(type_: Type) -> Type:
     return type_.element if isinstance(type_, Vector) else type_
+            before = self.dialect.sharing if pointer.space == "workgroup" else self.dialect.function

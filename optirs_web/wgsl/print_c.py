@@ -158,9 +158,11 @@ class _Printer:
         """Its own parameters, then the variables of the module that it needs."""
         result = "void" if one.return_type is None else self.types.name(one.return_type)
         parameters = [f"{self.types.name(_known(p))} {self.names.local(p.name)}" for p in one.parameters]
-        for name in self.effects.needs(one.name):
-            parameters += self.parameters(self.variables[name])
-        return _head(f"{self.dialect.function} {result} {self.names.module[one.name]}", parameters or ["void"])
+        needed = [self.variables[name] for name in self.effects.needs(one.name)]
+        for variable in needed:
+            parameters += self.parameters(variable)
+        before = self.dialect.sharing if any(v.space == "workgroup" for v in needed) else self.dialect.function
+        return _head(f"{before} {result} {self.names.module[one.name]}", parameters or ["void"])
 
     def parameters(self, one: GlobalVariable) -> list[str]:
         """A variable of the module as parameters: a pointer, or the uniform by value; and its length."""
