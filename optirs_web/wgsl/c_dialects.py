@@ -44,6 +44,7 @@ class CDialect:
         restrict: what marks a pointer to memory that no other pointer of the kernel writes.
         value: a struct, array or vector of the values given.
         zero: what stands between the braces of a zero value.
+        vectors: those that the dialect has itself, by their names here; the others are unions.
         half_literal: a number of f16, given `value` and `bits`.
         builtin_values: each `@builtin`, by component `d` of three; `size` is that of a workgroup along it, and `index`
             the local invocation index.
@@ -60,8 +61,8 @@ class CDialect:
     half: str
     kernel: str
     function: str
-    constant: str
     sharing: str
+    constant: str
     table: str
     spaces: Mapping[str, str]
     shared: str
@@ -77,6 +78,7 @@ class CDialect:
     helpers: Mapping[str, str]
     atomics: Mapping[str, str]
     early: frozenset[str] = field(default_factory=frozenset)
+    vectors: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -239,11 +241,11 @@ OPENCL = CDialect(
     half="#pragma OPENCL EXTENSION cl_khr_fp16 : enable\ntypedef half f16;\n",
     kernel="__kernel __attribute__((reqd_work_group_size({x}, {y}, {z}))) void",
     function="static",
-    constant="__constant",
-    table="__constant",
     # Where all calls of a function name the same memory, LLVM may name it in the function; and PoCL, which gives each
     # workgroup its own by what the kernel names, would let workgroups that run at the same time share that one.
     sharing="static inline __attribute__((always_inline))",
+    constant="__constant",
+    table="__constant",
     spaces={"storage": "__global ", "workgroup": "__local ", "private": ""},
     shared="__local ",
     aligned="__attribute__((aligned({0}))) ",
@@ -290,6 +292,9 @@ OPENCL = CDialect(
         "atomicXor": "atomic_xor",
         "atomicExchange": "atomic_xchg",
     },
+    # Compilers for processors compute with these four at a time, as they hardly do with a union's components. A vec3
+    # has another size there, and there are none of bool.
+    vectors={f"vec{size}{type_[0]}": f"{type_}{size}" for size in (2, 4) for type_ in ("float", "int", "uint")},
 )
 
 _SHUFFLES = {
@@ -329,12 +334,12 @@ CUDA = CDialect(
     ),
     kernel='extern "C" __global__ void __launch_bounds__({invocations})',
     function="static __device__",
+    sharing="static __device__",
     constant="static constexpr",
     table="static __constant__ const",
     spaces={"storage": "", "workgroup": "", "private": ""},
     shared="__shared__ ",
     aligned="alignas({0}) ",
-    sharing="static __device__",
     restrict="__restrict__ ",
     value="{type}{{{values}}}",
     zero="",

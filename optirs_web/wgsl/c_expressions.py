@@ -137,7 +137,7 @@ class Expressions:
     def place(self, base: Expression) -> str:
         """What stands before a member: a value and a dot, or a pointer and an arrow."""
         variable = self.variable(base)
-        if variable is not None and variable.is_pointer:
+        if variable is not None and variable.is_pointer and not self.types.is_own(type_of(base)):
             return f"{variable.name}->"
         return f"{self.operand(base):{ATOM}}."
 
@@ -147,7 +147,10 @@ class Expressions:
         if isinstance(base, Vector):
             if isinstance(node.index, Literal):
                 return Operand(f"{self.place(node.base)}{'xyzw'[int(node.index.value)]}")
-            return Operand(f"{self.place(node.base)}at[{self.bounded(node.index, str(base.size - 1) + 'u')}]")
+            at = self.bounded(node.index, f"{base.size - 1}u")
+            if self.types.is_own(base):
+                return self.component(node.base, base, at)
+            return Operand(f"{self.place(node.base)}at[{at}]")
         assert isinstance(base, Array)
         after = ".value" if self.types.has_cell(base.element) else ""
         if base.count is None:
@@ -155,6 +158,29 @@ class Expressions:
             at = self.bounded(node.index, f"{root.length} - 1u", is_known=False)
             return Operand(f"{self.operand(node.base):{ATOM}}[{at}]{after}")
         return Operand(f"{self.place(node.base)}at[{self.bounded(node.index, f'{base.count - 1}u')}]{after}")
+
+    def component(self, base: Expression, type_: Vector, at: str) -> Operand:
+        """One of a vector of the dialect's own, which has none by their numbers: of a place, or of a value."""
+        element = self.types.name(type_.element)
+        space = self.space_of(base)
+        if space is not None:
+            return Operand(f"(({space}{element} *)&{self.operand(base):{ATOM}})[{at}]")
+        name = self.types.name(type_)
+        function = f"_component_{name}"
+        if function not in self.operations.functions:
+            self.operations.define(function, type_.element, [name, "u32"], f"(({element} *)&a)[b]")
+        return Operand(f"{function}({self.text(base)}, {at})")
+
+    def space_of(self, node: Expression) -> str | None:
+        """What stands before the type of a place; None if it is none, but a value."""
+        while isinstance(node, Index) or (isinstance(node, Member) and isinstance(type_of(node.base), Struct)):
+            node = node.base
+        if not isinstance(node, Name):
+            return None
+        variable = self.variable(node)
+        if variable is not None:
+            return self.dialect.spaces.get(variable.space, "")
+        return "" if self.names.find(node.name) is not None else f"{self.dialect.table} "
 
     def bounded(self, index: Expression, last: str, is_known: bool = True) -> str:
         """An index that is at most `last`; `is_known`: the checker has seen that a literal is."""
@@ -226,6 +252,8 @@ class Expressions:
         if isinstance(type_, Scalar):
             return self.literal(Literal(position, 0, "", type_))
         name = self.types.name(type_)
+        if isinstance(type_, Vector) and self.types.is_own(type_):
+            return self.operations.value(type_, [self.zero(type_.element, position)])
         return Operand(self.dialect.value.format(type=name, values=self.dialect.zero))
 
     def builtin(self, name: str, node: Call) -> Operand:
@@ -261,6 +289,7 @@ class Expressions:
         if name not in self.operations.functions:
             found = self.operations.row("compare exchange", [Operand("at"), Operand("old"), Operand("value")])
             value = self.operations.value(result, [Operand("found"), Operand("found == old")])
+            before = self.dialect.sharing if pointer.space == "workgroup" else self.dialect.function
             self.operations.functions[name] = (
                 f"{before} {self.types.name(result)} {name}"
                 f"({space}{element} *at, {element} old, {element} value) {{\n"
@@ -284,4 +313,3 @@ class Expressions:
 
 def _scalar(type_: Type) -> Type:
     return type_.element if isinstance(type_, Vector) else type_
-            before = self.dialect.sharing if pointer.space == "workgroup" else self.dialect.function

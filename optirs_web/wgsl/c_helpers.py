@@ -87,37 +87,30 @@ u32 _insert_bits(u32 x, u32 bits, u32 offset, u32 count) {
     return count == 0u ? x : (x & ~mask) | (bits << offset & mask);
 }
 """,
+    "_snorm": """
+u32 _snorm(f32 x, f32 largest, u32 mask) {
+    return (u32)(i32)floor@(0.5f + largest * fmin@(fmax@(x, -1.0f), 1.0f)) & mask;
+}
+""",
+    "_unorm": """
+u32 _unorm(f32 x, f32 largest) { return (u32)floor@(0.5f + largest * fmin@(fmax@(x, 0.0f), 1.0f)); }
+""",
     "_pack4x8snorm": """
 u32 _pack4x8snorm(vec4f v) {
-    u32 bits = 0u;
-    for (u32 i = 0u; i < 4u; i += 1u)
-        bits |= ((u32)(i32)floor@(0.5f + 127.0f * fmin@(fmax@(v.at[i], -1.0f), 1.0f)) & 255u) << 8u * i;
-    return bits;
+    return _snorm(v.x, 127.0f, 255u) | _snorm(v.y, 127.0f, 255u) << 8u | _snorm(v.z, 127.0f, 255u) << 16u
+        | _snorm(v.w, 127.0f, 255u) << 24u;
 }
 """,
     "_pack4x8unorm": """
 u32 _pack4x8unorm(vec4f v) {
-    u32 bits = 0u;
-    for (u32 i = 0u; i < 4u; i += 1u)
-        bits |= (u32)floor@(0.5f + 255.0f * fmin@(fmax@(v.at[i], 0.0f), 1.0f)) << 8u * i;
-    return bits;
+    return _unorm(v.x, 255.0f) | _unorm(v.y, 255.0f) << 8u | _unorm(v.z, 255.0f) << 16u | _unorm(v.w, 255.0f) << 24u;
 }
 """,
     "_pack2x16snorm": """
-u32 _pack2x16snorm(vec2f v) {
-    u32 bits = 0u;
-    for (u32 i = 0u; i < 2u; i += 1u)
-        bits |= ((u32)(i32)floor@(0.5f + 32767.0f * fmin@(fmax@(v.at[i], -1.0f), 1.0f)) & 65535u) << 16u * i;
-    return bits;
-}
+u32 _pack2x16snorm(vec2f v) { return _snorm(v.x, 32767.0f, 65535u) | _snorm(v.y, 32767.0f, 65535u) << 16u; }
 """,
     "_pack2x16unorm": """
-u32 _pack2x16unorm(vec2f v) {
-    u32 bits = 0u;
-    for (u32 i = 0u; i < 2u; i += 1u)
-        bits |= (u32)floor@(0.5f + 65535.0f * fmin@(fmax@(v.at[i], 0.0f), 1.0f)) << 16u * i;
-    return bits;
-}
+u32 _pack2x16unorm(vec2f v) { return _unorm(v.x, 65535.0f) | _unorm(v.y, 65535.0f) << 16u; }
 """,
     "_pack2x16float": """
 u32 _pack2x16float(vec2f v) { return _half_bits(v.x) | _half_bits(v.y) << 16u; }
@@ -132,9 +125,8 @@ u32 _pack4xU8(vec4u v) { return (v.x & 255u) | (v.y & 255u) << 8u | (v.z & 255u)
 """,
     "_pack4xI8Clamp": """
 u32 _pack4xI8Clamp(vec4i v) {
-    u32 bits = 0u;
-    for (u32 i = 0u; i < 4u; i += 1u) bits |= ((u32)min(max(v.at[i], -128), 127) & 255u) << 8u * i;
-    return bits;
+    return ((u32)min(max(v.x, -128), 127) & 255u) | ((u32)min(max(v.y, -128), 127) & 255u) << 8u
+        | ((u32)min(max(v.z, -128), 127) & 255u) << 16u | (u32)min(max(v.w, -128), 127) << 24u;
 }
 """,
     "_pack4xU8Clamp": """
@@ -145,28 +137,40 @@ u32 _pack4xU8Clamp(vec4u v) {
     "_unpack4xI8": """
 vec4i _unpack4xI8(u32 bits) {
     vec4i v;
-    for (u32 i = 0u; i < 4u; i += 1u) v.at[i] = (i32)(bits << (24u - 8u * i)) >> 24u;
+    v.x = (i32)(bits << 24u) >> 24u;
+    v.y = (i32)(bits << 16u) >> 24u;
+    v.z = (i32)(bits << 8u) >> 24u;
+    v.w = (i32)bits >> 24u;
     return v;
 }
 """,
     "_unpack4xU8": """
 vec4u _unpack4xU8(u32 bits) {
     vec4u v;
-    for (u32 i = 0u; i < 4u; i += 1u) v.at[i] = bits >> 8u * i & 255u;
+    v.x = bits & 255u;
+    v.y = bits >> 8u & 255u;
+    v.z = bits >> 16u & 255u;
+    v.w = bits >> 24u;
     return v;
 }
 """,
     "_unpack4x8snorm": """
 vec4f _unpack4x8snorm(u32 bits) {
     vec4f v;
-    for (u32 i = 0u; i < 4u; i += 1u) v.at[i] = fmax@((f32)((i32)(bits << (24u - 8u * i)) >> 24u) / 127.0f, -1.0f);
+    v.x = fmax@((f32)((i32)(bits << 24u) >> 24u) / 127.0f, -1.0f);
+    v.y = fmax@((f32)((i32)(bits << 16u) >> 24u) / 127.0f, -1.0f);
+    v.z = fmax@((f32)((i32)(bits << 8u) >> 24u) / 127.0f, -1.0f);
+    v.w = fmax@((f32)((i32)bits >> 24u) / 127.0f, -1.0f);
     return v;
 }
 """,
     "_unpack4x8unorm": """
 vec4f _unpack4x8unorm(u32 bits) {
     vec4f v;
-    for (u32 i = 0u; i < 4u; i += 1u) v.at[i] = (f32)(bits >> 8u * i & 255u) / 255.0f;
+    v.x = (f32)(bits & 255u) / 255.0f;
+    v.y = (f32)(bits >> 8u & 255u) / 255.0f;
+    v.z = (f32)(bits >> 16u & 255u) / 255.0f;
+    v.w = (f32)(bits >> 24u) / 255.0f;
     return v;
 }
 """,
@@ -236,10 +240,7 @@ f32 _half_value(u32 bits) {
 }
 """,
     "_ballot": """
-vec4u _ballot(bool x) {
-    vec4u v = {{(u32)x, 0u, 0u, 0u}};
-    return v;
-}
+vec4u _ballot(bool x) { return (vec4u)((u32)x, 0u, 0u, 0u); }
 """,
 }
 

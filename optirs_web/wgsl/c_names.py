@@ -130,11 +130,17 @@ class Types:
         self.name(Vector(int(word[3]), Scalar(letter)))
 
     def vector(self, type_: Vector, name: str) -> str:
-        """The components by their letters and by their numbers."""
+        """The dialect's own; or a union of the components by their letters and by their numbers."""
+        if name in self.dialect.vectors:
+            return f"typedef {self.dialect.vectors[name]} {name};\n"
         element = self.name(type_.element)
         letters = ", ".join("xyzw"[: type_.size])
         aligned = "" if type_.size == 3 or element == "bool" else self.dialect.aligned.format(align_of(type_))
         return f"typedef union {aligned}{{ struct {{ {element} {letters}; }}; {element} at[{type_.size}]; }} {name};\n"
+
+    def is_own(self, type_: Type) -> bool:
+        """Whether it is a vector that the dialect has itself."""
+        return isinstance(type_, Vector) and self.name(type_) in self.dialect.vectors
 
     def cell(self, element: Type) -> str:
         """What an array is made of: its elements, but vec3 in structs that keep their distance."""

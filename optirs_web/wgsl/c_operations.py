@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..errors import UnsupportedError
-from .c_dialects import ATOM, CDialect
+from .c_dialects import ATOM, UNARY, CDialect
 from .c_names import Types
 from .types import BOOL, F16, F32, Array, Scalar, Type, Vector
 
@@ -83,6 +83,8 @@ class Operations:
     def value(self, type_: Type, parts: Sequence[Operand]) -> Operand:
         """A vector, array or struct of these parts."""
         texts = [one.text for one in parts]
+        if self.types.is_own(type_):
+            return Operand(f"({self.types.name(type_)})({', '.join(texts)})", UNARY)
         if isinstance(type_, Array) and self.types.has_cell(type_.element):
             texts = [f"{{{text}}}" for text in texts]
         values = ", ".join(texts)
@@ -120,9 +122,17 @@ class Operations:
         if isinstance(result, Vector):
             element = result.element
             scalars = self.scalars(types)
+            if self.is_operator(key, types, result):
+                return f"a {key} b"
             parts = [self.scalar(key, scalars, element, self.parts(n, types)) for n in range(result.size)]
             return self.value(result, parts).text
         return self.scalar(key, types, result, [Operand(letter) for letter in "abcdefgh"[: len(types)]]).text
+
+    def is_operator(self, key: str, types: Sequence[Type], result: Vector) -> bool:
+        """Whether C's operator does to the dialect's own vectors what it does to their components."""
+        template, level = self.dialect.rows.get(f"{key} {self.scalars(types)[0]}", ("", 0))
+        is_plain = template == f"{{0:{level}}} {key} {{1:{level + 1}}}"
+        return is_plain and self.types.is_own(result) and set(types) <= {result, result.element}
 
     def scalars(self, types: Sequence[Type]) -> list[Type]:
         """The types of components; a scalar's is its own."""

@@ -119,7 +119,7 @@ class Statements:
         const = "" if one.keyword == "var" else "const "
         if one.value is not None:
             value = self.value(one.value)
-        elif isinstance(one.type, Scalar):
+        elif isinstance(one.type, Scalar) or self.expressions.types.is_own(one.type):
             value = self.expressions.zero(one.type, one.position).text
         else:
             value = f"{{{self.expressions.dialect.zero}}}"

@@ -139,6 +139,8 @@ class _Printer:
             return f"{{{', '.join(parts)}}}"
         assert isinstance(type_, Vector | Array)
         parts = [self.initial(part, type_.element) for part in value]
+        if self.types.is_own(type_):
+            return f"({self.types.name(type_)})({', '.join(parts)})"
         if isinstance(type_, Array) and self.types.has_cell(type_.element):
             parts = [f"{{{part}}}" for part in parts]
         return f"{{{{{', '.join(parts)}}}}}"

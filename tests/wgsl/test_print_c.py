@@ -221,7 +221,7 @@ SMALL_IN_OPENCL = """\
 typedef float f32;
 typedef int i32;
 typedef uint u32;
-typedef union __attribute__((aligned(8))) { struct { f32 x, y; }; f32 at[2]; } vec2f;
+typedef float2 vec2f;
 typedef struct {
     u32 size;
     f32 scale;
@@ -231,11 +231,11 @@ typedef union { struct { u32 x, y, z; }; u32 at[3]; } vec3u;
 __constant i32 SHIFT = -3;
 
 static i32 _add_i32(i32 a, i32 b) { return (i32)((u32)a + (u32)b); }
-static vec2f _multiply_vec2f_f32(vec2f a, f32 b) { return (vec2f){{a.x * b, a.y * b}}; }
-static vec2f _yx_vec2f(vec2f a) { return (vec2f){{a.y, a.x}}; }
+static vec2f _multiply_vec2f_f32(vec2f a, f32 b) { return a * b; }
+static vec2f _yx_vec2f(vec2f a) { return (vec2f)(a.y, a.x); }
 
 static vec2f scaled_(f32 local_, const Parameters parameters) {
-    return _multiply_vec2f_f32((vec2f){{local_, -1.0f}}, parameters.scale);
+    return _multiply_vec2f_f32((vec2f)(local_, -1.0f), parameters.scale);
 }
 
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void main_(
@@ -311,6 +311,42 @@ def test_names_that_mean_something_in_c_are_changed(dialect):
     """
     (found,) = RUN[dialect]([Job.of(text, {"global": np.zeros(1, F32)})])
     assert found["global"][0] == (7 + 3) * 4
+
+
+COMPONENTS = """
+struct Both { pair: vec2<f32>, quad: vec4<i32> }
+const POWERS: vec4<f32> = vec4<f32>(1.0, 10.0, 100.0, 1000.0);
+@group(0) @binding(0) var<storage, read_write> both: Both;
+@group(0) @binding(1) var<storage, read> at: array<u32>;
+@group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
+var<private> own: vec2<u32>;
+var<workgroup> shared_: array<vec4<f32>, 2>;
+@compute @workgroup_size(1) fn main() {
+    let i = at[1];
+    var local: vec4<f32>;
+    local[i + 2u] = 1.0;
+    own[i] += 7u;
+    shared_[i][i + 1u] = 5.0;
+    both.pair[i] = f32(own[i]);
+    both.quad[i + 1u] -= 3;
+    both.quad.w = i32(own.x);
+    x[i][i] = POWERS[i] + shared_[i][2] + shared_[i].x + (x[0] * 2.0 + local)[i + 2u] + vec2<f32>(0.0, 0.5)[i];
+    x[0].y += f32(both.quad[at[0]]);
+}
+"""
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_components_by_number(dialect):
+    arrays = {
+        "both": np.array([1, 2, 0, 0, 0, 0, 0, 0], F32),
+        "at": np.array([2, 1], U32),
+        "x": np.arange(8, dtype=F32).reshape(2, 4),
+    }
+    (found,) = RUN[dialect]([Job.of(COMPONENTS, arrays)])
+    assert found["both"][:4].tolist() == [1, 7, 0, 0]
+    assert found["both"][4:].view(I32).tolist() == [0, 0, -3, 0]
+    assert found["x"].tolist() == [[0, 1 - 3, 2, 3], [4, 10 + 5 + 0 + (3 * 2 + 1) + 0.5, 6, 7]]
 
 
 EFFECTS = """
