@@ -19,6 +19,7 @@ import pyopencl as cl
 from ..errors import ShaderError
 from ..runtime import user_cache
 from ..wgsl.print_c import COMPILER_OPTIONS, KERNEL, Interface, interface_of, print_c
+from .opencl_declarations import WITHOUT_HEADER, declared
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Program", "Programs"]
 
-_OPTIONS = " ".join(COMPILER_OPTIONS["opencl"]).encode()
+_OPTIONS = " ".join(COMPILER_OPTIONS["opencl"])
 
-_KEEPS_ITSELF = "Portable Computing Language"
+_POCL = "Portable Computing Language"
 
 
 class Program(NamedTuple):
@@ -68,6 +69,7 @@ class Programs:
 
     Attributes:
         keeps: what the driver makes is kept.
+        declares: texts declare the functions that they call, and are built without the driver's header.
     """
 
     def __init__(self, context: Any, device: Any, stats: Stats) -> None:
@@ -78,9 +80,10 @@ class Programs:
         self._known: dict[Kernel, Program] = {}
         platform = device.platform
         names = (platform.name, platform.version, device.name, device.version, device.driver_version)
-        self._key = "\n".join((*names, _OPTIONS.decode(), "")).encode()
+        self._key = "\n".join((*names, _OPTIONS, "")).encode()
         self._folder = os.path.join(user_cache.folder(), "opencl")
-        self.keeps = platform.name.strip() != _KEEPS_ITSELF
+        self.declares = platform.name.strip() == _POCL
+        self.keeps = not self.declares
 
     def of(self, kernel: Kernel) -> Program:
         """The program of a kernel.
@@ -107,18 +110,34 @@ class Programs:
         if self.keeps:
             with suppress(OSError, cl.Error), open(path, "rb") as file:  # a damaged file is made again
                 return self._build(cl._cl._Program(self._context, [self._device], [file.read()]))
-        try:
-            program = self._build(cl._cl._Program(self._context, text))
-        except cl.RuntimeError as error:
-            if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
-                raise
-            raise ShaderError(f"refused by the device's compiler: {error}", file=name, line=1, column=1) from error
+        program = self._compiled(name, text)
         if self.keeps:
             with suppress(OSError):  # without a folder that can be written the driver builds it again
                 user_cache.write(path, program.get_info(cl.program_info.BINARIES)[0])
         return program
 
-    def _build(self, program: Any) -> Any:
+    def _compiled(self, name: str, text: str) -> Any:
+        if self.declares:
+            try:
+                return self._build(cl._cl._Program(self._context, declared(text)), WITHOUT_HEADER)
+            except cl.RuntimeError as error:
+                _refused(error)
+        try:
+            program = self._build(cl._cl._Program(self._context, text))
+        except cl.RuntimeError as error:
+            why = f"refused by the device's compiler: {_refused(error)}"
+            raise ShaderError(why, file=name, line=1, column=1) from error
+        self.declares = False  # the driver's headers are others
+        return program
+
+    def _build(self, program: Any, more: str = "") -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)  # what compilers remark is of no use to users
-            return program.build(_OPTIONS)
+            return program.build(f"{_OPTIONS} {more}".encode())
+
+
+def _refused(error: Any) -> Any:
+    """An error that says that the compiler refused a text; any other is raised."""
+    if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
+        raise error
+    return error

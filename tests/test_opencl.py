@@ -2,15 +2,18 @@
 
 import asyncio
 import os
+import re
 
 import numpy as np
 import pytest
 from processes import run_python
 
 import optirs_web as ow
-from optirs_web.errors import DeviceLostError, DeviceNotAvailableError, LaunchError, OptirsError
+from optirs_web.errors import DeviceLostError, DeviceNotAvailableError, LaunchError, OptirsError, ShaderError
+from optirs_web.native_backends.opencl_declarations import declared
 from optirs_web.runtime.backend import AllocationFailed
 from optirs_web.runtime.timing import GPU_TIMESTAMPS
+from optirs_web.wgsl.c_dialects import OPENCL
 
 POCL_CACHE = os.environ.get("POCL_CACHE_DIR") or os.path.expanduser("~/.cache/pocl/kcache")
 
@@ -97,6 +100,25 @@ def test_without_a_folder_that_can_be_written_it_works(opencl, tmp_path):
     (tmp_path / "optirs-web").touch()
     environment = {"XDG_CACHE_HOME": tmp_path, "POCL_CACHE_DIR": POCL_CACHE}
     assert run_python(RUN, **environment) == ["[2.0, 2.0, 2.0, 2.0]"]
+
+
+def test_texts_declare_what_they_call_so_that_pocl_reads_no_header(opencl):
+    rows = [template for template, _ in OPENCL.rows.values()]
+    texts = [*rows, *OPENCL.helpers.values(), *OPENCL.builtin_values.values()]
+    called = {word for text in texts for word in re.findall(r"\b[a-z]\w*(?=\()", text)} | {*OPENCL.atomics.values()}
+    macros = {"as_float", "as_int", "as_uint"}
+    assert {name for name in called - macros if f" {name}(" not in declared(f"{name}()").splitlines()[0]} == set()
+    assert (ow.ones((4,), device=opencl) + 1.0).tolist() == [2.0] * 4
+    programs = opencl.backend._programs
+    assert programs.declares == ("Portable Computing Language" in opencl.info.description)
+    text = "__kernel void main_(__global float *x) { *x = cbrt(*x); }"  # which none of ours calls
+    if programs.declares:
+        with pytest.raises(ShaderError, match="refused by the device's compiler"):
+            programs._compiled("broken", f"{text}}}")
+        assert programs.declares
+        programs._compiled("other", text)
+        assert not programs.declares
+        programs.declares = True
 
 
 def test_workgroups_that_run_at_the_same_time_have_memory_of_their_own(opencl):
