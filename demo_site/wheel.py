@@ -38,7 +38,7 @@ _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
 _LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__pycache__", "__main__.py"}
 _LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
 # How names of files begin of the devices and the languages that a browser has not.
-_NATIVE = ("c_", "cuda", "jax", "nvrtc", "opencl", "print_c", "wgpu", "xla")
+_NATIVE = ("c_", "cuda", "jax", "numba_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
 # What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
 _MORE = re.compile(
     r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner|user_cache)|memory/(reports|timeline))\b"

@@ -21,6 +21,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # libtpu, which also compiles for TPUs elsewhere, would look for one
 os.environ["OPTIRS_TUNE"] = "0"  # what this user's searches have found is not what is tested
+os.environ.setdefault("OPTIRS_CPU", "numpy")  # what Numba compiles has tests of its own
 if os.environ.get("OPTIRS_REQUIRE"):  # the library's "auto" takes what it names; the processor is always there
     os.environ["OPTIRS_REQUIRE"] += ",cpu"
 
@@ -30,6 +31,7 @@ import pytest
 import software_cuda
 from chromium import CRASH, browser, browser_python, close_crashed_pages, page, screenshot
 from hypothesis import settings
+from numba_device import cpu_device
 from requirements import missing, required
 
 __all__ = ["browser", "browser_python", "page", "screenshot"]
@@ -39,7 +41,7 @@ TARGETS = list(filter(None, os.environ.get("OPTIRS_TEST_TARGETS", "").split(",")
 collect_ignore = [] if "xla" in TARGETS else ["test_xla_library.py"]  # which compiles nearly as much
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
-OTHERS = ["released", "linux", "perfetto", "nvrtc", "g++", "naga", "libtpu"]
+OTHERS = ["numba", "released", "linux", "perfetto", "nvrtc", "g++", "naga", "libtpu"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.
@@ -112,7 +114,7 @@ def open_device():
         if name not in opened:
             try:
                 with software_cuda.shown() if name.startswith("cuda") else nullcontext():
-                    opened[name] = optirs_web.device(name)
+                    opened[name] = cpu_device("numba") if name == "numba" else optirs_web.device(name)
             except DeviceNotAvailableError as error:
                 opened[name] = error
         if isinstance(opened[name], DeviceNotAvailableError):

@@ -27,7 +27,7 @@ from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_nam
 LARGEST = 200_000  # bytes: a page downloads it before it can train
 LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__main__.py"}
 LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
-NATIVE = ("c_", "cuda", "jax", "nvrtc", "opencl", "print_c", "wgpu", "xla")
+NATIVE = ("c_", "cuda", "jax", "numba_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
 
 # Instructions that depend on where lines begin, and on how variables that functions share are sorted.
 LAYOUT = {*dis.hasjrel, *dis.hasjabs, *(dis.opmap[one] for one in ("NOP", "MAKE_CELL", "LOAD_CLOSURE"))}

@@ -66,10 +66,12 @@ def test_a_shader_may_be_over_elements_of_16_bits():
     assert "from_bfloat16" in run("shader", "relu", "--elements", "bfloat16").stdout
 
 
+@pytest.mark.parametrize("target", ["numpy", "numba"])
 @pytest.mark.parametrize("name", ["adamw", "relu"])
-def test_shader_for_numpy_is_python(name):
-    result = run("shader", name, "--target", "numpy")
+def test_shader_for_numpy_and_numba_is_python(name, target):
+    result = run("shader", name, "--target", target)
     assert result.exit_code == 0
+    assert ("prange" in result.stdout) == (target == "numba")
     compile(result.stdout, name, "exec")
 
 
@@ -83,6 +85,7 @@ def test_shader_for_numpy_is_python(name):
         (["relu", "--flag", "foo=true"], "it has none"),
         (["adamw", "--flag", "amsgrad=maybe"], "write amsgrad=true"),
         (["matmul", "--target", "numpy"], "a library call takes its place"),
+        (["matmul", "--target", "numba"], "'matmul' has no Numba text"),
         (["adamw", "--elements", "f16"], "'adam update' takes no floats of 16 bits"),
         (["unscale", "--elements", "f16"], "'unscale' takes no floats of 16 bits"),
         (["relu", "--elements", "f16", "--target", "numpy"], "a matter of WGSL"),

@@ -13,6 +13,7 @@ import click
 
 from ..errors import DeviceNotAvailableError, UnsupportedError
 from ..runtime.kernels import Kernel
+from ..runtime.numba_texts import numba_loops
 from ..runtime.nvrtc import compile_cuda
 from ..runtime.registry import device
 from ..wgsl import package_loader, syntax
@@ -52,13 +53,18 @@ def find_kernel(name: str, flags: tuple[str, ...], part: str) -> Kernel:
 def _numpy_text(kernel: Kernel, dialect: str = "numpy") -> str:
     module = getattr(kernel, "map_module", None)
     if module is None:
-        title = {"numpy": "NumPy", "jax": "JAX"}[dialect]
+        title = {"numpy": "NumPy", "jax": "JAX", "numba": "Numba"}[dialect]
         raise click.UsageError(f"'{kernel.name}' has no {title} text: a library call takes its place there")
     return print_python(module, dialect)
 
 
 def _jax_text(kernel: Kernel) -> str:
     return _numpy_text(kernel, "jax")
+
+
+def _numba_text(kernel: Kernel) -> str:
+    loops = numba_loops(kernel)
+    return _numpy_text(kernel, "numba") if loops is None else loops.text
 
 
 def _stablehlo_text(kernel: Kernel) -> str:
@@ -82,6 +88,7 @@ def _cuda_text(kernel: Kernel) -> str:
 _TARGETS: dict[str, Callable[[Kernel], str | bytes]] = {
     "wgsl": Kernel.wgsl,
     "numpy": _numpy_text,
+    "numba": _numba_text,
     "opencl": _opencl_text,
     "cuda": _cuda_text,
     "ptx": _cuda_text,
@@ -132,7 +139,7 @@ def shader(
     source = find_source(name)
     kernel = source.make(_parse_flags(source, flags), part)
     if elements != "f32":
-        if target in ("numpy", "jax", "stablehlo"):
+        if target in ("numpy", "numba", "jax", "stablehlo"):
             raise click.BadParameter("elements of 16 bits are a matter of WGSL", param_hint="--elements")
         half = of_16_bits(source, kernel, elements)
         if half is None:

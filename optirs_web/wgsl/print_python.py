@@ -25,13 +25,15 @@ from .types import Scalar, Struct, Type
 
 __all__ = ["compile_python", "print_python", "python_name"]
 
+_KEPT = ("np", "jnp", "lax", "njit", "prange", "NamedTuple")
+
 
 def print_python(module: Module, dialect: str = "numpy", functions: list[str] | None = None) -> str:
     """The Python text of map functions, in the order of the source; the same input gives the same text.
 
     Args:
         module: checked and linked.
-        dialect: the key of a table in `python_dialects.DIALECTS`, or "jax".
+        dialect: the key of a table in `python_dialects.DIALECTS`, "jax" or "numba".
         functions: which to print, along with what they call; None for all but entry points.
 
     Raises:
@@ -40,6 +42,8 @@ def print_python(module: Module, dialect: str = "numpy", functions: list[str] | 
     """
     if dialect == "jax":
         from .jax_dialect import JAX as table  # which a page does not need
+    elif dialect == "numba":
+        from .numba_dialect import NUMBA as table
     else:
         table = DIALECTS[dialect]
     return _Printer(module, table, straighten(module, functions, table.library)).text()
@@ -61,7 +65,7 @@ def python_name(name: str) -> str:
     """What a WGSL name is in printed text: itself, but for Python's keywords and a leading underscore."""
     plain = f"{name.lstrip('_')}_" if name.startswith("_") else name
     plain = re.sub(r"\W", lambda match: f"_u{ord(match[0]):x}_", plain, flags=re.ASCII)
-    kept = keyword.iskeyword(plain) or keyword.issoftkeyword(plain) or plain in ("np", "jnp", "lax", "NamedTuple")
+    kept = keyword.iskeyword(plain) or keyword.issoftkeyword(plain) or plain in _KEPT
     return f"{plain}_" if kept else plain
 
 
@@ -137,7 +141,7 @@ class _Printer:
             taken.add(word)
             self.locals[name] = word
         parameters = ", ".join(self.locals[name] for name, _ in straight.parameters)
-        lines = [f"def {python_name(straight.name)}({parameters}):  # {straight.position}\n"]
+        lines = [f"{self.dialect.decorator}def {python_name(straight.name)}({parameters}):  # {straight.position}\n"]
         for name, value in straight.assignments:
             lines.append(f"    {self.locals[name]} = {self.expression(value).text}\n")
         lines.append(f"    return {self.expression(straight.result).text}\n")

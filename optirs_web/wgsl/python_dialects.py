@@ -29,6 +29,7 @@ class Dialect:
         rows: the table.
         helpers: functions that rows use; a text holds those it needs.
         library: functions of ``shaders/lib`` that Python has itself, and what they are there.
+        decorator: the line before each function.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Dialect:
     rows: Mapping[str, Row]
     helpers: Mapping[str, str]
     library: Mapping[str, str] = field(default_factory=dict)
+    decorator: str = ""
 
 
 _INFIX = {

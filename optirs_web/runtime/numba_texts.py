@@ -1,0 +1,70 @@
+"""Which kernels Numba runs, and as what: those of map functions over elements, and of rules over arenas and tensors."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ..wgsl import numba_shell, shell, types
+from ..wgsl.fused_shell import Argument, Fused, Step
+from ..wgsl.numba_shell import Loops
+from .fused_kernels import FusedMapKernel
+from .kernels import ElementwiseKernel, Kernel
+from .rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+
+__all__ = ["fused_of", "numba_loops"]
+
+_GIVEN = {"param", "grad", "state", "h", "s"}
+"""What the loops give to functions of each element."""
+
+
+@cache
+def numba_loops(kernel: Kernel) -> Loops | None:
+    """The kernel's loops; None for one that has no form for Numba."""
+    match kernel:
+        case ElementwiseKernel() | FusedMapKernel():
+            return numba_shell.walk(kernel.map_module, fused_of(kernel))
+        case UpdateKernel() if _is_plain(kernel):
+            return numba_shell.update(
+                kernel.map_module, kernel.part, kernel.slots, kernel.changed_slots, kernel.negates
+            )
+        case MeasureKernel() if _is_plain(kernel):
+            return numba_shell.measure(kernel.map_module, kernel.slots, kernel.negates)
+        case AdvanceKernel() if not kernel.rule.stages:
+            return numba_shell.advance(kernel.map_module, kernel.checked, kernel.rule.over_all)
+        case SettleKernel():
+            return numba_shell.settle(kernel.map_module, kernel.rule.over_all)
+    return None
+
+
+def _is_plain(kernel: RuleKernel) -> bool:
+    """Its function sees an element alone, of what is stored in a way that the loops know."""
+    if kernel.rule.stages or not numba_shell.has_loops(kernel.slots, kernel.param_kind):
+        return False
+    return {one.name for one in shell.function_of(kernel.map_module, kernel.part).parameters} <= _GIVEN
+
+
+@cache
+def fused_of(kernel: ElementwiseKernel | FusedMapKernel) -> Fused:
+    """The map functions; of an elementwise kernel its one."""
+    if isinstance(kernel, FusedMapKernel):
+        return kernel.fused
+    declared = shell.function_of(kernel.map_module, kernel.name)
+    is_bool = declared.return_type == types.BOOL
+    kinds = iter(kernel.operands)
+    tensors: list[str] = []
+    scalars: list[str] = []
+    arguments: list[Argument] = []
+    for parameter in declared.parameters:
+        kind = "index" if parameter.name == "index" else next(kinds)
+        if kind == "tensor":
+            arguments.append(("tensor", len(tensors)))
+            tensors.append(str(parameter.type))
+        elif kind == "scalar":
+            arguments.append(("scalar", len(scalars)))
+            scalars.append(str(parameter.type))
+        else:
+            arguments.append(("index", 0) if kind == "index" else ("old", 0))
+    step = Step(kernel.file, kernel.name, tuple(arguments), is_bool)
+    result = "u32" if is_bool else str(declared.return_type)
+    flat = (kernel.rank == 0,) * len(tensors)
+    return Fused((step,), tuple(tensors), flat, tuple(scalars), (("step", 0),), (result,), kernel.rank)

@@ -1,0 +1,342 @@
+"""The generated part of a kernel for Numba: loops over arrays, which call its map functions.
+
+To the functions as `print_python` prints them each text adds `launch(parts, …)`: it splits the work among so many
+threads (`prange`), each of which runs `part(number, parts, …)`; for little work, or where threads cannot be used,
+`part(0, 1, …)` does all of it. What works on a row for each tensor has a `launch` without parts alone.
+
+A tensor is looked up once for each run of its blocks. The loop over its elements is a function of its own over slices,
+which begin at 0, so that LLVM sees contiguous arrays and turns it into the processor's vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from . import rule_shell, syntax
+from .fused_shell import Argument, Fused
+from .print_python import print_python, python_name
+from .rule_shell import STEP_PARTS, arguments_of, has_function, uses
+from .shell import BLOCK, struct_of
+
+__all__ = ["Loops", "advance", "has_loops", "measure", "settle", "update", "walk"]
+
+_STATE_IN = {
+    "float32": "{0}[at]",
+    "bfloat16": "from_bfloat16(np.uint32({0}[at]))",
+    "float16": "from_float16(np.uint32({0}[at]))",
+}
+_STATE_OUT = {
+    "float32": "{1}",
+    "bfloat16": "to_bfloat16_stochastic({1}, rounding_bits(np.uint32(first + at), {2}))",
+    "float16": "to_float16({1})",
+}
+
+_TABLES = ("blocks", "words", "floats")
+
+_PARALLEL = '@njit(parallel=True, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)'
+_SERIAL = '@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)'
+_SUMMING = '@njit(error_model="numpy", fastmath={"reassoc"})'  # of float64, in which nothing overflows
+
+
+class Loops(NamedTuple):
+    """A text, and what its `launch` takes.
+
+    Attributes:
+        text: Python.
+        given: names of bindings: arrays of one dimension, but for tables, which have a row for each entry. The table
+            `tensor_scalars` is given twice, as `words` (u32) and as `floats`.
+    """
+
+    text: str
+    given: tuple[str, ...]
+
+
+def has_loops(slots: Mapping[str, str], param_kind: str = "") -> bool:
+    """Whether there is a loop for state and parameters that are stored so."""
+    return not param_kind and all(kind in _STATE_IN for kind in slots.values())
+
+
+def update(
+    module: syntax.Module, function: str, slots: Mapping[str, str], changed: Mapping[str, str], negate: bool
+) -> Loops:
+    """The loops of an optimizer's ``update``, or of a part of that form; arguments as of `update_shell.update`."""
+    bound = ["params", *_bound(module, function, slots)]
+    arrays = [_state(name) if name in slots else name for name in bound]
+    values = _of_element(module, function, slots, negate)
+    lines = [f"updated = {_call(module, function, values)}"]
+    for number, (name, kind) in enumerate(slots.items()):
+        if name in changed:
+            seed = f"np.uint32(steps * {len(slots)} + {number})"
+            stored = _STATE_OUT[kind].format("", f"updated.state.{python_name(name)}", seed)
+            lines.append(f"{_state(name)}[at] = {stored}")
+    lines.append("params[at] = updated.param")
+    is_due = "words[tensor, 0] == 1" if function in STEP_PARTS else f"{_step(module)} != 0"
+    rounds = "bfloat16" in changed.values()
+    shared = [*(["first", "steps"] if rounds else []), *_shared(module, function)]
+    elements = _function("_elements", [*shared, *arrays], ["for at in range(params.size):", *_indented(lines)])
+    slices = [f"{one}[first:end]" for one in arrays]
+    due = [*([f"steps = np.int64({_step(module)})"] if rounds else []), *_load_shared(module, function)]
+    due.append(f"_elements({', '.join([*shared, *slices])})")
+    body = _over_runs([f"if {is_due}:", *_indented(due)])
+    text = _in_parts(module, elements, [*arrays, *_TABLES], body)
+    return Loops(text, (*bound, *_TABLES))
+
+
+def measure(module: syntax.Module, slots: Mapping[str, str], negate: bool) -> Loops:
+    """The loops of ``measure``: its sum over each block."""
+    function = "measure"
+    bound = [*(["params"] if uses(module, function, "param") else []), *_bound(module, function, slots)]
+    arrays = [_state(name) if name in slots else name for name in bound]
+    values = _of_element(module, function, slots, negate)
+    names = [one.name for one in struct_of(module, "Measured").members]
+    lines = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
+    lines += ["for at in range(size):", f"    measured = {_call(module, function, values)}"]
+    lines += _indented(_added(names, "measured.{0}"))
+    lines += [f"partial[{number}] = total_{number}" for number in range(len(names))]
+    given = ["size", *_shared(module, function), "partial", *arrays]
+    elements = _function("_elements", given, lines, _SUMMING)
+    slices = [f"{one}[first:end]" for one in arrays]
+    call = f"_elements({', '.join(['end - first', *_shared(module, function), 'partials[block]', *slices])})"
+    body = _over_blocks([
+        "for column in range(partials.shape[1]):",
+        "    partials[block, column] = 0",
+        "if words[tensor, 0] == 1:",
+        *_indented(_load_shared(module, function)),
+        f"    {call}",
+    ])  # fmt: skip
+    text = _in_parts(module, elements, [*arrays, *_TABLES, "partials"], body)
+    return Loops(text, (*bound, *_TABLES, "partials"))
+
+
+def advance(module: syntax.Module, checked: bool, over_all: bool) -> Loops:
+    """The loop of ``advance`` over all tensors, without transforms; arguments as of `advance_shell.advance`."""
+    hyper, scalars = _members(module, "Hyper"), _scalars(module)
+    first = 1 + len(hyper)
+    lines = [f"skip = {'found_inf[0] != 0' if checked else 'False'}", "for tensor in range(tensors.shape[0]):"]
+    inner = [
+        "group = tensors[tensor, 0]",
+        f"is_active = 0 if skip else (1 if tensors[tensor, 1] != 0 else {2 if over_all else 0})",
+        "if is_active != 0:",
+    ]
+    changes = [f"floats[tensor, {1 + number}] = hyper[group, {number}]" for number in range(len(hyper))]
+    changes += [f"step = {_step(module)}"]
+    if has_function(module, "advance"):
+        changes += _load_shared(module, "advance")
+        changes += [f"s_new = {_call(module, 'advance', {'h': 'h', 's': 's'})}"]
+        changes += [f"floats[tensor, {first + n}] = s_new.{python_name(name)}" for n, name in enumerate(scalars)]
+    else:
+        changes += [f"{_step(module)} = step + np.float32(1)"]
+    if over_all:
+        changes += ["if is_active == 2:", f"    {_step(module)} = step"]
+    lines += _indented([*inner, *_indented(changes), "words[tensor, 0] = is_active"])
+    given = ["tensors", "hyper", "words", "floats"]
+    if checked:
+        given.append("found_inf")
+        lines += ["if skip:", "    found_inf[1] += 1", "found_inf[0] = 0"]
+    return _whole(module, given, lines)
+
+
+def settle(module: syntax.Module, over_all: bool) -> Loops:
+    """The loop of ``settle`` over all tensors."""
+    names = [one.name for one in struct_of(module, "Measured").members]
+    first = 1 + len(_members(module, "Hyper"))
+    sums = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
+    sums += ["for block in range(first, end):"]
+    sums += _indented(_added(names, "partials[block, {1}]"))
+    result = ", ".join(f"np.float32(total_{number})" for number in range(len(names)))
+    sums += [f"return Measured({result})"]
+    total = _function("_total", ["first", "end", "partials"], sums, _SUMMING)
+    values = {"h": "h", "s": "s", "measured": "measured", "size": "np.float32(tensors[tensor, 4])"}
+    own = ["start = np.int64(tensors[tensor, 2])", "measured = _total(start, start + tensors[tensor, 3], partials)"]
+    settled = _load_shared(module, "settle") + ([] if over_all else own)
+    settled += [f"s_new = {_call(module, 'settle', values)}"]
+    settled += [f"floats[tensor, {first + n}] = s_new.{python_name(name)}" for n, name in enumerate(_scalars(module))]
+    lines = ["measured = _total(0, partials.shape[0], partials)"] if over_all else []
+    lines += ["for tensor in range(tensors.shape[0]):", "    if words[tensor, 0] != 0:", *_indented(settled, 2)]
+    return _whole(module, ["tensors", "partials", "words", "floats"], lines, total)
+
+
+def walk(module: syntax.Module, fused: Fused) -> Loops:
+    """The loops of map functions one after the other.
+
+    `launch` takes after the number of parts `walk` and `size` (u64), the scalars, the tensors and the outputs. `walk`
+    holds the sizes of the axes, then of each tensor that is not flat where it begins and its steps along the axes.
+    """
+    tensors = [f"x{number}_values" for number in range(len(fused.tensor_types))]
+    outputs = [f"y{number}_values" for number in range(len(fused.outputs))]
+    scalars = [f"s{number}" for number in range(len(fused.scalar_types))]
+    walked = [number for number, is_flat in enumerate(fused.flat) if not is_flat and fused.rank]
+    lines = [f"x{n} = {name}[{f'x{n}_at' if n in walked else 'at'}]" for n, name in enumerate(tensors)]
+    for number, step in enumerate(fused.steps):
+        call = f"{python_name(step.function)}({', '.join(map(_argument, step.arguments))})"
+        lines.append(f"t{number} = {f'np.uint32({call})' if step.returns_bool else call}")
+    lines += [f"{name}[at] = {_argument(one)}" for name, one in zip(outputs, fused.outputs, strict=True)]
+    places = [f"x{number}_at" for number in walked]
+    steps = [f"x{number}_step" for number in walked]
+    moves = [f"{place} += {step}" for place, step in zip(places, steps, strict=True)]
+    flat = [name for number, name in enumerate(tensors) if number not in walked] + outputs
+    given = ["first", "size", *places, *steps, *scalars, *tensors, *outputs]
+    elements = _function("_elements", given, ["for at in range(size):", *_indented([*lines, *moves])])
+
+    def sliced(first: str, end: str) -> str:
+        return ", ".join([*scalars, *(f"{one}[{first}:{end}]" if one in flat else one for one in (*tensors, *outputs))])
+
+    if not fused.rank:
+        body = [
+            "first = size * number // parts",
+            "end = size * (number + 1) // parts",
+            f"_elements(first, end - first, {sliced('first', 'end')})",
+        ]
+    else:
+        rank = fused.rank
+        row = ["rest = np.uint64(row)"]
+        for axis in reversed(range(rank - 1)):
+            row += [f"at{axis} = rest % walk[{axis}]", f"rest = rest // walk[{axis}]"]
+        for order, number in enumerate(walked):
+            start = rank + order * (rank + 1)
+            terms = "".join(f" + at{axis} * walk[{start + 1 + axis}]" for axis in range(rank - 1))
+            row += [f"x{number}_at = walk[{start}]{terms}", f"x{number}_step = walk[{start + rank}]"]
+        call = ", ".join(["first", "inner", *places, *steps, sliced("first", "first + inner")])
+        row += ["first = row * inner", f"_elements({call})"]
+        body = [
+            f"inner = np.int64(walk[{rank - 1}])",
+            "rows = size // inner",
+            "for row in range(rows * number // parts, rows * (number + 1) // parts):",
+            *_indented(row),
+        ]
+    text = _in_parts(module, elements, ["walk", "size", *scalars, *tensors, *outputs], body)
+    return Loops(text, ())
+
+
+def _argument(one: Argument) -> str:
+    kind, number = one
+    names = {"tensor": f"x{number}", "scalar": f"s{number}", "step": f"t{number}", "old": f"y{number}_values[at]"}
+    return names.get(kind, "np.uint32(first + at)")
+
+
+# What the loops of rules share.
+
+
+def _members(module: syntax.Module, struct: str) -> list[str]:
+    return [one.name for one in struct_of(module, struct).members]
+
+
+def _scalars(module: syntax.Module) -> list[str]:
+    return _members(module, "Scalars") or ["step"]
+
+
+def _step(module: syntax.Module) -> str:
+    """The tensor's step count."""
+    return f"floats[tensor, {1 + len(_members(module, 'Hyper')) + _scalars(module).index('step')}]"
+
+
+def _bound(module: syntax.Module, function: str, slots: Mapping[str, str]) -> list[str]:
+    """The arrays that a function reads elements of, besides parameters."""
+    grads = ["grads"] if uses(module, function, "grad") else []
+    return grads + (list(slots) if uses(module, function, "state") else [])
+
+
+def _of_element(module: syntax.Module, function: str, slots: Mapping[str, str], negate: bool) -> dict[str, str]:
+    state = (
+        _STATE_IN[slots[name]].format(_state(name)) if name in slots else "np.float32(0)"
+        for name in _members(module, "State")
+    )
+    return {
+        "param": "params[at]",
+        "grad": "-grads[at]" if negate else "grads[at]",
+        "state": f"State({', '.join(state)})",
+        "h": "h",
+        "s": "s",
+    }
+
+
+def _shared(module: syntax.Module, function: str) -> list[str]:
+    return [name for name in ("h", "s") if uses(module, function, name)]
+
+
+def _load_shared(module: syntax.Module, function: str) -> list[str]:
+    """Statements after which `h` and `s` are those of the tensor, if the function asks for them."""
+    hyper = _members(module, "Hyper")
+    firsts = {"h": ("Hyper", 1, hyper), "s": ("Scalars", 1 + len(hyper), _scalars(module))}
+    lines = []
+    for name in _shared(module, function):
+        struct, first, members = firsts[name]
+        values = ", ".join(f"floats[tensor, {first + number}]" for number in range(len(members)))
+        lines.append(f"{name} = {struct}({values})")
+    return lines
+
+
+def _call(module: syntax.Module, function: str, values: Mapping[str, str]) -> str:
+    given = ", ".join(values[name] for name in arguments_of(module, function, values))
+    return f"{python_name(function)}({given})"
+
+
+def _nothing(name: str) -> str:
+    return "np.float32(0)" if name.startswith(rule_shell.MAXIMUM) else "0.0"
+
+
+def _added(names: Sequence[str], value: str) -> list[str]:
+    """Statements that add a measure to the totals. Of what is not a number the largest is none either."""
+    lines = []
+    for number, name in enumerate(names):
+        one = value.format(python_name(name), number)
+        if name.startswith(rule_shell.MAXIMUM):
+            lines += [
+                f"one = {one}",
+                f"total_{number} = one if (one > total_{number}) | (one != one) else total_{number}",
+            ]
+        else:
+            lines.append(f"total_{number} += {one}")
+    return lines
+
+
+def _over_blocks(body: Iterable[str]) -> list[str]:
+    return [
+        "count = blocks.shape[0]",
+        "for block in range(count * number // parts, count * (number + 1) // parts):",
+        "    tensor = blocks[block, 0]",
+        f"    first = block * {BLOCK}",
+        "    end = first + np.int64(blocks[block, 1])",
+        *_indented(body),
+    ]
+
+
+def _over_runs(body: Iterable[str]) -> list[str]:
+    """A loop over the runs of blocks of one tensor: of a tensor only the last block is not full."""
+    return [
+        "block = blocks.shape[0] * number // parts",
+        "stop = blocks.shape[0] * (number + 1) // parts",
+        "while block < stop:",
+        "    tensor = blocks[block, 0]",
+        f"    first = block * {BLOCK}",
+        "    while block < stop and blocks[block, 0] == tensor:",
+        f"        end = block * {BLOCK} + np.int64(blocks[block, 1])",
+        "        block += 1",
+        *_indented(body),
+    ]
+
+
+def _indented(lines: Iterable[str], levels: int = 1) -> list[str]:
+    return ["    " * levels + line for line in lines]
+
+
+def _function(name: str, given: Sequence[str], body: Iterable[str], decorator: str = "@_compiled") -> str:
+    lines = "\n".join(_indented(body))
+    return f"\n\n{decorator}\ndef {name}({', '.join(given)}):\n{lines}\n"
+
+
+def _state(slot: str) -> str:
+    """What the array of a slot is called in a text."""
+    return f"state_{python_name(slot)}"
+
+
+def _in_parts(module: syntax.Module, elements: str, given: Sequence[str], body: Sequence[str]) -> str:
+    part = _function("part", ["number", "parts", *given], body, _SERIAL)
+    loop = ["for number in prange(parts):", f"    part(number, parts, {', '.join(given)})"]
+    return print_python(module, "numba") + elements + part + _function("launch", ["parts", *given], loop, _PARALLEL)
+
+
+def _whole(module: syntax.Module, given: Sequence[str], body: Sequence[str], before: str = "") -> Loops:
+    text = print_python(module, "numba") + before + _function("launch", given, body, _SERIAL)
+    return Loops(text, tuple(given))
