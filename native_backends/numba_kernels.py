@@ -1,0 +1,200 @@
+"""Kernels in Numba: what the loops of `wgsl.numba_shell` are given, and from when on they take NumPy's place.
+
+LLVM needs about as long for a kernel as NumPy for a few hundred launches over little data. So a kernel is NumPy's until
+that would have spent half a second on it: then it is likely to run on. What it spends is estimated, not measured, so
+that the same program computes the same each time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runtime.fused_kernels import FusedMapKernel
+from ..runtime.kernels import ElementwiseKernel, Kernel
+from ..runtime.numba_texts import fused_of, numba_loops
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+from ..wgsl import rule_shell, shell
+from ..wgsl.numba_shell import Loops
+from ..wgsl.tree import walk
+from .numba_loops import Loop, loop_of, threads
+from .numpy_kernels import bind_kernel
+from .numpy_library import Array, Parameters
+
+__all__ = ["NumbaKernels"]
+
+_PATIENCE = 0.5
+"""Seconds that NumPy may spend on a kernel."""
+
+# What NumPy takes for one operation: over any number of elements, and over each.
+_SECONDS_PER_OPERATION = 1e-6
+_SECONDS_PER_ELEMENT = 3e-10
+
+_OF_ELEMENTS = (ElementwiseKernel, FusedMapKernel)
+_OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel)
+_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
+_WORDS = ("blocks", "tensors", "found_inf")
+_OPERATIONS = ("Binary", "Unary", "Call")
+
+_Run = Callable[[], None]
+
+
+class NumbaKernels:
+    """The kernels of a device, each NumPy's or Numba's."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        """`at_once`: whatever Numba has a form for is Numba's from its first launch on."""
+        self._at_once = at_once
+        self._known: dict[Kernel, _Candidate] = {}
+
+    def bind(self, kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> _Run:
+        """A call that runs the kernel over these bytes."""
+        if hasattr(kernel, "parts"):  # several side by side, of `runtime.merging`
+            calls = [self.bind(*one) for one in kernel.parts(arrays, parameters)]
+
+            def run_all() -> None:
+                for call in calls:
+                    call()
+
+            return run_all
+        if not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
+            return bind_kernel(kernel, arrays, parameters)
+        known = self._known.get(kernel)
+        if known is None:
+            known = self._known[kernel] = _Candidate(kernel, 0 if self._at_once else _PATIENCE)
+        if known.is_due:
+            loop = known.loop()
+            return bind_kernel(kernel, arrays, parameters) if loop is None else _bound(loop, kernel, arrays, parameters)
+        return _Waiting(known, arrays, parameters).run
+
+
+class _Candidate:
+    """A kernel that Numba may have a form for.
+
+    Attributes:
+        patience: seconds that NumPy may still spend on it.
+    """
+
+    def __init__(self, kernel: Any, patience: float) -> None:
+        self.kernel = kernel
+        self.patience = patience
+        self._operations = 0
+        self._loop: Loop | None = None
+        self._is_numpys = False
+
+    @property
+    def is_due(self) -> bool:
+        """NumPy has spent enough on it, or Numba has no form for it."""
+        return self.patience <= 0
+
+    def spend(self, arrays: Sequence[Array]) -> None:
+        """Count a launch over these arrays."""
+        if not self._operations:
+            self._operations = 1 + sum(type(node).__name__ in _OPERATIONS for node in walk(self.kernel.map_module))
+        calls = 1
+        if isinstance(self.kernel, UpdateKernel | MeasureKernel | SettleKernel):
+            calls = _rows(self.kernel, _by_name(self.kernel, arrays)["tensor_scalars"])
+        elements = max(array.nbytes for array in arrays) / 4
+        self.patience -= self._operations * (calls * _SECONDS_PER_OPERATION + elements * _SECONDS_PER_ELEMENT)
+
+    def loop(self) -> Loop | None:
+        """Numba's form of it; None if there is none."""
+        if self._loop is None and not self._is_numpys:
+            loops = numba_loops(self.kernel)
+            self._loop = loops and _loaded(loops, self.kernel.name)
+            self._is_numpys = self._loop is None
+        return self._loop
+
+
+class _Waiting:
+    """A launch that is NumPy's for now."""
+
+    def __init__(self, candidate: _Candidate, arrays: Sequence[Array], parameters: bytes) -> None:
+        self._candidate = candidate
+        self._given = arrays, parameters
+        self._call = bind_kernel(candidate.kernel, arrays, parameters)
+        self._is_settled = False
+
+    def run(self) -> None:
+        candidate = self._candidate
+        if not self._is_settled:
+            if not candidate.is_due:
+                candidate.spend(self._given[0])
+            else:
+                self._is_settled = True
+                loop = candidate.loop()
+                if loop is not None:
+                    self._call = _bound(loop, candidate.kernel, *self._given)
+        self._call()
+
+
+def _loaded(loops: Loops, name: str) -> Loop | None:
+    try:
+        return loop_of(loops, name)
+    except ImportError as error:
+        logging.getLogger("optirs_web").warning(
+            "Numba is installed and cannot be imported, so the device cpu goes on with NumPy: %s", error
+        )
+        return None
+
+
+# What each kernel's `launch` is given.
+
+
+def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) -> _Run:
+    if isinstance(kernel, _OF_ELEMENTS):
+        names = (name for name, _ in kernel.parameters)
+        values = dict(zip(names, kernel.unpack(parameters), strict=True))
+        return loop.bound(_of_elements(kernel, arrays, values), int(values["size"]), threads())
+    bound = _by_name(kernel, arrays)
+    elements = bound["params"].nbytes // 4 if "params" in bound else 0
+    return loop.bound(_of_rule(kernel, bound, loop.given), elements, threads())
+
+
+def _by_name(kernel: Kernel, arrays: Sequence[Array]) -> dict[str, Array]:
+    return {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
+
+
+def _of_elements(kernel: ElementwiseKernel | FusedMapKernel, arrays: Sequence[Array], values: Parameters) -> list[Any]:
+    fused, size = fused_of(kernel), values["size"]
+    declared = dict(kernel.parameters)
+    steps = [name for name in declared if name.startswith("dim")]
+    tensors = [one.name.removesuffix("_values") for one in kernel.bindings[: len(fused.tensor_types)]]
+    for name, is_flat in zip(tensors, fused.flat, strict=True):
+        if not is_flat and fused.rank:
+            steps += [f"{name}_start", *(f"{name}_stride{axis}" for axis in range(fused.rank))]
+    known = {"size", *steps}
+    scalars = [_DTYPES[type_](values[name]) for name, type_ in declared.items() if name not in known]
+    types = (*fused.tensor_types, *fused.output_types)
+    views = [array.view(_DTYPES[type_]) for array, type_ in zip(arrays, types, strict=True)]
+    return [np.array([values[name] for name in steps], np.uint64), size, *scalars, *views]
+
+
+def _width(kernel: RuleKernel) -> int:
+    """Words of a row of `tensor_scalars`."""
+    rule = kernel.rule
+    return 1 + len(rule.hyper) + len(rule.scalars) + (1 + len(rule.transforms) if rule.stages else 0)
+
+
+def _rows(kernel: RuleKernel, table: Array) -> int:
+    return table.nbytes // (4 * _width(kernel))
+
+
+def _of_rule(kernel: RuleKernel, bound: dict[str, Array], given: Sequence[str]) -> list[Any]:
+    words = bound["tensor_scalars"].view(np.uint32).reshape(-1, _width(kernel))
+    widths = {"blocks": 2, "tensors": rule_shell.ENTRY_WORDS, "hyper": len(kernel.rule.hyper)}
+    if "partials" in bound:
+        widths["partials"] = len(shell.member_names(kernel.map_module, "Measured"))
+
+    def viewed(name: str) -> Array:
+        if name in ("words", "floats"):
+            return words if name == "words" else words.view(np.float32)
+        is_half = kernel.slots.get(name, "float32") != "float32"
+        dtype = np.uint32 if name in _WORDS else np.uint16 if is_half else np.float32
+        array: Array = bound[name].view(dtype)
+        return array.reshape(-1, widths[name]) if name in widths else array
+
+    return [viewed(name) for name in given]

@@ -1,0 +1,150 @@
+"""Texts with loops for Numba, compiled and called: from files that Numba caches what it compiles beside, in threads.
+
+Threads are Numba's (OpenMP, TBB or its own), so that a process has one set of them for all of its Numba code. They are
+used where that is safe: OpenMP's do not live on in a forked process, and Numba's own take one caller at a time. Where
+they are not, the calling thread does all of the work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import Any
+
+from ..runtime import user_cache
+from ..wgsl.numba_shell import Loops
+from ..wgsl.print_python import compile_python
+
+__all__ = ["Loop", "loop_of", "threads"]
+
+_GRAIN = 1 << 14
+"""Elements that a thread is worth starting for."""
+
+
+class Loop:
+    """The `launch` of a text.
+
+    Attributes:
+        given: what it takes, as in `Loops`.
+    """
+
+    def __init__(self, loops: Loops, name: str) -> None:
+        """Load the text; LLVM compiles it, or Numba finds it compiled, at the first call."""
+        namespace = _loaded(loops.text, name)
+        self.given = loops.given
+        self._launch = namespace["launch"]
+        self._part = namespace.get("part")
+
+    def bound(self, arguments: Sequence[Any], elements: int, at_most: int) -> Callable[[], None]:
+        """A call of it.
+
+        Args:
+            arguments: what `launch` takes after the number of parts.
+            elements: how many it is about.
+            at_most: threads.
+        """
+        launch, part = self._launch, self._part
+        if part is None:
+            return lambda: launch(*arguments)
+        parts = max(1, min(elements // _GRAIN, at_most))
+        if parts == 1:
+            return lambda: part(0, 1, *arguments)
+
+        def run() -> None:
+            if not _in_threads(launch, parts, arguments):
+                part(0, 1, *arguments)
+
+        return run
+
+
+@cache
+def loop_of(loops: Loops, name: str) -> Loop:
+    """The text, loaded once."""
+    return Loop(loops, name)
+
+
+def threads() -> int:
+    """How many a kernel may use: OPTIRS_CPU_THREADS, and no more than Numba has (NUMBA_NUM_THREADS, or the cores).
+
+    Raises:
+        ValueError: the variable holds something else than a number of threads.
+    """
+    import numba
+
+    most: int = numba.config.NUMBA_NUM_THREADS
+    asked = os.environ.get("OPTIRS_CPU_THREADS")
+    if not asked:
+        return most
+    if not asked.isdecimal() or int(asked) == 0:
+        raise ValueError(f"OPTIRS_CPU_THREADS is a number of threads, 1 or more, not '{asked}'")
+    return min(int(asked), most)
+
+
+def _loaded(text: str, name: str) -> dict[str, Any]:
+    """The namespace of a text, in a file of the user's cache: Numba caches only what comes out of a file."""
+    folder = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(user_cache.folder(), "numba")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = os.path.join(folder, f"{re.sub(r'[^a-z0-9]+', '_', name.lower())}_{digest}.py")
+    try:
+        _keep(path, text)
+    except OSError:  # without a folder that can be written it is compiled in each process
+        return compile_python(text.replace("cache=True, ", ""), f"{name} for numba")
+    spec = spec_from_file_location(f"optirs_web_numba_{digest}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)  # where Numba looks for what it has cached
+    spec.loader.exec_module(module)
+    return vars(module)
+
+
+def _keep(path: str, text: str) -> None:
+    """Have that text in the file. One that is there stays as it is: Numba goes by its time."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            if file.read() == text:
+                return
+    except (FileNotFoundError, UnicodeDecodeError):
+        pass
+    user_cache.write(path, text)
+
+
+# Threads.
+
+_one_caller = threading.Lock()
+_layer = ""  # what Numba's threads are, once they have been started
+_are_lost = False
+
+
+def _in_threads(launch: Callable[..., None], parts: int, arguments: Sequence[Any]) -> bool:
+    """Call it, unless its threads cannot be used here and now."""
+    global _layer
+    if _are_lost:
+        return False
+    if _layer in ("omp", "tbb"):
+        launch(parts, *arguments)
+        return True
+    if not _one_caller.acquire(blocking=False):
+        return False
+    try:
+        launch(parts, *arguments)
+    finally:
+        _one_caller.release()
+    import numba
+
+    _layer = numba.threading_layer()
+    return True
+
+
+def _after_fork() -> None:
+    global _are_lost
+    _are_lost = _layer == "omp"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

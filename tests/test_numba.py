@@ -1,0 +1,156 @@
+"""The device `cpu` with Numba: the bits of NumPy's, in threads and forks, compiled when it pays and kept."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+from numba_device import cpu_device
+
+import optirs_web as ow
+from optirs_web.errors import DeviceNotAvailableError
+from optirs_web.native_backends import numba_cpu, numba_kernels
+from optirs_web.runtime.kernels import elementwise
+
+
+@pytest.fixture(scope="module")
+def both():
+    """The device with NumPy, and with Numba from the first launch on."""
+    return cpu_device("numpy"), cpu_device("numba")
+
+
+def trained(device, name, options, sizes=(1000, 3, 513), steps=3):
+    """Parameters and state after some steps over two groups; of the last tensor in the first step alone."""
+    random = np.random.default_rng(0)
+    w = [ow.Parameter(random.standard_normal(size).astype(np.float32), device=device) for size in sizes]
+    optimizer = getattr(ow.optim, name)([{"params": w[:1]}, {"params": w[1:], "lr": 0.01}], **options)
+    for step in range(steps):
+        for number, one in enumerate(w):
+            grad = random.standard_normal(one.shape).astype(np.float32)
+            one.grad = None if step and number == 2 else ow.tensor(grad, device=device)
+        optimizer.step()
+    state = optimizer.state_dict()["state"]
+    return [one.numpy() for one in w] + [np.asarray(v) for one in state.values() for v in one.values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("AdamW", {"amsgrad": True, "maximize": True}),
+        ("AdamW", {"state_dtype": "bfloat16", "skip_nonfinite": True}),
+        ("LAMB", {}),
+    ],
+    ids=["amsgrad", "bfloat16", "lamb"],
+)
+def test_steps_have_the_bits_of_numpys(name, options, both):
+    for one, other in zip(*(trained(device, name, options) for device in both), strict=True):
+        if name == "LAMB":  # whose norms are summed in another order
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+def computed(device):
+    """Values of fused and of single operations: broadcast, transposed, of conditions and of indices."""
+    x = ow.tensor(np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6), device=device)
+    column = ow.tensor(np.array([[1.0], [np.nan], [-2.0], [np.inf]], np.float32), device=device)
+    step = ow.compile(lambda: (x.T * 2.0 - column.T).relu() + x.T, device=device)
+    return [one.numpy() for one in (step(), x + column, x.T > 0, x.exp(), ow.arange(7, device=device))]
+
+
+def test_operations_have_the_bits_of_numpys(both):
+    for one, other in zip(*map(computed, both), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_kernel_is_numpys_until_that_has_spent_much_on_it(both, monkeypatch):
+    kernels = numba_kernels.NumbaKernels(at_once=False)
+    relu = elementwise("relu", "relu", ("tensor",), 0)
+    x, y = np.array([-1, 2], np.float32).view(np.uint8), np.zeros(8, np.uint8)
+    kept = kernels.bind(relu, [x, y], relu.pack((2,)))
+    kept()
+    candidate = kernels._known[relu]
+    assert 0 < candidate.patience < numba_kernels._PATIENCE
+    assert candidate._loop is None
+    candidate.patience = 0
+    for call in (kept, kernels.bind(relu, [x, y], relu.pack((2,)))):
+        y[:] = 7
+        call()
+        assert y.view(np.float32).tolist() == [0, 2]
+    assert candidate._loop is not None
+
+
+IN_A_PROCESS = """
+import os, threading
+import numpy as np
+import optirs_web as ow
+from optirs_web.native_backends import numba_kernels, numba_loops
+
+def steps():
+    device = ow.runtime.device.Device(ow.device("cpu").backend)
+    w = ow.Parameter(np.ones(1 << 17, np.float32), device=device)
+    w.grad = ow.ones(w.shape, device=device)
+    optimizer = ow.optim.SGD([w], lr=0.25)
+    for _ in range(20):
+        optimizer.step()
+    assert (w.numpy() == -4).all()
+
+steps()
+assert numba_loops._layer == os.environ["NUMBA_THREADING_LAYER"], numba_loops._layer
+both = [threading.Thread(target=steps) for _ in range(2)]
+for one in both: one.start()
+for one in both: one.join()
+child = os.fork()
+if child == 0:
+    steps()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+loops = [one.loop() for one in ow.device("cpu").backend._kernels._known.values()]
+print(sum(sum(one._launch.stats.cache_hits.values()) for one in loops))
+"""
+
+
+def run(program, **environment):
+    names = {"OPTIRS_CPU": "numba", "OPTIRS_CPU_THREADS": "2", "NUMBA_NUM_THREADS": "2", "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **names, **environment}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
+def test_threads_and_forked_processes_compute_the_same_on_every_layer_and_compile_once(both, tmp_path):
+    found = [run(IN_A_PROCESS, NUMBA_THREADING_LAYER=one, XDG_CACHE_HOME=str(tmp_path)) for one in ("omp", "workqueue")]
+    assert int(found[0]) == 0
+    assert int(found[1]) > 0
+
+
+def test_the_device_says_what_it_runs_on(both):
+    plain, forced = (one.info.description for one in both)
+    assert plain.endswith(f"(NumPy {np.__version__})")
+    assert forced.endswith(f"(Numba {version('numba')}, NumPy {np.__version__})")
+
+
+def described(monkeypatch, **environment):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("optirs_web.runtime.registry._opened", {})
+    return ow.device("cpu")
+
+
+def test_what_cannot_be_had_says_what_to_do(monkeypatch, both):
+    with pytest.raises(DeviceNotAvailableError, match="OPTIRS_CPU is one of numba, numpy, not 'cuda'"):
+        described(monkeypatch, OPTIRS_CPU="cuda")
+    monkeypatch.setenv("OPTIRS_CPU_THREADS", "0")
+    with pytest.raises(ValueError, match="OPTIRS_CPU_THREADS is a number of threads, 1 or more, not '0'"):
+        numba_kernels.threads()
+
+    def missing(name):
+        raise numba_cpu.PackageNotFoundError(name)
+
+    monkeypatch.setattr(numba_cpu, "version", missing)
+    with pytest.raises(DeviceNotAvailableError, match=r"package numba is not installed: pip install 'numba>=0.61'"):
+        described(monkeypatch, OPTIRS_CPU="numba")
