@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.util import find_spec
 from time import perf_counter
@@ -32,7 +31,7 @@ def list_adapters(name: str) -> list[AdapterInfo]:
 
         return [AdapterInfo(name, 0, "", available=False, reason=wrong_version("numpy", np.__version__))]
     found = AdapterInfo(name, 0, f"{platform.machine()} (NumPy {np.__version__})", kind="cpu")
-    if find_spec("numba") or os.environ.get("OPTIRS_CPU"):
+    if find_spec(f"{__package__}.numba_cpu"):  # which a page has not
         from .numba_cpu import with_numba
 
         found = with_numba(found)
