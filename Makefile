@@ -45,7 +45,7 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo train test test-targets optimizers check verify-shaders verify-dx12 bench bench-browser wheel pyodide bundles format clean
+.PHONY: help setup demo train test test-targets optimizers check verify-shaders verify-dx12 bench bench-browser wheel pyodide docs bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -172,6 +172,11 @@ $(PYODIDE_TOOLS)/.installed: $(STAMP)
 pyodide: wheel $(PYODIDE_TOOLS)/.installed $(PACKAGES) ## compile the wheel for Pyodide, and add it to Pyodide's lock file, in build/pyodide
 	@rm -rf $(PYODIDE) && mkdir -p $(PYODIDE) && cp build/wheel/optirs_web-*-any.whl $(PYODIDE)
 	node scripts/build_for_pyodide.mjs $(PYODIDE_TOOLS) $(PYODIDE)
+
+docs: setup ## make the reference of every public name, in build/docs
+	$(INSTALL) '.[docs]'
+	@rm -rf build/docs
+	$(BIN)/python -W ignore::UserWarning:pdoc scripts/make_reference.py build/docs
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .

@@ -1,0 +1,50 @@
+"""The reference: a page for each public module, with the signature and the docstring of each public name, by pdoc.
+
+    python scripts/make_reference.py FOLDER
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from pdoc import doc, render
+
+import optirs_web as ow
+
+
+_CLASS = re.compile(r"\*&lt;class &#x27;(.*?)&#x27;&gt;")
+"""How pdoc writes what names options: `**options: Unpack[Options]`."""
+
+
+def public_modules(module: ModuleType) -> Iterator[ModuleType]:
+    """It, and the modules among its public names."""
+    yield module
+    for name in module.__all__:
+        member = getattr(module, name)
+        setattr(module, name, member)  # where pdoc looks for it: names are imported when they are first used
+        if isinstance(member, ModuleType):
+            yield from public_modules(member)
+
+
+def main(folder: Path) -> None:
+    ow.__all__.append("ops")  # where methods of tensors are functions
+    modules = {one.__name__: doc.Module(one) for one in public_modules(ow)}
+    footer = f"optirs-web {ow.__version__}"
+    templates = Path(__file__).with_name("reference")
+    render.configure(docformat="google", show_source=False, footer_text=footer, template_directory=templates)
+    pages = {f"{name.replace('.', '/')}.html": render.html_module(one, modules) for name, one in modules.items()}
+    pages |= {"index.html": render.html_index(modules), "search.js": render.search_index(modules)}
+    for name, text in pages.items():
+        text = _CLASS.sub(r"\1", text)
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    print(f"{folder / 'index.html'}: {len(modules)} modules")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
