@@ -1,6 +1,6 @@
 """The reference: a page for each public module, with the signature and the docstring of each public name, by pdoc.
 
-    python scripts/make_reference.py FOLDER
+python scripts/make_reference.py FOLDER
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from types import ModuleType
 from pdoc import doc, render
 
 import optirs_web as ow
-
 
 _CLASS = re.compile(r"\*&lt;class &#x27;(.*?)&#x27;&gt;")
 """How pdoc writes what names options: `**options: Unpack[Options]`."""
@@ -31,6 +30,7 @@ def public_modules(module: ModuleType) -> Iterator[ModuleType]:
 
 
 def main(folder: Path) -> None:
+    """Write the pages."""
     ow.__all__.append("ops")  # where methods of tensors are functions
     modules = {one.__name__: doc.Module(one) for one in public_modules(ow)}
     footer = f"optirs-web {ow.__version__}"

@@ -94,6 +94,13 @@ def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
     Raises:
         CheckpointError: it is no safetensors file, or damaged.
         FileNotFoundError: there is no such file.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> content = ow.interop.safetensors.dump_state_dict({"weight": ow.ones((2, 3), device="cpu")})
+        >>> tensors, metadata = ow.interop.safetensors.load(content)
+        >>> tensors["weight"].dtype, tensors["weight"].shape, metadata
+        ('F32', (2, 3), {'format': 'pt'})
     """
     path = name_of(source)
     is_content = isinstance(source, (bytes, bytearray, memoryview))
@@ -180,6 +187,12 @@ def dump_state_dict(state_dict: Mapping[str, Tensor]) -> bytes:
     """The content of a file with these tensors, which torch's users can load. Waits.
 
     Tied parameters are written under each of their names.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> content = ow.interop.safetensors.dump_state_dict({"weight": ow.ones((2, 3), device="cpu")})
+        >>> {name: one.shape for name, one in ow.interop.safetensors.load_state_dict(content).items()}
+        {'weight': (2, 3)}
     """
     return b"".join(parts({name: _read(one) for name, one in state_dict.items()}, {"format": "pt"}))
 
@@ -189,6 +202,16 @@ def save_state_dict(path: str | os.PathLike[str], state_dict: Mapping[str, Tenso
 
     Raises:
         FileNotFoundError: there is no such folder.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> import os
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "weights.safetensors")
+        ...     ow.interop.safetensors.save_state_dict(path, {"weight": ow.ones((2, 3), device="cpu")})
+        ...     sorted(ow.interop.safetensors.load_state_dict(path))
+        ['weight']
     """
     save_file(path, {name: _read(one) for name, one in state_dict.items()}, {"format": "pt"})
 

@@ -14,6 +14,11 @@ class ReLU(Module):
 
     Args:
         inplace: taken for torch's sake; tensors are not changed in place.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.ReLU()(ow.tensor([-2.0, 3.0], device="cpu")).tolist()
+        [0.0, 3.0]
     """
 
     def __init__(self, inplace: bool = False) -> None:
@@ -34,6 +39,11 @@ class LeakyReLU(Module):
     Args:
         negative_slope: see above.
         inplace: taken for torch's sake; tensors are not changed in place.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.LeakyReLU(0.5)(ow.tensor([-2.0, 3.0], device="cpu")).tolist()
+        [-1.0, 3.0]
     """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
@@ -53,6 +63,11 @@ class GELU(Module):
 
     Args:
         approximate: "none", or "tanh" for the approximation by tanh.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.nn.GELU()(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
+        [-0.1587, 0.8413]
     """
 
     def __init__(self, approximate: str = "none") -> None:
@@ -72,6 +87,11 @@ class SiLU(ReLU):
 
     Args:
         inplace: taken for torch's sake; tensors are not changed in place.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.nn.SiLU()(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
+        [-0.2689, 0.7311]
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -80,7 +100,13 @@ class SiLU(ReLU):
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.nn.Tanh()(ow.tensor([0.0, 0.5], device="cpu")).tolist()]
+        [0.0, 0.4621]
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Of any shape."""
@@ -88,7 +114,13 @@ class Tanh(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.nn.Sigmoid()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [0.5, 0.7311]
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Of any shape."""
@@ -96,7 +128,13 @@ class Sigmoid(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta x)) / beta, and x itself where beta x is above `threshold`."""
+    """log(1 + exp(beta x)) / beta, and x itself where beta x is above `threshold`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.nn.Softplus()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [0.6931, 1.3133]
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -115,6 +153,11 @@ class Softmax(Module):
 
     Args:
         dim: the axis; the last one by default.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.nn.Softmax()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [0.2689, 0.7311]
     """
 
     def __init__(self, dim: int | None = None) -> None:
@@ -134,6 +177,11 @@ class LogSoftmax(Softmax):
 
     Args:
         dim: the axis; the last one by default.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.nn.LogSoftmax()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [-1.3133, -0.3133]
     """
 
     def forward(self, input: Tensor) -> Tensor:

@@ -97,34 +97,76 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """The larger of x and 0. Nothing is changed in place."""
+    """The larger of x and 0. Nothing is changed in place.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.functional.relu(ow.tensor([-2.0, 3.0], device="cpu")).tolist()
+        [0.0, 3.0]
+    """
     return ops.relu(input)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """The value above 0, `negative_slope` times it elsewhere. Nothing is changed in place."""
+    """The value above 0, `negative_slope` times it elsewhere. Nothing is changed in place.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.functional.leaky_relu(ow.tensor([-2.0, 3.0], device="cpu"), 0.5).tolist()
+        [-1.0, 3.0]
+    """
     return ops.leaky_relu(input, negative_slope)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """The value times its sigmoid. Nothing is changed in place."""
+    """The value times its sigmoid. Nothing is changed in place.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.nn.functional.silu(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
+        [-0.2689, 0.7311]
+    """
     return ops.silu(input)
 
 
 def embedding(input: Any, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """Rows of a table (rows, ...) for int32 numbers of any shape; the row `padding_idx` gets no gradient."""
+    """Rows of a table (rows, ...) for int32 numbers of any shape; the row `padding_idx` gets no gradient.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> table = ow.tensor([[1.0, 2.0], [3.0, 4.0]], device="cpu")
+        >>> ow.nn.functional.embedding(ow.tensor([1, 0], device="cpu"), table).tolist()
+        [[3.0, 4.0], [1.0, 2.0]]
+    """
     return ops.embedding(weight, input, padding_idx)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Elements left out with probability p, the others divided by 1 - p. Nothing is changed in place."""
+    """Elements left out with probability p, the others divided by 1 - p. Nothing is changed in place.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.ones((1000,), device="cpu")
+        >>> y = ow.nn.functional.dropout(x, 0.5)
+        >>> set(y.tolist()) == {0.0, 2.0}
+        True
+        >>> ow.nn.functional.dropout(x, 0.5, training=False).tolist() == x.tolist()
+        True
+    """
     return ops.dropout(input, p, training)
 
 
 def avg_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True
 ) -> Tensor:
-    """The mean value of each window of (n, channels, height, width); the windows lie side by side by default."""
+    """The mean value of each window of (n, channels, height, width); the windows lie side by side by default.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[[[1.0, 2.0], [3.0, 6.0]]]], device="cpu")
+        >>> ow.nn.functional.avg_pool2d(x, 2).tolist()
+        [[[[3.0]]]]
+    """
     return ops.avg_pool2d(input, kernel_size, stride, padding, count_include_pad)
 
 

@@ -98,13 +98,29 @@ def uniform_(tensor: _T, a: float = 0.0, b: float = 1.0) -> _T:
 
 
 def normal_(tensor: _T, mean: float = 0.0, std: float = 1.0) -> _T:
-    """Normal numbers."""
+    """Normal numbers.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter(ow.zeros((100, 100), device="cpu"))
+        >>> ow.nn.init.normal_(w, std=0.1) is w
+        True
+        >>> 0.09 < w.std().item() < 0.11
+        True
+    """
     with no_grad():
         return _write(tensor, randn(tensor.shape, tensor.device) * std + mean)
 
 
 def trunc_normal_(tensor: _T, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> _T:
-    """Normal numbers between a and b, others being drawn again: by the inverse of the distribution function."""
+    """Normal numbers between a and b, others being drawn again: by the inverse of the distribution function.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.nn.init.trunc_normal_(ow.Parameter(ow.zeros((100, 100), device="cpu")), a=-1.0, b=1.0)
+        >>> -1.0 <= w.min().item() and w.max().item() <= 1.0
+        True
+    """
 
     def below(x: float) -> float:
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
@@ -117,17 +133,36 @@ def trunc_normal_(tensor: _T, mean: float = 0.0, std: float = 1.0, a: float = -2
 
 
 def constant_(tensor: _T, val: float) -> _T:
-    """The same value everywhere."""
+    """The same value everywhere.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.init.constant_(ow.Parameter(ow.zeros((2, 3), device="cpu")), 0.5).tolist()
+        [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]
+    """
     return _write(tensor, full(tensor.shape, val, tensor.device, tensor.dtype))
 
 
 def zeros_(tensor: _T) -> _T:
-    """Zeros."""
+    """Zeros.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter(ow.ones((2, 3), device="cpu"))
+        >>> ow.nn.init.zeros_(w).tolist()
+        [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
     return constant_(tensor, 0)
 
 
 def ones_(tensor: _T) -> _T:
-    """Ones."""
+    """Ones.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.init.ones_(ow.Parameter(ow.zeros((2, 3), device="cpu"))).tolist()
+        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
     return constant_(tensor, 1)
 
 
@@ -136,6 +171,11 @@ def eye_(tensor: _T) -> _T:
 
     Raises:
         ShapeError: it is no matrix.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.init.eye_(ow.Parameter(ow.zeros((2, 3), device="cpu"))).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
     if tensor.ndim != 2:
         raise ShapeError(f"eye_ needs a matrix, not the shape {tensor.shape}")
@@ -148,6 +188,14 @@ def xavier_uniform_(tensor: _T, gain: float = 1.0) -> _T:
 
     Raises:
         ShapeError: it has fewer than two axes.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter(ow.zeros((100, 300), device="cpu"))
+        >>> ow.nn.init.xavier_uniform_(w) is w
+        True
+        >>> w.abs().max().item() <= (6 / 400) ** 0.5
+        True
     """
     bound = gain * math.sqrt(6.0 / sum(fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound)
@@ -158,6 +206,14 @@ def xavier_normal_(tensor: _T, gain: float = 1.0) -> _T:
 
     Raises:
         ShapeError: it has fewer than two axes.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter(ow.zeros((100, 300), device="cpu"))
+        >>> ow.nn.init.xavier_normal_(w) is w
+        True
+        >>> 0.9 < w.std().item() / (2 / 400) ** 0.5 < 1.1
+        True
     """
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(fan_in_and_fan_out(tensor))))
 
@@ -182,13 +238,30 @@ def kaiming_uniform_(tensor: _T, a: float = 0, mode: str = "fan_in", nonlinearit
     Raises:
         ShapeError: it has fewer than two axes.
         ValueError: another mode or nonlinearity.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter(ow.zeros((100, 300), device="cpu"))
+        >>> ow.nn.init.kaiming_uniform_(w, nonlinearity="relu") is w
+        True
+        >>> w.abs().max().item() <= (6 / 300) ** 0.5
+        True
     """
     bound = math.sqrt(3.0) * _kaiming_deviation(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound)
 
 
 def kaiming_normal_(tensor: _T, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> _T:
-    """Normal of deviation gain / √fan (He et al. 2015, arXiv:1502.01852). See `kaiming_uniform_`."""
+    """Normal of deviation gain / √fan (He et al. 2015, arXiv:1502.01852). See `kaiming_uniform_`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter(ow.zeros((100, 300), device="cpu"))
+        >>> ow.nn.init.kaiming_normal_(w, nonlinearity="relu") is w
+        True
+        >>> 0.9 < w.std().item() / (2 / 300) ** 0.5 < 1.1
+        True
+    """
     return normal_(tensor, 0.0, _kaiming_deviation(tensor, a, mode, nonlinearity))
 
 
@@ -201,6 +274,12 @@ def orthogonal_(tensor: _T, gain: float = 1.0) -> _T:
 
     Raises:
         ShapeError: it has fewer than two axes.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.nn.init.orthogonal_(ow.Parameter(ow.zeros((3, 5), device="cpu")))
+        >>> round((w @ w.T).sum().item(), 3), round(w.square().sum().item(), 3)
+        (3.0, 3.0)
     """
     if tensor.ndim < 2:
         raise ShapeError(f"orthogonal_ needs two axes or more, not the shape {tensor.shape}")

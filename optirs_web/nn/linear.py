@@ -68,7 +68,13 @@ def reset_weight_and_bias(weight: Parameter, bias: Parameter | None) -> None:
 
 
 class Identity(Module):
-    """Gives what it is given. Arguments are ignored."""
+    """Gives what it is given. Arguments are ignored.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.nn.Identity()(ow.tensor([1.0, 2.0], device="cpu")).tolist()
+        [1.0, 2.0]
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

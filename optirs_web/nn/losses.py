@@ -30,6 +30,12 @@ class MSELoss(_Loss):
 
     Args:
         reduction: "mean", "sum", or "none" for a loss of each element.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 3.0], device="cpu"), ow.tensor([1.5, 0.0], device="cpu")
+        >>> ow.nn.MSELoss()(x, y).item()
+        4.625
     """
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
@@ -42,6 +48,12 @@ class L1Loss(_Loss):
 
     Args:
         reduction: "mean", "sum", or "none" for a loss of each element.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 3.0], device="cpu"), ow.tensor([1.5, 0.0], device="cpu")
+        >>> ow.nn.L1Loss()(x, y).item()
+        1.75
     """
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
@@ -89,7 +101,14 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-input[target], where the input holds logarithms of probabilities; see `CrossEntropyLoss`."""
+    """-input[target], where the input holds logarithms of probabilities; see `CrossEntropyLoss`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[0.0, 1.0], [2.0, 0.0]], device="cpu")
+        >>> round(ow.nn.NLLLoss()(ow.ops.log_softmax(x), [1, 0]).item(), 4)
+        0.2201
+    """
 
     def __init__(self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__(weight, reduction=reduction)
@@ -106,6 +125,12 @@ class BCELoss(_WeightedLoss):
     Args:
         weight: of each element; broadcast.
         reduction: "mean", "sum", or "none" for a loss of each element.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([0.8, 0.3], device="cpu"), ow.tensor([1.0, 0.0], device="cpu")
+        >>> round(ow.nn.BCELoss()(x, y).item(), 4)
+        0.2899
     """
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
@@ -120,6 +145,12 @@ class BCEWithLogitsLoss(_WeightedLoss):
         weight: of each element; broadcast.
         reduction: "mean", "sum", or "none" for a loss of each element.
         pos_weight: of the term with y; broadcast.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([2.0, -1.0], device="cpu"), ow.tensor([1.0, 0.0], device="cpu")
+        >>> round(ow.nn.BCEWithLogitsLoss()(x, y).item(), 4)
+        0.2201
     """
 
     def __init__(

@@ -18,12 +18,24 @@ _CUBIC = 0.044715
 
 
 def relu(x: Tensor) -> Tensor:
-    """The larger of x and 0; NaN stays NaN. The gradient at 0 is 0, as in torch."""
+    """The larger of x and 0; NaN stays NaN. The gradient at 0 is 0, as in torch.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.relu(ow.tensor([-1.0, 2.0], device="cpu")).tolist()
+        [0.0, 2.0]
+    """
     return record(map_function("relu", "relu", x), (x, lambda g, _: slope("relu_grad", g, x, None)))
 
 
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """X above 0, `negative_slope` times x elsewhere. The gradient at 0 is `negative_slope` times g, as in torch."""
+    """X above 0, `negative_slope` times x elsewhere. The gradient at 0 is `negative_slope` times g, as in torch.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.leaky_relu(ow.tensor([-2.0, 3.0], device="cpu"), 0.5).tolist()
+        [-1.0, 3.0]
+    """
     return record(
         map_function("leaky_relu", "leaky_relu", x, negative_slope),
         (x, lambda g, _: slope("leaky_relu_grad", g, x, None, negative_slope)),
@@ -31,7 +43,13 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 
 def tanh(x: Tensor) -> Tensor:
-    """The hyperbolic tangent, within 4 ulp. Gradient: g (1 - tanh²), to full accuracy also where tanh is near 1."""
+    """The hyperbolic tangent, within 4 ulp. Gradient: g (1 - tanh²), to full accuracy also where tanh is near 1.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.tanh(ow.tensor([0.0, 0.5], device="cpu")).tolist()]
+        [0.0, 0.4621]
+    """
     return record(map_function("tanh", "tanh_", x), (x, lambda g, _: slope("tanh_grad", g, x, _curvature_of_tanh)))
 
 
@@ -58,7 +76,13 @@ def _curvature_of_sigmoid(x: Tensor) -> Tensor:
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta x)) / beta, and x itself where beta x is above `threshold`. Gradient: g sigmoid(beta x)."""
+    """log(1 + exp(beta x)) / beta, and x itself where beta x is above `threshold`. Gradient: g sigmoid(beta x).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.softplus(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [0.6931, 1.3133]
+    """
 
     def curvature(at: Tensor) -> Tensor:
         scaled = multiply(at, beta)
@@ -72,7 +96,13 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
-    """X sigmoid(x), also called swish. NaN at -infinity, as in torch."""
+    """X sigmoid(x), also called swish. NaN at -infinity, as in torch.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.silu(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
+        [-0.2689, 0.7311]
+    """
     return record(map_function("silu", "silu", x), (x, lambda g, _: slope("silu_grad", g, x, _curvature_of_silu)))
 
 

@@ -19,21 +19,42 @@ def _binary(name: str, a: Any, b: Any) -> tuple[Operand, Operand, Tensor]:
 
 
 def add(a: Any, b: Any) -> Tensor:
-    """Sum a + b, broadcast. Gradients: g and g."""
+    """Sum a + b, broadcast. Gradients: g and g.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.add(x, y).tolist()
+        [3.0, 9.0]
+    """
     a, b, result = _binary("add", a, b)
     of_a, of_b = shape_of(a), shape_of(b)
     return record(result, (a, lambda g, _: sum_to(g, of_a)), (b, lambda g, _: sum_to(g, of_b)))
 
 
 def subtract(a: Any, b: Any) -> Tensor:
-    """Difference a - b, broadcast. Gradients: g and -g."""
+    """Difference a - b, broadcast. Gradients: g and -g.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.subtract(x, y).tolist()
+        [-1.0, 1.0]
+    """
     a, b, result = _binary("subtract", a, b)
     of_a, of_b = shape_of(a), shape_of(b)
     return record(result, (a, lambda g, _: sum_to(g, of_a)), (b, lambda g, _: sum_to(negate(g), of_b)))
 
 
 def multiply(a: Any, b: Any) -> Tensor:
-    """Product a * b, broadcast. Gradients: g b and g a."""
+    """Product a * b, broadcast. Gradients: g b and g a.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.multiply(x, y).tolist()
+        [2.0, 20.0]
+    """
     a, b, result = _binary("multiply", a, b)
     return record(
         result,
@@ -43,7 +64,14 @@ def multiply(a: Any, b: Any) -> Tensor:
 
 
 def divide(a: Any, b: Any) -> Tensor:
-    """Quotient a / b, broadcast. Gradients: g / b and -g a / b²."""
+    """Quotient a / b, broadcast. Gradients: g / b and -g a / b².
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.divide(x, y).tolist()
+        [0.5, 1.25]
+    """
     a, b, result = _binary("divide", a, b)
     return record(
         result,
@@ -53,7 +81,13 @@ def divide(a: Any, b: Any) -> Tensor:
 
 
 def negate(x: Tensor) -> Tensor:
-    """The value with its sign changed. Gradient: -g."""
+    """The value with its sign changed. Gradient: -g.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.negate(ow.tensor([1.0, -2.0], device="cpu")).tolist()
+        [-1.0, 2.0]
+    """
     return record(apply("negate", "negate", x), (x, lambda g, _: negate(g)))
 
 
@@ -63,7 +97,14 @@ def add_into(target: Tensor, addend: Tensor) -> None:
 
 
 def clone(x: Tensor) -> Tensor:
-    """A copy in memory of its own. Gradient: g."""
+    """A copy in memory of its own. Gradient: g.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> ow.ops.clone(x).tolist() == x.tolist()
+        True
+    """
     result = empty(x.shape, x.dtype, x.device)
     write_into(result, x)
     return record(result, (x, lambda g, _: g))

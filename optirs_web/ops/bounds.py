@@ -29,7 +29,14 @@ def maximum(a: Any, b: Any) -> Tensor:
 
 
 def minimum(a: Any, b: Any) -> Tensor:
-    """The smaller one of each pair. See `maximum`."""
+    """The smaller one of each pair. See `maximum`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.minimum(x, y).tolist()
+        [1.0, 4.0]
+    """
     return _extreme("minimum", a, b)
 
 

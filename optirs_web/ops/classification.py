@@ -71,7 +71,14 @@ def cross_entropy(
 def nll_loss(
     log_probs: Tensor, target: Any, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """-log_probs[target], as torch.nn.functional.nll_loss; see `cross_entropy`. Gradient: -g at the target."""
+    """-log_probs[target], as torch.nn.functional.nll_loss; see `cross_entropy`. Gradient: -g at the target.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[0.0, 1.0], [2.0, 0.0]], device="cpu")
+        >>> round(ow.ops.nll_loss(ow.ops.log_softmax(x), [1, 0]).item(), 4)
+        0.2201
+    """
     if not isinstance(target, Tensor):
         target = tensor(target, device=log_probs.device)
     check_reduction(reduction)

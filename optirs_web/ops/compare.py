@@ -115,27 +115,62 @@ def equal(a: Any, b: Any) -> Tensor:
 
 
 def not_equal(a: Any, b: Any) -> Tensor:
-    """Where a != b; NaN is unequal to everything. See `equal`."""
+    """Where a != b; NaN is unequal to everything. See `equal`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.not_equal(x, y).tolist()
+        [True, True]
+    """
     return _compare("not_equal", a, b)
 
 
 def less(a: Any, b: Any) -> Tensor:
-    """Where a < b; false where one is NaN. See `equal`."""
+    """Where a < b; false where one is NaN. See `equal`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.less(x, y).tolist()
+        [True, False]
+    """
     return _compare("less", a, b)
 
 
 def less_equal(a: Any, b: Any) -> Tensor:
-    """Where a <= b; false where one is NaN. See `equal`."""
+    """Where a <= b; false where one is NaN. See `equal`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.less_equal(x, y).tolist()
+        [True, False]
+    """
     return _compare("less_equal", a, b)
 
 
 def greater(a: Any, b: Any) -> Tensor:
-    """Where a > b; false where one is NaN. See `equal`."""
+    """Where a > b; false where one is NaN. See `equal`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.greater(x, y).tolist()
+        [False, True]
+    """
     return _compare("less", b, a)
 
 
 def greater_equal(a: Any, b: Any) -> Tensor:
-    """Where a >= b; false where one is NaN. See `equal`."""
+    """Where a >= b; false where one is NaN. See `equal`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 5.0], device="cpu"), ow.tensor([2.0, 4.0], device="cpu")
+        >>> ow.ops.greater_equal(x, y).tolist()
+        [False, True]
+    """
     return _compare("less_equal", b, a)
 
 
@@ -146,22 +181,49 @@ def _logical(name: str, *values: Any) -> Tensor:
 
 
 def logical_and(a: Any, b: Any) -> Tensor:
-    """Where both are true, broadcast; numbers other than 0 are true, and NaN is."""
+    """Where both are true, broadcast; numbers other than 0 are true, and NaN is.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([True, True], device="cpu"), ow.tensor([True, False], device="cpu")
+        >>> ow.ops.logical_and(x, y).tolist()
+        [True, False]
+    """
     return _logical("logical_and", a, b)
 
 
 def logical_or(a: Any, b: Any) -> Tensor:
-    """Where at least one is true. See `logical_and`."""
+    """Where at least one is true. See `logical_and`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([True, True], device="cpu"), ow.tensor([True, False], device="cpu")
+        >>> ow.ops.logical_or(x, y).tolist()
+        [True, True]
+    """
     return _logical("logical_or", a, b)
 
 
 def logical_xor(a: Any, b: Any) -> Tensor:
-    """Where one is true and the other is not. See `logical_and`."""
+    """Where one is true and the other is not. See `logical_and`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([True, True], device="cpu"), ow.tensor([True, False], device="cpu")
+        >>> ow.ops.logical_xor(x, y).tolist()
+        [False, True]
+    """
     return _logical("logical_xor", a, b)
 
 
 def logical_not(a: Any) -> Tensor:
-    """Where it is false. See `logical_and`."""
+    """Where it is false. See `logical_and`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.logical_not(ow.tensor([True, False], device="cpu")).tolist()
+        [False, True]
+    """
     return _logical("logical_not", a)
 
 
@@ -171,17 +233,38 @@ def _classify(name: str, x: Tensor) -> Tensor:
 
 
 def isnan(x: Tensor) -> Tensor:
-    """Where a float32 tensor is NaN."""
+    """Where a float32 tensor is NaN.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([1.0, float("inf"), float("nan")], device="cpu")
+        >>> ow.ops.isnan(x).tolist()
+        [False, False, True]
+    """
     return _classify("isnan", x)
 
 
 def isinf(x: Tensor) -> Tensor:
-    """Where a float32 tensor is infinite."""
+    """Where a float32 tensor is infinite.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([1.0, float("inf"), float("nan")], device="cpu")
+        >>> ow.ops.isinf(x).tolist()
+        [False, True, False]
+    """
     return _classify("isinf", x)
 
 
 def isfinite(x: Tensor) -> Tensor:
-    """Where a float32 tensor is neither infinite nor NaN."""
+    """Where a float32 tensor is neither infinite nor NaN.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([1.0, float("inf"), float("nan")], device="cpu")
+        >>> ow.ops.isfinite(x).tolist()
+        [True, False, False]
+    """
     return _classify("isfinite", x)
 
 

@@ -45,7 +45,14 @@ def max(
 def min(
     x: Tensor, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
 ) -> Tensor:
-    """The smallest element over axes. See `max`."""
+    """The smallest element over axes. See `max`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> ow.ops.min(x, axis=0).tolist()
+        [1.0, 2.0]
+    """
     return _extreme(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=True)
 
 
@@ -70,7 +77,14 @@ def argmax(
 def argmin(
     x: Tensor, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool | None = None
 ) -> Tensor:
-    """Where the smallest element stands along an axis. A NaN counts as the smallest. See `argmax`."""
+    """Where the smallest element stands along an axis. A NaN counts as the smallest. See `argmax`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> ow.ops.argmin(x, axis=1).tolist()
+        [0, 0]
+    """
     return _place(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=True)
 
 

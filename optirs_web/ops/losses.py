@@ -80,7 +80,14 @@ def mse_loss(input: Tensor, target: Any, reduction: str = "mean") -> Tensor:
 
 
 def l1_loss(input: Tensor, target: Any, reduction: str = "mean") -> Tensor:
-    """|input - target|, as torch.nn.functional.l1_loss. The gradient is 0 where they are equal. See `mse_loss`."""
+    """|input - target|, as torch.nn.functional.l1_loss. The gradient is 0 where they are equal. See `mse_loss`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 3.0], device="cpu"), ow.tensor([1.5, 0.0], device="cpu")
+        >>> ow.ops.l1_loss(x, y).item()
+        1.75
+    """
     return reduced(abs(subtract(input, _pair("l1_loss", input, target))), reduction)
 
 
@@ -89,6 +96,12 @@ def huber_loss(input: Tensor, target: Any, reduction: str = "mean", delta: float
 
     Raises:
         ValueError: delta is not positive.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 3.0], device="cpu"), ow.tensor([1.5, 0.0], device="cpu")
+        >>> ow.ops.huber_loss(x, y).item()
+        1.3125
     """
     if not delta > 0:
         raise ValueError(f"huber_loss needs a positive delta, not {delta}")
@@ -102,6 +115,12 @@ def smooth_l1_loss(input: Tensor, target: Any, reduction: str = "mean", beta: fl
 
     Raises:
         ValueError: beta is negative.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([1.0, 3.0], device="cpu"), ow.tensor([1.5, 0.0], device="cpu")
+        >>> ow.ops.smooth_l1_loss(x, y).item()
+        1.3125
     """
     if beta == 0:
         return l1_loss(input, target, reduction)
@@ -124,6 +143,12 @@ def binary_cross_entropy(input: Tensor, target: Any, weight: Any = None, reducti
         ShapeError: the shapes differ.
         UnsupportedError: a tensor is not float32.
         ValueError: there is no such reduction.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([0.8, 0.3], device="cpu"), ow.tensor([1.0, 0.0], device="cpu")
+        >>> round(ow.ops.binary_cross_entropy(x, y).item(), 4)
+        0.2899
     """
     target = _pair("binary_cross_entropy", input, target)
     _need_equal("binary_cross_entropy", input, target)
@@ -221,6 +246,12 @@ def kl_div(input: Tensor, target: Any, reduction: str = "mean", log_target: bool
         ShapeError: the shapes cannot be broadcast.
         UnsupportedError: a tensor is not float32.
         ValueError: there is no such reduction.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x, y = ow.tensor([0.5, 0.5], device="cpu"), ow.tensor([0.25, 0.75], device="cpu")
+        >>> round(ow.ops.kl_div(x.log(), y, reduction="sum").item(), 4)
+        0.1308
     """
     target = _pair("kl_div", input, target)
     if log_target:

@@ -136,6 +136,14 @@ def set_rng_state(state: dict[str, Any]) -> None:
 
     Raises:
         ValueError: it is no such state.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> state = ow.ops.get_rng_state()
+        >>> first = ow.rand((3,), device="cpu").tolist()
+        >>> ow.ops.set_rng_state(state)
+        >>> ow.rand((3,), device="cpu").tolist() == first
+        True
     """
     global _seed, _stream, _replays
     try:

@@ -110,6 +110,12 @@ def sum(
     Raises:
         ShapeError: there is no such axis, or it is named twice.
         UnsupportedError: the tensor is not float32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> ow.ops.sum(x, axis=0).tolist(), ow.ops.sum(x).item()
+        ([4.0, 8.0], 12.0)
     """
     need_float32("sum", x)
     axis, keepdims = any_axes(axis, keepdims, dim, keepdim)
@@ -133,6 +139,12 @@ def mean(
 
     Raises:
         ShapeError: there is nothing to average.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> ow.ops.mean(x, axis=0).tolist()
+        [2.0, 4.0]
     """
     from .arithmetic import multiply  # whose gradients need `sum_to`
 
@@ -145,7 +157,14 @@ def mean(
 
 
 def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The gradient of broadcasting `shape` to the shape of `g`: a sum over the axes that were stretched."""
+    """The gradient of broadcasting `shape` to the shape of `g`: a sum over the axes that were stretched.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> ow.ops.sum_to(x, (1, 2)).tolist()
+        [[4.0, 8.0]]
+    """
     if g.shape == shape:
         return g
     added = g.ndim - len(shape)

@@ -20,6 +20,12 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
 
     Raises:
         ShapeError: the number of elements differs.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> ow.ops.reshape(x, (4,)).tolist()
+        [1.0, 2.0, 3.0, 6.0]
     """
     asked = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
     new = asked
@@ -46,6 +52,11 @@ def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
 
     Raises:
         ShapeError: `axes` is no permutation of the tensor's axes.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.permute(ow.zeros((2, 3, 4), device="cpu"), (2, 0, 1)).shape
+        (4, 2, 3)
     """
     order = tuple(one % x.ndim if -x.ndim <= one < x.ndim else -1 for one in axes)
     if sorted(order) != list(range(x.ndim)):
@@ -61,6 +72,12 @@ def transpose(x: Tensor, first: int, second: int) -> Tensor:
 
     Raises:
         ShapeError: there is no such axis.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> ow.ops.transpose(x, 0, 1).tolist()
+        [[1.0, 3.0], [2.0, 6.0]]
     """
     if not all(-x.ndim <= one < x.ndim for one in (first, second)):
         raise ShapeError(f"a tensor with {x.ndim} axes has no axes {first} and {second}")
@@ -74,6 +91,11 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     Raises:
         ShapeError: the shape does not fit.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.broadcast_to(ow.ones((1, 2), device="cpu"), (2, 2)).tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
     """
     from .reduce import sum_to  # whose gradient is this function
 

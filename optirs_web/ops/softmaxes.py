@@ -52,6 +52,11 @@ def log_softmax(x: Tensor, axis: int | None = None, *, dim: int | None = None) -
     Raises:
         ShapeError: there is no such axis.
         UnsupportedError: the tensor is not float32.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.log_softmax(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [-1.3133, -0.3133]
     """
     need_float32("log_softmax", x)
     last = x.ndim - 1

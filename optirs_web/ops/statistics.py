@@ -54,7 +54,14 @@ def std(
     x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1.0, *, dim: Axes = None,
     keepdim: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """The standard deviation, the square root of `var`. Its gradient is 0 where it is 0, as in torch."""
+    """The standard deviation, the square root of `var`. Its gradient is 0 where it is 0, as in torch.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
+        >>> [round(one, 4) for one in ow.ops.std(x, axis=1).tolist()]
+        [0.7071, 2.1213]
+    """
     axis, keepdims = any_axes(axis, keepdims, dim, keepdim)
     return sqrt_or_zero_slope(var(x, axis, keepdims, correction))
 

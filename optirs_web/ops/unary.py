@@ -64,7 +64,13 @@ def slope(
 
 
 def exp(x: Tensor) -> Tensor:
-    """The exponential of each element, within 2 ulp. Gradient: that exponential times g."""
+    """The exponential of each element, within 2 ulp. Gradient: that exponential times g.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.exp(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [1.0, 2.7183]
+    """
     return record(map_function("exp", "exp_", x), (x, multiply))
 
 
@@ -80,17 +86,35 @@ def log(x: Tensor) -> Tensor:
 
 
 def log1p(x: Tensor) -> Tensor:
-    """log(1 + x), within 4 ulp also where x is small: -inf at -1, NaN below. Gradient: g / (1 + x)."""
+    """log(1 + x), within 4 ulp also where x is small: -inf at -1, NaN below. Gradient: g / (1 + x).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.log1p(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [0.0, 0.6931]
+    """
     return record(map_function("log1p", "log1p_", x), (x, lambda g, _: divide(g, add(x, 1.0))))
 
 
 def expm1(x: Tensor) -> Tensor:
-    """exp(x) - 1, within 4 ulp also where x is small. Gradient: g exp(x)."""
+    """exp(x) - 1, within 4 ulp also where x is small. Gradient: g exp(x).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.expm1(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [0.0, 1.7183]
+    """
     return record(map_function("expm1", "expm1_", x), (x, lambda g, _: multiply(g, exp(x))))
 
 
 def sqrt(x: Tensor) -> Tensor:
-    """The square root; NaN below 0. Gradient: g / (2 root), so infinite at 0, as in torch."""
+    """The square root; NaN below 0. Gradient: g / (2 root), so infinite at 0, as in torch.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.sqrt(ow.tensor([4.0, 2.0], device="cpu")).tolist()]
+        [2.0, 1.4142]
+    """
     return record(map_function("sqrt", "sqrt_", x), (x, lambda g, y: slope("sqrt_grad", g, y, _curvature_of_sqrt)))
 
 
@@ -112,12 +136,24 @@ def _curvature_or_zero(root: Tensor) -> Tensor:
 
 
 def rsqrt(x: Tensor) -> Tensor:
-    """One over the square root. Gradient: -g / (2 x sqrt(x))."""
+    """One over the square root. Gradient: -g / (2 x sqrt(x)).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.rsqrt(ow.tensor([4.0, 0.25], device="cpu")).tolist()
+        [0.5, 2.0]
+    """
     return reciprocal(sqrt(x))
 
 
 def reciprocal(x: Tensor) -> Tensor:
-    """1 / x. Gradient: -g / x²."""
+    """1 / x. Gradient: -g / x².
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.reciprocal(ow.tensor([2.0, 4.0], device="cpu")).tolist()
+        [0.5, 0.25]
+    """
     return record(
         map_function("reciprocal", "reciprocal", x),
         (x, lambda g, y: slope("reciprocal_grad", g, y, lambda at: multiply(at, -2.0))),
@@ -125,7 +161,13 @@ def reciprocal(x: Tensor) -> Tensor:
 
 
 def square(x: Tensor) -> Tensor:
-    """x². Gradient: 2 g x."""
+    """x². Gradient: 2 g x.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.square(ow.tensor([-1.5, 2.0], device="cpu")).tolist()
+        [2.25, 4.0]
+    """
     return record(
         map_function("square", "square", x),
         (x, lambda g, _: slope("square_grad", g, x, lambda _: 2.0)),
@@ -133,22 +175,46 @@ def square(x: Tensor) -> Tensor:
 
 
 def abs(x: Tensor) -> Tensor:
-    """The magnitude. Gradient: g sign(x), which is 0 at 0."""
+    """The magnitude. Gradient: g sign(x), which is 0 at 0.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.abs(ow.tensor([-1.5, 2.0], device="cpu")).tolist()
+        [1.5, 2.0]
+    """
     return record(map_function("abs", "abs_", x), (x, lambda g, _: slope("abs_grad", g, x, None)))
 
 
 def sign(x: Tensor) -> Tensor:
-    """1, 0 or -1; 0 for NaN, as in torch. Its derivative is 0, so it leaves no history."""
+    """1, 0 or -1; 0 for NaN, as in torch. Its derivative is 0, so it leaves no history.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> ow.ops.sign(ow.tensor([-2.0, 0.0, 3.0], device="cpu")).tolist()
+        [-1.0, 0.0, 1.0]
+    """
     return map_function("sign", "sign_", x)
 
 
 def sin(x: Tensor) -> Tensor:
-    """The sine, within 4 ulp for every argument; NaN at infinity. Gradient: g cos(x)."""
+    """The sine, within 4 ulp for every argument; NaN at infinity. Gradient: g cos(x).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.sin(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [0.0, 0.8415]
+    """
     return record(map_function("sin", "sin_", x), (x, lambda g, _: slope("sin_grad", g, x, lambda at: negate(sin(at)))))
 
 
 def cos(x: Tensor) -> Tensor:
-    """The cosine, within 4 ulp for every argument; NaN at infinity. Gradient: -g sin(x)."""
+    """The cosine, within 4 ulp for every argument; NaN at infinity. Gradient: -g sin(x).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.cos(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        [1.0, 0.5403]
+    """
     return record(map_function("cos", "cos_", x), (x, lambda g, _: slope("cos_grad", g, x, lambda at: negate(cos(at)))))
 
 
@@ -156,6 +222,11 @@ def erf(x: Tensor) -> Tensor:
     """The error function. Gradient: g 2 / sqrt(pi) exp(-x²).
 
     Source: the tail of Shepherd and Laframboise (1981); see ``shaders/lib/error_function.wgsl``.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> [round(one, 4) for one in ow.ops.erf(ow.tensor([0.0, 0.5], device="cpu")).tolist()]
+        [0.0, 0.5205]
     """
     return record(map_function("erf", "erf", x), (x, lambda g, _: slope("erf_grad", g, x, _curvature_of_erf)))
 

@@ -250,6 +250,16 @@ class SWA(Average):
 
     Args:
         params: the parameters.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([0.0], device="cpu")
+        >>> average = ow.optim.averaging.SWA([w])
+        >>> for value in (1.0, 2.0, 6.0):
+        ...     w.assign([value])
+        ...     average.update_parameters()
+        >>> [one.tolist() for one in average.averages()]
+        [[3.0]]
     """
 
     def __init__(self, params: Iterable[Parameter]) -> None:
@@ -266,6 +276,16 @@ class PolyakAverage(Average):
 
     Raises:
         ValueError: the power is negative.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([0.0], device="cpu")
+        >>> average = ow.optim.averaging.PolyakAverage([w], power=1.0)
+        >>> for value in (1.0, 2.0, 6.0):
+        ...     w.assign([value])
+        ...     average.update_parameters()
+        >>> round(average.averages()[0].item(), 4)
+        3.8333
     """
 
     def __init__(self, params: Iterable[Parameter], power: float = 0.0) -> None:

@@ -104,5 +104,12 @@ def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Have `hook(optimizer, args, kwargs)` called after the step of any optimizer, after the optimizer's own hooks."""
+    """Have `hook(optimizer, args, kwargs)` called after the step of any optimizer, after the optimizer's own hooks.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> with ow.optim.register_optimizer_step_post_hook(lambda *_: print("after")):
+        ...     ow.optim.SGD([ow.Parameter([1.0], device="cpu")]).step(grads=[[1.0]])
+        after
+    """
     return global_step_post_hooks.register(hook)

@@ -131,24 +131,56 @@ def box(lower: float, upper: float, mask: Mask | None = None) -> Projection:
 
 
 def non_negative(mask: Mask | None = None) -> Projection:
-    """Negative elements to 0."""
+    """Negative elements to 0.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([3.0, -4.0], device="cpu")
+        >>> ow.optim.projections.non_negative().apply([w])
+        >>> [round(one, 3) for one in w.tolist()]
+        [3.0, 0.0]
+    """
     return box(0.0, math.inf, mask)
 
 
 def l2_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
-    """Each tensor to a Euclidean norm of at most `radius`."""
+    """Each tensor to a Euclidean norm of at most `radius`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([3.0, -4.0], device="cpu")
+        >>> ow.optim.projections.l2_ball(1.0).apply([w])
+        >>> [round(one, 3) for one in w.tolist()]
+        [0.6, -0.8]
+    """
     _positive(radius=radius)
     return _ByRule("project_l2", {"radius": radius}, mask)
 
 
 def sphere(radius: float = 1.0, mask: Mask | None = None) -> Projection:
-    """Each tensor to a Euclidean norm of `radius`; one of zeros stays."""
+    """Each tensor to a Euclidean norm of `radius`; one of zeros stays.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([3.0, -4.0], device="cpu")
+        >>> ow.optim.projections.sphere(10.0).apply([w])
+        >>> [round(one, 3) for one in w.tolist()]
+        [6.0, -8.0]
+    """
     _positive(radius=radius)
     return _ByRule("project_l2", {"radius": radius}, mask, "sphere")
 
 
 def l1_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
-    """Each tensor to the nearest one whose magnitudes sum to at most `radius` (Duchi et al. 2008)."""
+    """Each tensor to the nearest one whose magnitudes sum to at most `radius` (Duchi et al. 2008).
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([3.0, -4.0], device="cpu")
+        >>> ow.optim.projections.l1_ball(2.0).apply([w])
+        >>> [round(one, 3) for one in w.tolist()]
+        [0.5, -1.5]
+    """
     _positive(radius=radius)
     return _ByRule("project_l1", {"total": radius}, mask, "ball", _NewtonLayout)
 
@@ -178,6 +210,13 @@ def spectral(limit: float = 1.0, iterations: int = 1, seed: int = 0, mask: Mask 
         iterations: at each call.
         seed: of the first vector.
         mask: which parameters.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([[3.0, 0.0], [0.0, 0.5]], device="cpu")
+        >>> ow.optim.projections.spectral(1.0, iterations=20).apply([w])
+        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        [[1.0, 0.0], [0.0, 0.167]]
     """
     _positive(limit=limit)
     if operator.index(iterations) < 1:

@@ -145,21 +145,39 @@ def split_ratio(ratio: float) -> dict[str, Any]:
 
 
 def constant_schedule(value: float) -> Schedule:
-    """Always the same."""
+    """Always the same.
+
+    Example:
+        >>> from optirs_web.optim.schedules import constant_schedule
+        >>> [round(value, 3) for value in constant_schedule(0.1).values(2)]
+        [0.1, 0.1]
+    """
     return one_layer(hold(value))
 
 
 def polynomial_schedule(
     init_value: float, end_value: float, power: float, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:
-    """(init - end) (1 - t / steps)^power + end, where t begins to count at `transition_begin` and ends at `steps`."""
+    """(init - end) (1 - t / steps)^power + end, where t begins to count at `transition_begin` and ends at `steps`.
+
+    Example:
+        >>> from optirs_web.optim.schedules import polynomial_schedule
+        >>> [round(value, 3) for value in polynomial_schedule(1.0, 0.0, power=2.0, transition_steps=2).values(4)]
+        [1.0, 0.25, 0.0, 0.0]
+    """
     if transition_steps <= 0:
         return constant_schedule(init_value)
     return one_layer(ramp(init_value, end_value, transition_steps, power=power, begin=max(transition_begin, 0)))
 
 
 def linear_schedule(init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0) -> Schedule:
-    """A polynomial one of power 1."""
+    """A polynomial one of power 1.
+
+    Example:
+        >>> from optirs_web.optim.schedules import linear_schedule
+        >>> [round(value, 3) for value in linear_schedule(1.0, 0.5, transition_steps=2).values(4)]
+        [1.0, 0.75, 0.5, 0.5]
+    """
     return polynomial_schedule(init_value, end_value, 1.0, transition_steps, transition_begin)
 
 
@@ -171,7 +189,13 @@ def exponential_decay(
     staircase: bool = False,
     end_value: float | None = None,
 ) -> Schedule:
-    """Init rate^(t / steps), not beyond `end_value`; with `staircase` the exponent is rounded down."""
+    """Init rate^(t / steps), not beyond `end_value`; with `staircase` the exponent is rounded down.
+
+    Example:
+        >>> from optirs_web.optim.schedules import exponential_decay
+        >>> [round(value, 3) for value in exponential_decay(1.0, transition_steps=1, decay_rate=0.5).values(4)]
+        [1.0, 0.5, 0.25, 0.125]
+    """
     if transition_steps <= 0 or decay_rate == 0:
         return constant_schedule(init_value)
     first = init_value
@@ -187,6 +211,11 @@ def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.
 
     Raises:
         ValueError: decay_steps is not positive.
+
+    Example:
+        >>> from optirs_web.optim.schedules import cosine_decay_schedule
+        >>> [round(value, 3) for value in cosine_decay_schedule(1.0, decay_steps=4).values(6)]
+        [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
     """
     if not decay_steps > 0:
         raise ValueError(f"The cosine_decay_schedule requires positive decay_steps, got decay_steps={decay_steps}.")
@@ -203,6 +232,11 @@ def piecewise_constant_schedule(
 
     Raises:
         ValueError: a scale is negative.
+
+    Example:
+        >>> from optirs_web.optim.schedules import piecewise_constant_schedule
+        >>> [round(value, 3) for value in piecewise_constant_schedule(1.0, {1: 0.5, 3: 0.1}).values(5)]
+        [1.0, 0.5, 0.5, 0.05, 0.05]
     """
     bounds, values = _scaled("piecewise_constant_schedule", init_value, boundaries_and_scales)
     return one_layer(*map(hold, values, bounds))
@@ -215,6 +249,11 @@ def piecewise_interpolate_schedule(
 
     Raises:
         ValueError: a scale is negative, or it is another type.
+
+    Example:
+        >>> from optirs_web.optim.schedules import piecewise_interpolate_schedule
+        >>> [round(value, 3) for value in piecewise_interpolate_schedule("linear", 1.0, {2: 0.5, 4: 2.0}).values(6)]
+        [1.0, 0.75, 0.5, 0.75, 1.0, 1.0]
     """
     if interpolate_type not in ("linear", "cosine"):
         raise ValueError("`interpolate_type` must be either 'cosine' or 'linear'")
@@ -248,6 +287,11 @@ def linear_onecycle_schedule(
 
     Raises:
         ValueError: transition_steps is not positive.
+
+    Example:
+        >>> from optirs_web.optim.schedules import linear_onecycle_schedule
+        >>> [round(value, 3) for value in linear_onecycle_schedule(10, 1.0).values(11)]
+        [0.04, 0.36, 0.68, 1.0, 0.808, 0.616, 0.424, 0.232, 0.04, 0.02, 0.0]
     """
     scales = {pct_start: div_factor, pct_final: 1 / div_factor, 1: 1 / final_div_factor}
     return _one_cycle("linear", transition_steps, peak_value / div_factor, scales)
@@ -264,6 +308,11 @@ def cosine_onecycle_schedule(
 
     Raises:
         ValueError: transition_steps is not positive.
+
+    Example:
+        >>> from optirs_web.optim.schedules import cosine_onecycle_schedule
+        >>> [round(value, 3) for value in cosine_onecycle_schedule(10, 1.0).values(11)]
+        [0.04, 0.28, 0.76, 1.0, 0.95, 0.812, 0.611, 0.389, 0.188, 0.05, 0.0]
     """
     scales = {pct_start: div_factor, 1: 1 / (div_factor * final_div_factor)}
     return _one_cycle("cosine", transition_steps, peak_value / div_factor, scales)
@@ -277,7 +326,13 @@ def _one_cycle(curve: Curve, steps: int, value: float, scales: Mapping[float, fl
 
 
 def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
-    """A straight line, and then constant."""
+    """A straight line, and then constant.
+
+    Example:
+        >>> from optirs_web.optim.schedules import warmup_constant_schedule
+        >>> [round(value, 3) for value in warmup_constant_schedule(0.0, 1.0, warmup_steps=2).values(4)]
+        [0.0, 0.5, 1.0, 1.0]
+    """
     return linear_schedule(init_value, peak_value, warmup_steps)
 
 
@@ -289,7 +344,14 @@ def warmup_cosine_decay_schedule(
     end_value: float = 0.0,
     exponent: float = 1.0,
 ) -> Schedule:
-    """A straight line, and then cosine decay, for `decay_steps` together."""
+    """A straight line, and then cosine decay, for `decay_steps` together.
+
+    Example:
+        >>> from optirs_web.optim.schedules import warmup_cosine_decay_schedule
+        >>> schedule = warmup_cosine_decay_schedule(0.0, 1.0, warmup_steps=2, decay_steps=6)
+        >>> [round(value, 3) for value in schedule.values(8)]
+        [0.0, 0.5, 1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
+    """
     alpha = 0.0 if peak_value == 0 else end_value / peak_value
     decay = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
     return _line_to(init_value, peak_value, warmup_steps, decay)
@@ -305,7 +367,14 @@ def warmup_exponential_decay_schedule(
     staircase: bool = False,
     end_value: float | None = None,
 ) -> Schedule:
-    """A straight line, and then exponential decay."""
+    """A straight line, and then exponential decay.
+
+    Example:
+        >>> from optirs_web.optim.schedules import warmup_exponential_decay_schedule
+        >>> schedule = warmup_exponential_decay_schedule(0.0, 1.0, warmup_steps=2, transition_steps=1, decay_rate=0.5)
+        >>> schedule.values(5)
+        [0.0, 0.5, 1.0, 0.5, 0.25]
+    """
     decay = exponential_decay(peak_value, transition_steps, decay_rate, transition_begin, staircase, end_value)
     return _line_to(init_value, peak_value, warmup_steps, decay)
 
@@ -315,7 +384,14 @@ def _line_to(init_value: float, peak_value: float, steps: int, decay: Schedule) 
 
 
 def sgdr_schedule(cosine_kwargs: Iterable[Mapping[str, Any]]) -> Schedule:
-    """Warm restarts (Loshchilov & Hutter 2017, arXiv:1608.03983): several `warmup_cosine_decay_schedule`."""
+    """Warm restarts (Loshchilov & Hutter 2017, arXiv:1608.03983): several `warmup_cosine_decay_schedule`.
+
+    Example:
+        >>> from optirs_web.optim.schedules import sgdr_schedule
+        >>> cycle = {"init_value": 0.0, "peak_value": 1.0, "warmup_steps": 1, "decay_steps": 3}
+        >>> [round(value, 3) for value in sgdr_schedule([cycle, cycle]).values(6)]
+        [0.0, 1.0, 0.5, 0.0, 1.0, 0.5]
+    """
     given = list(cosine_kwargs)
     ends = list(itertools.accumulate(one["decay_steps"] for one in given))
     return join_schedules([warmup_cosine_decay_schedule(**one) for one in given], ends[:-1])
@@ -326,6 +402,11 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
 
     Raises:
         ValueError: it is not one boundary less than schedules, or one of several is noisy.
+
+    Example:
+        >>> from optirs_web.optim.schedules import constant_schedule, join_schedules, linear_schedule
+        >>> join_schedules([linear_schedule(0.0, 1.0, 2), constant_schedule(0.5)], [2]).values(4)
+        [0.0, 0.5, 0.5, 0.5]
     """
     if len(boundaries) != len(schedules) - 1:
         raise ValueError(f"{len(schedules)} schedules have {len(schedules) - 1} boundaries, not {len(boundaries)}")
@@ -352,6 +433,11 @@ def warmup(
 
     Raises:
         ValueError: an exponential curve begins or ends at 0.
+
+    Example:
+        >>> from optirs_web.optim.schedules import constant_schedule, warmup
+        >>> [round(value, 3) for value in warmup(constant_schedule(1.0), 4, "cosine").values(6)]
+        [0.0, 0.146, 0.5, 0.854, 1.0, 1.0]
     """
     peak = schedule(0)
     if curve == "exponential" and init_value * peak <= 0:
@@ -384,6 +470,11 @@ def noisy(
 
     Raises:
         ValueError: the seed or the distribution is another.
+
+    Example:
+        >>> from optirs_web.optim.schedules import constant_schedule, noisy
+        >>> [round(value, 3) for value in noisy(constant_schedule(1.0), "cyclical", 0.1, steps=4).values(5)]
+        [1.0, 1.1, 1.0, 0.9, 1.0]
     """
     kinds = ("uniform", "gaussian", "cyclical", "decaying")
     if distribution not in kinds or not 0 <= seed < 1 << 24:
@@ -401,6 +492,11 @@ def curriculum(
     """Values for so many steps each: the last one stays. "smooth" blends `blend_steps` into each next one by a cosine.
 
     See `lr_scheduler.CurriculumLR` for stages that are ended by hand.
+
+    Example:
+        >>> from optirs_web.optim.schedules import curriculum
+        >>> [round(value, 3) for value in curriculum([(1.0, 2), (0.1, 2)]).values(5)]
+        [1.0, 1.0, 0.1, 0.1, 0.1]
     """
     pieces = []
     begin, before = 0, stages[0][0]
@@ -414,5 +510,11 @@ def curriculum(
 
 
 def layerwise_decay(layers: int, decay: float) -> list[float]:
-    """A factor for each layer, 1 for the last, `decay` times the next for each before it (ViT's): for `ScheduleLR`."""
+    """A factor for each layer, 1 for the last, `decay` times the next for each before it (ViT's): for `ScheduleLR`.
+
+    Example:
+        >>> from optirs_web.optim.schedules import layerwise_decay
+        >>> layerwise_decay(3, 0.5)
+        [0.25, 0.5, 1.0]
+    """
     return [decay ** (layers - 1 - number) for number in range(layers)]

@@ -104,7 +104,16 @@ def _clip_by_norm(max_norm: float, norm_type: float, mask: Mask | None, over: st
 
 
 def clip_by_norm(max_norm: float, norm_type: float = 2.0, mask: Mask | None = None) -> Transform:
-    """Each tensor times min(1, max_norm / (norm + 1e-6)), where the norm is its own."""
+    """Each tensor times min(1, max_norm / (norm + 1e-6)), where the norm is its own.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
+        >>> transform = ow.optim.transforms.clip_by_norm(1.0)
+        >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
+        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        [[0.403, 0.204], [1.0, 0.9]]
+    """
     return _clip_by_norm(max_norm, norm_type, mask, "tensor")
 
 
@@ -135,7 +144,16 @@ def clip_by_global_norm(
 
 
 def clip_by_block_rms(threshold: float, mask: Mask | None = None) -> Transform:
-    """Each tensor divided by max(1, rms / threshold), where rms is its own root mean square, as in optax."""
+    """Each tensor divided by max(1, rms / threshold), where rms is its own root mean square, as in optax.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
+        >>> transform = ow.optim.transforms.clip_by_block_rms(1.0)
+        >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
+        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        [[-0.194, -0.592], [1.0, 0.801]]
+    """
     _positive(threshold=threshold)
     return _transform("clip_by_block_rms", {"threshold": threshold}, mask, "tensor")
 
@@ -145,6 +163,14 @@ def adaptive_clip(clipping: float, eps: float = 1e-3, mask: Mask | None = None) 
 
     A row is what a first index selects, as torch lays out the weights of an output; a vector is one row. As
     `optax.adaptive_grad_clip` on the transposed matrix.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
+        >>> transform = ow.optim.transforms.adaptive_clip(0.5)
+        >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
+        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        [[0.576, 0.434], [1.0, 0.5]]
     """
     _positive(clipping=clipping, eps=eps)
     return _transform("adaptive_clip", {"clipping": clipping, "eps": eps}, mask, "row")
@@ -159,7 +185,16 @@ def _is_matrix_and(mask: Mask, param: Parameter) -> bool:
 
 
 def centralize(mask: Mask | None = None) -> Transform:
-    """Takes away the mean of each output row (arXiv:2004.01461), of tensors of two dimensions and more."""
+    """Takes away the mean of each output row (arXiv:2004.01461), of tensors of two dimensions and more.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
+        >>> transform = ow.optim.transforms.centralize()
+        >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
+        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        [[1.5, 0.5], [1.25, 0.75]]
+    """
     return _transform("centralize", {}, _is_matrix if mask is None else partial(_is_matrix_and, mask), "row")
 
 
@@ -174,6 +209,14 @@ def add_noise(eta: float, gamma: float = 0.55, seed: int = 0, mask: Mask | None 
         gamma: how fast it falls.
         seed: an integer from 0 to 2**32 - 1.
         mask: which parameters get noise.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([1.0, 1.0], device="cpu")
+        >>> noise = ow.optim.transforms.add_noise(0.01, seed=1)
+        >>> ow.optim.SGD([w], lr=1.0, transforms=[noise]).step(grads=[[0.0, 0.0]])
+        >>> all(0.5 < one < 1.5 for one in w.tolist()) and w.tolist() != [1.0, 1.0]
+        True
     """
     _positive(eta=eta)
     at_least_zero({"gamma": gamma}, "gamma")
@@ -215,13 +258,30 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
     """Adds weight_decay times the parameter, as `optax.add_decayed_weights`: an L2 penalty.
 
     For decoupled decay of some parameters only see `decay_groups`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
+        >>> transform = ow.optim.transforms.add_decayed_weights(0.1)
+        >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
+        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        [[-2.1, -3.1], [0.9, 0.4]]
     """
     _positive(weight_decay=weight_decay)
     return _transform("add_decayed_weights", {"weight_decay": weight_decay}, mask)
 
 
 def freeze(mask: Mask) -> Transform:
-    """Leaves the parameters alone that the mask holds of, as if they had no gradient."""
+    """Leaves the parameters alone that the mask holds of, as if they had no gradient.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> params = [ow.Parameter([1.0], device="cpu", name=name) for name in ("head", "body")]
+        >>> freeze = ow.optim.transforms.freeze(lambda param: param.name == "body")
+        >>> ow.optim.SGD(params, lr=1.0, transforms=[freeze]).step(grads=[[1.0], [1.0]])
+        >>> [one.tolist() for one in params]
+        [[0.0], [1.0]]
+    """
     return Transform(None, {}, mask)
 
 

@@ -50,6 +50,14 @@ class SequentialLR(_ComposedLR):
     """One scheduler after the other, from milestone to milestone, as `torch.optim.lr_scheduler.SequentialLR`.
 
     On a device all of them are one formula, where each has one.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web.optim.lr_scheduler import ExponentialLR, LinearLR, SequentialLR
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> parts = [LinearLR(opt, start_factor=0.5, total_iters=2), ExponentialLR(opt, gamma=0.5)]
+        >>> SequentialLR(opt, parts, milestones=[2]).values(5)
+        [0.5, 0.75, 1.0, 0.5, 0.25]
     """
 
     _chains = True
@@ -128,6 +136,14 @@ class ChainedScheduler(_ComposedLR):
     """Several schedulers, each of which changes what the one before has made, as torch's `ChainedScheduler`.
 
     Those that multiply are one dispatch on a device.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> from optirs_web.optim.lr_scheduler import ChainedScheduler, ConstantLR, ExponentialLR
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> both = ChainedScheduler([ConstantLR(opt, factor=0.5, total_iters=2), ExponentialLR(opt, gamma=0.5)])
+        >>> both.step(); both.get_last_lr()
+        [0.25]
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:

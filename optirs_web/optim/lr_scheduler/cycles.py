@@ -59,6 +59,13 @@ class CyclicLR(_CycleLR):
     """Up and down between two values (Smith 2017, arXiv:1506.01186), as `torch.optim.lr_scheduler.CyclicLR`.
 
     With a `scale_fn` of your own a step costs one write of 4 bytes for each value.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> scheduler = ow.optim.lr_scheduler.CyclicLR(opt, 0.1, 1.0, step_size_up=2, cycle_momentum=False)
+        >>> [round(value, 3) for value in scheduler.values(5)]
+        [0.1, 0.55, 1.0, 0.55, 0.1]
     """
 
     _left_out = LRScheduler._left_out | {"_scale_fn"}
@@ -151,6 +158,13 @@ class OneCycleLR(_CycleLR):
     """One cycle (Smith & Topin 2017, arXiv:1708.07120), as `torch.optim.lr_scheduler.OneCycleLR`.
 
     A group has "max_lr" and "min_lr" besides "initial_lr".
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> scheduler = ow.optim.lr_scheduler.OneCycleLR(opt, max_lr=1.0, total_steps=10, cycle_momentum=False)
+        >>> [round(value, 3) for value in scheduler.values(10)]
+        [0.04, 0.52, 1.0, 0.95, 0.812, 0.611, 0.389, 0.188, 0.05, 0.0]
     """
 
     def __init__(

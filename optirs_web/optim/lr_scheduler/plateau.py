@@ -30,6 +30,15 @@ class ReduceLROnPlateau(LRScheduler):
 
     The metric is a number; or a tensor of one element on the optimizer's device, which is not read: the device keeps
     count from then on, and the groups have the value of before until `get_last_lr()` or `state_dict()` reads it.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> scheduler = ow.optim.lr_scheduler.ReduceLROnPlateau(opt, factor=0.5, patience=1)
+        >>> for loss in (3.0, 2.0, 2.0, 2.0):
+        ...     scheduler.step(loss)
+        >>> scheduler.get_last_lr()
+        [0.5]
     """
 
     def __init__(

@@ -60,7 +60,15 @@ class _FunctionLR(LRScheduler):
 
 
 class LambdaLR(_FunctionLR):
-    """The first value times a function of `last_epoch`, as `torch.optim.lr_scheduler.LambdaLR`."""
+    """The first value times a function of `last_epoch`, as `torch.optim.lr_scheduler.LambdaLR`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> scheduler = ow.optim.lr_scheduler.LambdaLR(opt, lambda count: 1.0 / (1 + count))
+        >>> [round(value, 3) for value in scheduler.values(4)]
+        [1.0, 0.5, 0.333, 0.25]
+    """
 
     def get_lr(self) -> list[float]:
         """The values for the groups at `last_epoch`."""
@@ -72,7 +80,15 @@ class LambdaLR(_FunctionLR):
 
 
 class MultiplicativeLR(_FunctionLR):
-    """The value so far times a function of `last_epoch`, as `torch.optim.lr_scheduler.MultiplicativeLR`."""
+    """The value so far times a function of `last_epoch`, as `torch.optim.lr_scheduler.MultiplicativeLR`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> scheduler = ow.optim.lr_scheduler.MultiplicativeLR(opt, lambda count: 0.5)
+        >>> scheduler.step(); scheduler.get_last_lr()
+        [0.5]
+    """
 
     def get_lr(self) -> list[float]:
         """The values for the groups at `last_epoch`."""
@@ -94,7 +110,14 @@ def _until(start: float, end: float, steps: float, power: float = 1.0) -> Schedu
 
 
 class StepLR(_MultipleLR):
-    """Times gamma every `step_size` steps, as `torch.optim.lr_scheduler.StepLR`."""
+    """Times gamma every `step_size` steps, as `torch.optim.lr_scheduler.StepLR`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> ow.optim.lr_scheduler.StepLR(opt, 2, gamma=0.5).values(5)
+        [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
 
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1, *, param: str = "lr"
@@ -109,7 +132,14 @@ class StepLR(_MultipleLR):
 
 
 class MultiStepLR(_MultipleLR):
-    """Times gamma at each milestone, as `torch.optim.lr_scheduler.MultiStepLR`."""
+    """Times gamma at each milestone, as `torch.optim.lr_scheduler.MultiStepLR`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> ow.optim.lr_scheduler.MultiStepLR(opt, [1, 3], gamma=0.5).values(5)
+        [1.0, 0.5, 0.5, 0.25, 0.25]
+    """
 
     def __init__(
         self,
@@ -137,7 +167,14 @@ class MultiStepLR(_MultipleLR):
 
 
 class ConstantLR(_MultipleLR):
-    """Times a factor for `total_iters` steps, as `torch.optim.lr_scheduler.ConstantLR`."""
+    """Times a factor for `total_iters` steps, as `torch.optim.lr_scheduler.ConstantLR`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> ow.optim.lr_scheduler.ConstantLR(opt, factor=0.5, total_iters=2).values(4)
+        [0.5, 0.5, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -161,7 +198,14 @@ class ConstantLR(_MultipleLR):
 
 
 class LinearLR(_MultipleLR):
-    """Times a factor on a straight line, as `torch.optim.lr_scheduler.LinearLR`."""
+    """Times a factor on a straight line, as `torch.optim.lr_scheduler.LinearLR`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> ow.optim.lr_scheduler.LinearLR(opt, start_factor=0.5, total_iters=2).values(4)
+        [0.5, 0.75, 1.0, 1.0]
+    """
 
     _keeps_value = True
 
@@ -189,7 +233,14 @@ class LinearLR(_MultipleLR):
 
 
 class ExponentialLR(_MultipleLR):
-    """Times gamma at every step, as `torch.optim.lr_scheduler.ExponentialLR`."""
+    """Times gamma at every step, as `torch.optim.lr_scheduler.ExponentialLR`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> ow.optim.lr_scheduler.ExponentialLR(opt, gamma=0.5).values(4)
+        [1.0, 0.5, 0.25, 0.125]
+    """
 
     _keeps_value = True
 
@@ -202,7 +253,14 @@ class ExponentialLR(_MultipleLR):
 
 
 class PolynomialLR(_MultipleLR):
-    """Times (1 - t / total_iters)^power, as `torch.optim.lr_scheduler.PolynomialLR`."""
+    """Times (1 - t / total_iters)^power, as `torch.optim.lr_scheduler.PolynomialLR`.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> [round(value, 3) for value in ow.optim.lr_scheduler.PolynomialLR(opt, total_iters=4, power=2.0).values(6)]
+        [1.0, 0.562, 0.25, 0.062, 0.0, 0.0]
+    """
 
     _keeps_value = True
 
@@ -218,7 +276,14 @@ class PolynomialLR(_MultipleLR):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """eta_min + (first value - eta_min) (1 + cos(pi t / T_max)) / 2, as `torch.optim.lr_scheduler`'s."""
+    """eta_min + (first value - eta_min) (1 + cos(pi t / T_max)) / 2, as `torch.optim.lr_scheduler`'s.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> [round(value, 3) for value in ow.optim.lr_scheduler.CosineAnnealingLR(opt, T_max=4).values(5)]
+        [1.0, 0.854, 0.5, 0.146, 0.0]
+    """
 
     _chains = _keeps_value = True
 
@@ -253,7 +318,14 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine annealing that begins anew after T_0 steps, then T_0 T_mult, ..., as torch's. Epochs may be fractions."""
+    """Cosine annealing that begins anew after T_0 steps, then T_0 T_mult, ..., as torch's. Epochs may be fractions.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> [round(value, 3) for value in ow.optim.lr_scheduler.CosineAnnealingWarmRestarts(opt, T_0=2).values(5)]
+        [1.0, 0.5, 1.0, 0.5, 1.0]
+    """
 
     def __init__(
         self,
@@ -318,6 +390,15 @@ class CurriculumLR(LRScheduler):
         stages: the value of each.
         last_epoch: see `LRScheduler`.
         param: the option.
+
+    Example:
+        >>> import optirs_web as ow
+        >>> opt = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=1.0)
+        >>> scheduler = ow.optim.lr_scheduler.CurriculumLR(opt, [0.1, 0.01])
+        >>> scheduler.step(); scheduler.get_last_lr()
+        [0.1]
+        >>> scheduler.advance(); scheduler.step(); scheduler.get_last_lr()
+        [0.01]
     """
 
     def __init__(self, optimizer: Optimizer, stages: list[float], last_epoch: int = -1, *, param: str = "lr") -> None:
