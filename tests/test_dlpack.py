@@ -1,10 +1,14 @@
 """Tensors go to other libraries and come from them by DLPack, as the array API standard says."""
 
 import gc
+import json
 import weakref
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from processes import run_python
+from requirements import missing
 
 import optirs_web as ow
 from optirs_web.errors import UnsupportedError
@@ -181,6 +185,54 @@ def test_jax_arrays_make_tensors(requires, device):
 
     assert ow.tensor(jax.numpy.arange(3.0), device=device).tolist() == [0.0, 1.0, 2.0]
     assert ow.tensor(jax.numpy.arange(3, dtype="bfloat16"), device=device).tolist() == [0.0, 1.0, 2.0]
+
+
+TENSORFLOW = """
+import json
+
+import numpy as np
+import tensorflow as tf
+
+import optirs_web as ow
+
+given = tf.constant([[0.0, 1.0], [2.0, 3.0]])
+made = [ow.tensor(tf.cast(given, dtype), device="cpu") for dtype in ("float32", "float16", "bfloat16", "int32", "bool")]
+made += [ow.tensor(one, device="cpu") for one in (tf.Variable(given), tf.transpose(given), tf.zeros((0, 3)))]
+print(json.dumps([[one.dtype.name, one.tolist()] for one in made]))
+
+ours = ow.tensor([[1.0, 2.0], [3.0, 4.0]], device="cpu")
+shared = tf.experimental.dlpack.from_dlpack(ours.__dlpack__())
+np.from_dlpack(ours)[0, 0] = 5.0
+print(shared.numpy().tolist() == ours.tolist(), (given + ours).numpy().tolist())
+
+for wrong in (tf.sparse.from_dense(given), tf.ragged.constant([[1.0], [1.0, 2.0]]), tf.constant(["text"])):
+    try:
+        ow.tensor(wrong, device="cpu")
+    except ow.errors.UnsupportedError as error:
+        print(error)
+"""
+
+
+def test_tensorflow_and_a_tensor_see_each_other():
+    """In a process of its own: TensorFlow's LLVM and that of Mesa's software driver end one that has both."""
+    if find_spec("tensorflow") is None:
+        missing("tensorflow", "it is not installed")
+    made, out, *refused = run_python(TENSORFLOW, TF_CPP_MIN_LOG_LEVEL=3)
+    values, numbers = [[0.0, 1.0], [2.0, 3.0]], [[0, 1], [2, 3]]
+    assert json.loads(made) == [
+        *(["float32", values] for _ in range(3)),
+        ["int32", numbers],
+        ["bool", [[False, True], [True, True]]],
+        ["float32", values],
+        ["float32", [[0.0, 2.0], [1.0, 3.0]]],
+        ["float32", []],
+    ]
+    assert out == "True [[5.0, 3.0], [5.0, 7.0]]"
+    assert refused == [
+        "a tensor cannot be made of SparseTensor",
+        "a tensor cannot be made of RaggedTensor",
+        "dtype 'object' is not supported; convert the data to float32 or int32",
+    ]
 
 
 def test_a_failing_exporter_is_named(device):

@@ -3,11 +3,16 @@
 import copy
 import importlib
 import io
+import json
 import pickle
 import subprocess
 import sys
+from importlib.util import find_spec
 
+import numpy as np
 import pytest
+from processes import run_python
+from requirements import missing
 from torch_models import mlp, ours, trained
 
 from optirs_web.errors import CheckpointError, UnsupportedError
@@ -276,6 +281,49 @@ def test_accelerate_trains_with_it(ours, torch, requires):
         curves.append(curve)
     assert curves[1] == pytest.approx(curves[0], abs=1e-6)
     assert curves[0][-1] < curves[0][0]
+
+
+TRAINER = """
+import json
+import sys
+import tempfile
+
+import torch
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+import optirs_web as ow
+
+
+def losses(source):
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+    model = BertForSequenceClassification(BertConfig(vocab_size=64, max_position_embeddings=16, num_labels=10, **sizes))
+    texts, labels = torch.randint(0, 64, (160, 16)), torch.randint(0, 10, (160,)).tolist()
+    rows = [{"input_ids": text, "labels": label} for text, label in zip(texts, labels)]
+    optimizer = source.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, 60)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            folder, num_train_epochs=3, logging_steps=1, max_grad_norm=1.0, report_to=[], use_cpu=True,
+            save_strategy="no", disable_tqdm=True, seed=0,
+        )
+        trainer = Trainer(model, arguments, train_dataset=rows, optimizers=(optimizer, scheduler))
+        trainer.train()
+    return [one["loss"] for one in trainer.state.log_history if "loss" in one]
+
+
+torch.set_num_threads(1)
+print(json.dumps([losses(torch.optim), losses(ow.interop.torch)]))
+"""
+
+
+def test_the_trainer_of_transformers_trains_with_it(requires):
+    if find_spec("transformers") is None:
+        missing("transformers", "it is not installed")
+    requires("torch"), requires("accelerate")
+    torchs, ours = json.loads(run_python(TRAINER, HF_HUB_OFFLINE=1)[-1])
+    assert len(ours) == 60
+    np.testing.assert_allclose(ours, torchs, rtol=0, atol=1e-5)
 
 
 def test_torchs_scaler_steps_it(trained, torch):
