@@ -48,9 +48,9 @@ WITHOUT_EXAMPLE = {
     "interop.safetensors.Entry", "interop.safetensors.data_of", "interop.safetensors.entry_of",
     "interop.safetensors.name_of", "interop.safetensors.parts", "interop.safetensors.save_file",
 }  # fmt: skip
-# These need a package that may not be there, or a file, and have theirs in docs/interop.md or beside another name.
+# These need a package that may not be there, or a file, and have theirs in docs or beside another name.
 EXAMPLE_ELSEWHERE = {"interop.onnx.Graph", "interop.onnx.load", "interop.onnx.save", "interop.torch.to_torch"}
-EXAMPLE_ELSEWHERE |= {"load_checkpoint"}
+EXAMPLE_ELSEWHERE |= {"interop.jax.Step", "interop.jax.export", "interop.jax.load", "load_checkpoint"}
 
 
 def test_every_public_name_is_explained():
