@@ -101,7 +101,9 @@ def test_every_device_rounds_alike(open_device, rounding, state_dtype):
 
 @by_rounding
 @pytest.mark.parametrize("state_dtype", ["float32", "8bit"])
-def test_every_target_does(numerics, rounding, state_dtype):
+def test_every_target_does(numerics, request, rounding, state_dtype):
+    """XLA contracts a * b + c, so that a last digit may decide there to which side one of some thousands is rounded."""
+    contracts = request.node.callspec.params["numerics"] == "xla"
     values, grads = problem()
     options = {"param_dtype": "bfloat16", "rounding": rounding, "state_dtype": state_dtype, "lr": 0.01}
     params = [ow.Parameter(one, device="cpu") for one in values]
@@ -109,7 +111,8 @@ def test_every_target_does(numerics, rounding, state_dtype):
     for step_grads, found in zip(grads, numerics("transformed", [], "AdamW", options, values, grads), strict=True):
         optimizer.step(grads=step_grads)
         for one, other in zip(params, found, strict=True):
-            np.testing.assert_array_equal(one.numpy(), other)
+            assert (one.numpy() != other).sum() <= contracts * one.size // 1000
+            np.testing.assert_allclose(other, one.numpy(), rtol=contracts * 2.0**-7, atol=0)
 
 
 # What rounding does to small steps.
