@@ -218,6 +218,10 @@ ARITHMETIC = {
     "u32 wraps": binary("u32", "a - b * 3u", (0, 1, U32_MAX - 2), (5, U32_MAX, 8)),
     "-MIN is MIN": unary("i32", "i32", "-x", (MIN, MIN), (5, -5)),
     "abs(MIN) is MIN": unary("i32", "i32", "abs(x)", (MIN, MIN), (-5, 5)),
+    "squares and abs of i32 may be negative": unary(
+        "i32", "i32", "x * x / 4 + x * x % 4 + select(0, 100, x * x < 0) + select(0, 1000, abs(x) < 0)",
+        (228337701, -312941128), (3, 3), (MIN, 1000),
+    ),
     "i32 division": binary(
         "i32", "a / b", (7, 2, 3), (-7, 2, -3), (7, -2, -3), (-7, -2, 3), (7, 0, 7), (MIN, 0, MIN),
         (MIN, -1, MIN), (0, 0, 0), (MIN, MIN, 1), (MAX, MIN, 0), (MIN, 2, MIN // 2), (MIN, 3, -715827882),

@@ -21,6 +21,8 @@ _OTHERWISE: dict[str, Row] = {
     "% u32": ("_remainder({0}, {1})", ATOM),
     "<< i32": ("{0:4} << _bits_i32({1:3} & 31)", SHIFT),
     ">> i32": ("{0:4} >> _bits_i32({1:3} & 31)", SHIFT),
+    "* i32": ("_multiply_i32({0}, {1})", ATOM),
+    "abs i32": ("_abs_i32({0})", ATOM),
     "select": ("jnp.where({2}, {1}, {0})", ATOM),
     "min f32": ("jnp.fmin({0}, {1})", ATOM),
     "max f32": ("jnp.fmax({0}, {1})", ATOM),
@@ -58,6 +60,16 @@ def _remainder(a, b):
     "_divide_i32": """
 def _divide_i32(a, b):
     return lax.div(*jnp.broadcast_arrays(a, jnp.where(b == 0, b.dtype.type(1), b)))
+""",
+    # As i32 XLA would take x * x and abs(x) for numbers that are not negative, which they can be.
+    "_multiply_i32": """
+def _multiply_i32(a, b):
+    return _bits_i32(_bits_u32(a) * _bits_u32(b))
+""",
+    "_abs_i32": """
+def _abs_i32(x):
+    bits = _bits_u32(x)
+    return _bits_i32(jnp.where(x < 0, 0 - bits, bits))
 """,
     "_trailing_zeros": """
 def _trailing_zeros(x):
