@@ -12,6 +12,7 @@ from .compile import compile_
 from .demo import demo
 from .devices import devices
 from .optimizers import optimizers
+from .parity import parity
 from .runs import runs
 from .shader import shader
 from .train import train
@@ -39,6 +40,7 @@ cli.add_command(compile_)
 cli.add_command(demo)
 cli.add_command(devices)
 cli.add_command(optimizers)
+cli.add_command(parity)
 cli.add_command(runs)
 cli.add_command(shader)
 cli.add_command(train)

@@ -23,7 +23,7 @@ from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.kernels import Kernel
 
-__all__ = ["Cost", "all_optimizers", "cost_of", "optimizers", "results"]
+__all__ = ["Cost", "all_optimizers", "cost_of", "made", "optimizers", "results"]
 
 _SHAPE = (256, 256)
 _DEVICES = ("cpu", "vulkan", "webgpu")
@@ -87,11 +87,16 @@ _WAYS: Mapping[str, Callable[[ow.Parameter], Any]] = {
 """How those are made that need more than parameters."""
 
 
+def made(make: type[ow.optim.Optimizer], param: ow.Parameter, **options: Any) -> Any:
+    """One of that class over one parameter; options only where it needs no more than parameters."""
+    return _WAYS[make.__name__](param) if make.__name__ in _WAYS else make([param], **options)
+
+
 def cost_of(make: type[ow.optim.Optimizer], **options: Any) -> Cost:
     """Count a step, on the `cpu` device. One of the later: the first may set something up."""
     device = ow.device("cpu")
     param = ow.Parameter(ow.zeros(_SHAPE, device=device))
-    optimizer = _WAYS[make.__name__](param) if make.__name__ in _WAYS else make([param], **options)
+    optimizer = made(make, param, **options)
     rows = ow.arange(_SHAPE[0], device)
     falling = iter([ow.ones(_SHAPE, device=device) * (0.5**step) for step in range(2 * _HISTORY)])
     loss = 0.0

@@ -16,7 +16,7 @@ from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, U
 from ..runtime.rules import Rule
 from ..wgsl import package_loader, syntax
 
-__all__ = ["PARTS", "Flags", "Source", "find_source", "of_16_bits", "sources"]
+__all__ = ["PARTS", "Flags", "Source", "find_source", "map_files", "map_functions", "of_16_bits", "sources"]
 
 Flags = Mapping[str, bool | float]
 
@@ -65,8 +65,13 @@ def _stems(folder: str) -> list[str]:
     return sorted(name.removesuffix(".wgsl") for name in names if name.endswith(".wgsl"))
 
 
-def _map_functions(file: str) -> list[syntax.Function]:
-    """Those that take and give scalars; the others only help."""
+def map_files() -> list[str]:
+    """The files of elementwise functions."""
+    return _stems("elementwise")
+
+
+def map_functions(file: str) -> list[syntax.Function]:
+    """Those of a file that take and give scalars; the others only help."""
     module = package_loader()(("elementwise", file))
     functions = [one for one in module.declarations if isinstance(one, syntax.Function)]
     return [one for one in functions if all(p.type_name.name in _SCALARS for p in one.parameters)]
@@ -88,8 +93,8 @@ def sources() -> dict[str, dict[str, Source]]:
     """Every name that can be asked for, by kind."""
     functions = {
         function.name.rstrip("_"): _map_function(file, function)
-        for file in _stems("elementwise")
-        for function in _map_functions(file)
+        for file in map_files()
+        for function in map_functions(file)
     }
     return {
         "optimizers": {name: _rule(name, {}) for name in _stems("optimizers")},

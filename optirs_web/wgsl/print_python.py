@@ -28,12 +28,12 @@ __all__ = ["compile_python", "print_python", "python_name"]
 _KEPT = ("np", "jnp", "lax", "njit", "prange", "NamedTuple")
 
 
-def print_python(module: Module, dialect: str = "numpy", functions: list[str] | None = None) -> str:
+def print_python(module: Module, dialect: str | Dialect = "numpy", functions: list[str] | None = None) -> str:
     """The Python text of map functions, in the order of the source; the same input gives the same text.
 
     Args:
         module: checked and linked.
-        dialect: the key of a table in `python_dialects.DIALECTS`, "jax" or "numba".
+        dialect: the key of a table in `python_dialects.DIALECTS`, "jax" or "numba"; or a table.
         functions: which to print, along with what they call; None for all but entry points.
 
     Raises:
@@ -41,11 +41,10 @@ def print_python(module: Module, dialect: str = "numpy", functions: list[str] | 
         UnsupportedError: the dialect lacks a built-in that they use.
     """
     if dialect == "jax":
-        from .jax_dialect import JAX as table  # which a page does not need
+        from .jax_dialect import JAX as dialect  # which a page does not need
     elif dialect == "numba":
-        from .numba_dialect import NUMBA as table
-    else:
-        table = DIALECTS[dialect]
+        from .numba_dialect import NUMBA as dialect
+    table = DIALECTS[dialect] if isinstance(dialect, str) else dialect
     return _Printer(module, table, straighten(module, functions, table.library)).text()
 
 

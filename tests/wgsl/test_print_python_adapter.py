@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from map_functions import DTYPES, compiled, evaluate, parameter_types, run_on_gpu
-from printed_cases import CASES, F32, INF, MAX, NAN
+from map_functions import compiled, evaluate, parameter_types, run_on_gpu
+from printed_cases import CASES, F32
 from requirements import vulkan_device
 
+from optirs_web.cli.parity_rows import samples
 from optirs_web.wgsl import link, package_loader, parse, print_wgsl
 from optirs_web.wgsl.print_python import compile_python, print_python
 from optirs_web.wgsl.syntax import Function
@@ -23,27 +24,6 @@ MAP_MODULES = sorted(
 @pytest.fixture(scope="module")
 def gpu():
     return vulkan_device()
-
-
-FLOATS = [0, 0.25, 0.5, 1, 1.5, 2.5, 3, 7.75, 100.5, 2**23 + 0.5, 2.0**31, 2.0**31 - 128, 2.0**32 - 256,
-          2.0**32, 3.4e38, 1.2e-38, INF]  # fmt: skip
-INTEGERS = [0, 1, 2, 3, 4, 5, 7, 10, 22, 31, 32, 33, 255, 256, 65535, 65536, 2**24 + 1, MAX - 1, MAX]
-
-
-def samples(type_, count, random):
-    """Edge cases and random values; half of the integers are small."""
-    if type_ == "bool":
-        return random.random(count) < 0.5
-    if type_ == "f32":
-        edges = np.array([*FLOATS, *(-x for x in FLOATS), NAN], F32)
-        values = (random.normal(size=count) * 2.0 ** random.integers(-10, 40, count)).astype(F32)
-    else:
-        edges = np.array([*INTEGERS, *(-1 - x for x in INTEGERS)], np.int64).astype(np.uint32)
-        values = random.integers(0, 2**32, count, dtype=np.uint32)
-        small = random.integers(-12, 12, count).astype(np.uint32)
-        values = np.where(random.random(count) < 0.5, small, values)
-    chosen = np.where(random.random(count) < 0.4, random.choice(edges, count), values)
-    return chosen.astype(F32) if type_ == "f32" else chosen.view(DTYPES[type_])
 
 
 def ulps_apart(a, b):
