@@ -18,6 +18,7 @@ import pyopencl as cl
 
 from ..errors import ShaderError
 from ..runtime import user_cache
+from ..runtime.rule_kernels import UpdateKernel
 from ..wgsl.print_c import COMPILER_OPTIONS, KERNEL, Interface, interface_of, print_c
 from .opencl_declarations import WITHOUT_HEADER, declared
 
@@ -76,6 +77,7 @@ class Programs:
         """None yet."""
         self._context = context
         self._device = device
+        self._is_processor = bool(device.type & cl.device_type.CPU)
         self._stats = stats
         self._known: dict[Kernel, Program] = {}
         platform = device.platform
@@ -102,8 +104,16 @@ class Programs:
         self._known.clear()
 
     def _made(self, kernel: Kernel) -> Program:
-        module = kernel.module
+        module = self._suited(kernel).module
         return Program(self._built(kernel.name, print_c(module, "opencl")), interface_of(module))
+
+    def _suited(self, kernel: Kernel) -> Kernel:
+        """The kernel as this device runs it fastest; it is launched, and computes, the same."""
+        if not (self._is_processor and isinstance(kernel, UpdateKernel)):
+            return kernel
+        made = UpdateKernel(kernel.rule, kernel.part, kernel.flags, kernel.stored)
+        made.workgroup, made.in_runs = kernel.workgroup, True
+        return made
 
     def _built(self, name: str, text: str) -> Any:
         path = os.path.join(self._folder, hashlib.sha256(self._key + text.encode()).hexdigest())

@@ -57,6 +57,7 @@ class UpdateKernel(RuleKernel):
     """An optimizer's ``update`` over an arena, or a part of the same form that runs on call."""
 
     workgroup = rule_shell.WORKGROUP
+    in_runs = False
 
     @staticmethod
     @cache
@@ -81,8 +82,9 @@ class UpdateKernel(RuleKernel):
     def around(self) -> str:
         """See `wgsl.rule_shell`."""
         return update_shell.update(
-            self.map_module, self.part, self.slots, self.changed_slots, self.negates, self.param_kind, self.workgroup
-        )
+            self.map_module, self.part, self.slots, self.changed_slots, self.negates, self.param_kind, self.workgroup,
+            self.in_runs,
+        )  # fmt: skip
 
 
 class RoundKernel(RuleKernel):

@@ -75,6 +75,7 @@ def update(
     negate: bool,
     param_kind: str = "",
     workgroup: int = WORKGROUP,
+    in_runs: bool = False,
 ) -> str:
     """The shell of an optimizer's ``update``: a team of invocations for a block, which belongs to one tensor.
 
@@ -86,6 +87,7 @@ def update(
         negate: the gradient (to maximize).
         param_kind: how the parameters are kept, as in `param_storage`; "" for float32.
         workgroup: invocations of a workgroup, where none of the slots is stored in 8 bits.
+        in_runs: see `block_loop`.
     """
     is_blockwise = slot_storage.is_blockwise(changed.values())
     lines = loads(module, function, slots, negate, param_kind)
@@ -107,11 +109,17 @@ def update(
 """
     if is_blockwise:
         return declared + _main_blockwise(slots, changed, indented, is_left_alone)
-    return declared + block_loop(indented, is_left_alone, workgroup)
+    return declared + block_loop(indented, is_left_alone, workgroup, in_runs)
 
 
-def block_loop(computed: str, is_left_alone: str, workgroup: int = WORKGROUP) -> str:
-    """The entry point of a kernel that does `computed` for each vector of the blocks that are not left alone."""
+def block_loop(computed: str, is_left_alone: str, workgroup: int = WORKGROUP, in_runs: bool = False) -> str:
+    """The entry point of a kernel that does `computed` for each vector of the blocks that are not left alone.
+
+    `in_runs`: an invocation takes neighbours, which processors like, and not every eighth, which GPUs do.
+    """
+    first, end, step = f"member % {TEAM}u", f"{VECTORS}u", f"{TEAM}u"
+    if in_runs:
+        first, end, step = f"{first} * {VECTORS // TEAM}u", f"(member % {TEAM}u + 1u) * {VECTORS // TEAM}u", "1u"
     return f"""
 @compute @workgroup_size({workgroup})
 fn main({GRID_PARAMETERS}) {{
@@ -125,7 +133,7 @@ fn main({GRID_PARAMETERS}) {{
     if {is_left_alone} {{
         return;
     }}
-    for (var vector = member % {TEAM}u; vector < {VECTORS}u; vector += {TEAM}u) {{
+    for (var vector = {first}; vector < {end}; vector += {step}) {{
         let at = number * {VECTORS}u + vector;
         let is_inside = vec4<u32>(vector * 4u) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(block.size);
         {computed}
