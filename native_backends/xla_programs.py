@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
     from .xla import Copied, Memory, Run, XlaBackend
 
-__all__ = ["OPTIONS", "Compiled", "compile_program", "compile_single", "program_function", "read_part", "write_part"]
+__all__ = [
+    "OPTIONS",
+    "Compiled",
+    "compile_program",
+    "compile_single",
+    "program_function",
+    "quick_options",
+    "read_part",
+    "write_part",
+]
 
 OPTIONS = {"xla_allow_excess_precision": False}
 """A conversion to 16 bits and back rounds, and is not left out."""

@@ -2,7 +2,8 @@
 
 A test that takes `device` runs once for each name in `DEVICES`, one that takes `numerics` also in the browser and for
 each name in OPTIRS_TEST_TARGETS, as `make test-targets` sets it: what the library does is tested on two kinds of
-devices, what it computes on all.
+devices, what it computes on all. For a name in OPTIRS_TEST_BRIEFLY these are the operations and, of each optimizer, its
+first row: where every kernel is compiled for a tenth of a second, CI has no time for more.
 """
 
 import gc
@@ -38,7 +39,8 @@ __all__ = ["browser", "browser_python", "page", "screenshot"]
 
 DEVICES = os.environ.get("OPTIRS_TEST_DEVICES", "cpu,vulkan").split(",")
 TARGETS = list(filter(None, os.environ.get("OPTIRS_TEST_TARGETS", "").split(",")))
-collect_ignore = [] if "xla" in TARGETS else ["test_xla_library.py"]  # which compiles nearly as much
+BRIEFLY = set(filter(None, os.environ.get("OPTIRS_TEST_BRIEFLY", "").split(","))) - set(TARGETS)
+collect_ignore = [] if "xla" in {*TARGETS, *BRIEFLY} else ["test_xla_library.py"]  # which compiles for long, too
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
 OTHERS = ["numba", "released", "linux", "perfetto", "nvrtc", "g++", "naga", "libtpu", "tensorflow", "transformers"]
@@ -61,7 +63,12 @@ def pytest_configure(config):
         raise pytest.UsageError(f"OPTIRS_REQUIRE names {', '.join(sorted(unknown))}; the tests know {names}")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    left_out = [item for item in items if _numerics_of(item) in BRIEFLY and not _is_brief(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        kept = set(items).difference(left_out)
+        items[:] = [item for item in items if item in kept]
     # Playwright's event loop runs in this thread from the first browser test on, and there is only one in a thread.
     # Those of whole pages take longest, so they are not left for the end.
     items.sort(key=lambda item: 1 if _is_of_a_page(item.nodeid) else 2 * _uses_browser(item))
@@ -69,6 +76,17 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if _is_of_a_page(item.nodeid) or _uses_browser(item):
             item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=CRASH))
+
+
+def _numerics_of(item):
+    return item.callspec.params.get("numerics") if hasattr(item, "callspec") else None
+
+
+def _is_brief(item):
+    params = item.callspec.params
+    if "library" in params:
+        return params["library"] == "numpy"
+    return params.get("case") in numerical_cases.FIRST_ROWS.values()
 
 
 def _is_of_a_page(nodeid):
@@ -149,7 +167,7 @@ def limited(device):
     device.set_memory_limit(None)
 
 
-@pytest.fixture(params=[*DEVICES, *TARGETS, *BROWSER])
+@pytest.fixture(params=[*DEVICES, *TARGETS, *sorted(BRIEFLY), *BROWSER])
 def numerics(request):
     """`numerics(function, *arguments)`: a function of `tests/numerics.py` on each device, the browser's among them.
 

@@ -21,6 +21,8 @@ from optirs_web.runtime.kernels import cooperative
 OPERATIONS = {case.name: case for case in operation_cases.CASES}
 DRIVEN = {case.name: case for case in optimizer_cases.DRIVEN_CASES}
 OPTIMIZERS = {case.name: case for case in [*optimizer_cases.CASES, *optimizer_cases.SPARSE_CASES]}
+FIRST_ROWS = {case.optimizer: case for case in reversed([*OPTIMIZERS.values(), *DRIVEN.values()])}
+"""Of each optimizer the first row of the table."""
 
 
 def operation(name, calls, device):

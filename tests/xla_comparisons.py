@@ -7,12 +7,12 @@ import numpy as np
 
 from optirs_web.native_backends import numpy_library, xla_library
 from optirs_web.native_backends.xla_bindings import element_type
+from optirs_web.native_backends.xla_programs import quick_options
 from optirs_web.runtime.kernels import cooperative
 from optirs_web.runtime.schedules import KINDS
 
 __all__ = ["Comparison"]
 
-_QUICKLY_COMPILED = {"xla_backend_optimization_level": 0}
 TOLERANCE = 2e-5
 LOOSER = {"eigenvectors": 2e-4, "inverse_root_start": 5e-5}
 
@@ -67,7 +67,7 @@ class Comparison:
             function = xla_library.REPLACEMENTS[name]
             traced = jax.jit(lambda rest, *arrays: function(fixed | rest, *arrays)).trace(rest, *given)
             assert "callback" not in traced.lower(lowering_platforms=("tpu",)).as_text()
-            self._compiled[key] = traced.lower().compile(_QUICKLY_COMPILED)
+            self._compiled[key] = traced.lower().compile(dict(quick_options()))
         return self._compiled[key](rest, *given)
 
     def _compare(self, name, p, binding, want, got):
