@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["CpuBackend", "list_adapters", "open_backend"]
 
 _UNLIMITED = 1 << 46
+_LINE = 64  # bytes of the processor's cache, in which vectors are to lie
 
 
 def list_adapters(name: str) -> list[AdapterInfo]:
@@ -68,9 +69,11 @@ class CpuBackend(Backend):
 
     def allocate(self, nbytes: int) -> Memory:
         try:
-            return Memory(np.zeros(nbytes, np.uint8))
+            whole = np.zeros(nbytes + _LINE, np.uint8)
         except MemoryError as error:
             raise AllocationFailed(str(error)) from error
+        first = -whole.ctypes.data % _LINE
+        return Memory(whole[first : first + nbytes])
 
     def free(self, handle: Memory) -> None:
         handle.bytes = np.zeros(0, np.uint8)

@@ -1,8 +1,8 @@
 """Kernels in Numba: what the loops of `wgsl.numba_shell` are given, and from when on they take NumPy's place.
 
-LLVM needs about as long for a kernel as NumPy for a few hundred launches over little data. So a kernel is NumPy's until
-that would have spent half a second on it: then it is likely to run on. What it spends is estimated, not measured, so
-that the same program computes the same each time.
+LLVM needs about as long for a kernel as NumPy for thousands of launches over little data. So a kernel is NumPy's until
+that would have spent half a second on it, or on all kernels of its rule: then they are likely to run on. What it spends
+is estimated, not measured, so that the same program computes the same each time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["NumbaKernels"]
 _PATIENCE = 0.5
 """Seconds that NumPy may spend on a kernel."""
 
-# What NumPy takes for one operation: over any number of elements, and over each.
+# What NumPy takes for one operation: to begin, and for each element.
 _SECONDS_PER_OPERATION = 1e-6
-_SECONDS_PER_ELEMENT = 3e-10
+_SECONDS_PER_ELEMENT = 1.5e-10
 
 _OF_ELEMENTS = (ElementwiseKernel, FusedMapKernel)
 _OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel)
@@ -49,6 +49,7 @@ class NumbaKernels:
         """`at_once`: whatever Numba has a form for is Numba's from its first launch on."""
         self._at_once = at_once
         self._known: dict[Kernel, _Candidate] = {}
+        self._accounts: dict[Any, _Account] = {}
 
     def bind(self, kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> _Run:
         """A call that runs the kernel over these bytes."""
@@ -64,31 +65,38 @@ class NumbaKernels:
             return bind_kernel(kernel, arrays, parameters)
         known = self._known.get(kernel)
         if known is None:
-            known = self._known[kernel] = _Candidate(kernel, 0 if self._at_once else _PATIENCE)
-        if known.is_due:
+            known = self._known[kernel] = _Candidate(kernel, self._account_of(kernel))
+        if known.account.is_closed:
             loop = known.loop()
             return bind_kernel(kernel, arrays, parameters) if loop is None else _bound(loop, kernel, arrays, parameters)
         return _Waiting(known, arrays, parameters).run
 
+    def _account_of(self, kernel: Kernel) -> _Account:
+        key = (kernel.rule, kernel.flags) if isinstance(kernel, RuleKernel) else kernel
+        return self._accounts.setdefault(key, _Account(0 if self._at_once else _PATIENCE))
+
+
+class _Account:
+    """The seconds that NumPy may still spend on some kernels."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    @property
+    def is_closed(self) -> bool:
+        """It has spent enough."""
+        return self.seconds <= 0
+
 
 class _Candidate:
-    """A kernel that Numba may have a form for.
+    """A kernel that Numba may have a form for."""
 
-    Attributes:
-        patience: seconds that NumPy may still spend on it.
-    """
-
-    def __init__(self, kernel: Any, patience: float) -> None:
+    def __init__(self, kernel: Any, account: _Account) -> None:
         self.kernel = kernel
-        self.patience = patience
+        self.account = account
         self._operations = 0
         self._loop: Loop | None = None
         self._is_numpys = False
-
-    @property
-    def is_due(self) -> bool:
-        """NumPy has spent enough on it, or Numba has no form for it."""
-        return self.patience <= 0
 
     def spend(self, arrays: Sequence[Array]) -> None:
         """Count a launch over these arrays."""
@@ -98,7 +106,7 @@ class _Candidate:
         if isinstance(self.kernel, UpdateKernel | MeasureKernel | SettleKernel):
             calls = _rows(self.kernel, _by_name(self.kernel, arrays)["tensor_scalars"])
         elements = max(array.nbytes for array in arrays) / 4
-        self.patience -= self._operations * (calls * _SECONDS_PER_OPERATION + elements * _SECONDS_PER_ELEMENT)
+        self.account.seconds -= self._operations * (calls * _SECONDS_PER_OPERATION + elements * _SECONDS_PER_ELEMENT)
 
     def loop(self) -> Loop | None:
         """Numba's form of it; None if there is none."""
@@ -121,7 +129,7 @@ class _Waiting:
     def run(self) -> None:
         candidate = self._candidate
         if not self._is_settled:
-            if not candidate.is_due:
+            if not candidate.account.is_closed:
                 candidate.spend(self._given[0])
             else:
                 self._is_settled = True

@@ -72,9 +72,9 @@ def test_a_kernel_is_numpys_until_that_has_spent_much_on_it(both, monkeypatch):
     kept = kernels.bind(relu, [x, y], relu.pack((2,)))
     kept()
     candidate = kernels._known[relu]
-    assert 0 < candidate.patience < numba_kernels._PATIENCE
+    assert 0 < candidate.account.seconds < numba_kernels._PATIENCE
     assert candidate._loop is None
-    candidate.patience = 0
+    candidate.account.seconds = 0
     for call in (kept, kernels.bind(relu, [x, y], relu.pack((2,)))):
         y[:] = 7
         call()

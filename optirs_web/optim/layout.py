@@ -30,6 +30,8 @@ class Layout(StoredState):
     """The device side of one optimizer; see `Tables` for what it is made of."""
 
     _live_bits: Sequence[tuple[bool, int]] = ()
+    _told: Sequence[bool] = ()
+    _told_words: array[int]
 
     def use(self, transforms: Sequence[Transform], params: Sequence[Parameter]) -> None:
         """What gradients go through before they reach the rule, which has a stage for each that has a kernel."""
@@ -187,6 +189,11 @@ class Layout(StoredState):
         return table
 
     def _live_words(self, live: Sequence[bool]) -> array[int]:
+        if self._told != live:  # which seldom changes, and there may be hundreds
+            self._told, self._told_words = [*live], self._made_words(live)
+        return self._told_words
+
+    def _made_words(self, live: Sequence[bool]) -> array[int]:
         words = array("I")
         for group, is_live, place, (is_trained, bits) in zip(
             self.groups, live, self._places, self._live_bits or [(True, 0)] * len(live), strict=True
