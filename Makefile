@@ -50,7 +50,7 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo train test test-targets optimizers check verify-shaders verify-dx12 bench bench-browser wheel pyodide docs bundles format clean
+.PHONY: help setup demo train test test-targets optimizers optimizers-targets check verify-shaders verify-dx12 bench bench-browser wheel pyodide docs bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,12 +113,19 @@ test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter naga,$(REQU
 test-targets: ## run the numerical cases on opencl and xla, or cuda or numba, which compile for long (TARGETS=opencl)
 	OPTIRS_TEST_TARGETS=$(TARGETS) $(MAKE) test OPTIRS_REQUIRE=$(TARGETS) PYTEST_ARGS='-k "$(subst $(comma), or ,$(TARGETS))"'
 
+COMPARISONS   := tests/test_optimizers.py tests/test_sparse_optimizers.py tests/test_driven_optimizers.py
+TABLE         := $(BIN)/python scripts/keep_results.py build/optimizers.json optirs_web/cli/optimizers.json && \
+                 $(BIN)/optirs-web optimizers --markdown > docs/optimizers.md
 optimizers: OPTIRS_REQUIRE := vulkan,webgpu,cpu,torch,optax
 optimizers: setup ## compare every optimizer with its source, and make the table of docs/optimizers.md from the results
 	$(BIN)/python -m pip install -qq $(TORCH) $(OPTAX)
-	OPTIRS_REQUIRE=$(OPTIRS_REQUIRE) $(PYTEST) tests/test_optimizers.py tests/test_sparse_optimizers.py tests/test_driven_optimizers.py -k follows_its_source
-	cp build/optimizers.json optirs_web/cli/optimizers.json
-	$(BIN)/optirs-web optimizers --markdown > docs/optimizers.md
+	OPTIRS_REQUIRE=$(OPTIRS_REQUIRE) $(PYTEST) $(COMPARISONS) -k follows_its_source
+	$(TABLE)
+
+optimizers-targets: ## the same on opencl and xla, which compile for long (TARGETS=opencl)
+	OPTIRS_TEST_TARGETS=$(TARGETS) $(MAKE) test OPTIRS_REQUIRE=$(TARGETS),torch,optax \
+		PYTEST_ARGS='$(COMPARISONS) -k "follows_its_source and ($(subst $(comma), or ,$(TARGETS)))"'
+	$(TABLE)
 
 bench: setup ## measure the start-up, and the optimizer step beside a copy
 	$(BIN)/python benchmarks/startup.py
