@@ -49,7 +49,7 @@ _MORE = re.compile(
     r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
     r"|optirs_web/(precision|ops/halves|runtime/(half_types|native_halves|packed_kernels)|wgsl/packed_shell)"
     r"|optirs_web/native_backends/numpy_packed"
-    r"|optirs_web/(runtime/(concatenation|large_steps|merging|saving|uses)|wgsl/merged_)"
+    r"|optirs_web/(runtime/(concatenation|large_steps|matmul_precision|merging|saving|uses)|wgsl/merged_)"
     r"|optirs_web/shaders/(kernels|lib)/(attention|float16|fold|layer_norm|unfold|window)"
     r"|optirs_web/shaders/(elementwise/joined|kernels/damped|optimizers/kfac)"
 )

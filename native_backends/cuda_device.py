@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.matmul_precision import float32_matmul_precision
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, Timed, Work
 from . import cuda_driver as driver
 from .cuda_driver import CudaError
 from .cuda_graphs import Graph, Replayed
+from .cuda_products import REPLACED, Products, library, replaces
 from .cuda_programs import Arguments, Program, Programs
+from .cuda_sharing import Sharing
 from .cuda_transfers import Later, Transfers
 from .steps import Step, each, work_of
 
@@ -40,7 +43,6 @@ _ARGUMENT_BYTES = 4096
 _PARAMETER_BYTES = 512
 _BUFFER_BYTES = 16
 
-_NO_MEMORY = 2
 # After these every call of the process on the device fails, for CUDA's `CUresult` says of each: "the process must be
 # terminated and relaunched"; or the device has gone.
 _LOST = frozenset(
@@ -55,13 +57,21 @@ _NAMES = 8  # of operations, in a message
 class Memory:
     """A handle: where it begins, None once it was freed; and the launches and recordings that name it."""
 
-    __slots__ = ("__weakref__", "address", "graphs", "launches")
+    __slots__ = ("__weakref__", "address", "graphs", "launches", "lent", "owner")
 
-    def __init__(self, address: int) -> None:
-        """Of the device's own."""
+    def __init__(self, address: int, owner: Callable[[], None] | None = None) -> None:
+        """Of the device's own, or of another library's, which is called in the end."""
         self.address: int | None = address
+        self.owner = owner
+        self.lent = 0  # how often to other libraries
         self.launches: weakref.WeakSet[_Launch] = weakref.WeakSet()
         self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
+
+    def release(self) -> None:
+        """Of another library's: let it have it back, once."""
+        owner, self.owner = self.owner, None
+        if owner is not None:
+            owner()
 
     def at(self, offset: int) -> int:
         """The address of a byte. A kernel or a copy that names memory which was freed would lose the device."""
@@ -71,26 +81,20 @@ class Memory:
 
 
 class _Launch:
-    """A call that runs a kernel, with its arguments set once."""
+    """A call that enqueues a kernel, or what takes its place, with its arguments set once."""
 
-    __slots__ = ("__weakref__", "_block", "_grid", "_stream", "arguments", "function", "key")
+    __slots__ = ("__weakref__", "key", "run")
 
-    def __init__(
-        self, stream: driver.Handle, program: Program, arguments: Arguments, grid: Sequence[int], key: Any
-    ) -> None:
+    def __init__(self, run: Callable[[], None], key: Any) -> None:
         """`key` is that of its step among those that are kept."""
-        self._stream = stream
-        self._grid = grid
-        self._block = program.interface.workgroup_size
-        self.function = program.function
-        self.arguments: Arguments | None = arguments
+        self.run: Callable[[], None] | None = run
         self.key = key
 
     def __call__(self) -> None:
         """Enqueue it."""
-        if self.arguments is None:
+        if self.run is None:
             raise OptirsError("it names memory that was freed")
-        driver.launch(self.function, self._grid, self._block, self.arguments.address, self._stream)
+        self.run()
 
 
 def _refused() -> None:
@@ -115,6 +119,7 @@ class CudaBackend(Backend):
             features=info.features,
             max_invocations=device.most_threads,
             max_workgroup_bytes=device.shared_bytes,
+            replaced=frozenset() if library() is None else REPLACED,
         )
         self.device = device
         self._loss = ""
@@ -129,21 +134,22 @@ class CudaBackend(Backend):
         try:
             self._context = driver.retain_context(device.ordinal)
             try:
-                with self._current():
+                with self.current():
                     self.stream = driver.create_stream()
-            except CudaError:
+                    self._products = Products.open(device.capability, self.stream)
+            except (CudaError, OptirsError):
                 driver.release_context(device.ordinal)
                 raise
-        except CudaError as error:
-            again = "; CUDA does not serve a process in which a kernel failed: start it again"
-            raise DeviceNotAvailableError(
-                f"{info} refused to open: {error}{again if error.code in _LOST else ''}"
-            ) from error
+        except (CudaError, OptirsError) as error:
+            is_lost = isinstance(error, CudaError) and error.code in _LOST
+            again = "; CUDA does not serve a process in which a kernel failed: start it again" if is_lost else ""
+            raise DeviceNotAvailableError(f"{info} refused to open: {error}{again}") from error
         self._transfers = Transfers(self.stream)
         self._programs = Programs(device.capability, self.stats)
+        self.sharing = Sharing(self)
 
     @contextmanager
-    def _current(self) -> Iterator[None]:
+    def current(self) -> Iterator[None]:
         """The device is that of this thread's calls, and then again the one before, as other libraries expect."""
         driver.push_context(self._context)
         try:
@@ -159,7 +165,7 @@ class CudaBackend(Backend):
 
     def _ours(self, error: CudaError, step: Step | None = None) -> Exception:
         """The driver's error as one of ours; `step` is what was given to it."""
-        if error.code == _NO_MEMORY:
+        if error.code == driver.OUT_OF_MEMORY:
             return AllocationFailed(str(error))
         if error.code not in _LOST:
             return OptirsError(f"device '{self.info.label}' refused the work: {error}")
@@ -181,38 +187,50 @@ class CudaBackend(Backend):
         return f", in one of the operations {shown} (CUDA_LAUNCH_BLOCKING=1 in the environment tells which)"
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def errors(self) -> Iterator[None]:
         """Make the device current, and turn the driver's errors into ours."""
         if self.lost:
             raise DeviceLostError(self._loss)
         try:
-            with self._current():
+            with self.current():
+                self.sharing.catch_up()
                 yield
         except CudaError as error:
             raise self._ours(error) from error
 
     def allocate(self, nbytes: int) -> Memory:
-        with self._errors():
+        with self.errors():
             if self.device.has_pools:
                 address = driver.allocate(nbytes, self.stream)
             else:
                 address = driver.allocate_now(nbytes)
             driver.clear(address, nbytes, self.stream)
-        memory = Memory(address)
+        return self.known(address)
+
+    def known(self, address: int, owner: Callable[[], None] | None = None) -> Memory:
+        """A handle of memory, of an owner's perhaps, which is called when it is freed and no work uses it."""
+        memory = Memory(address, owner)
         self._memory.add(memory)
         return memory
 
     def free(self, handle: Memory) -> None:
         for launch in list(handle.launches):
-            launch.arguments = None
+            launch.run = None
             self._bound.pop(launch.key, None)
         for graph in list(handle.graphs):
             graph.break_up()
         address, handle.address = handle.address, None
         self._memory.discard(handle)
-        if address is not None and not self.lost:
-            with self._errors():
+        if address is None:
+            return
+        if self.lost:
+            handle.release()
+            return
+        with self.errors():
+            if handle.owner is None:
                 self._give_back(address)
+            else:
+                self.sharing.leave(handle.release)
 
     def _give_back(self, address: int) -> None:
         if self.device.has_pools:
@@ -221,21 +239,21 @@ class CudaBackend(Backend):
             driver.free_now(address)
 
     def write(self, handle: Memory, offset: int, data: memoryview) -> None:
-        with self._errors():
+        with self.errors():
             self._transfers.send(handle.at(offset), data.cast("B"))
 
     def read(self, handle: Memory, offset: int, nbytes: int) -> memoryview:
-        with self._errors():
+        with self.errors():
             content = self._transfers.receive(handle.at(offset), nbytes)
             self._waited()
         return memoryview(content)
 
     def read_async(self, handle: Memory, offset: int, nbytes: int) -> Awaitable[memoryview]:
-        with self._errors():
+        with self.errors():
             return self._arrived(self._transfers.receive_later(handle.at(offset), nbytes))
 
     async def _arrived(self, later: Later) -> memoryview:
-        with self._errors():
+        with self.errors():
             return memoryview(later.content())
 
     def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
@@ -248,6 +266,8 @@ class CudaBackend(Backend):
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:
         key = (kernel, grid, parameters, *buffers)
+        if self._products is not None and replaces(kernel):
+            key = (float32_matmul_precision(), *key)
         step = self._bound.get(key)
         if step is None:
             step = Step(self._launch(key, kernel, buffers, parameters, grid), kernel, buffers, parameters, grid)
@@ -264,15 +284,23 @@ class CudaBackend(Backend):
     ) -> Callable[[], Any]:
         handles = [handle for handle, _, _ in buffers]
         written = [handle for one, handle in zip(kernel.bindings, handles, strict=True) if one.writes]
-        with self._errors():
-            program = self._programs.of(kernel)
         if any(handles.count(one) > 1 for one in written):
             return _refused  # when it is submitted, as WebGPU does
-        arguments = program.arguments([(handle.at(offset), size) for handle, offset, size in buffers], parameters)
-        launch = _Launch(self.stream, program, arguments, grid, key)
+        bound = [(handle.at(offset), size) for handle, offset, size in buffers]
+        run = None
+        if self._products is not None and replaces(kernel):
+            run = self._products.call(kernel, tuple(address for address, _ in bound), parameters, grid)
+        if run is None:
+            with self.errors():
+                program = self._programs.of(kernel)
+            run = partial(self._start, program, program.arguments(bound, parameters), grid)
+        launch = _Launch(run, key)
         for handle in handles:
             handle.launches.add(launch)
         return launch
+
+    def _start(self, program: Program, arguments: Arguments, grid: tuple[int, int, int]) -> None:
+        driver.launch(program.function, grid, program.interface.workgroup_size, arguments.address, self.stream)
 
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
         return Step(partial(self._copy, source, target), buffers=(source,), target=target[0])
@@ -288,7 +316,7 @@ class CudaBackend(Backend):
 
     def submit(self, commands: Sequence[Command]) -> None:
         self._submitted.append(commands)
-        with self._errors():
+        with self.errors():
             for command in commands:
                 if self._blocking or not (isinstance(command, Replayed) and command.graph.launched(command.steps)):
                     self._run(commands, each((command,)))
@@ -312,7 +340,7 @@ class CudaBackend(Backend):
         go_on(self, commands, list(each(commands)), failed, why)
 
     def synchronize(self) -> None:
-        with self._errors():
+        with self.errors():
             driver.synchronize(self.stream)
             self._waited()
 
@@ -320,6 +348,7 @@ class CudaBackend(Backend):
         """All that was submitted has run."""
         self._submitted.clear()
         self._transfers.waited()
+        self.sharing.catch_up()
         while self._retired:
             driver.destroy_executable(self._retired.pop())
 
@@ -329,7 +358,7 @@ class CudaBackend(Backend):
     def submit_timed(self, commands: Sequence[Command]) -> Any:
         self._submitted.append(commands)
         ticket = []
-        with self._errors():
+        with self.errors():
             for step in each(commands):
                 start, end = self._event(), self._event()
                 driver.record_event(start, self.stream)
@@ -344,7 +373,7 @@ class CudaBackend(Backend):
     def times(self, ticket: Any) -> list[Timed]:
         self.synchronize()
         timed = []
-        with self._errors():
+        with self.errors():
             for work, start, end in ticket:
                 begun = self._seconds(start)
                 if work is not None:
@@ -364,7 +393,7 @@ class CudaBackend(Backend):
 
     def close(self) -> None:
         if not self.lost:
-            with suppress(CudaError), self._current():
+            with suppress(CudaError), self.current():
                 driver.synchronize(self.stream)
                 self._waited()
                 self._close()
@@ -377,9 +406,11 @@ class CudaBackend(Backend):
     def _close(self) -> None:
         """Give back what others who share the context would otherwise lack."""
         for memory in list(self._memory):
-            if memory.address is not None:
+            if memory.owner is not None:
+                memory.release()
+            elif memory.address is not None and not memory.lent:
                 self._give_back(memory.address)
-                memory.address = None
+            memory.address = None
         for graph in list(self._graphs):
             graph.close()
         if self._mark is not None:
@@ -388,4 +419,6 @@ class CudaBackend(Backend):
             driver.destroy_event(event)
         self._transfers.close()
         self._programs.close()
+        if self._products is not None:
+            self._products.close()
         driver.destroy_stream(self.stream)

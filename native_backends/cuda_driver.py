@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 
 from cuda.bindings import driver as cu
 
-__all__ = ["CudaError", "Handle"]
+__all__ = ["OUT_OF_MEMORY", "CudaError", "Handle"]
+
+OUT_OF_MEMORY = 2
+"""CUDA's number of that error."""
 
 Handle = Any
 """A context, stream, event, module, function or graph of the driver's."""

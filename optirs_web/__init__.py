@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         value_and_grad as value_and_grad,
         vjp as vjp,
     )
+    from .dlpack import from_dlpack as from_dlpack
     from .explained import explain as explain
     from .gradchecks import gradcheck as gradcheck, gradgradcheck as gradgradcheck
     from .memory import (
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     )
     from .runtime.backend import AdapterInfo as AdapterInfo
     from .runtime.device import Device as Device
+    from .runtime.matmul_precision import set_float32_matmul_precision as set_float32_matmul_precision
     from .runtime.registry import (
         close_device as close_device,
         device as device,
@@ -115,6 +117,7 @@ _NAMES = {
     "dump_checkpoint_async": "checkpoints",
     "empty_cache": "memory",
     "explain": "explained",
+    "from_dlpack": "dlpack",
     "full": "ops.creation",
     "grad": "derivatives",
     "gradcheck": "gradchecks",
@@ -139,6 +142,7 @@ _NAMES = {
     "recover_async": "recovery",
     "save_checkpoint": "checkpoints",
     "save_checkpoint_async": "checkpoints",
+    "set_float32_matmul_precision": "runtime.matmul_precision",
     "set_memory_limit": "runtime.registry",
     "snapshot": "recovery",
     "snapshot_async": "recovery",

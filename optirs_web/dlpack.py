@@ -1,22 +1,33 @@
 """Memory shared with other libraries: DLPack (https://dmlc.github.io/dlpack), as the array API standard has it.
 
-A tensor on a device whose memory the host can address, as `cpu`, is shown as it lies, without a copy. Whoever is shown
-it keeps its buffer: the pool has the memory back when the last view of it is gone. What a later step or replay writes
-there is seen through the view; from other devices comes a copy, which stays as it is.
+A tensor on a device whose memory the host can address, as `cpu`, is shown as it lies, without a copy; so is one on
+`cuda`, to libraries that use the same GPU. Whoever is shown it keeps its buffer: the pool has the memory back when the
+last view of it is gone. What a later step or replay writes there is seen through the view; from other devices comes a
+copy, which stays as it is.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from .errors import UnsupportedError
-from .runtime.buffer import Buffer
-from .runtime.dtypes import BOOL
-from .tensors import Tensor
+from .runtime.buffer import Buffer, View
+from .runtime.dtypes import BOOL, dtype as dtype_of
+from .runtime.registry import device as device_of, opened
+from .tensor_methods import call_operation
+from .tensors import Tensor, tensor
 
-__all__ = ["as_array", "dlpack_device", "exported", "host_array"]
+if TYPE_CHECKING:
+    from .dlpack_capsules import Described
+    from .runtime.device import Device
+
+__all__ = ["as_array", "dlpack_device", "exported", "from_dlpack", "host_array"]
 
 _CPU = (1, 0)
+_KINDS = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "int32": (0, 32), "uint32": (1, 32)}
+"""DLPack's codes and bits of the types that a tensor shares."""
 _TYPES = {"cuda": 2, "opencl": 4, "vulkan": 7, "metal": 8, "webgpu": 15}
 """The numbers of DLPack's devices, by the names of ours; it has none for the others."""
 
@@ -67,7 +78,8 @@ def dlpack_device(one: Tensor) -> tuple[int, int]:
     name = one.device.info.name
     if name not in _TYPES:
         raise BufferError(f"DLPack has no word for the device '{name}'; x.numpy() copies the values to the host")
-    return _TYPES[name], one.device.info.index
+    sharing = one.device.backend.sharing
+    return _TYPES[name], one.device.info.index if sharing is None else sharing.number
 
 
 def exported(
@@ -81,8 +93,9 @@ def exported(
     """What `Tensor.__dlpack__` returns: a capsule that one consumer takes over.
 
     Args:
-        one: the tensor. Waits for the work that it is computed by.
-        stream: None.
+        one: the tensor. Waits for the work that it is computed by, on a GPU the consumer's stream alone.
+        stream: None; for memory of a GPU the consumer's, as the array API standard says: None or 1 for CUDA's legacy
+            default stream, 2 for that of each thread, -1 for no order at all, else its address.
         max_version: the newest version of DLPack that the consumer reads.
         dl_device: where the consumer wants it: None for where it lies, or (1, 0), the host.
         copy: True for a copy, False for the memory itself, None for the memory where that can be.
@@ -91,6 +104,9 @@ def exported(
         BufferError: what was asked for is impossible; the message says what is not.
         UnsupportedError: a step is being recorded, so that there is no value yet.
     """
+    sharing = one.device.backend.sharing
+    if sharing is not None and one.device.recording is None and dl_device in (None, dlpack_device(one)):
+        return _lent(one, sharing, stream, max_version, copy)
     if stream is not None:
         raise BufferError(f"a tensor on the host has no stream, and {stream!r} was asked for")
     if one.device.recording is not None:
@@ -118,6 +134,126 @@ def exported(
         return memory.__dlpack__(max_version=max_version)
     except TypeError:  # NumPy 2.0
         return memory.__dlpack__()
+
+
+def _lent(one: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] | None, copy: bool | None) -> Any:
+    """A capsule of memory on the device."""
+    from .dlpack_capsules import Described, made  # which few need
+
+    if stream == 0:
+        raise BufferError("DLPack gives stream 0 no meaning: 1 is CUDA's legacy default stream, 2 that of each thread")
+    if one.dtype.name not in _KINDS:
+        raise BufferError(f"an element of {one.dtype} takes four bytes here, and elsewhere one; export x.float()")
+    is_walk = all(step > 0 for step, size in zip(one.walk.strides, one.shape, strict=True) if size > 1)
+    if copy is False and not is_walk:
+        raise BufferError(f"{one!r} cannot be exported without a copy")
+    if copy or not is_walk:
+        one = call_operation("clone", one.detach())
+    one.device.flush()
+    view, start, strides = one.walk
+    buffer = view.buffer
+    address = sharing.lend(buffer.handle, stream) + view.offset + start * one.dtype.itemsize
+
+    def end() -> None:
+        sharing.give_back(buffer.handle, stream)
+
+    described = Described(address, dlpack_device(one), one.shape, strides, _KINDS[one.dtype.name])
+    return made(described, end, max_version, is_copied=bool(copy))
+
+
+def from_dlpack(x: Any, /, *, device: str | Device | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor of what another library has, without a copy where it lies on a GPU that a device here can share.
+
+    What either writes there, the other sees, once the work of both is in order: the other library's so far comes before
+    this one's from now on. Exchange the memory again after later work, or wait for it.
+
+    Args:
+        x: has `__dlpack__` and `__dlpack_device__`, as arrays of torch, CuPy, JAX and NumPy do.
+        device: what `optirs_web.device` takes; None for `cuda` where x lies on a GPU of NVIDIA, else as for `tensor`.
+        copy: True for memory of its own, False for an error where there has to be a copy.
+
+    Returns:
+        A tensor of its shape: float32, float16, bfloat16, int32 or uint32; elsewhere as `tensor` makes it.
+
+    Raises:
+        BufferError: `copy` is False, and its memory cannot be shared.
+        UnsupportedError: its type is none that a tensor can have.
+        DeviceNotAvailableError: there is no device for the memory that it lies in.
+
+    Example:
+        >>> import numpy as np, optirs_web as ow
+        >>> ow.from_dlpack(np.ones(2, np.float32), device="cpu").tolist()
+        [1.0, 1.0]
+    """
+    kind, number = (int(one) for one in x.__dlpack_device__())
+    candidates = opened() if device is None else [device_of(device)]
+    target = next((one for one in candidates if _shares(one, kind, number)), None)
+    if target is None and device is None and kind != _CPU[0]:
+        names = [name for name, one in _TYPES.items() if one == kind] or [f"number {kind} of DLPack"]
+        target = device_of(f"{names[0]}:{number}")
+    if target is not None and _shares(target, kind, number):
+        made = _borrowed(x, target)
+        return call_operation("clone", made) if copy else made
+    if copy is False:
+        raise BufferError(f"what lies on DLPack's device ({kind}, {number}) becomes a tensor by a copy alone")
+    return tensor(x, device=device)
+
+
+def _shares(device: Device, kind: int, number: int) -> bool:
+    """The device can use memory that lies on that one of DLPack's."""
+    sharing = device.backend.sharing
+    return sharing is not None and not device.lost and (_TYPES[device.info.name], sharing.number) == (kind, number)
+
+
+def _borrowed(x: Any, device: Device) -> Tensor:
+    """A tensor over memory of another library on the same device."""
+    from .dlpack_capsules import taken  # which few need
+
+    sharing = device.backend.sharing
+    x = x.detach() if hasattr(x, "detach") else x
+    try:
+        capsule = x.__dlpack__(stream=sharing.stream, max_version=(1, 0))
+    except TypeError:  # a library that knows DLPack as it was before
+        capsule = x.__dlpack__(stream=sharing.stream)
+    one, end = taken(capsule)
+    try:
+        return _over(one, end, device, sharing)
+    except BaseException:
+        end()
+        raise
+
+
+def _over(one: Described, end: Any, device: Device, sharing: Any) -> Tensor:
+    kind = next((name for name, codes in _KINDS.items() if codes == one.kind), None)
+    if kind is None:
+        raise UnsupportedError(
+            f"a tensor cannot be made of DLPack's type {one.kind}; in the other library make it float32 or int32"
+        )
+    if any(step < 0 for step in one.strides):
+        raise UnsupportedError("an array that goes backwards cannot be shared; copy it in the other library")
+    dtype = dtype_of(kind)
+    before = one.address % device.capabilities.offset_alignment
+    if before % dtype.itemsize:
+        raise UnsupportedError(f"an array of {kind} that begins at address {one.address:#x} cannot be shared")
+    start = before // dtype.itemsize
+    if not math.prod(one.shape):
+        end()
+        return tensor([], device=device, dtype=dtype).reshape(one.shape)
+    last = sum((size - 1) * step for size, step in zip(one.shape, one.strides, strict=True))
+    nbytes = dtype.nbytes(start + last + 1)
+    handle = sharing.borrow(one.address - before, end)
+    view = View.whole(Buffer(device, handle, nbytes, partial(_left, device)))
+    return Tensor(view, one.shape, dtype, strides=one.strides, start=start)
+
+
+def _left(device: Device, handle: Any, _: int) -> None:
+    """Nobody here holds borrowed memory any more; work that uses it may still have to be sent."""
+    if device.is_holding:
+        device.meanwhile.append(partial(device.backend.free, handle))
+        return
+    if not device.lost:
+        device.flush()
+    device.backend.free(handle)
 
 
 def as_array(data: Any) -> Any:

@@ -107,6 +107,7 @@ class Capabilities:
         features: names of optional features, in WebGPU's words.
         max_invocations: of a workgroup; 0 where library calls take the place of kernels.
         max_workgroup_bytes: memory that the invocations of a workgroup share.
+        replaced: cooperative kernels whose place a library's calls take: nothing is fused with them.
     """
 
     max_buffer_bytes: int
@@ -117,6 +118,7 @@ class Capabilities:
     features: frozenset[str]
     max_invocations: int = 0
     max_workgroup_bytes: int = 0
+    replaced: frozenset[str] = frozenset()
 
 
 class Backend(ABC):
@@ -135,6 +137,8 @@ class Backend(ABC):
     """The backend counts pipelines, bind groups and what it uploads by itself; `Device` counts the rest."""
     clock: str = WALL_TIME
     """What `submit_timed` measures by: one of the names in `timing`."""
+    sharing: Any = None
+    """How other libraries use its memory as it lies, and it theirs; see `native_backends/cuda_sharing.py`."""
     tuned: Callable[[Launch], Launch] | None = None
     """Gives a launch the kernel and the grid that a search found best; see `tuner`."""
 

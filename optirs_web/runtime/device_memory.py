@@ -90,6 +90,11 @@ class DeviceMemory(ABC):
         return self._closed
 
     @property
+    def is_holding(self) -> bool:
+        """Commands of `all_or_nothing` are not on their way yet."""
+        return self._held is not None
+
+    @property
     def live_bytes(self) -> int:
         """Bytes in use."""
         return self._live_bytes

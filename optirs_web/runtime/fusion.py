@@ -129,7 +129,12 @@ class _Fusion:
             return False
         kernel = producer.recorded.kernel
         hook = HOOKS.get(kernel.name, {}).get("stored") if isinstance(kernel, CooperativeKernel) else None
-        if hook is None or producer.before is not None or producer.map is not None:
+        if (
+            hook is None
+            or producer.before is not None
+            or producer.map is not None
+            or kernel.name in self.nodes.replaced
+        ):
             return False
         if view.nbytes < _WORTH_COMPILING.get(kernel.name, 0):
             return False

@@ -108,6 +108,7 @@ class Nodes:
         self.is_temporary = is_temporary
         self.most_buffers = capabilities.max_storage_buffers
         self.alignment = capabilities.offset_alignment
+        self.replaced = capabilities.replaced
         self.readers: defaultdict[Buffer, set[int]] = defaultdict(set)
         self.writers: defaultdict[Buffer, set[int]] = defaultdict(set)
         for one in recorded:

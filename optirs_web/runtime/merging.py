@@ -183,6 +183,7 @@ def _can_join(launches: Sequence[Launch], capabilities: Capabilities) -> bool:
         return False
     return (
         all(part.can_join for part in parts)
+        and not any(one.kernel.name in capabilities.replaced for one in launches)
         and workgroup_bytes(parts) <= _WORKGROUP_BYTES
         and _workgroups(launches) <= capabilities.max_workgroups
     )

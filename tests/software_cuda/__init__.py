@@ -18,7 +18,7 @@ from requirements import missing, required
 from optirs_web.errors import DeviceNotAvailableError
 from optirs_web.runtime import nvrtc
 
-__all__ = ["Driver", "install", "shown"]
+__all__ = ["Driver", "cublas", "install", "shown"]
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parent.parent / "build" / "software_cuda"
@@ -90,6 +90,15 @@ def install():
 
     nvrtc.compile_cuda = noting
     return Driver(library)
+
+
+@functools.cache
+def cublas():
+    """cuBLAS in software, for products of devices in software."""
+    install()
+    library = ctypes.CDLL(str(built("cublas", "libcublas.software.so")))
+    library.software_cublas_calls.restype = ctypes.c_int64
+    return library
 
 
 def _missing(name, reason):

@@ -1,0 +1,88 @@
+"""Memory of a GPU that other libraries are shown, and theirs that this one uses, in the order of both their streams."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import cuda_driver as driver
+
+if TYPE_CHECKING:
+    from .cuda_device import CudaBackend, Memory
+
+__all__ = ["Sharing"]
+
+_LEGACY, _PER_THREAD = 1, 2  # DLPack's numbers of the streams that are not made by anybody
+_NO_STREAM = -1  # the other library sees to the order by itself
+
+
+class Sharing:
+    """What `optirs_web.dlpack` asks of a device whose memory other libraries can use as it lies.
+
+    Attributes:
+        number: DLPack's number of the device among those of its kind.
+        stream: of the device, as other libraries are told of it.
+    """
+
+    def __init__(self, backend: CudaBackend) -> None:
+        """Nothing is shared yet."""
+        self.number = backend.device.ordinal
+        self.stream = int(backend.stream)
+        self._backend = backend
+        self._returned: deque[tuple[Memory, int]] = deque()
+        self._leaving: deque[tuple[driver.Handle, Callable[[], None]]] = deque()
+
+    def lend(self, handle: Memory, stream: int | None) -> int:
+        """The address of memory. What the other library enqueues in its stream from now on comes after all work so far.
+
+        Args:
+            handle: the memory. Somebody has to keep it until `give_back`.
+            stream: theirs, by the array API standard: None or 1 for the legacy default stream, 2 for that of each
+                thread, -1 for none, else its address.
+        """
+        with self._backend.errors():
+            address = handle.at(0)
+            if stream != _NO_STREAM:
+                event = driver.create_event()
+                driver.record_event(event, self._backend.stream)
+                driver.make_wait(driver.stream_of(_LEGACY if stream is None else stream), event)
+                driver.destroy_event(event)
+        handle.lent += 1
+        return address
+
+    def give_back(self, handle: Memory, stream: int | None) -> None:
+        """The other library is done with it, but for what it has enqueued. Can be called at any moment."""
+        self._returned.append((handle, _LEGACY if stream is None else stream))
+
+    def borrow(self, address: int, owner: Callable[[], None]) -> Memory:
+        """A handle of memory of another library, at a multiple of `offset_alignment`.
+
+        Args:
+            address: on this device. The library was given `stream`, in which it can be used now.
+            owner: called when it was freed, and all work that uses it has run.
+        """
+        return self._backend.known(address, owner)
+
+    def leave(self, owner: Callable[[], None]) -> None:
+        """Call the owner of what was borrowed when all work so far has run."""
+        event = driver.create_event()
+        driver.record_event(event, self._backend.stream)
+        self._leaving.append((event, owner))
+
+    def catch_up(self) -> None:
+        """What is enqueued from now on comes after the work of those who gave memory back; call owners who wait."""
+        while self._returned:
+            handle, stream = self._returned.popleft()
+            handle.lent -= 1
+            if stream in (_LEGACY, _PER_THREAD):
+                event = driver.create_event()
+                driver.record_event(event, driver.stream_of(stream))
+                driver.make_wait(self._backend.stream, event)
+                driver.destroy_event(event)
+            else:  # it may be gone, and CUDA does not say what an event in it would do
+                driver.synchronize_context()
+        while self._leaving and driver.has_happened(self._leaving[0][0]):
+            event, owner = self._leaving.popleft()
+            driver.destroy_event(event)
+            owner()
