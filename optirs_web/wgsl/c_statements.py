@@ -44,7 +44,7 @@ class Statements:
             Assign: self.simple,
             CallStatement: self.simple,
             Block: self.block,
-            If: self.if_,
+            If: self.choice,
             For: self.for_,
             While: self.while_,
             Loop: self.loop,
@@ -139,6 +139,16 @@ class Statements:
         """``{ … }``."""
         return ["{", *self.body(one), "}"]
 
+    def choice(self, one: If) -> list[str]:
+        """An `if` with a barrier at its end has it behind, where it does no harm: all invocations take it, or none.
+
+        PoCL copies all that follows a barrier that may be left out, for each of them again.
+        """
+        *others, last = one.then.statements or [one]
+        if one.otherwise is not None or not _is_barrier(last):
+            return self.if_(one)
+        return [*self.if_(If(one.position, one.condition, Block(one.then.position, others), None)), *self.simple(last)]
+
     def if_(self, one: If) -> list[str]:
         """With the `else if`s behind it."""
         lines = [f"if ({self.value(one.condition)}) {{", *self.body(one.then)]
@@ -205,6 +215,10 @@ class Statements:
     def return_(self, one: Return) -> list[str]:
         """``return value;``."""
         return ["return;" if one.value is None else f"return {self.value(one.value)};"]
+
+
+def _is_barrier(one: Statement) -> bool:
+    return isinstance(one, CallStatement) and one.call.callee.name in ("storageBarrier", "workgroupBarrier")
 
 
 def _indices(target: Expression) -> list[Expression]:

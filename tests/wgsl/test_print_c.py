@@ -313,6 +313,18 @@ def test_names_that_mean_something_in_c_are_changed(dialect):
     assert found["global"][0] == (7 + 3) * 4
 
 
+CHOICE = """
+@group(0) @binding(0) var<uniform> size: u32;
+var<workgroup> last: u32;
+@compute @workgroup_size(8) fn main() { if size > 5u { last = size; workgroupBarrier(); } }
+"""
+
+
+def test_a_barrier_at_the_end_of_a_choice_stands_behind_it():
+    lines = [line.strip() for line in print_c(module_of(CHOICE)).splitlines()]
+    assert lines[-5:] == ["if (size > 5u) {", "*last = size;", "}", "barrier(CLK_LOCAL_MEM_FENCE);", "}"]
+
+
 COMPONENTS = """
 struct Both { pair: vec2<f32>, quad: vec4<i32> }
 const POWERS: vec4<f32> = vec4<f32>(1.0, 10.0, 100.0, 1000.0);
