@@ -30,6 +30,7 @@ DEMO_ARGS     ?=
 TRAIN_ARGS    ?=
 PYTEST_ARGS   ?=
 TARGETS       ?= opencl,xla
+FUZZ_ARGS     ?=
 VERIFY_ARGS   ?=
 
 # OPTIRS_REQUIRE lists what has to be there for the tests, of what tests/conftest.py names: a skip for one is a failure.
@@ -50,7 +51,7 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo train test test-targets optimizers optimizers-targets check verify-shaders verify-dx12 bench bench-browser wheel pyodide docs bundles format clean
+.PHONY: help setup demo train test test-targets fuzz optimizers optimizers-targets check verify-shaders verify-dx12 bench bench-browser wheel pyodide docs bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,6 +113,11 @@ test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter naga,$(REQU
 
 test-targets: ## run the numerical cases on opencl and xla, or cuda or numba, which compile for long (TARGETS=opencl)
 	OPTIRS_TEST_TARGETS=$(TARGETS) $(MAKE) test OPTIRS_REQUIRE=$(TARGETS) PYTEST_ARGS='-k "$(subst $(comma), or ,$(TARGETS))"'
+
+fuzz: setup ## run 10,000 random programs on cpu, vulkan, opencl and xla (FUZZ_ARGS='--seed 7 --programs 500')
+	$(BIN)/python -m pip install -qq $(OPTAX)
+	$(INSTALL) '.[opencl]' && sh scripts/setup_opencl.sh $(BIN)/python
+	$(BIN)/python -W ignore tests/fuzzing/__main__.py $(FUZZ_ARGS)
 
 COMPARISONS   := tests/test_optimizers.py tests/test_sparse_optimizers.py tests/test_driven_optimizers.py
 TABLE         := $(BIN)/python scripts/keep_results.py build/optimizers.json optirs_web/cli/optimizers.json && \

@@ -70,7 +70,7 @@ def _run_opencl(job):
     cl, context, queue = _opencl()
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     buffers = {name: cl.Buffer(context, flags, hostbuf=array) for name, array in job.arrays.items()}
-    program = cl.Program(context, print_c(job.module, "opencl")).build(list(COMPILER_OPTIONS["opencl"]))
+    program = cl.Program(context, print_c(job.module, "opencl")).build([*COMPILER_OPTIONS["opencl"], "-w"])
     kernel = cl.Kernel(program, KERNEL)
     kernel.set_args(*job.arguments(buffers))
     size = interface_of(job.module).workgroup_size

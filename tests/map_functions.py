@@ -46,8 +46,11 @@ def evaluate(namespace, function, leaves):
         return flat(function.return_type, namespace[python_name(function.name)](*arguments))
 
 
-def evaluate_in_jax(namespaces, functions, leaves):
-    """The leaves of the results of functions, each in its namespace, for those of their parameters; compiled as one."""
+def evaluate_in_jax(namespaces, functions, leaves, **options):
+    """The leaves of the results of functions, each in its namespace, for those of their parameters; compiled as one.
+
+    `options` are XLA's, besides those that the device sets.
+    """
     import jax
 
     from optirs_web.native_backends.xla_programs import OPTIONS
@@ -62,7 +65,7 @@ def evaluate_in_jax(namespaces, functions, leaves):
                 results.append(flat(function.return_type, result))
         return results
 
-    return jax.tree.map(np.asarray, jax.jit(compute, compiler_options=OPTIONS)(leaves))
+    return jax.tree.map(np.asarray, jax.jit(compute, compiler_options={**OPTIONS, **options})(leaves))
 
 
 def on_each_device(request, text, chunk=1 << 14):
@@ -118,19 +121,29 @@ def _construct(type_, loads):
     return LOADS[type_.name].format(next(loads))
 
 
-def entry_point(functions):
-    """An entry point that calls each of the functions, whose leaves follow one another in the buffers."""
+def entry_point(functions, *, one_input=False):
+    """An entry point that calls each of the functions, whose leaves follow one another in the buffers.
+
+    With `one_input` they have the same parameters, and get the same values.
+    """
     loads = (f"inputs[{number}u * count + i]" for number in range(10**6))
     stores = 0
     lines = []
+    if one_input:
+        parameters = functions[0].parameters
+        lines += [f"let given_{one.name} = {_construct(one.type, loads)};" for one in parameters]
     for function in functions:
-        arguments = ", ".join(_construct(parameter.type, loads) for parameter in function.parameters)
+        if one_input:
+            arguments = ", ".join(f"given_{one.name}" for one in parameters)
+        else:
+            arguments = ", ".join(_construct(parameter.type, loads) for parameter in function.parameters)
         lines.append(f"let result_{function.name} = {function.name}({arguments});")
         for path, leaf in leaf_names(function.return_type, f"result_{function.name}"):
             lines.append(f"outputs[{stores}u * count + i] = {STORES[leaf.name].format(path)};")
             stores += 1
     body = "\n    ".join(lines)
-    leaves = sum(len(leaf_names(p.type)) for function in functions for p in function.parameters)
+    of_one = functions[:1] if one_input else functions
+    leaves = sum(len(leaf_names(p.type)) for function in of_one for p in function.parameters)
     return f"""
 @group(0) @binding(0) var<storage, read> inputs: array<u32>;
 @group(0) @binding(1) var<storage, read_write> outputs: array<u32>;
@@ -145,7 +158,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 """
 
 
-def run_on_gpu(device, text, functions, leaves):
+def run_on_gpu(device, text, functions, leaves, *, one_input=False):
     """The leaves of the functions' results, for leaves of their parameters: arrays of one length.
 
     Args:
@@ -153,10 +166,11 @@ def run_on_gpu(device, text, functions, leaves):
         text: WGSL that declares the functions.
         functions: their nodes in the checked tree.
         leaves: an array for each leaf of each parameter of each function, in order.
+        one_input: the functions have the same parameters, and `leaves` are those of one.
     """
     count = len(leaves[0])
     types = result_leaves(functions)
-    shader = device.create_shader_module(code=text + entry_point(functions))
+    shader = device.create_shader_module(code=text + entry_point(functions, one_input=one_input))
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": shader, "entry_point": "main"})
     inputs = device.create_buffer_with_data(data=words(leaves), usage="STORAGE")
     outputs = device.create_buffer(size=4 * count * len(types), usage="STORAGE | COPY_SRC")
