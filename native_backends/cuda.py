@@ -30,6 +30,7 @@ _CARDS = "/proc/driver/nvidia/gpus"  # a folder for each card that the kernel's 
 # What cuInit says where it is not the driver that is missing, by CUDA's number of the error.
 _ADVICE = {
     2: "the GPU or the host is out of memory: end what uses it, as nvidia-smi shows",
+    3: "this process was forked from one that had looked for GPUs: start it with 'spawn'",
     34: "a stub of the driver, which serves only for building, is found before it: take the CUDA toolkit's folder "
     "'stubs' from LD_LIBRARY_PATH",
     46: "another process has the GPU for itself alone: end it, or `sudo nvidia-smi -c 0`",

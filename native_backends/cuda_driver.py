@@ -271,12 +271,6 @@ def free_on_host(address: int) -> None:
     _checked(cu.cuMemFreeHost(address))
 
 
-def device_of(address: int) -> int:
-    """The ordinal of the device on which memory lies."""
-    kind = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    return int(_checked(cu.cuPointerGetAttribute(kind, address)))
-
-
 # Kernels and graphs.
 
 
@@ -291,8 +285,10 @@ def unload_module(module: Handle) -> None:
 
 
 def function_of(module: Handle, name: str) -> Handle:
-    """A kernel by its name."""
-    return _checked(cu.cuModuleGetFunction(module, name.encode()))
+    """A kernel by its name. It is loaded at once, since the first launch may be one of a graph that is captured."""
+    function = _checked(cu.cuModuleGetFunction(module, name.encode()))
+    _checked(cu.cuFuncLoad(function))
+    return function
 
 
 def launch(function: Handle, grid: Sequence[int], block: Sequence[int], arguments: int, stream: Handle) -> None:

@@ -13,7 +13,11 @@ __all__ = ["Graph", "Replayed"]
 
 
 class Graph:
-    """Made at the first replay. The steps are what it was made of, and are run one by one where it cannot be made."""
+    """Made at the second replay. The steps are what it is made of, and are run one by one where it cannot be made.
+
+    At the first they are, too: what CUDA and cuBLAS load or allocate when something runs for the first time they could
+    not while a stream is captured.
+    """
 
     def __init__(self, stream: driver.Handle, retire: Callable[[driver.Handle], None]) -> None:
         """`retire` is given what is to be destroyed, at any moment and in any thread."""
@@ -21,10 +25,12 @@ class Graph:
         self._retire = retire
         self._executable: driver.Handle | None = None
         self._is_possible = True
+        self._has_run = False
 
     def launched(self, steps: Sequence[Step]) -> bool:
         """Enqueue all steps at once. False where nothing was enqueued: then they are to be run one by one."""
-        if not self._is_possible:
+        if not self._is_possible or not self._has_run:
+            self._has_run = True
             return False
         try:
             if self._executable is None:

@@ -188,8 +188,8 @@ def from_dlpack(x: Any, /, *, device: str | Device | None = None, copy: bool | N
     kind, number = (int(one) for one in x.__dlpack_device__())
     candidates = opened() if device is None else [device_of(device)]
     target = next((one for one in candidates if _shares(one, kind, number)), None)
-    if target is None and device is None and kind != _CPU[0]:
-        names = [name for name, one in _TYPES.items() if one == kind] or [f"number {kind} of DLPack"]
+    names = [name for name, one in _TYPES.items() if one == kind]
+    if target is None and device is None and names:
         target = device_of(f"{names[0]}:{number}")
     if target is not None and _shares(target, kind, number):
         made = _borrowed(x, target)

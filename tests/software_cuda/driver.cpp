@@ -38,6 +38,7 @@ static const struct { Result code; const char *name, *text; } ERRORS[] = {
     {SUCCESS, "CUDA_SUCCESS", "no error"},
     {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
     {NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
@@ -91,6 +92,7 @@ struct Event {
 
 struct Module {
     void *library = nullptr;
+    bool is_loaded = false;
     void *(*pack)(void **) = nullptr;
     void (*drop)(void *) = nullptr;
     void (*run)(void *, const unsigned *) = nullptr;
@@ -486,12 +488,6 @@ static Result cuMemcpyDtoHAsync(void *target, Address source, size_t bytes, void
     return move((Address)target, source, bytes, handle);
 }
 
-static Result cuPointerGetAttribute(void *value, int attribute, Address at) {
-    CALLED(ready());
-    REQUIRE(attribute == 9 && has(device_memory, at, 1), INVALID_VALUE);  // DEVICE_ORDINAL
-    return *(int *)value = current.back()->device, SUCCESS;
-}
-
 // Modules.
 
 static uint32_t crc32(const uint8_t *bytes, size_t size) {
@@ -577,6 +573,12 @@ static Result cuModuleGetFunction(Module **function, Module *module, const char 
     return *function = module, SUCCESS;
 }
 
+static Result cuFuncLoad(Module *function) {
+    CALLED(ready());
+    if (Result wrong = uncaptured()) return wrong;
+    return function->is_loaded = true, SUCCESS;
+}
+
 static Result cuLaunchKernel(
     Module *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y, unsigned z,
     unsigned shared, void *handle, void **arguments, void **extra
@@ -587,6 +589,7 @@ static Result cuLaunchKernel(
     REQUIRE(grid_x && grid_y && grid_z && x && y && z && !extra && !shared, INVALID_VALUE);
     REQUIRE(grid_x <= 0x7fffffffu && grid_y <= 65535 && grid_z <= 65535, INVALID_VALUE);
     REQUIRE(x <= 1024 && y <= 1024 && z <= 64 && (uint64_t)x * y * z <= 1024, INVALID_VALUE);
+    REQUIRE(function->is_loaded || !stream->captured, uncaptured());  // as it may be where CUDA loads late
     std::shared_ptr<void> packed(function->pack(arguments), function->drop);
     return enqueue(stream, [=]() -> Result {
         if (Result fault = settings["fault"]) {
@@ -660,7 +663,7 @@ Result cuGetProcAddress_v2(const char *symbol, void **found, int, uint64_t, int 
         ENTRY(cuEventRecord), ENTRY(cuEventSynchronize), ENTRY(cuEventQuery), ENTRY(cuEventElapsedTime),
         ENTRY(cuMemAlloc), ENTRY(cuMemFree), ENTRY(cuMemAllocAsync), ENTRY(cuMemFreeAsync), ENTRY(cuMemHostAlloc),
         ENTRY(cuMemFreeHost), ENTRY(cuMemsetD32Async), ENTRY(cuMemcpyDtoDAsync), ENTRY(cuMemcpyHtoDAsync),
-        ENTRY(cuMemcpyDtoHAsync), ENTRY(cuPointerGetAttribute), ENTRY(cuModuleLoadData), ENTRY(cuModuleUnload),
+        ENTRY(cuMemcpyDtoHAsync), ENTRY(cuFuncLoad), ENTRY(cuModuleLoadData), ENTRY(cuModuleUnload),
         ENTRY(cuModuleGetFunction), ENTRY(cuLaunchKernel), ENTRY(cuGraphInstantiateWithFlags), ENTRY(cuGraphDestroy),
         ENTRY(cuGraphExecDestroy), ENTRY(cuGraphLaunch),
     };
