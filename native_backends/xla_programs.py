@@ -14,7 +14,7 @@ from jax import lax
 from .xla_arrays import as_type
 from .xla_bindings import DTYPES, Array, element_type
 from .xla_kernels import lower, traced_parameters
-from .xla_small import LARGEST, reach_of, small
+from .xla_small import reach_of, small
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
@@ -40,7 +40,10 @@ _CHEAP = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_llvm_disable_expensive_passes": True,
 }
-"""For a command over a few thousand elements, which is sooner run than compiled well: a quarter of the time."""
+"""For a command over few elements, which is sooner run than compiled well: a quarter of the time."""
+
+_FEW = 1 << 15
+"""Words of the largest buffer that such a command writes."""
 
 
 @cache
@@ -226,7 +229,7 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
         function = partial(_single, kernel, places, fixed, traced, count)
     key = (kernel, places, tuple(one.count for one in handles), tuple(fixed.values()))
     if key not in known:
-        known[key] = Compiled(_jitted(function, quick_options() if largest <= LARGEST else OPTIONS), count)
+        known[key] = Compiled(_jitted(function, quick_options() if largest <= _FEW else OPTIONS), count)
     words += [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
     firsts = [offset // 4 for _, offset, _ in command.buffers]
     return known[key], handles, np.array([*firsts, *words], np.uint32)
