@@ -40,6 +40,11 @@ def with_numba(info: AdapterInfo) -> AdapterInfo:
         missing = ModuleNotFoundError(str(error), name="numba")
         return _without(info, packages.reason("numba", missing)) if asked else info
     reason = packages.wrong_version("numba", found)
+    if asked and not reason:
+        try:
+            import numba  # noqa: F401
+        except ImportError as error:
+            reason = packages.reason("numba", error)
     if reason:
         return _without(info, reason) if asked else info
     return replace(info, description=info.description.replace("(", f"(Numba {found}, "))

@@ -8,21 +8,23 @@ is estimated, not measured, so that the same program computes the same each time
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ..runtime.fused_kernels import FusedMapKernel
+from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import ElementwiseKernel, Kernel
 from ..runtime.numba_texts import fused_of, numba_loops
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..wgsl import rule_shell, shell
-from ..wgsl.numba_shell import Loops
 from ..wgsl.tree import walk
 from .numba_loops import Loop, loop_of, threads
+from .numpy_fused import loaded_size
 from .numpy_kernels import bind_kernel
-from .numpy_library import Array, Parameters
+from .numpy_library import REPLACEMENTS, Array, Parameters
 
 __all__ = ["NumbaKernels"]
 
@@ -33,11 +35,13 @@ _PATIENCE = 0.5
 _SECONDS_PER_OPERATION = 1e-6
 _SECONDS_PER_ELEMENT = 1.5e-10
 
-_OF_ELEMENTS = (ElementwiseKernel, FusedMapKernel)
+_OF_ELEMENTS = (ElementwiseKernel, FusedMapKernel, FusedKernel)
 _OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel)
 _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 _WORDS = ("blocks", "tensors", "found_inf")
 _OPERATIONS = ("Binary", "Unary", "Call")
+
+_log = logging.getLogger("optirs_web")
 
 _Run = Callable[[], None]
 
@@ -65,10 +69,9 @@ class NumbaKernels:
             return bind_kernel(kernel, arrays, parameters)
         known = self._known.get(kernel)
         if known is None:
-            known = self._known[kernel] = _Candidate(kernel, self._account_of(kernel))
+            known = self._known[kernel] = _Candidate(kernel, self._account_of(kernel), strict=self._at_once)
         if known.account.is_closed:
-            loop = known.loop()
-            return bind_kernel(kernel, arrays, parameters) if loop is None else _bound(loop, kernel, arrays, parameters)
+            return known.bind(arrays, parameters)
         return _Waiting(known, arrays, parameters).run
 
     def _account_of(self, kernel: Kernel) -> _Account:
@@ -91,12 +94,15 @@ class _Account:
 class _Candidate:
     """A kernel that Numba may have a form for."""
 
-    def __init__(self, kernel: Any, account: _Account) -> None:
+    def __init__(self, kernel: Any, account: _Account, *, strict: bool) -> None:
+        """`strict`: what Numba refuses is an error, and not NumPy's."""
         self.kernel = kernel
         self.account = account
+        self._strict = strict
         self._operations = 0
         self._loop: Loop | None = None
         self._is_numpys = False
+        self._is_compiled = False
 
     def spend(self, arrays: Sequence[Array]) -> None:
         """Count a launch over these arrays."""
@@ -108,13 +114,37 @@ class _Candidate:
         elements = max(array.nbytes for array in arrays) / 4
         self.account.seconds -= self._operations * (calls * _SECONDS_PER_OPERATION + elements * _SECONDS_PER_ELEMENT)
 
-    def loop(self) -> Loop | None:
-        """Numba's form of it; None if there is none."""
+    def bind(self, arrays: Sequence[Array], parameters: bytes) -> _Run:
+        """A call of Numba's form of it, or of NumPy's if there is none."""
         if self._loop is None and not self._is_numpys:
-            loops = numba_loops(self.kernel)
-            self._loop = loops and _loaded(loops, self.kernel.name)
+            loops = numba_loops(self.kernel) if _can_import() else None
+            self._loop = loops and loop_of(loops, self.kernel.name)
             self._is_numpys = self._loop is None
-        return self._loop
+        if self._loop is None:
+            return bind_kernel(self.kernel, arrays, parameters)
+        call = _bound(self._loop, self.kernel, arrays, parameters)
+        return call if self._is_compiled or self._strict else self._tried(call, arrays, parameters)
+
+    def _tried(self, call: _Run, arrays: Sequence[Array], parameters: bytes) -> _Run:
+        """The call; it is NumPy's where Numba cannot compile it."""
+        from numba.core.errors import NumbaError
+
+        def run() -> None:
+            nonlocal call
+            if self._is_compiled:
+                call()
+                return
+            try:
+                call()
+                self._is_compiled = True
+            except NumbaError as error:  # before anything was computed
+                if not self._is_numpys:
+                    _log.warning("Numba refuses '%s', which stays NumPy's on cpu: %s", self.kernel.name, error)
+                self._is_numpys, self._loop = True, None
+                call = bind_kernel(self.kernel, arrays, parameters)
+                call()
+
+        return run
 
 
 class _Waiting:
@@ -133,20 +163,18 @@ class _Waiting:
                 candidate.spend(self._given[0])
             else:
                 self._is_settled = True
-                loop = candidate.loop()
-                if loop is not None:
-                    self._call = _bound(loop, candidate.kernel, *self._given)
+                self._call = candidate.bind(*self._given)
         self._call()
 
 
-def _loaded(loops: Loops, name: str) -> Loop | None:
+@cache
+def _can_import() -> bool:
     try:
-        return loop_of(loops, name)
+        import numba  # noqa: F401
     except ImportError as error:
-        logging.getLogger("optirs_web").warning(
-            "Numba is installed and cannot be imported, so the device cpu goes on with NumPy: %s", error
-        )
-        return None
+        _log.warning("Numba is installed and cannot be imported, so the device cpu goes on with NumPy: %s", error)
+        return False
+    return True
 
 
 # What each kernel's `launch` is given.
@@ -156,7 +184,9 @@ def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) 
     if isinstance(kernel, _OF_ELEMENTS):
         names = (name for name, _ in kernel.parameters)
         values = dict(zip(names, kernel.unpack(parameters), strict=True))
-        return loop.bound(_of_elements(kernel, arrays, values), int(values["size"]), threads())
+        if isinstance(kernel, FusedKernel):
+            return _bound_hooked(loop, kernel, _by_name(kernel, arrays), values)
+        return loop.bound(_of_elements(kernel, arrays, values, int(values["size"])), int(values["size"]), threads())
     bound = _by_name(kernel, arrays)
     elements = bound["params"].nbytes // 4 if "params" in bound else 0
     return loop.bound(_of_rule(kernel, bound, loop.given), elements, threads())
@@ -166,19 +196,53 @@ def _by_name(kernel: Kernel, arrays: Sequence[Array]) -> dict[str, Array]:
     return {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
 
 
-def _of_elements(kernel: ElementwiseKernel | FusedMapKernel, arrays: Sequence[Array], values: Parameters) -> list[Any]:
-    fused, size = fused_of(kernel), values["size"]
-    declared = dict(kernel.parameters)
-    steps = [name for name in declared if name.startswith("dim")]
-    tensors = [one.name.removesuffix("_values") for one in kernel.bindings[: len(fused.tensor_types)]]
+def _of_elements(kernel: Any, arrays: Sequence[Array], values: Parameters, size: int) -> list[Any]:
+    """What `numba_shell.walk` takes, of tensors and outputs in that order."""
+    fused = fused_of(kernel)
+    if isinstance(kernel, ElementwiseKernel):
+        tensors = [one.name.removesuffix("_values") for one in kernel.bindings[:-1]]
+        declared = [name for name, _ in kernel.parameters]
+        scalars = declared[len(declared) - len(fused.scalar_types) :]
+    else:
+        tensors = [f"x{number}" for number in range(len(fused.tensor_types))]
+        scalars = [f"s{number}" for number in range(len(fused.scalar_types))]
+    steps = [f"dim{axis}" for axis in range(fused.rank)]
     for name, is_flat in zip(tensors, fused.flat, strict=True):
-        if not is_flat and fused.rank:
+        if fused.rank and not is_flat:
             steps += [f"{name}_start", *(f"{name}_stride{axis}" for axis in range(fused.rank))]
-    known = {"size", *steps}
-    scalars = [_DTYPES[type_](values[name]) for name, type_ in declared.items() if name not in known]
     types = (*fused.tensor_types, *fused.output_types)
-    views = [array.view(_DTYPES[type_]) for array, type_ in zip(arrays, types, strict=True)]
-    return [np.array([values[name] for name in steps], np.uint64), size, *scalars, *views]
+    return [
+        np.array([values[name] for name in steps], np.uint64),
+        size,
+        *(_DTYPES[type_](values[name]) for name, type_ in zip(scalars, fused.scalar_types, strict=True)),
+        *(array.view(_DTYPES[type_]) for array, type_ in zip(arrays, types, strict=True)),
+    ]
+
+
+def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], values: Parameters) -> _Run:
+    """A cooperative kernel, which stays NumPy's, with map functions before or after it."""
+    fused, binding, count = kernel.fused, kernel.hook.binding, threads()
+    is_stored = kernel.hook.function == "stored"
+    dims = [int(values[f"dim{axis}"]) for axis in range(fused.rank)]
+    size = bound[binding].nbytes // 4 if is_stored else loaded_size(kernel, values)
+    size = math.prod(dims) if dims else size
+    names = [one.name for one in kernel.base.bindings]
+    replacement = REPLACEMENTS[kernel.base.name]
+    tensors = [bound[f"x{number}_values"] for number in range(len(fused.tensor_types))]
+
+    def run() -> None:
+        between = np.empty(bound[binding].nbytes if is_stored else 4 * size, np.uint8)
+        if is_stored:
+            replacement(values, *(between if name == binding else bound[name] for name in names))
+            rest = [bound[f"y{number}_values"] for number in range(1, len(fused.outputs))]
+            arrays = [*tensors, between, bound[binding], *rest]
+        else:
+            arrays = [*tensors, between]
+        loop.bound(_of_elements(kernel, arrays, values, size), size, count)()
+        if not is_stored:
+            replacement(values, *(between if name == binding else bound[name] for name in names))
+
+    return run
 
 
 def _width(kernel: RuleKernel) -> int:

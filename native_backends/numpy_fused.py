@@ -16,7 +16,7 @@ from ..wgsl.fused_shell import Argument, Fused
 from ..wgsl.print_python import compile_python, print_python
 from .numpy_library import REPLACEMENTS, Array, Parameters
 
-__all__ = ["bind_fused", "bind_fused_map"]
+__all__ = ["bind_fused", "bind_fused_map", "loaded_size"]
 
 _CHUNK = 1 << 15
 _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
@@ -111,7 +111,7 @@ def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters)
     names = [one.name for one in kernel.base.bindings]
     hook = kernel.hook
     if hook.function == "loaded":
-        steps = _Steps(kernel, bound, values, _loaded_size(kernel, values))
+        steps = _Steps(kernel, bound, values, loaded_size(kernel, values))
 
         def run_after() -> None:
             loaded = np.empty(steps.shape, np.float32)
@@ -137,7 +137,7 @@ def bind_fused(kernel: FusedKernel, arrays: Sequence[Array], values: Parameters)
     return run_before
 
 
-def _loaded_size(kernel: FusedKernel, values: Parameters) -> int:
+def loaded_size(kernel: FusedKernel, values: Parameters) -> int:
     """Elements that the base reads through its hook."""
     if kernel.base.name == "sum":
         return int(values["outer"] * values["length"] * values["inner"])

@@ -12,7 +12,9 @@ from numba_device import cpu_device
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
 from optirs_web.native_backends import numba_cpu, numba_kernels
+from optirs_web.native_backends.numba_loops import loop_of
 from optirs_web.runtime.kernels import elementwise
+from optirs_web.wgsl.numba_shell import Loops
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,8 @@ def computed(device):
     x = ow.tensor(np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6), device=device)
     column = ow.tensor(np.array([[1.0], [np.nan], [-2.0], [np.inf]], np.float32), device=device)
     step = ow.compile(lambda: (x.T * 2.0 - column.T).relu() + x.T, device=device)
-    return [one.numpy() for one in (step(), x + column, x.T > 0, x.exp(), ow.arange(7, device=device))]
+    hooked = ow.compile(lambda: (x @ x.T).relu() * 2.0 - column, device=device)
+    return [one.numpy() for one in (step(), hooked(), x + column, x.T > 0, x.exp(), ow.arange(7, device=device))]
 
 
 def test_operations_have_the_bits_of_numpys(both):
@@ -79,7 +82,23 @@ def test_a_kernel_is_numpys_until_that_has_spent_much_on_it(both, monkeypatch):
         y[:] = 7
         call()
         assert y.view(np.float32).tolist() == [0, 2]
-    assert candidate._loop is not None
+    assert candidate._is_compiled
+
+
+def test_what_numba_refuses_stays_numpys(caplog):
+    loops = Loops("from numba import njit\n\n@njit\ndef part(*given):\n    return given.none\n\nlaunch = part\n", ())
+    relu = elementwise("relu", "relu", ("tensor",), 0)
+    x, y = np.array([-1, 2], np.float32).view(np.uint8), np.zeros(8, np.uint8)
+    candidate = numba_kernels._Candidate(relu, numba_kernels._Account(0), strict=False)
+    candidate._loop = loop_of(loops, "refused")
+    call = candidate.bind([x, y], relu.pack((2,)))
+    for _ in range(2):
+        y[:] = 7
+        call()
+        assert y.view(np.float32).tolist() == [0, 2]
+    assert [one.getMessage().partition(":")[0] for one in caplog.records] == [
+        "Numba refuses 'relu', which stays NumPy's on cpu"
+    ]
 
 
 IN_A_PROCESS = """
@@ -107,7 +126,7 @@ if child == 0:
     steps()
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-loops = [one.loop() for one in ow.device("cpu").backend._kernels._known.values()]
+loops = [one._loop for one in ow.device("cpu").backend._kernels._known.values()]
 print(sum(sum(one._launch.stats.cache_hits.values()) for one in loops))
 """
 

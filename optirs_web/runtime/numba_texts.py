@@ -7,7 +7,7 @@ from functools import cache
 from ..wgsl import numba_shell, shell, types
 from ..wgsl.fused_shell import Argument, Fused, Step
 from ..wgsl.numba_shell import Loops
-from .fused_kernels import FusedMapKernel
+from .fused_kernels import FusedKernel, FusedMapKernel
 from .kernels import ElementwiseKernel, Kernel
 from .rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 
@@ -19,9 +19,9 @@ _GIVEN = {"param", "grad", "state", "h", "s"}
 
 @cache
 def numba_loops(kernel: Kernel) -> Loops | None:
-    """The kernel's loops; None for one that has no form for Numba."""
+    """The kernel's loops, of a hooked kernel those of the functions; None for one that has no form for Numba."""
     match kernel:
-        case ElementwiseKernel() | FusedMapKernel():
+        case ElementwiseKernel() | FusedMapKernel() | FusedKernel():
             return numba_shell.walk(kernel.map_module, fused_of(kernel))
         case UpdateKernel() if _is_plain(kernel):
             return numba_shell.update(
@@ -44,10 +44,12 @@ def _is_plain(kernel: RuleKernel) -> bool:
 
 
 @cache
-def fused_of(kernel: ElementwiseKernel | FusedMapKernel) -> Fused:
-    """The map functions; of an elementwise kernel its one."""
+def fused_of(kernel: ElementwiseKernel | FusedMapKernel | FusedKernel) -> Fused:
+    """The map functions; of an elementwise kernel its one. What a hooked kernel computes is its last tensor."""
     if isinstance(kernel, FusedMapKernel):
         return kernel.fused
+    if isinstance(kernel, FusedKernel):
+        return _with_value(kernel.fused) if kernel.hook.function == "stored" else kernel.fused
     declared = shell.function_of(kernel.map_module, kernel.name)
     is_bool = declared.return_type == types.BOOL
     kinds = iter(kernel.operands)
@@ -68,3 +70,16 @@ def fused_of(kernel: ElementwiseKernel | FusedMapKernel) -> Fused:
     result = "u32" if is_bool else str(declared.return_type)
     flat = (kernel.rank == 0,) * len(tensors)
     return Fused((step,), tuple(tensors), flat, tuple(scalars), (("step", 0),), (result,), kernel.rank)
+
+
+def _with_value(fused: Fused) -> Fused:
+    def given(one: Argument) -> Argument:
+        return ("tensor", len(fused.tensor_types)) if one[0] == "value" else one
+
+    steps = tuple(step._replace(arguments=tuple(map(given, step.arguments))) for step in fused.steps)
+    return fused._replace(
+        steps=steps,
+        tensor_types=(*fused.tensor_types, "f32"),
+        flat=(*fused.flat, True),
+        outputs=tuple(map(given, fused.outputs)),
+    )
