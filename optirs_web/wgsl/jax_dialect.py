@@ -5,7 +5,8 @@ of branches on values, and can be compiled, vectorized and sharded. What differs
 `jnp.where`, bits are taken by `lax.bitcast_convert_type`, and integers are divided by `lax`, which rounds to zero.
 
 XLA contracts ``a * b + c``, divides by constants as multiplication with their reciprocals, and may flush subnormals,
-all of which WGSL allows. It keeps NaN and infinity. It would leave out a conversion to 16 bits and back, so compile
+all of which WGSL allows; and it computes ``a / b / c`` as ``a / (b * c)``, which WGSL does not where the product is out
+of range. It keeps NaN and infinity. It would leave out a conversion to 16 bits and back, so compile
 with ``xla_allow_excess_precision`` false.
 """
 

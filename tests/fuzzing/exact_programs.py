@@ -108,9 +108,16 @@ class _Writer:
         if calls and self.choices.chance(15):
             return self.call(self.choices.pick(calls))
         form = self.choices.pick(self.forms[type_])
-        text = re.sub(r"{([^}]*)}", lambda found: self.operand(found[1], depth - 1), form)
-        left, sign, right = re.match(r"(.*) ([!=]=) (.*)|", text).groups()
-        return "true" if sign and left == right else f"({text})"  # which the lint refuses
+        left, sign, right = re.fullmatch(r"(.*) ([!=]=) (.*)|.*", form).groups()
+        if not sign:
+            return f"({self.filled(form, depth - 1)})"
+        left, right = self.filled(left, depth - 1), self.filled(right, depth - 1)
+        if left == right:  # which the lint refuses
+            return f"{type_}(true)"
+        return f"({left} {sign} {right})"
+
+    def filled(self, form, depth):
+        return re.sub(r"{([^}]*)}", lambda found: self.operand(found[1], depth), form)
 
     def operand(self, kind, depth):
         return self.choices.pick(LITERALS[kind]) if kind in LITERALS else self.expression(kind, depth)

@@ -36,7 +36,7 @@ def disagreements(batch, targets):
     return found
 
 
-def smallest(program, target, targets):
+def smallest(program, target, targets, attempts=300):
     """A small program on which the target is wrong too."""
     names = list(dict.fromkeys([targets_of(program.kind, targets)[0], target]))
 
@@ -46,7 +46,7 @@ def smallest(program, target, targets):
 
     if attempt(program.choices.taken) is None:
         return program  # it takes the others of its batch
-    return Program.of(program.kind, given=reduced(program.choices, attempt).taken)
+    return Program.of(program.kind, given=reduced(program.choices, attempt, attempts).taken)
 
 
 def described(program, target, targets):
