@@ -262,6 +262,10 @@ class CudaBackend(Backend):
     def _send(self, handle: Memory, offset: int, data: bytes) -> None:
         self._transfers.send(handle.at(offset), memoryview(data))
 
+    def expect(self, kernel: Kernel) -> None:
+        if self._products is None or not replaces(kernel):
+            self._programs.expect(kernel)
+
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -28,6 +29,7 @@ __all__ = ["Arguments", "Program", "Programs"]
 _DIGEST = hashlib.sha256().digest_size
 _ALIGNED = 16
 _WORD = ctypes.sizeof(ctypes.c_void_p)
+_MOST_COMPILERS = 8
 
 
 class Arguments:
@@ -100,6 +102,17 @@ class Programs:
         version = ".".join(map(str, nvrtc.version()))
         self._key = "\n".join((version, self._arch, self._kind, *COMPILER_OPTIONS["cuda"], "")).encode()
         self._folder = os.path.join(user_cache.folder(), "cuda")
+        self._compilers: ThreadPoolExecutor | None = None
+        self._coming: dict[Kernel, Future[bytes]] = {}
+
+    def expect(self, kernel: Kernel) -> None:
+        """Have it compiled in another thread: it will be asked for."""
+        if kernel in self._known or kernel in self._coming:
+            return
+        if self._compilers is None:
+            self._compilers = ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_COMPILERS))
+        text = print_c(kernel.module, "cuda")
+        self._coming[kernel] = self._compilers.submit(self._image, kernel.name, text)
 
     def of(self, kernel: Kernel) -> Program:
         """The program of a kernel.
@@ -115,23 +128,37 @@ class Programs:
 
     def close(self) -> None:
         """Unload all of them; the files stay."""
+        if self._compilers is not None:
+            self._compilers.shutdown(cancel_futures=True)
+        self._coming.clear()
         for module in self._modules:
             driver.unload_module(module)
         self._modules.clear()
         self._known.clear()
 
     def _made(self, kernel: Kernel) -> Program:
-        module = self._loaded(kernel.name, print_c(kernel.module, "cuda"))
+        text = print_c(kernel.module, "cuda")
+        coming = self._coming.pop(kernel, None)
+        image = self._image(kernel.name, text) if coming is None else coming.result()
+        try:
+            module = driver.load_module(image)
+        except driver.CudaError:  # of a file that another version of the driver took
+            module = driver.load_module(self._compiled(kernel.name, text))
         self._modules.append(module)
         return Program(driver.function_of(module, KERNEL), interface_of(kernel.module))
 
-    def _loaded(self, name: str, text: str) -> driver.Handle:
-        path = os.path.join(self._folder, hashlib.sha256(self._key + text.encode()).hexdigest())
-        # A file that is damaged, or that the driver does not take, is made again.
-        with suppress(OSError, driver.CudaError), open(path, "rb") as file:
+    def _image(self, name: str, text: str) -> bytes:
+        """What is to be loaded. A file that is damaged is made again."""
+        with suppress(OSError), open(self._path(text), "rb") as file:
             digest, image = file.read(_DIGEST), file.read()
             if hashlib.sha256(image).digest() == digest:
-                return driver.load_module(image)
+                return image
+        return self._compiled(name, text)
+
+    def _path(self, text: str) -> str:
+        return os.path.join(self._folder, hashlib.sha256(self._key + text.encode()).hexdigest())
+
+    def _compiled(self, name: str, text: str) -> bytes:
         try:
             image = nvrtc.compile_cuda(text, self._arch, self._kind)
         except OptirsError as error:
@@ -139,5 +166,5 @@ class Programs:
         if self._kind == "ptx":
             image += b"\0"
         with suppress(OSError):  # without a folder that can be written it is compiled again
-            user_cache.write(path, hashlib.sha256(image).digest() + image)
-        return driver.load_module(image)
+            user_cache.write(self._path(text), hashlib.sha256(image).digest() + image)
+        return image

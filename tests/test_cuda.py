@@ -8,6 +8,7 @@ import asyncio
 import gc
 import os
 import sys
+import threading
 import weakref
 from contextlib import contextmanager
 from itertools import pairwise
@@ -16,7 +17,6 @@ import numpy as np
 import pytest
 import software_cuda
 from processes import run_python
-from requirements import missing
 
 import optirs_web as ow
 from optirs_web import dlpack_capsules
@@ -26,6 +26,7 @@ from optirs_web.errors import (
     LaunchError,
     OptirsError,
     OutOfDeviceMemoryError,
+    ShaderError,
     UnsupportedError,
 )
 from optirs_web.native_backends import cuda as cuda_listing, cuda_products
@@ -40,7 +41,7 @@ def driver():
     """The driver in software, with a GPU to be found."""
     with software_cuda.shown() as found:
         if found is None:
-            missing("nvrtc", "a machine without NVIDIA's driver, whose place one in software takes")
+            pytest.skip("NVIDIA's own driver is there, so that none in software takes its place")
         yield found
         found.set(init=0, version=13000, capability=90, prohibited=0, pools=1, fault=0, instantiate=0, memory=2 << 30)
 
@@ -92,7 +93,7 @@ def test_without_a_driver_it_says_what_to_install():
         """
     )
     if not lines:
-        missing("nvrtc", "a machine without NVIDIA's driver")
+        pytest.skip("NVIDIA's own driver is there")
     assert lines[0].startswith("libcuda.so.1, of NVIDIA's driver, cannot be loaded: where there is a GPU of NVIDIA, ")
     assert "install NVIDIA's driver, of version 580 or newer (nvidia.com/drivers; " in lines[0]
     assert lines[0].endswith("with `docker run --gpus all`, which NVIDIA's container toolkit makes work")
@@ -409,6 +410,32 @@ def test_machine_code_is_kept_and_made_again_where_it_is_damaged(driver, monkeyp
     driver.set(capability=200)  # newer than the compiler, so PTX
     assert len(run()) == 2 * len(times)
     assert any(b".entry main_" in path.read_bytes() for path in folder.iterdir())
+
+
+def test_kernels_of_a_recorded_step_are_compiled_side_by_side_and_refused_where_they_are_bound(driver, monkeypatch):
+    driver.set(devices=2)
+    threads, compile_cuda = set(), cuda_listing.nvrtc.compile_cuda
+
+    def compiling(*arguments):
+        threads.add(threading.current_thread().name)
+        return compile_cuda(*arguments)
+
+    monkeypatch.setattr(cuda_listing.nvrtc, "compile_cuda", compiling)
+    monkeypatch.setattr(user_cache, "folder", lambda: os.devnull)
+    with opened() as device:
+        x = ow.ones((8, 8), device=device)
+        step = ow.compile(lambda: (x.exp().sum(axis=0), x.softmax(axis=1)), device=device)
+        assert step()[0].tolist() == pytest.approx([8 * np.e] * 8)
+        assert any("ThreadPoolExecutor" in name for name in threads)
+        monkeypatch.setattr(cuda_listing.nvrtc, "compile_cuda", _refusing)
+        with pytest.raises(ShaderError, match="refused by the device's compiler: no"):
+            ow.compile(lambda: x.tanh(), device=device)()
+        monkeypatch.undo()
+        assert x.sum().item() == 64.0
+
+
+def _refusing(*_):
+    raise OptirsError("no")
 
 
 def test_without_a_folder_that_can_be_written_it_works(driver, monkeypatch, tmp_path):

@@ -370,6 +370,10 @@ class Device(DeviceMemory):
 
     def bind(self, program: Program) -> None:
         """Bind the launches of a program, perhaps anew: to the kernels that are tuned by now."""
+        if self._backend.tuned is None:
+            for one in program.launches:
+                if isinstance(one, Launch):
+                    self._backend.expect(one.kernel)
         program.recorded = self._backend.record([self._bound(one) for one in program.launches])
 
     def replay(self, program: Program) -> None:
