@@ -20,6 +20,7 @@ from ..runtime.kernels import ElementwiseKernel, Kernel
 from ..runtime.numba_texts import fused_of, numba_loops
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..wgsl import rule_shell, shell
+from ..wgsl.fused_shell import Fused
 from ..wgsl.tree import walk
 from .numba_loops import Loop, loop_of, threads
 from .numpy_fused import loaded_size
@@ -186,10 +187,30 @@ def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) 
         values = dict(zip(names, kernel.unpack(parameters), strict=True))
         if isinstance(kernel, FusedKernel):
             return _bound_hooked(loop, kernel, _by_name(kernel, arrays), values)
-        return loop.bound(_of_elements(kernel, arrays, values, int(values["size"])), int(values["size"]), threads())
+        size = int(values["size"])
+        given = _of_elements(kernel, arrays, values, size)
+        if not _are_within(fused_of(kernel), given):
+            return bind_kernel(kernel, arrays, parameters)
+        return loop.bound(given, size, threads())
     bound = _by_name(kernel, arrays)
     elements = bound["params"].nbytes // 4 if "params" in bound else 0
     return loop.bound(_of_rule(kernel, bound, loop.given), elements, threads())
+
+
+def _are_within(fused: Fused, given: Sequence[Any]) -> bool:
+    """Whether a walk stays within its arrays. Loops do not look; NumPy does, and says what is wrong."""
+    steps, size = [int(one) for one in given[0]], given[1]
+    arrays = given[2 + len(fused.scalar_types) :]
+    dims, rest = steps[: fused.rank], iter(steps[fused.rank :])
+    if dims and math.prod(dims) != size:
+        return False
+    for array, is_flat in zip(arrays, (*fused.flat, *(True for _ in fused.outputs)), strict=True):
+        end = size
+        if fused.rank and not is_flat:
+            end = 1 + next(rest) + sum((dim - 1) * next(rest) for dim in dims)
+        if array.size < end:
+            return False
+    return True
 
 
 def _by_name(kernel: Kernel, arrays: Sequence[Array]) -> dict[str, Array]:
@@ -238,7 +259,10 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
             arrays = [*tensors, between, bound[binding], *rest]
         else:
             arrays = [*tensors, between]
-        loop.bound(_of_elements(kernel, arrays, values, size), size, count)()
+        given = _of_elements(kernel, arrays, values, size)
+        if not _are_within(fused_of(kernel), given):
+            raise ValueError("the map functions of a fused kernel go beyond its tensors")
+        loop.bound(given, size, count)()
         if not is_stored:
             replacement(values, *(between if name == binding else bound[name] for name in names))
 

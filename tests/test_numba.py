@@ -85,6 +85,14 @@ def test_a_kernel_is_numpys_until_that_has_spent_much_on_it(both, monkeypatch):
     assert candidate._is_compiled
 
 
+def test_what_goes_beyond_its_arrays_is_an_error(both):
+    relu = elementwise("relu", "relu", ("tensor",), 0)
+    short, long = np.zeros(8, np.uint8), np.zeros(16, np.uint8)
+    call = numba_kernels.NumbaKernels(at_once=True).bind(relu, [short, long], relu.pack((4,)))
+    with pytest.raises(ValueError, match="broadcast"):
+        call()
+
+
 def test_what_numba_refuses_stays_numpys(caplog):
     loops = Loops("from numba import njit\n\n@njit\ndef part(*given):\n    return given.none\n\nlaunch = part\n", ())
     relu = elementwise("relu", "relu", ("tensor",), 0)
