@@ -5,6 +5,7 @@ Each operation is computed at the ends of its operands' intervals and widened by
 regrouped, and where numbers below the smallest normal one are flushed to zero.
 """
 
+from contextlib import contextmanager
 from functools import reduce
 from itertools import product
 from typing import NamedTuple
@@ -75,9 +76,54 @@ def at_ends(function, ulps):
     return apply
 
 
-add, subtract, multiply = at_ends(np.add, 1), at_ends(np.subtract, 1), at_ends(np.multiply, 1)
+_regrouped = False
+
+
+@contextmanager
+def regrouping():
+    """Within, sums of three and more may be of any two first, as WGSL lets an adapter have it."""
+    global _regrouped
+    _regrouped = True
+    try:
+        yield
+    finally:
+        _regrouped = False
+
+
+def _sum(function):
+    plain = at_ends(function, 1)
+
+    def apply(a, b):
+        result = plain(a, b)
+        if not _regrouped:
+            return result
+        size = reduce(np.fmax, [np.abs(end) for x in (a, b, result) for end in (x.low, x.high)])
+        by = np.where(np.isfinite(size), size * 2.0**-22, 0.0)
+        return result._replace(low=result.low - by, high=result.high + by)
+
+    return apply
+
+
+def _choice(function):
+    plain = at_ends(function, 0)
+
+    def apply(a, b):
+        """A subnormal number may be taken for zero, and given unchanged."""
+        result = plain(a, b)
+        near = [(x.low < TINY) & (x.high > -TINY) & ((x.low != 0.0) | (x.high != 0.0)) for x in (a, b)]
+        near = (near[0] | near[1]) & (result.low < TINY) & (result.high > -TINY)
+        return result._replace(
+            low=np.where(near, np.fmin(result.low, -TINY), result.low),
+            high=np.where(near, np.fmax(result.high, TINY), result.high),
+        )
+
+    return apply
+
+
+add, subtract, multiply = _sum(np.add), _sum(np.subtract), at_ends(np.multiply, 1)
+minimum, maximum = _choice(np.fmin), _choice(np.fmax)
 negate, floor, ceil, trunc = (at_ends(one, 0) for one in (np.negative, np.floor, np.ceil, np.trunc))
-round_, sign, minimum, maximum = (at_ends(one, 0) for one in (np.rint, np.sign, np.fmin, np.fmax))
+round_, sign = at_ends(np.rint, 0), at_ends(np.sign, 0)
 square_root, inverse_root = at_ends(np.sqrt, 4), at_ends(lambda x: 1.0 / np.sqrt(x), 4)
 exp, log, expm1, log1p = at_ends(np.exp, 2), at_ends(np.log, 2), at_ends(np.expm1, 4), at_ends(np.log1p, 4)
 tanh = at_ends(np.tanh, 4)
@@ -108,7 +154,7 @@ def power(x, y):
 def absolute(x):
     """The absolute value."""
     result = at_ends(np.abs, 0)(x)
-    return result._replace(low=np.where((x.low < 0.0) & (x.high > 0.0), 0.0, result.low))
+    return result._replace(low=np.where((x.low < 0.0) & (x.high > 0.0), 0.0, np.maximum(result.low, 0.0)))
 
 
 def fma(a, b, c):

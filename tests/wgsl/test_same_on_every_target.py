@@ -156,5 +156,8 @@ def test_infinities_and_nans_are_allowed_for_and_required():
     zeros = np.zeros(len(edges), F32)
     assert intervals.outside(difference, zeros, may_assume_finite=False).tolist() == [True] * 3 + [False] * 3
     assert not intervals.outside(difference, zeros, may_assume_finite=True).any()
+    whole = intervals.absolute(intervals.fract(intervals.exactly(F32([-1, 0, 3]))))
+    infinite = intervals.power(whole, intervals.exactly(F32(-1)))
+    assert not intervals.outside(infinite, F32([np.inf] * 3), may_assume_finite=False).any()
     flushed = np.where(np.abs(edges) < 1e-38, F32(0), edges)
     assert not intervals.outside(x, flushed, may_assume_finite=False).any()
