@@ -1,7 +1,7 @@
 """Tries programs on targets, reduces those that targets disagree on, and says what each target makes of them."""
 
 from .choices import reduced
-from .targets import KINDS, TARGETS, Batch, Program, targets_of, wrong_samples
+from .targets import KINDS, TARGETS, Batch, Program, allowed_on, targets_of, wrong_samples
 
 SHARE = {"exact": 0.7, "real": 0.3}  # of the programs that run on all targets
 
@@ -61,6 +61,6 @@ def described(program, target, targets):
     lines = [batch.source, f"inputs {[one[sample].item() for one in batch.leaves]}, leaf {leaf} of the result:"]
     lines += [f"  {name}: {results[name][0][leaf][sample]!r}" for name in names]
     if program.expected:
-        allowed = program.expected(batch.parameters)[leaf]
+        allowed = allowed_on(target, program, batch)[leaf]
         lines.append(f"  allowed: {allowed.low[sample]!r} to {allowed.high[sample]!r}")
     return "\n".join(lines)

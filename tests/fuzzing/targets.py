@@ -256,6 +256,12 @@ def targets_of(kind, targets):
     return [one for one in targets if kind != "kernel" or one in SHADERS]
 
 
+def allowed_on(target, program, batch):
+    """The intervals of a real program's results."""
+    with regrouping() if target == "vulkan" else nullcontext():
+        return program.expected(batch.parameters)
+
+
 def wrong_samples(batch, target, results, reference):
     """For each program and leaf, where the results of a target are wrong.
 
@@ -265,8 +271,7 @@ def wrong_samples(batch, target, results, reference):
     if batch.kind == "real":
         is_adapter = target == "vulkan"
         for program, leaves in zip(batch.programs, results, strict=True):
-            with regrouping() if is_adapter else nullcontext():
-                allowed = program.expected(batch.parameters)
+            allowed = allowed_on(target, program, batch)
             # Regrouped products may overflow where others do not. XLA computes a / b / c as a / (b c).
             may_regroup = is_adapter or (target.endswith("xla") and program.text.count("/") > 1)
             judged = batch.are_moderate if may_regroup else True
