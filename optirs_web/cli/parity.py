@@ -73,7 +73,7 @@ def parity(ctx: click.Context, names: tuple[str, ...], devices: tuple[str, ...],
     Map functions and operations are compared with float64; optimizers, and what float64 cannot say, with the first
     device. NAMES are those of the table's rows; all by default.
 
-    Ends with status 1 where a map function is more than 4 ulps off, or cannot be computed.
+    Ends with status 1 where a map function is more than 4 ulps off, or a device cannot compute a row.
     """
     opened = [ow.device(name) for name in devices or _available()]
     lines = (_compared(row, opened) for row in _chosen(names))

@@ -28,7 +28,7 @@ def main():
     parser.add_argument("--seed", default="0", help="every seed has its own programs; 0 by default")
     parser.add_argument("--first", type=int, default=0, help="the number of the first program; 0 by default")
     parser.add_argument(
-        "--targets", default=TARGETS, help=f"{TARGETS} by default; there are quick-xla and cuda besides"
+        "--targets", default=TARGETS, help=f"{TARGETS} by default; there are quick-xla, numba and cuda besides"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes; one for each core by default")
     parser.add_argument("--show", choices=["exact", "real", "kernel"], help="print one program, and run it: --first N")

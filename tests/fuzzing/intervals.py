@@ -1,8 +1,8 @@
 """The results that WGSL allows for operations on f32: intervals in float64, made of the exact ones of its operands.
 
 Each operation is computed at the ends of its operands' intervals and widened by the accuracy that WGSL, or
-`shaders/lib/math.wgsl`, states for it. So a result lies within where products are contracted with sums, where sums are
-regrouped, and where numbers below the smallest normal one are flushed to zero.
+`shaders/lib/math.wgsl`, states for it. So a result lies within where products are contracted with sums, where numbers
+below the smallest normal one are flushed to zero, and, in `regrouping()`, where sums are regrouped.
 """
 
 from contextlib import contextmanager
