@@ -130,20 +130,25 @@ class _Candidate:
         """The call; it is NumPy's where Numba cannot compile it."""
         from numba.core.errors import NumbaError
 
+        numpys: _Run | None = None
+
         def run() -> None:
-            nonlocal call
+            nonlocal numpys
+            if not (self._is_compiled or self._is_numpys):
+                try:
+                    call()
+                except NumbaError as error:  # before anything was computed
+                    _log.warning("Numba refuses '%s', which stays NumPy's on cpu: %s", self.kernel.name, error)
+                    self._is_numpys, self._loop = True, None
+                else:
+                    self._is_compiled = True
+                    return
             if self._is_compiled:
                 call()
                 return
-            try:
-                call()
-                self._is_compiled = True
-            except NumbaError as error:  # before anything was computed
-                if not self._is_numpys:
-                    _log.warning("Numba refuses '%s', which stays NumPy's on cpu: %s", self.kernel.name, error)
-                self._is_numpys, self._loop = True, None
-                call = bind_kernel(self.kernel, arrays, parameters)
-                call()
+            if numpys is None:
+                numpys = bind_kernel(self.kernel, arrays, parameters)
+            numpys()
 
         return run
 

@@ -99,11 +99,12 @@ def test_what_numba_refuses_stays_numpys(caplog):
     x, y = np.array([-1, 2], np.float32).view(np.uint8), np.zeros(8, np.uint8)
     candidate = numba_kernels._Candidate(relu, numba_kernels._Account(0), strict=False)
     candidate._loop = loop_of(loops, "refused")
-    call = candidate.bind([x, y], relu.pack((2,)))
-    for _ in range(2):
+    first, second = (candidate.bind([x, y], relu.pack((2,))) for _ in range(2))
+    for call in (first, first, second):
         y[:] = 7
         call()
         assert y.view(np.float32).tolist() == [0, 2]
+    assert not candidate._is_compiled
     assert [one.getMessage().partition(":")[0] for one in caplog.records] == [
         "Numba refuses 'relu', which stays NumPy's on cpu"
     ]
