@@ -237,8 +237,9 @@ def _over(one: Described, end: Any, device: Device, sharing: Any) -> Tensor:
         raise UnsupportedError(f"an array of {kind} that begins at address {one.address:#x} cannot be shared")
     start = before // dtype.itemsize
     if not math.prod(one.shape):
+        empty = tensor([], device=device, dtype=dtype).reshape(one.shape)
         end()
-        return tensor([], device=device, dtype=dtype).reshape(one.shape)
+        return empty
     last = sum((size - 1) * step for size, step in zip(one.shape, one.strides, strict=True))
     nbytes = dtype.nbytes(start + last + 1)
     handle = sharing.borrow(one.address - before, end)
