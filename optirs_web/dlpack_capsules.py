@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 __all__ = ["Described", "made", "taken"]
 
 _VERSION = (1, 0)
-_READ_ONLY, _IS_COPIED = 1, 2  # flags
+_IS_COPIED = 2  # a flag
 _PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"
 _USED = {_PLAIN: b"used_dltensor", _VERSIONED: b"used_dltensor_versioned"}
 
@@ -62,7 +62,6 @@ class Described(NamedTuple):
         shape: elements along each axis.
         strides: elements from one to the next along each axis.
         kind: DLPack's code of the type, and its bits: (2, 32) is float32.
-        is_read_only: nobody may write it.
     """
 
     address: int
@@ -70,7 +69,6 @@ class Described(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     kind: tuple[int, int]
-    is_read_only: bool = False
 
 
 def _python(name: str, result: Any, *arguments: Any) -> Any:
@@ -160,7 +158,6 @@ def taken(capsule: Any) -> tuple[Described, Callable[[], None]]:
         shape=shape,
         strides=tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _row_major(shape),
         kind=(tensor.code, tensor.bits),
-        is_read_only=isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY),
     )
     _rename(place, _USED[name])
 
