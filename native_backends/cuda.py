@@ -34,7 +34,6 @@ _ADVICE = {
     34: "a stub of the driver, which serves only for building, is found before it: take the CUDA toolkit's folder "
     "'stubs' from LD_LIBRARY_PATH",
     46: "another process has the GPU for itself alone: end it, or `sudo nvidia-smi -c 0`",
-    100: "it sees no GPU",
     304: "this user may not open /dev/nvidia*, or a container lacks them: " + _CONTAINER,
     802: "the GPUs are being set up, or their fabric manager does not run: systemctl start nvidia-fabricmanager",
     803: "the driver's library and its part in the kernel are of different versions, as after an update: restart the "

@@ -26,7 +26,7 @@ class CudaError(Exception):
     """The driver refuses a call, or tells in it that something before it has failed.
 
     Attributes:
-        code: CUDA's number of the error, of which `cuda_errors` knows some.
+        code: CUDA's number of the error.
     """
 
     def __init__(self, code: int, text: str) -> None:
@@ -67,7 +67,6 @@ class Device(NamedTuple):
         has_pools: it allocates memory in the order of a stream.
         most_threads: of a block.
         shared_bytes: that a block of a kernel declares at most.
-        dlpack: DLPack's number of it.
     """
 
     ordinal: int

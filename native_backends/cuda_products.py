@@ -42,7 +42,15 @@ _ROWS_OF_AN_INVOCATION = 4  # shaders/lib/tile.wgsl
 class Product(NamedTuple):
     """Products of row-major matrices of the same sizes, at regular distances, as cuBLAS is asked for them.
 
-    It counts columns first, so it is told of C = A B as of Cᵀ = Bᵀ Aᵀ. Starts and distances are in elements.
+    It counts columns first, so it is told of C = A B as of Cᵀ = Bᵀ Aᵀ.
+
+    Attributes:
+        sizes: columns of C, rows of C, and the length of the sums.
+        a: how A is read, as it lies or transposed (cublasOperation_t), and elements from one of its lines to the next.
+        b: likewise of B.
+        starts: the first element of A, B and C.
+        distances: elements from one A, B and C to the next.
+        batch: how many products.
     """
 
     sizes: tuple[int, int, int]

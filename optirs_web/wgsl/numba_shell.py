@@ -160,7 +160,7 @@ def settle(module: syntax.Module, over_all: bool) -> Loops:
 def walk(module: syntax.Module, fused: Fused) -> Loops:
     """The loops of map functions one after the other.
 
-    `launch` takes after the number of parts `walk` and `size` (u64), the scalars, the tensors and the outputs. `walk`
+    `launch` takes after the number of parts `walk` (u64), `size`, the scalars, the tensors and the outputs. `walk`
     holds the sizes of the axes, then of each tensor that is not flat where it begins and its steps along the axes.
     """
     tensors = [f"x{number}_values" for number in range(len(fused.tensor_types))]
