@@ -48,7 +48,7 @@ _FEW = 1 << 15
 
 @cache
 def quick_options() -> Mapping[str, Any]:
-    """Those of them that this release of XLA knows."""
+    """XLA's options for a command over few elements: of `_CHEAP` those that this release knows."""
     lowered = jax.jit(lambda: jnp.int32(0)).lower()
 
     def are_known(options: Mapping[str, Any]) -> bool:

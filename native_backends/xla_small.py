@@ -20,9 +20,9 @@ from .xla_arrays import as_type
 from .xla_bindings import DTYPES, Array
 from .xla_maps import functions_of
 
-__all__ = ["LARGEST", "reach_of", "small"]
+__all__ = ["reach_of", "small"]
 
-LARGEST = 1 << 12
+_LARGEST = 1 << 12
 """Words of the largest buffer that a result lies in."""
 
 _MOST = 1 << 16
@@ -61,7 +61,7 @@ def reach_of(kernel: Kernel | None, values: Values, size: int) -> int | None:
         values: its parameters.
         size: words of the largest buffer that it writes.
     """
-    if size > LARGEST:
+    if size > _LARGEST:
         return None
     if isinstance(kernel, ElementwiseKernel):
         return 1
