@@ -160,6 +160,8 @@ def open_backend(info: AdapterInfo) -> CudaBackend:
     from .cuda_device import CudaBackend
 
     usable = [one for one in _found()[0] if not _lack(one)]
+    if info.index >= len(usable):
+        raise DeviceNotAvailableError(f"{info} was there, and is no more: see what nvidia-smi says")
     backend = CudaBackend(usable[info.index], info)
     _forks.add(backend)
     if uses_choices():

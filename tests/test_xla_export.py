@@ -9,6 +9,7 @@ from click.testing import CliRunner
 import optirs_web as ow
 from optirs_web.cli.commands import cli
 from optirs_web.errors import CheckpointError, UnsupportedError
+from optirs_web.interop.safetensors import parts
 
 
 @pytest.fixture
@@ -45,6 +46,19 @@ def test_a_step_goes_on_in_jax_alone_as_it_does_here(device, tmp_path):
     np.testing.assert_array_equal(again.parameters()["w"], loaded.parameters()["w"])
 
 
+def test_a_method_is_exported_with_its_object(device):
+    class Model:
+        def __init__(self):
+            self.w = ow.Parameter([2.0, 3.0], device=device)
+
+        @ow.compile
+        def scaled(self, x):
+            return x * self.w
+
+    made = ow.interop.jax.export(Model().scaled, np.ones(2, np.float32), platforms=["cpu"])
+    np.testing.assert_array_equal(made(np.array([1.0, -1.0], np.float32)), [2.0, -3.0])
+
+
 def test_inputs_and_results_are_of_any_type(device):
     def mixed(x, mask, places):
         return {"halves": x * 2.0, "both": [ow.ops.where(mask, x, 1.0) > 0, ow.ops.argmax(x), places]}
@@ -74,6 +88,9 @@ def test_what_cannot_be_exported_says_why(device, monkeypatch):
         ow.interop.jax.export(step, x, device="cpu")
     with pytest.raises(CheckpointError, match="holds no step"):
         ow.interop.jax.load(ow.dump_checkpoint({"other": other}))
+    without_state = b"".join(parts({}, {"format": "optirs-web step 1", "parameters": "{}"}))
+    with pytest.raises(CheckpointError, match=r"is damaged: parts of its step are missing \(KeyError\('artifact'\)\)"):
+        ow.interop.jax.load(without_state)
     monkeypatch.setitem(sys.modules, "flatbuffers", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'optirs-web\[xla\]'"):
         ow.interop.jax.export(step, x)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..compiled import Compiled, prepare
+from ..compiled import Compiled, CompiledMethod, prepare
 from ..errors import CheckpointError, UnsupportedError
 from ..runtime.device import Device
 from ..runtime.program import ProgramBuffer
@@ -133,7 +133,7 @@ class Step:
 
 
 def export(
-    step: Compiled,
+    step: Compiled | CompiledMethod,
     *example: Any,
     parameters: Mapping[str, Tensor] | None = None,
     platforms: Sequence[str] = PLATFORMS,
@@ -145,7 +145,7 @@ def export(
     where a scheduler moves them from the host (schedules on the device go on).
 
     Args:
-        step: what `optirs_web.compile` returned; its parameters are on the device.
+        step: what `optirs_web.compile` returned, also as a method; its parameters are on the device.
         example: arguments as a call has them; shapes and types are those of every call.
         parameters: what `Step.parameters` is to find, by name: `dict(module.named_parameters())`.
         platforms: what it is to run on: "cpu", "cuda", "rocm", "tpu".
@@ -157,6 +157,8 @@ def export(
         NotImplementedError: JAX has an operation of the step not on one of the platforms.
     """
     _jax("flatbuffers")
+    if isinstance(step, CompiledMethod):
+        step, example = step.__func__, (step.__self__, *example)
     prepared = [prepare(one) for one in example]
     place = device_of(device)
     if place.name != "xla":
@@ -200,8 +202,12 @@ def load(source: Source) -> Step:
     entries, metadata = load_file(source)
     if metadata.get("format") != _FORMAT:
         raise CheckpointError(f"{name_of(source)} holds no step")
-    names = [f"state.{number}" for number in range(len(entries) - 1)]
-    state = [np.frombuffer(entries[name].content, np.uint32) for name in names]
-    found = json.loads(metadata["parameters"]).items()
-    places = {name: _Place(number, first, tuple(shape)) for name, (number, first, shape) in found}
-    return Step(bytes(entries["artifact"].content), state, places)
+    try:
+        artifact = bytes(entries["artifact"].content)
+        names = [f"state.{number}" for number in range(len(entries) - 1)]
+        state = [np.frombuffer(entries[name].content, np.uint32) for name in names]
+        found = json.loads(metadata["parameters"]).items()
+        places = {name: _Place(number, first, tuple(shape)) for name, (number, first, shape) in found}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{name_of(source)} is damaged: parts of its step are missing ({error!r})") from error
+    return Step(artifact, state, places)
