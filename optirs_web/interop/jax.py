@@ -158,7 +158,8 @@ def export(
     """
     _jax("flatbuffers")
     if isinstance(step, CompiledMethod):
-        step, example = step.__func__, (step.__self__, *example)
+        example = (step.__self__, *example)
+        step = step.__func__
     prepared = [prepare(one) for one in example]
     place = device_of(device)
     if place.name != "xla":
