@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError
-from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..errors import DeviceNotAvailableError, OptirsError
+from ..runtime.backend import AdapterInfo, BoundBuffer, Capabilities, Command
 from ..runtime.matmul_precision import float32_matmul_precision
-from ..runtime.stats import Stats
-from ..runtime.timing import GPU_TIMESTAMPS, Timed, Work
+from ..runtime.timing import Timed
 from . import cuda_driver as driver
+from .c_device import CBackend, Launch
 from .cuda_driver import CudaError
 from .cuda_graphs import Graph, Replayed
 from .cuda_products import REPLACED, Products, library, replaces
@@ -49,7 +49,6 @@ _LOST = frozenset(
     (4, 46, 201, 214, 220, 226, 400, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 809, 810, 911, 912, 999)
 )
 
-_BOUND_KEPT = 4096
 _TOLD = 256  # submits of which it is kept what they did, to name it
 _NAMES = 8  # of operations, in a message
 
@@ -64,7 +63,7 @@ class Memory:
         self.address: int | None = address
         self.owner = owner
         self.lent = 0  # how often to other libraries
-        self.launches: weakref.WeakSet[_Launch] = weakref.WeakSet()
+        self.launches: weakref.WeakSet[Launch] = weakref.WeakSet()
         self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
 
     def release(self) -> None:
@@ -80,36 +79,16 @@ class Memory:
         return self.address + offset
 
 
-class _Launch:
-    """A call that enqueues a kernel, or what takes its place, with its arguments set once."""
-
-    __slots__ = ("__weakref__", "key", "run")
-
-    def __init__(self, run: Callable[[], None], key: Any) -> None:
-        """`key` is that of its step among those that are kept."""
-        self.run: Callable[[], None] | None = run
-        self.key = key
-
-    def __call__(self) -> None:
-        """Enqueue it."""
-        if self.run is None:
-            raise OptirsError("it names memory that was freed")
-        self.run()
-
-
-def _refused() -> None:
-    raise OptirsError("it is given the same memory for reading and for writing")
-
-
-class CudaBackend(Backend):
+class CudaBackend(CBackend):
     """One GPU with a stream of its own in the context that all libraries of the process share."""
 
-    clock = GPU_TIMESTAMPS
+    failure = CudaError
+    no_memory = frozenset((driver.OUT_OF_MEMORY,))
+    fatal = _LOST
 
     def __init__(self, device: driver.Device, info: AdapterInfo) -> None:
         """Open the device."""
-        self.info = info
-        self.stats = Stats()
+        super().__init__(info)
         self.capabilities = Capabilities(
             max_buffer_bytes=device.memory,
             max_binding_bytes=min(device.memory, _MOST_BOUND),
@@ -122,9 +101,7 @@ class CudaBackend(Backend):
             replaced=frozenset() if library() is None else REPLACED,
         )
         self.device = device
-        self._loss = ""
         self._memory: weakref.WeakSet[Memory] = weakref.WeakSet()
-        self._bound: OrderedDict[Any, Step] = OrderedDict()
         self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
         self._submitted: deque[Sequence[Command]] = deque(maxlen=_TOLD)  # since it was last waited for
         self._graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
@@ -158,23 +135,12 @@ class CudaBackend(Backend):
             with suppress(CudaError):  # what went wrong in between is told
                 driver.pop_context()
 
-    def lose(self, why: str) -> None:
-        """Every call from now on raises DeviceLostError with this message."""
-        self.lost = True
-        self._loss = why
-
-    def _ours(self, error: CudaError, step: Step | None = None) -> Exception:
-        """The driver's error as one of ours; `step` is what was given to it."""
-        if error.code == driver.OUT_OF_MEMORY:
-            return AllocationFailed(str(error))
-        if error.code not in _LOST:
-            return OptirsError(f"device '{self.info.label}' refused the work: {error}")
-        self.lose(
+    def loss_by(self, error: CudaError, step: Step | None) -> str:
+        return (
             f"device '{self.info.label}' was lost, and all that lay on it: {self.info.description}. CUDA says: "
             f"{error}{self._suspects(step)}. A process in which this happened cannot use the device any more: start it "
             "again and load a checkpoint, or go on elsewhere from the last snapshot, as with optirs_web.recover('cpu')"
         )
-        return DeviceLostError(self._loss)
 
     def _suspects(self, step: Step | None) -> str:
         """The operations of which one has failed."""
@@ -189,14 +155,9 @@ class CudaBackend(Backend):
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Make the device current, and turn the driver's errors into ours."""
-        if self.lost:
-            raise DeviceLostError(self._loss)
-        try:
-            with self.current():
-                self.sharing.catch_up()
-                yield
-        except CudaError as error:
-            raise self._ours(error) from error
+        with super().errors(), self.current():
+            self.sharing.catch_up()
+            yield
 
     def allocate(self, nbytes: int) -> Memory:
         with self.errors():
@@ -214,9 +175,7 @@ class CudaBackend(Backend):
         return memory
 
     def free(self, handle: Memory) -> None:
-        for launch in list(handle.launches):
-            launch.run = None
-            self._bound.pop(launch.key, None)
+        self.unbind(handle)
         for graph in list(handle.graphs):
             graph.break_up()
         address, handle.address = handle.address, None
@@ -256,60 +215,35 @@ class CudaBackend(Backend):
         with self.errors():
             return memoryview(later.content())
 
-    def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
-        return Step(partial(self._send, handle, offset, data), target=handle)
-
-    def _send(self, handle: Memory, offset: int, data: bytes) -> None:
+    def send(self, handle: Memory, offset: int, data: bytes) -> None:
         self._transfers.send(handle.at(offset), memoryview(data))
 
     def expect(self, kernel: Kernel) -> None:
-        if self._products is None or not replaces(kernel):
+        if not self._is_product(kernel):
             self._programs.expect(kernel)
 
-    def bind(
-        self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
-    ) -> Command:
-        key = (kernel, grid, parameters, *buffers)
-        if self._products is not None and replaces(kernel):
-            key = (float32_matmul_precision(), *key)
-        step = self._bound.get(key)
-        if step is None:
-            step = Step(self._launch(key, kernel, buffers, parameters, grid), kernel, buffers, parameters, grid)
-            self.stats.bind_groups += 1
-            self._bound[key] = step
-            if len(self._bound) > _BOUND_KEPT:
-                self._bound.popitem(last=False)
-        else:
-            self._bound.move_to_end(key)
-        return step
+    def _is_product(self, kernel: Kernel) -> bool:
+        return self._products is not None and replaces(kernel)
 
-    def _launch(
-        self, key: Any, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
-    ) -> Callable[[], Any]:
-        handles = [handle for handle, _, _ in buffers]
-        written = [handle for one, handle in zip(kernel.bindings, handles, strict=True) if one.writes]
-        if any(handles.count(one) > 1 for one in written):
-            return _refused  # when it is submitted, as WebGPU does
+    def choice(self, kernel: Kernel) -> str | None:
+        return float32_matmul_precision() if self._is_product(kernel) else None
+
+    def call_of(
+        self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
+    ) -> Callable[[], None]:
         bound = [(handle.at(offset), size) for handle, offset, size in buffers]
-        run = None
         if self._products is not None and replaces(kernel):
-            run = self._products.call(kernel, tuple(address for address, _ in bound), parameters, grid)
-        if run is None:
-            with self.errors():
-                program = self._programs.of(kernel)
-            run = partial(self._start, program, program.arguments(bound, parameters), grid)
-        launch = _Launch(run, key)
-        for handle in handles:
-            handle.launches.add(launch)
-        return launch
+            product = self._products.call(kernel, tuple(address for address, _ in bound), parameters, grid)
+            if product is not None:
+                return product
+        with self.errors():
+            program = self._programs.of(kernel)
+        return partial(self._start, program, program.arguments(bound, parameters), grid)
 
     def _start(self, program: Program, arguments: Arguments, grid: tuple[int, int, int]) -> None:
         driver.launch(program.function, grid, program.interface.workgroup_size, arguments.address, self.stream)
 
-    def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
-        return Step(partial(self._copy, source, target), buffers=(source,), target=target[0])
-
-    def _copy(self, source: BoundBuffer, target: BoundBuffer) -> None:
+    def transfer(self, source: BoundBuffer, target: BoundBuffer) -> None:
         (read, read_at, nbytes), (write, write_at, _) = source, target
         driver.copy(write.at(write_at), read.at(read_at), nbytes, self.stream)
 
@@ -335,14 +269,6 @@ class CudaBackend(Backend):
             except (CudaError, OptirsError) as error:
                 self._go_on(commands, step, error)
 
-    def _go_on(self, commands: Sequence[Command], failed: Step, error: CudaError | OptirsError) -> None:
-        why = self._ours(error, failed) if isinstance(error, CudaError) else error
-        if self.lost:
-            raise why from error
-        from .failed_steps import go_on  # which few need
-
-        go_on(self, commands, list(each(commands)), failed, why)
-
     def synchronize(self) -> None:
         with self.errors():
             driver.synchronize(self.stream)
@@ -355,9 +281,6 @@ class CudaBackend(Backend):
         self.sharing.catch_up()
         while self._retired:
             driver.destroy_executable(self._retired.pop())
-
-    def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
-        return [(step, work_of(step)) for step in each((command,))]
 
     def submit_timed(self, commands: Sequence[Command]) -> Any:
         self._submitted.append(commands)

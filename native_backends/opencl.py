@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
-from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError
-from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..errors import DeviceNotAvailableError, OptirsError
+from ..runtime.backend import AdapterInfo, AllocationFailed, BoundBuffer, Capabilities, Command
 from ..runtime.choosing.packages import wrong_version
-from ..runtime.stats import Stats
-from ..runtime.timing import GPU_TIMESTAMPS, Timed, Work
+from ..runtime.timing import Timed
 from ..runtime.tuner.folder import uses_choices
+from .c_device import CBackend, Launch
 from .forks import Forks
 from .opencl_programs import Programs
 from .steps import Recorded, Step, each, work_of
@@ -43,16 +43,16 @@ _PARAMETER_BYTES = 512
 _BUFFER_BYTES = 16
 
 _STATUS = cl.status_code
-_NO_MEMORY = {_STATUS.MEM_OBJECT_ALLOCATION_FAILURE, _STATUS.OUT_OF_HOST_MEMORY, _STATUS.INVALID_BUFFER_SIZE}
-_LOST = {
-    _STATUS.DEVICE_NOT_AVAILABLE,
-    _STATUS.INVALID_COMMAND_QUEUE,
-    _STATUS.INVALID_CONTEXT,
-    _STATUS.INVALID_DEVICE,
-    -9999,  # NVIDIA's, after a fault in a kernel
-}
-
-_BOUND_KEPT = 4096
+_NO_MEMORY = frozenset((_STATUS.MEM_OBJECT_ALLOCATION_FAILURE, _STATUS.OUT_OF_HOST_MEMORY, _STATUS.INVALID_BUFFER_SIZE))
+_LOST = frozenset(
+    (
+        _STATUS.DEVICE_NOT_AVAILABLE,
+        _STATUS.INVALID_COMMAND_QUEUE,
+        _STATUS.INVALID_CONTEXT,
+        _STATUS.INVALID_DEVICE,
+        -9999,  # NVIDIA's, after a fault in a kernel
+    )
+)
 
 _forks = Forks("OpenCL")
 
@@ -156,7 +156,7 @@ class Memory:
         """Of a whole buffer of the driver's."""
         self.buffer = buffer
         self.parts: dict[tuple[int, int], Any] = {}
-        self.launches: weakref.WeakSet[_Launch] = weakref.WeakSet()
+        self.launches: weakref.WeakSet[Launch] = weakref.WeakSet()
 
     def whole(self) -> Any:
         """The buffer. A kernel or a copy that names memory which was freed would end the process."""
@@ -173,39 +173,16 @@ class Memory:
         return self.parts[offset, size]
 
 
-class _Launch:
-    """A call that runs a kernel: a kernel of the driver's for it alone, whose arguments are set once."""
-
-    __slots__ = ("__weakref__", "_global", "_local", "_queue", "kernel", "key")
-
-    def __init__(self, queue: Any, kernel: Any, workgroup: Sequence[int], grid: Sequence[int], key: Any) -> None:
-        """`key` is that of its step among those that are kept."""
-        self._queue = queue
-        self._global = tuple(size * count for size, count in zip(workgroup, grid, strict=True))
-        self._local = tuple(workgroup)
-        self.kernel = kernel
-        self.key = key
-
-    def __call__(self) -> Any:
-        """Enqueue it; the event of its run."""
-        if self.kernel is None:
-            raise OptirsError("it names memory that was freed")
-        return cl.enqueue_nd_range_kernel(self._queue, self.kernel, self._global, self._local)
-
-
-def _refused() -> None:
-    raise OptirsError("it is given the same memory for reading and for writing")
-
-
-class OpenclBackend(Backend):
+class OpenclBackend(CBackend):
     """One device with a context and an in-order queue of its own. Programs, and kernels with arguments, are kept."""
 
-    clock = GPU_TIMESTAMPS
+    failure = cl.Error
+    no_memory = _NO_MEMORY
+    fatal = _LOST
 
     def __init__(self, device: Any, info: AdapterInfo) -> None:
         """Open the device."""
-        self.info = info
-        self.stats = Stats()
+        super().__init__(info)
         try:
             self._context = cl.Context([device])
             profiling = cl.command_queue_properties.PROFILING_ENABLE
@@ -224,41 +201,18 @@ class OpenclBackend(Backend):
         )
         # On the processor PoCL would otherwise look for memory at first use, and end the process where there is none.
         self._flags = cl.mem_flags.READ_WRITE | (cl.mem_flags.ALLOC_HOST_PTR if info.software else 0)
-        self._loss = ""
         self._programs = Programs(self._context, device, self.stats)
-        self._bound: OrderedDict[Any, Step] = OrderedDict()
         self._sending: deque[Any] = deque()  # events, each of which keeps the bytes that are on their way
         self._origin: int | None = None  # a float has no room for all the nanoseconds since the machine was started
         _forks.add(self)
 
-    def lose(self, why: str) -> None:
-        """Every call from now on raises DeviceLostError with this message."""
-        self.lost = True
-        self._loss = why
+    def loss_by(self, error: Any, step: Step | None) -> str:
+        from ..runtime.failures import lost_message  # which few need
 
-    def _ours(self, error: Any) -> Exception:
-        """The driver's error as one of ours."""
-        if error.code in _NO_MEMORY:
-            return AllocationFailed(str(error))
-        if error.code in _LOST:
-            from ..runtime.failures import lost_message  # which few need
-
-            self.lose(lost_message(self.info))
-            return DeviceLostError(self._loss)
-        return OptirsError(f"device '{self.info.label}' refused the work: {error}")
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn the driver's errors into ours."""
-        if self.lost:
-            raise DeviceLostError(self._loss)
-        try:
-            yield
-        except cl.Error as error:
-            raise self._ours(error) from error
+        return lost_message(self.info)
 
     def allocate(self, nbytes: int) -> Memory:
-        with self._errors():
+        with self.errors():
             try:
                 buffer = cl.Buffer(self._context, self._flags, nbytes)
                 cl.enqueue_fill_buffer(self._queue, buffer, bytes(4), 0, nbytes)
@@ -269,40 +223,35 @@ class OpenclBackend(Backend):
         return Memory(buffer)
 
     def free(self, handle: Memory) -> None:
-        for launch in list(handle.launches):
-            launch.kernel = None
-            self._bound.pop(launch.key, None)
+        self.unbind(handle)
         handle.parts.clear()
         handle.buffer = None  # the driver keeps it until what was enqueued has run
 
     def write(self, handle: Memory, offset: int, data: memoryview) -> None:
-        with self._errors():
+        with self.errors():
             cl.enqueue_copy(self._queue, handle.whole(), data.cast("B"), dst_offset=offset)
         self._sending.clear()
 
     def read(self, handle: Memory, offset: int, nbytes: int) -> memoryview:
         content = bytearray(nbytes)
-        with self._errors():
+        with self.errors():
             cl.enqueue_copy(self._queue, content, handle.whole(), src_offset=offset)
         self._sending.clear()
         return memoryview(content)
 
     def read_async(self, handle: Memory, offset: int, nbytes: int) -> Awaitable[memoryview]:
         content = bytearray(nbytes)
-        with self._errors():
+        with self.errors():
             event = cl.enqueue_copy(self._queue, content, handle.whole(), src_offset=offset, is_blocking=False)
             self._queue.flush()
         return self._arrived(event, content)
 
     async def _arrived(self, event: Any, content: bytearray) -> memoryview:
-        with self._errors():
+        with self.errors():
             event.wait()
         return memoryview(content)
 
-    def upload(self, handle: Memory, offset: int, data: bytes) -> Command:
-        return Step(partial(self._send, handle, offset, data), target=handle)
-
-    def _send(self, handle: Memory, offset: int, data: bytes) -> None:
+    def send(self, handle: Memory, offset: int, data: bytes) -> None:
         event = cl.enqueue_copy(self._queue, handle.whole(), data, dst_offset=offset, is_blocking=False)
         self._sending.append(event)
         while self._sending[0].command_execution_status == cl.command_execution_status.COMPLETE:
@@ -310,42 +259,18 @@ class OpenclBackend(Backend):
             if not self._sending:
                 return
 
-    def bind(
+    def call_of(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
-    ) -> Command:
-        key = (kernel, grid, parameters, *buffers)
-        step = self._bound.get(key)
-        if step is None:
-            step = Step(self._launch(key, kernel, buffers, parameters, grid), kernel, buffers, parameters, grid)
-            self.stats.bind_groups += 1
-            self._bound[key] = step
-            if len(self._bound) > _BOUND_KEPT:
-                self._bound.popitem(last=False)
-        else:
-            self._bound.move_to_end(key)
-        return step
-
-    def _launch(
-        self, key: Any, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Callable[[], Any]:
-        handles = [handle for handle, _, _ in buffers]
-        written = [handle for one, handle in zip(kernel.bindings, handles, strict=True) if one.writes]
-        with self._errors():
+        with self.errors():
             program = self._programs.of(kernel)
-            if any(handles.count(one) > 1 for one in written):
-                return _refused  # when it is submitted, as WebGPU does
-            prepared = program.prepared(
-                [(handle.part(offset, size), size) for handle, offset, size in buffers], parameters
-            )
-        launch = _Launch(self._queue, prepared, program.interface.workgroup_size, grid, key)
-        for handle in handles:
-            handle.launches.add(launch)
-        return launch
+            parts = [(handle.part(offset, size), size) for handle, offset, size in buffers]
+            prepared = program.prepared(parts, parameters)
+        workgroup = program.interface.workgroup_size
+        size = tuple(one * count for one, count in zip(workgroup, grid, strict=True))
+        return partial(cl.enqueue_nd_range_kernel, self._queue, prepared, size, workgroup)
 
-    def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
-        return Step(partial(self._copy, source, target), buffers=(source,), target=target[0])
-
-    def _copy(self, source: BoundBuffer, target: BoundBuffer) -> Any:
+    def transfer(self, source: BoundBuffer, target: BoundBuffer) -> Any:
         (read, read_at, nbytes), (write, write_at, _) = source, target
         return cl.enqueue_copy(
             self._queue, write.whole(), read.whole(), byte_count=nbytes, src_offset=read_at, dst_offset=write_at
@@ -360,7 +285,7 @@ class OpenclBackend(Backend):
     def _begin(self, commands: Sequence[Command]) -> list[tuple[Step, Any]]:
         """Enqueue the steps of the commands; each with the event of its run."""
         begun = []
-        with self._errors():
+        with self.errors():
             try:
                 for step in each(commands):
                     begun.append((step, step.run()))
@@ -369,21 +294,10 @@ class OpenclBackend(Backend):
             self._queue.flush()
         return begun
 
-    def _go_on(self, commands: Sequence[Command], failed: Step, error: Any) -> None:
-        why = self._ours(error) if isinstance(error, cl.Error) else error
-        if self.lost:
-            raise why from error
-        from .failed_steps import go_on  # which few need
-
-        go_on(self, commands, list(each(commands)), failed, why)
-
     def synchronize(self) -> None:
-        with self._errors():
+        with self.errors():
             self._queue.finish()
         self._sending.clear()
-
-    def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
-        return [(step, work_of(step)) for step in each((command,))]
 
     def submit_timed(self, commands: Sequence[Command]) -> Any:
         pairs = [(work_of(step), event) for step, event in self._begin(commands)]
@@ -391,7 +305,7 @@ class OpenclBackend(Backend):
 
     def times(self, ticket: Any) -> list[Timed]:
         self.synchronize()
-        with self._errors():
+        with self.errors():
             return [
                 Timed((work,), self._seconds(event.profile.start), self._seconds(event.profile.end))
                 for work, event in ticket

@@ -183,6 +183,6 @@ def test_a_drivers_error_is_one_of_ours(opencl, code, ours):
 
     backend = OpenclBackend(_usable()[0], opencl.info)
     record = cl._cl._ErrorRecord(msg="", code=getattr(cl.status_code, code), routine="clFinish")
-    with pytest.raises(ours), backend._errors():
+    with pytest.raises(ours), backend.errors():
         raise cl.Error(record)
     assert backend.lost is (ours is DeviceLostError)
