@@ -43,7 +43,8 @@ BRIEFLY = set(filter(None, os.environ.get("OPTIRS_TEST_BRIEFLY", "").split(","))
 collect_ignore = [] if "xla" in {*TARGETS, *BRIEFLY} else ["test_xla_library.py"]  # which compiles for long, too
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
-OTHERS = ["numba", "released", "linux", "perfetto", "nvrtc", "g++", "naga", "libtpu", "tensorflow", "transformers"]
+OTHERS = ["numba", "released", "linux", "perfetto", "nvrtc", "g++", "software-cuda"]
+OTHERS += ["naga", "libtpu", "tensorflow", "transformers"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import software_cuda
 from processes import run_python
+from requirements import missing
 
 import optirs_web as ow
 from optirs_web import dlpack_capsules
@@ -41,7 +42,7 @@ def driver():
     """The driver in software, with a GPU to be found."""
     with software_cuda.shown() as found:
         if found is None:
-            pytest.skip("NVIDIA's own driver is there, so that none in software takes its place")
+            missing("software-cuda", "NVIDIA's own driver is there, so that none in software takes its place")
         yield found
         found.set(init=0, version=13000, capability=90, prohibited=0, pools=1, fault=0, instantiate=0, memory=2 << 30)
 
@@ -93,7 +94,7 @@ def test_without_a_driver_it_says_what_to_install():
         """
     )
     if not lines:
-        pytest.skip("NVIDIA's own driver is there")
+        missing("software-cuda", "NVIDIA's own driver is there, and what is said without it is not")
     assert lines[0].startswith("libcuda.so.1, of NVIDIA's driver, cannot be loaded: where there is a GPU of NVIDIA, ")
     assert "install NVIDIA's driver, of version 580 or newer (nvidia.com/drivers; " in lines[0]
     assert lines[0].endswith("with `docker run --gpus all`, which NVIDIA's container toolkit makes work")
