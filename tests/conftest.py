@@ -13,7 +13,6 @@ import os
 import signal
 import warnings
 from collections import Counter
-from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -132,7 +131,7 @@ def open_device():
     def open_once(name):
         if name not in opened:
             try:
-                with software_cuda.shown() if name.startswith("cuda") else nullcontext():
+                with software_cuda.shown(name):
                     opened[name] = cpu_device("numba") if name == "numba" else optirs_web.device(name)
             except DeviceNotAvailableError as error:
                 opened[name] = error

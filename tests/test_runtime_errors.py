@@ -42,15 +42,18 @@ def test_owners_may_go_in_the_middle_of_a_submit(device):
     assert seen
 
 
-@pytest.mark.parametrize("name", ["vulkan", "opencl"])
+@pytest.mark.parametrize("name", ["vulkan", "opencl", "cuda"])
 def test_a_forked_process_is_told_to_spawn(name, open_device):
     open_device(name)
     lines = run_python(
         f"""
-        import os, signal
+        import os, signal, sys
+        sys.path.insert(0, "tests")
+        import software_cuda
         import optirs_web as ow
-        x = ow.ones((4,), device="{name}")
-        x.tolist()
+        with software_cuda.shown("{name}"):
+            x = ow.ones((4,), device="{name}")
+            x.tolist()
         child = os.fork()
         if child == 0:
             signal.alarm(20)

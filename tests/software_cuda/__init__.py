@@ -15,10 +15,11 @@ from pathlib import Path
 
 from requirements import missing, required
 
+import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
-from optirs_web.runtime import nvrtc
+from optirs_web.runtime import nvrtc, registry
 
-__all__ = ["Driver", "cublas", "install", "shown"]
+__all__ = ["Driver", "cublas", "install", "opened", "shown"]
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parent.parent / "build" / "software_cuda"
@@ -47,12 +48,12 @@ class Driver:
 
 
 @contextmanager
-def shown():
+def shown(label="cuda"):
     """Within it the driver in software has a GPU, for a device to be opened; outside it is as if there were none.
 
-    Where there is NVIDIA's own driver, that is taken, and this does nothing.
+    Where there is NVIDIA's own driver, that is taken, and this does nothing; nor does it for a device of another name.
     """
-    driver = install()
+    driver = install() if label.startswith("cuda") else None
     if driver is None:
         yield None
         return
@@ -61,6 +62,18 @@ def shown():
         yield driver
     finally:
         driver.set(devices=0)
+
+
+@contextmanager
+def opened(label="cuda:1"):
+    """A device of one test's own, which is closed in the end, unless it is lost."""
+    device = ow.device(label)
+    try:
+        yield device
+    finally:
+        if not device.lost:
+            ow.close_device(device)
+        registry.avoided.clear()
 
 
 @functools.cache

@@ -1,0 +1,102 @@
+"""What is said of each GPU of NVIDIA, and why there is none."""
+
+import sys
+
+import pytest
+from processes import run_python
+from requirements import missing
+
+import optirs_web as ow
+from optirs_web.errors import (
+    DeviceNotAvailableError,
+)
+from optirs_web.native_backends import cuda as cuda_listing
+
+
+def reason():
+    (found,) = cuda_listing.list_adapters("cuda")
+    assert not found.available
+    return found.reason
+
+
+def test_a_gpu_is_told_with_its_name_memory_and_place(driver):
+    driver.set(devices=2)
+    first, second = cuda_listing.list_adapters("cuda")
+    assert first.description == "CUDA in software (compute capability 9.0, driver of CUDA 13.0)"
+    assert (first.label, second.label, first.bus, second.bus) == ("cuda", "cuda:1", "0000:3a:00.0", "0000:3b:00.0")
+    assert (first.kind, first.memory, first.features) == ("discrete", 2 << 30, {"shader-f16"})
+
+
+def test_without_a_driver_it_says_what_to_install():
+    lines = run_python(
+        """
+        import ctypes
+        import optirs_web as ow
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            print(next(one.reason for one in ow.devices() if one.name == "cuda"))
+        """
+    )
+    if not lines:
+        missing("software-cuda", "NVIDIA's own driver is there, and what is said without it is not")
+    assert lines[0].startswith("libcuda.so.1, of NVIDIA's driver, cannot be loaded: where there is a GPU of NVIDIA, ")
+    assert "install NVIDIA's driver, of version 580 or newer (nvidia.com/drivers; " in lines[0]
+    assert lines[0].endswith("with `docker run --gpus all`, which NVIDIA's container toolkit makes work")
+
+
+def test_a_driver_that_only_the_container_lacks_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(cuda_listing, "_DRIVER", "libabsent.so")
+    monkeypatch.setattr(cuda_listing, "_CARDS", str(tmp_path))
+    assert reason().startswith(
+        "libabsent.so, of NVIDIA's driver, cannot be loaded: the machine has the driver, and this"
+    )
+
+
+@pytest.mark.usefixtures("driver")
+def test_without_its_packages_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(cuda_listing.nvrtc, "version", cuda_listing.nvrtc.version.__wrapped__)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    monkeypatch.delattr("cuda.bindings.nvrtc")
+    assert reason().startswith("NVIDIA's compiler is not installed: pip install 'optirs-web[cuda]'")
+    monkeypatch.delitem(sys.modules, "optirs_web.native_backends.cuda_driver")
+    monkeypatch.delattr("optirs_web.native_backends.cuda_driver")
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    assert reason().startswith("NVIDIA's package cuda-bindings is not installed: pip install 'optirs-web[cuda]'")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"devices": 0}, "finds no GPU of NVIDIA: see what nvidia-smi says"),
+        ({"init": 100}, "finds no GPU of NVIDIA: see what nvidia-smi says"),
+        ({"init": 3}, "initialization error .* forked from one that had looked for GPUs: start it with 'spawn'"),
+        ({"init": 34}, r"CUDA driver is a stub library \(CUDA_ERROR_STUB_LIBRARY\): .* take the CUDA toolkit's folder"),
+        ({"init": 803}, "of different versions, as after an update: restart the machine"),
+        ({"init": 999}, r"does not start, unknown error \(CUDA_ERROR_UNKNOWN\): .* sudo modprobe nvidia_uvm"),
+        ({"version": 12040}, "knows CUDA 12.4, and the compiler .* for 13.0 or newer: install NVIDIA's driver, of ver"),
+        ({"capability": 61}, "has compute capability 6.1, and the compiler .* and newer: use vulkan or opencl"),
+        ({"prohibited": 1}, "CUDA in software lets no program compute, by its compute mode: sudo nvidia-smi -c 0"),
+    ],
+)
+def test_why_there_is_none_is_said_with_what_to_do(driver, monkeypatch, settings, message):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    driver.set(**settings)
+    with pytest.raises(DeviceNotAvailableError, match=f"^device 'cuda:1' is not available: .*{message}"):
+        ow.device("cuda:1")
+
+
+def test_a_variable_that_hides_gpus_is_named(driver, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    driver.set(devices=0)
+    assert reason() == ("NVIDIA's driver is there, and CUDA_VISIBLE_DEVICES=7 hides every GPU: unset it, or correct it")
+
+
+def test_a_function_that_an_old_driver_lacks_is_no_crash(driver, monkeypatch):
+    from optirs_web.native_backends import cuda_driver
+
+    def lacking():
+        raise RuntimeError("function cuDeviceGetCount is not found")
+
+    monkeypatch.setattr(cuda_driver, "devices", lacking)
+    assert reason().startswith("NVIDIA's driver is too old for cuda-bindings (function cuDeviceGetCount is not found)")
