@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from ..errors import DeviceLostError, DeviceNotAvailableError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.choosing.packages import wrong_version
 from ..runtime.failures import consequence, launch_error
 from ..runtime.stats import Stats
 from ..runtime.timing import Work
+from .forks import Forks
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
@@ -38,10 +40,12 @@ _LEAST, _ROUNDED = 1 << 10, 1 << 16
 _REWRITTEN = 1 << 20
 """Bytes of a buffer on the processor that is rather replaced than written in part, which would be compiled."""
 
+_forks = Forks("JAX")
+
 
 def list_adapters(name: str) -> list[AdapterInfo]:
     """The devices of JAX's default platform; if there is none, one entry that says what to do."""
-    reason = wrong_version("jax", jax.__version__)
+    reason = _forks.reason or wrong_version("jax", jax.__version__)
     try:
         found = [] if reason else jax.local_devices()
     except (AssertionError, RuntimeError) as error:  # it asserts that a platform of those asked for is there
@@ -67,7 +71,13 @@ def _no_platform(error: Exception) -> str:
 
 
 def open_backend(info: AdapterInfo) -> XlaBackend:
-    """Open one of them."""
+    """Open one of them.
+
+    Raises:
+        DeviceNotAvailableError: this process was forked from one that used it.
+    """
+    if _forks.reason:
+        raise DeviceNotAvailableError(_forks.reason)
     return XlaBackend(info, jax.local_devices()[info.index])
 
 
@@ -136,8 +146,20 @@ class XlaBackend(Backend):
         )
         self._single: dict[Any, Compiled] = {}
         self._written: dict[int, Memory] = {}  # since the last wait
+        self._loss = ""
+        _forks.add(self)
+
+    def lose(self, why: str) -> None:
+        """Every call from now on raises DeviceLostError with this message."""
+        self.lost = True
+        self._loss = why
+
+    def _check(self) -> None:
+        if self.lost:
+            raise DeviceLostError(self._loss)
 
     def allocate(self, nbytes: int) -> Memory:
+        self._check()
         if nbytes > _UNLIMITED:
             raise AllocationFailed(f"a buffer of {nbytes:,} bytes")
         return Memory(_rounded(nbytes // 4))
@@ -159,6 +181,7 @@ class XlaBackend(Backend):
             raise _failed(error) from error
 
     def write(self, handle: Memory, offset: int, data: memoryview) -> None:
+        self._check()
         words = np.frombuffer(data.cast("B"), np.uint32).copy()
         if words.size == handle.count:
             handle.words = self._put(words)
@@ -173,6 +196,7 @@ class XlaBackend(Backend):
             self._written[id(handle)] = handle
 
     def read(self, handle: Memory, offset: int, nbytes: int) -> memoryview:
+        self._check()
         words = self.words_of(handle)
         if self.device.platform != "cpu" and nbytes < 4 * handle.count:
             from .xla_programs import read_part
@@ -205,6 +229,7 @@ class XlaBackend(Backend):
         return _Recorded(tuple(commands))
 
     def submit(self, commands: Sequence[Command]) -> None:
+        self._check()
         for number, command in enumerate(commands):
             try:
                 self._run(command)
@@ -241,6 +266,7 @@ class XlaBackend(Backend):
         self._written.update((id(one), one) for one in handles)
 
     def synchronize(self) -> None:
+        self._check()
         written, self._written = self._written, {}
         jax.block_until_ready([one.words for one in written.values()])
 

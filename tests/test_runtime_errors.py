@@ -42,7 +42,7 @@ def test_owners_may_go_in_the_middle_of_a_submit(device):
     assert seen
 
 
-@pytest.mark.parametrize("name", ["vulkan", "opencl", "cuda"])
+@pytest.mark.parametrize("name", ["vulkan", "opencl", "cuda", "xla"])
 def test_a_forked_process_is_told_to_spawn(name, open_device):
     open_device(name)
     lines = run_python(
