@@ -86,11 +86,15 @@ class CBackend(Backend):
         self.lose(self.loss_by(error, step))
         return DeviceLostError(self._loss)
 
+    def check(self) -> None:
+        """Raise DeviceLostError where the device is lost or closed."""
+        if self.lost:
+            raise DeviceLostError(self._loss)
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Turn the driver's errors into ours."""
-        if self.lost:
-            raise DeviceLostError(self._loss)
+        self.check()
         try:
             yield
         except self.failure as error:

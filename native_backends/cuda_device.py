@@ -21,6 +21,7 @@ from ..runtime.matmul_precision import float32_matmul_precision
 from ..runtime.timing import Timed
 from . import cuda_driver as driver
 from .c_device import CBackend, Launch
+from .cuda_clock import Clock
 from .cuda_driver import CudaError
 from .cuda_graphs import Graph, Replayed
 from .cuda_products import REPLACED, Products, library, replaces
@@ -106,14 +107,11 @@ class CudaBackend(CBackend):
         self._submitted: deque[Sequence[Command]] = deque(maxlen=_TOLD)  # since it was last waited for
         self._graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
         self._retired: list[driver.Handle] = []  # those of graphs that nobody replays any more
-        self._events: list[driver.Handle] = []  # timed ones, to be used again
-        self._mark: tuple[driver.Handle, float] | None = None  # an event, and its time in seconds
         try:
             self._context = driver.retain_context(device.ordinal)
             try:
                 with self.current():
-                    self.stream = driver.create_stream()
-                    self._products = Products.open(device.capability, self.stream)
+                    self._start_up()
             except (CudaError, OptirsError):
                 driver.release_context(device.ordinal)
                 raise
@@ -121,9 +119,19 @@ class CudaBackend(CBackend):
             is_lost = isinstance(error, CudaError) and error.code in _LOST
             again = "; CUDA does not serve a process in which a kernel failed: start it again" if is_lost else ""
             raise DeviceNotAvailableError(f"{info} refused to open: {error}{again}") from error
+        self._timer = Clock(self.stream)
         self._transfers = Transfers(self.stream)
         self._programs = Programs(device.capability, self.stats)
         self.sharing = Sharing(self)
+
+    def _start_up(self) -> None:
+        """Make a stream, and what makes products in its order."""
+        self.stream = driver.create_stream()
+        try:
+            self._products = Products.open(self.device.capability, self.stream)
+        except (CudaError, OptirsError):
+            driver.destroy_stream(self.stream)
+            raise
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -219,6 +227,7 @@ class CudaBackend(CBackend):
         self._transfers.send(handle.at(offset), memoryview(data))
 
     def expect(self, kernel: Kernel) -> None:
+        self.check()
         if not self._is_product(kernel):
             self._programs.expect(kernel)
 
@@ -284,39 +293,15 @@ class CudaBackend(CBackend):
 
     def submit_timed(self, commands: Sequence[Command]) -> Any:
         self._submitted.append(commands)
-        ticket = []
         with self.errors():
-            for step in each(commands):
-                start, end = self._event(), self._event()
-                driver.record_event(start, self.stream)
-                self._run(commands, iter((step,)))
-                driver.record_event(end, self.stream)
-                ticket.append((work_of(step), start, end))
-        return ticket
-
-    def _event(self) -> driver.Handle:
-        return self._events.pop() if self._events else driver.create_event(is_timed=True)
+            return self._timer.measured(
+                (work_of(step), partial(self._run, commands, iter((step,)))) for step in each(commands)
+            )
 
     def times(self, ticket: Any) -> list[Timed]:
         self.synchronize()
-        timed = []
         with self.errors():
-            for work, start, end in ticket:
-                begun = self._seconds(start)
-                if work is not None:
-                    timed.append(Timed((work,), begun, begun + driver.seconds_between(start, end)))
-                self._events.append(end)
-        return timed
-
-    def _seconds(self, event: driver.Handle) -> float:
-        """The time of an event, from which the next one is measured: the driver tells it in a float of 32 bits."""
-        since = 0.0
-        if self._mark is not None:
-            mark, at = self._mark
-            since = at + driver.seconds_between(mark, event)
-            self._events.append(mark)
-        self._mark = event, since
-        return since
+            return self._timer.times(ticket)
 
     def close(self) -> None:
         if not self.lost:
@@ -324,26 +309,30 @@ class CudaBackend(CBackend):
                 driver.synchronize(self.stream)
                 self._waited()
                 self._close()
-            with suppress(CudaError):
-                driver.release_context(self.device.ordinal)
             self.lose(f"device '{self.info.name}' was closed")
+            if not self.sharing.kept:
+                self.release_context()
         self._bound.clear()
         self._submitted.clear()
+
+    def release_context(self) -> None:
+        """Of a device that is closed, when nobody sees its memory any more."""
+        with suppress(CudaError):
+            driver.release_context(self.device.ordinal)
 
     def _close(self) -> None:
         """Give back what others who share the context would otherwise lack."""
         for memory in list(self._memory):
+            address, memory.address = memory.address, None
             if memory.owner is not None:
                 memory.release()
-            elif memory.address is not None and not memory.lent:
-                self._give_back(memory.address)
-            memory.address = None
+            elif address is not None and memory.lent:
+                self.sharing.kept[memory] = address
+            elif address is not None:
+                self._give_back(address)
         for graph in list(self._graphs):
             graph.close()
-        if self._mark is not None:
-            self._events.append(self._mark[0])
-        for event in self._events:
-            driver.destroy_event(event)
+        self._timer.close()
         self._transfers.close()
         self._programs.close()
         if self._products is not None:

@@ -236,7 +236,7 @@ def allocate_now(nbytes: int) -> int:
 
 
 def free_now(address: int) -> None:
-    """Of `allocate_now`. Waits for all work."""
+    """Of `allocate_now`, for which it waits for all work; or of `allocate`, of which all uses have ended."""
     _checked(cu.cuMemFree(address))
 
 

@@ -87,10 +87,14 @@ class Products:
         self._stream = stream
         size = _WORKSPACE_FROM_HOPPER if capability >= _HOPPER else _WORKSPACE
         self._workspace = driver.allocate_now(size)
-        self._check(cublas.cublasCreate_v2(ctypes.byref(self._handle)))
-        self._check(cublas.cublasSetStream_v2(self._handle, ctypes.c_void_p(int(stream))))  # resets the workspace
-        workspace = ctypes.c_void_p(self._workspace)
-        self._check(cublas.cublasSetWorkspace_v2(self._handle, workspace, ctypes.c_size_t(size)))
+        try:
+            self._check(cublas.cublasCreate_v2(ctypes.byref(self._handle)))
+            self._check(cublas.cublasSetStream_v2(self._handle, ctypes.c_void_p(int(stream))))  # resets the workspace
+            workspace = ctypes.c_void_p(self._workspace)
+            self._check(cublas.cublasSetWorkspace_v2(self._handle, workspace, ctypes.c_size_t(size)))
+        except (driver.CudaError, OptirsError):
+            self.close()
+            raise
         self._one, self._zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
 
     @classmethod
@@ -101,7 +105,8 @@ class Products:
 
     def close(self) -> None:
         """What was enqueued has run."""
-        self._cublas.cublasDestroy_v2(self._handle)
+        if self._handle.value is not None:  # it was made
+            self._cublas.cublasDestroy_v2(self._handle)
         driver.free_now(self._workspace)
 
     def call(

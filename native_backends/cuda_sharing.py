@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from . import cuda_driver as driver
@@ -23,6 +24,7 @@ class Sharing:
     Attributes:
         number: DLPack's number of the device among those of its kind.
         stream: of the device, as other libraries are told of it.
+        kept: of a device that was closed: memory that others still see, with its address. It needs the context.
     """
 
     def __init__(self, backend: CudaBackend) -> None:
@@ -30,6 +32,7 @@ class Sharing:
         self.number = backend.device.ordinal
         self.stream = int(backend.stream)
         self._backend = backend
+        self.kept: dict[Memory, int] = {}
         self._returned: deque[tuple[Memory, int]] = deque()
         self._leaving: deque[tuple[driver.Handle, Callable[[], None]]] = deque()
 
@@ -44,16 +47,28 @@ class Sharing:
         with self._backend.errors():
             address = handle.at(0)
             if stream != _NO_STREAM:
-                event = driver.create_event()
-                driver.record_event(event, self._backend.stream)
-                driver.make_wait(driver.stream_of(_LEGACY if stream is None else stream), event)
-                driver.destroy_event(event)
+                _make_wait(driver.stream_of(_LEGACY if stream is None else stream), self._backend.stream)
         handle.lent += 1
         return address
 
     def give_back(self, handle: Memory, stream: int | None) -> None:
         """The other library is done with it, but for what it has enqueued. Can be called at any moment."""
-        self._returned.append((handle, _LEGACY if stream is None else stream))
+        if handle in self.kept:
+            self._take_back(handle)
+        else:
+            self._returned.append((handle, _LEGACY if stream is None else stream))
+
+    def _take_back(self, handle: Memory) -> None:
+        """After the device was closed, by its last user, whose work may still run."""
+        handle.lent -= 1
+        if handle.lent:
+            return
+        address = self.kept.pop(handle)
+        with suppress(driver.CudaError), self._backend.current():
+            driver.synchronize_context()  # memory of a pool would be freed without waiting
+            driver.free_now(address)
+        if not self.kept:
+            self._backend.release_context()
 
     def borrow(self, address: int, owner: Callable[[], None]) -> Memory:
         """A handle of memory of another library, at a multiple of `offset_alignment`.
@@ -76,13 +91,20 @@ class Sharing:
             handle, stream = self._returned.popleft()
             handle.lent -= 1
             if stream in (_LEGACY, _PER_THREAD):
-                event = driver.create_event()
-                driver.record_event(event, driver.stream_of(stream))
-                driver.make_wait(self._backend.stream, event)
-                driver.destroy_event(event)
+                _make_wait(self._backend.stream, driver.stream_of(stream))
             else:  # it may be gone, and CUDA does not say what an event in it would do
                 driver.synchronize_context()
         while self._leaving and driver.has_happened(self._leaving[0][0]):
             event, owner = self._leaving.popleft()
             driver.destroy_event(event)
             owner()
+
+
+def _make_wait(stream: driver.Handle, other: driver.Handle) -> None:
+    """What is enqueued in a stream from now on runs after all that was enqueued in another."""
+    event = driver.create_event()
+    try:
+        driver.record_event(event, other)
+        driver.make_wait(stream, event)
+    finally:
+        driver.destroy_event(event)

@@ -26,10 +26,14 @@ class _Piece:
 
     def __init__(self, nbytes: int) -> None:
         """Ask the driver for it."""
-        self.address = driver.allocate_on_host(nbytes)
+        self.done = driver.create_event()
+        try:
+            self.address = driver.allocate_on_host(nbytes)
+        except driver.CudaError:
+            driver.destroy_event(self.done)
+            raise
         self.nbytes = nbytes
         self.bytes = memoryview((ctypes.c_ubyte * nbytes).from_address(self.address)).cast("B")
-        self.done = driver.create_event()
 
     def close(self) -> None:
         self.bytes.release()
@@ -76,6 +80,7 @@ class Transfers:
     def __init__(self, stream: driver.Handle) -> None:
         """Without memory, until there is something to send."""
         self._stream = stream
+        self._made: set[_Piece] = set()
         self._sending: deque[_Piece] = deque()  # the one that is being filled comes last
         self._filled = 0
         self.idle: list[_Piece] = []
@@ -99,7 +104,7 @@ class Transfers:
         if self._sending:
             driver.record_event(self._sending[-1].done, self._stream)
         if len(self._sending) < _PIECES:
-            self._sending.append(_Piece(_PIECE))
+            self._sending.append(self._another())
         else:
             self._sending.rotate(-1)
             driver.await_event(self._sending[-1].done)
@@ -138,9 +143,18 @@ class Transfers:
 
     def _coming(self, source: int, nbytes: int) -> _Piece:
         """A piece that the GPU is to fill."""
-        piece = self.idle.pop() if self.idle else _Piece(_PIECE)
-        driver.download(piece.address, source, nbytes, self._stream)
-        driver.record_event(piece.done, self._stream)
+        piece = self.idle.pop() if self.idle else self._another()
+        try:
+            driver.download(piece.address, source, nbytes, self._stream)
+            driver.record_event(piece.done, self._stream)
+        except driver.CudaError:
+            self.abandoned.append(piece)
+            raise
+        return piece
+
+    def _another(self) -> _Piece:
+        piece = _Piece(_PIECE)
+        self._made.add(piece)
         return piece
 
     def waited(self) -> None:
@@ -148,12 +162,15 @@ class Transfers:
         self.idle += self.abandoned
         self.abandoned.clear()
         while len(self.idle) > _PIECES:
-            self.idle.pop().close()
+            piece = self.idle.pop()
+            self._made.discard(piece)
+            piece.close()
 
     def close(self) -> None:
-        """Give all memory back. All that was enqueued has run."""
-        for piece in (*self._sending, *self.idle, *self.abandoned):
+        """Give all memory back, that of reads too for which nobody has waited yet. All that was enqueued has run."""
+        for piece in self._made:
             piece.close()
+        self._made.clear()
         self._sending.clear()
         self.idle.clear()
         self.abandoned.clear()

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from software_cuda import opened
+from software_cuda import amounts, opened
 
 import optirs_web as ow
 from optirs_web.errors import (
@@ -21,9 +21,6 @@ from optirs_web.errors import (
 from optirs_web.native_backends import cuda as cuda_listing
 from optirs_web.runtime import user_cache
 from optirs_web.runtime.timing import GPU_TIMESTAMPS
-
-KINDS = ("allocations", "contexts", "events", "executables", "graphs", "host allocations", "modules", "streams")
-
 
 # What it computes.
 
@@ -182,7 +179,7 @@ def test_a_profile_goes_by_the_devices_clock(cuda):
 
 def test_a_closed_device_leaves_nothing_to_those_who_share_its_context(driver):
     driver.set(devices=2)
-    before = {kind: driver.count(kind) for kind in KINDS}
+    before = amounts(driver)
     with opened() as device:
         _, step = adamw(device)
         step()
@@ -191,8 +188,51 @@ def test_a_closed_device_leaves_nothing_to_those_who_share_its_context(driver):
         with ow.profile(device):
             x.sum().item()
         assert driver.count("allocations") > before["allocations"]
-    assert {kind: driver.count(kind) for kind in KINDS} == before
+    assert amounts(driver) == before
     assert driver.count("pushed contexts") == 0
+
+
+def test_a_read_that_nobody_waits_for_is_given_back_with_the_device(driver):
+    driver.set(devices=2)
+    before = amounts(driver)
+    with opened() as device:
+        x = ow.ones((64,), device=device)
+        device.flush()
+        reading = device.backend.read_async(x.view.buffer.handle, 0, 256)
+    assert amounts(driver) == before
+    with pytest.raises(DeviceLostError, match="'cuda' was closed"):
+        asyncio.run(_awaited(reading))
+    assert amounts(driver) == before
+
+
+def test_a_profiled_operation_that_fails_gives_its_events_back(driver):
+    driver.set(devices=2)
+    with opened() as device:
+        x = ow.ones((64,), device=device) + 1.0
+        backend, handle = device.backend, x.view.buffer.handle
+        device.synchronize()
+        freed = backend.allocate(256)
+        copies = [backend.copy((handle, 0, 256), (to, 0, 256)) for to in (backend.allocate(256), freed)]
+        backend.free(freed)
+        events = []
+        for _ in range(3):
+            with pytest.raises(LaunchError, match="is used that was freed"):
+                backend.submit_timed(copies)
+            events.append(driver.count("events"))
+        assert events[0] == events[2]
+
+
+def test_a_closed_device_compiles_nothing(driver, monkeypatch):
+    driver.set(devices=2)
+    monkeypatch.setattr(user_cache, "folder", lambda: os.devnull)
+    with opened() as device:
+        kernels = []
+        monkeypatch.setattr(device.backend, "expect", kernels.append)
+        ow.compile(lambda: ow.ones((4,), device=device).tanh(), device=device)()
+        monkeypatch.undo()
+        device.backend.expect(kernels[0])
+    with pytest.raises(DeviceLostError, match="'cuda' was closed"):
+        device.backend.expect(kernels[0])
 
 
 def test_without_pools_memory_comes_from_the_device_itself(driver):

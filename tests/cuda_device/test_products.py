@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import software_cuda
-from software_cuda import opened
+from software_cuda import amounts, opened
 
 import optirs_web as ow
+from optirs_web.errors import DeviceNotAvailableError
 from optirs_web.native_backends import cuda_products
+from optirs_web.runtime import registry
 
 
 @pytest.fixture
@@ -76,3 +78,16 @@ def test_factors_are_rounded_where_the_user_says_so_and_nowhere_else(with_cublas
     assert (ow.tensor([[1 + 2**-10]], device=device) @ ow.ones((1, 1), device=device)).item() == 1.0
     with pytest.raises(ValueError, match="one of highest, high, medium"):
         ow.set_float32_matmul_precision("low")
+
+
+def test_a_library_that_refuses_to_start_leaves_nothing(driver, monkeypatch):
+    library = software_cuda.cublas()
+    monkeypatch.setattr("optirs_web.native_backends.cuda_products.library", lambda: library)
+    driver.set(devices=2)
+    before = amounts(driver), library.software_cublas_handles()
+    library.software_cublas_set_status(1)
+    with pytest.raises(DeviceNotAvailableError, match="refused to open: cuBLAS refused the product: not initialized"):
+        ow.device("cuda:1")
+    library.software_cublas_set_status(0)
+    registry.avoided.clear()
+    assert (amounts(driver), library.software_cublas_handles()) == before

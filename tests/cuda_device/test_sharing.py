@@ -5,12 +5,11 @@ import weakref
 
 import numpy as np
 import pytest
+from software_cuda import amounts, opened
 
 import optirs_web as ow
 from optirs_web import dlpack_capsules
-from optirs_web.errors import (
-    UnsupportedError,
-)
+from optirs_web.errors import UnsupportedError
 
 
 class Exporter:
@@ -146,3 +145,18 @@ def _of_version(x, major):
     structure = dlpack_capsules._Versioned.from_address(dlpack_capsules._pointer(id(capsule), b"dltensor_versioned"))
     structure.major = major
     return capsule
+
+
+def test_memory_that_somebody_sees_outlives_the_device_and_is_given_back_by_its_last_user(driver):
+    driver.set(devices=2)
+    before = amounts(driver)
+    with opened() as device:
+        x = ow.ones((300,), device=device) + 1.0
+        ends = [dlpack_capsules.taken(x.__dlpack__(stream=1))[1] for _ in range(2)]
+    left = {kind: count - before[kind] for kind, count in amounts(driver).items() if count != before[kind]}
+    assert left == {"allocations": 1, "contexts": 1}
+    ends[0]()
+    assert driver.count("allocations") == before["allocations"] + 1
+    ends[1]()
+    assert amounts(driver) == before
+    assert driver.count("pushed contexts") == 0

@@ -19,10 +19,13 @@ import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
 from optirs_web.runtime import nvrtc, registry
 
-__all__ = ["Driver", "cublas", "install", "opened", "shown"]
+__all__ = ["Driver", "amounts", "cublas", "install", "opened", "shown"]
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parent.parent / "build" / "software_cuda"
+
+
+KINDS = ("allocations", "contexts", "events", "executables", "graphs", "host allocations", "modules", "streams")
 
 
 class Driver:
@@ -45,6 +48,11 @@ class Driver:
     def heal(self):
         """As in a process that was started again: an error of a kernel is forgotten, and what was enqueued."""
         self._library.software_cuda_heal()
+
+
+def amounts(driver):
+    """How many there are of each kind of what a device takes, which one that is closed has given back."""
+    return {kind: driver.count(kind) for kind in KINDS}
 
 
 @contextmanager
@@ -110,7 +118,7 @@ def cublas():
     """cuBLAS in software, for products of devices in software."""
     install()
     library = ctypes.CDLL(str(built("cublas", "libcublas.software.so")))
-    library.software_cublas_calls.restype = ctypes.c_int64
+    library.software_cublas_calls.restype = library.software_cublas_handles.restype = ctypes.c_int64
     return library
 
 

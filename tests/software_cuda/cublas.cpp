@@ -19,7 +19,8 @@ struct Product {
 
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, FLOAT32 = 0 };
 
-static int64_t calls = 0;
+static int64_t calls = 0, handles = 0;
+static int status = SUCCESS;  // of setting the workspace, which is the last of a start
 
 static float rounded(float x, int compute) {
     const int dropped = compute == 77 ? 13 : compute == 75 ? 16 : 0;  // TF32 keeps 10 bits behind the point, BF16 7
@@ -39,8 +40,9 @@ static void run(void *data) {
             for (int j = 0; j < p->n; j++) {
                 float sum = 0;
                 for (int l = 0; l < p->k; l++) {
-                    const float a = p->a[one * p->stride_a + (p->is_transposed_a ? l + (int64_t)i * p->lda : i + (int64_t)l * p->lda)];
-                    const float b = p->b[one * p->stride_b + (p->is_transposed_b ? j + (int64_t)l * p->ldb : l + (int64_t)j * p->ldb)];
+                    const int64_t at_a = p->is_transposed_a ? l + (int64_t)i * p->lda : i + (int64_t)l * p->lda;
+                    const int64_t at_b = p->is_transposed_b ? j + (int64_t)l * p->ldb : l + (int64_t)j * p->ldb;
+                    const float a = p->a[one * p->stride_a + at_a], b = p->b[one * p->stride_b + at_b];
                     sum += rounded(a, p->compute) * rounded(b, p->compute);
                 }
                 p->c[one * p->stride_c + i + (int64_t)j * p->ldc] = sum;
@@ -51,9 +53,13 @@ extern "C" {
 
 int64_t software_cublas_calls() { return calls; }
 
-int cublasCreate_v2(Handle **handle) { return *handle = new Handle, SUCCESS; }
+int64_t software_cublas_handles() { return handles; }
 
-int cublasDestroy_v2(Handle *handle) { return delete handle, SUCCESS; }
+void software_cublas_set_status(int value) { status = value; }
+
+int cublasCreate_v2(Handle **handle) { return *handle = new Handle, handles++, SUCCESS; }
+
+int cublasDestroy_v2(Handle *handle) { return delete handle, handles--, SUCCESS; }
 
 int cublasSetStream_v2(Handle *handle, void *stream) {
     handle->stream = stream;
@@ -63,7 +69,7 @@ int cublasSetStream_v2(Handle *handle, void *stream) {
 
 int cublasSetWorkspace_v2(Handle *handle, void *workspace, size_t size) {
     handle->workspace = workspace;
-    return workspace && size ? SUCCESS : INVALID_VALUE;
+    return workspace && size ? status : INVALID_VALUE;
 }
 
 int cublasGemmStridedBatchedEx(

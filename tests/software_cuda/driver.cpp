@@ -1,9 +1,9 @@
 // A CUDA driver in software: the entry points that the device `cuda` uses, for machines without a GPU of NVIDIA.
 //
 // It is no GPU and no NVIDIA driver. It is what the signatures and the documentation of the driver API say, so that the
-// device's own code can run: cuda.bindings loads this library as libcuda.so.1 and asks it for its functions. Kernels run
-// on the CPU, by g++ and cuda_emulation.h, of the CUDA text that the image was compiled from (`__init__.py` notes which
-// that was). Speed, real concurrency, the memory model and machine code are not in it.
+// device's own code can run: cuda.bindings loads this library as libcuda.so.1 and asks it for its functions. Kernels
+// run on the CPU, by g++ and cuda_emulation.h, of the CUDA text that the image was compiled from (`__init__.py` notes
+// which that was). Speed, real concurrency, the memory model and machine code are not in it.
 //
 // It is as lazy and as strict as the documentation allows, so that mistakes show. Nothing that is enqueued in a stream
 // runs before somebody waits for it; asynchronous copies take page-locked memory of the host alone; addresses have to
