@@ -11,7 +11,51 @@ from typing import Any, NamedTuple
 
 from cuda.bindings import driver as cu
 
-__all__ = ["OUT_OF_MEMORY", "CudaError", "Handle"]
+__all__ = [
+    "OUT_OF_MEMORY",
+    "CudaError",
+    "Device",
+    "Handle",
+    "allocate",
+    "allocate_now",
+    "allocate_on_host",
+    "await_event",
+    "begin_capture",
+    "clear",
+    "copy",
+    "create_event",
+    "create_stream",
+    "destroy_event",
+    "destroy_executable",
+    "destroy_graph",
+    "destroy_stream",
+    "devices",
+    "download",
+    "end_capture",
+    "executable_of",
+    "free",
+    "free_now",
+    "free_on_host",
+    "function_of",
+    "has_happened",
+    "initialize",
+    "launch",
+    "launch_graph",
+    "load_module",
+    "make_wait",
+    "pop_context",
+    "push_context",
+    "record_event",
+    "release_context",
+    "retain_context",
+    "seconds_between",
+    "stream_of",
+    "synchronize",
+    "synchronize_context",
+    "unload_module",
+    "upload",
+    "version",
+]
 
 OUT_OF_MEMORY = 2
 """CUDA's number of that error."""

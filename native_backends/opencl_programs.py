@@ -131,11 +131,14 @@ class Programs:
             try:
                 return self._build(cl._cl._Program(self._context, declared(text)), WITHOUT_HEADER)
             except cl.RuntimeError as error:
-                _refused(error)
+                if not _is_refusal(error):
+                    raise
         try:
             program = self._build(cl._cl._Program(self._context, text))
         except cl.RuntimeError as error:
-            why = f"refused by the device's compiler: {_refused(error)}"
+            if not _is_refusal(error):
+                raise
+            why = f"refused by the device's compiler: {error}"
             raise ShaderError(why, file=name, line=1, column=1) from error
         self.declares = False  # the driver's headers are others
         return program
@@ -146,8 +149,6 @@ class Programs:
             return program.build(f"{_OPTIONS} {more}".encode())
 
 
-def _refused(error: Any) -> Any:
-    """An error that says that the compiler refused a text; any other is raised."""
-    if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
-        raise error
-    return error
+def _is_refusal(error: Any) -> bool:
+    """It was the text that the compiler would not take."""
+    return bool(error.code == cl.status_code.BUILD_PROGRAM_FAILURE)
