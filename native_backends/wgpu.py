@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import sys
 import tempfile
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -49,8 +51,20 @@ class _Pipeline(NamedTuple):
     layout: Any
 
 
+def _load_triton_first() -> None:
+    """Load torch's Triton before a driver, which torch does when it first makes an optimizer.
+
+    The LLVM in it faults where Mesa's drivers (seen with Debian 12's LLVM 15) have loaded theirs; the other way round
+    both work.
+    """
+    if sys.platform == "linux" and "torch" in sys.modules:
+        with suppress(ImportError, OSError, RuntimeError):  # torch goes on without it, too
+            importlib.import_module("triton")
+
+
 @cache
 def _adapters() -> tuple[Any, ...]:
+    _load_triton_first()
     # Without this variable libwayland, which OpenGL asks for displays, writes errors to the terminal.
     unset = "XDG_RUNTIME_DIR" not in os.environ
     if unset:

@@ -87,6 +87,23 @@ os.environ.pop("VK_ICD_FILENAMES", None)
 """
 
 
+LOADED = """
+with open("/proc/self/maps") as file:
+    print("a driver is loaded:", "libvulkan" in file.read())
+"""
+
+
+@pytest.mark.usefixtures("on_linux")
+@pytest.mark.parametrize(("imports", "before"), [("import torch", ["a driver is loaded: False"]), ("", [])])
+def test_triton_of_torch_is_loaded_before_a_driver(open_device, tmp_path, imports, before):
+    open_device("vulkan")
+    (tmp_path / "triton.py").write_text(f"{LOADED}\nraise ImportError('torch goes on without it')", "utf-8")
+    (tmp_path / "torch.py").touch()  # what is installed as torch may be without Triton
+    program = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{imports}\nimport optirs_web as ow\n"
+    found = run_python(f"{program}ow.device('vulkan')\n{LOADED}")
+    assert found == [*before, "a driver is loaded: True"]
+
+
 def test_without_numpy_and_wgpu_each_device_says_what_to_install():
     found = reasons("import sys\nsys.modules['numpy'] = sys.modules['wgpu'] = None\n")
     numpy, wgpu = (f"the Python package {name} is not installed: pip install" for name in ("numpy", "wgpu"))
