@@ -25,6 +25,14 @@ __all__ = ["CompiledStep", "compile_step", "stablehlo"]
 
 _ABSENT = "{name} is not installed: pip install {name}"
 
+# There is no TPU whose metadata could be asked for. Which one, and where, only has to be said: otherwise libtpu prints
+# warnings and an error.
+_NO_TPU = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
+
 
 class CompiledStep(NamedTuple):
     """A step that was compiled for devices that are not here.
@@ -47,7 +55,10 @@ def _sizes(kernel: Kernel, elements: int) -> list[int]:
     if isinstance(kernel, ElementwiseKernel):
         return [elements for _ in kernel.bindings]
     if not isinstance(kernel, AdvanceKernel | UpdateKernel) or kernel.rule.stages:
-        raise UnsupportedError(f"'{kernel.name}' has no shapes of its own; an update, an advance or a map function has")
+        raise UnsupportedError(
+            f"the shapes of '{kernel.name}' are not known: those of map functions are, and of `update` and `advance` of"
+            " an optimizer"
+        )
     return [_words(kernel, one, elements) for one in kernel.bindings]
 
 
@@ -116,7 +127,8 @@ def _topology(name: str) -> Sequence[Any]:
         import libtpu  # noqa: F401  # which has the compiler
     except ImportError:
         raise DeviceNotAvailableError(_ABSENT.format(name="libtpu")) from None
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # there is no TPU whose metadata could be asked for
+    for variable, value in _NO_TPU.items():
+        os.environ.setdefault(variable, value)
     from jax.experimental import topologies
 
     try:
@@ -125,6 +137,19 @@ def _topology(name: str) -> Sequence[Any]:
         message = f"libtpu describes no topology '{name}', as it does v5e:2x4: {error}"
         raise DeviceNotAvailableError(message) from None
     return devices
+
+
+def _check(kernels: Sequence[Kernel]) -> None:
+    """Refuse rules whose step is more than `advance` and `update` from a gradient."""
+    for kernel in kernels:
+        if isinstance(kernel, UpdateKernel):
+            if kernel.rule.has("measure"):
+                raise UnsupportedError(
+                    f"'{kernel.rule.name}' measures something of all elements first, which a step for a topology does "
+                    "not; --export writes whole steps"
+                )
+            if "grads" not in (one.name for one in kernel.bindings):
+                raise UnsupportedError(f"'{kernel.rule.name}' does not update from a gradient alone")
 
 
 def compile_step(kernels: Sequence[Kernel], elements: int, topology: str) -> CompiledStep:
@@ -141,6 +166,7 @@ def compile_step(kernels: Sequence[Kernel], elements: int, topology: str) -> Com
     """
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+    _check(kernels)
     devices = _topology(topology)
     mesh = Mesh(np.array(devices), ("data",))
     names = [[one.name for one in kernel.bindings] for kernel in kernels]

@@ -182,7 +182,7 @@ def test_a_rule_is_printed_as_jax_and_as_stablehlo(device):
 def test_what_has_no_shapes_of_its_own_is_refused_as_stablehlo(device):
     result = CliRunner().invoke(cli, ["shader", "matmul", "--target", "stablehlo"])
     assert result.exit_code == 1
-    assert "'matmul' has no shapes of its own" in result.output
+    assert "the shapes of 'matmul' are not known" in result.output
 
 
 def test_compiling_for_tpus_says_what_to_install(device, monkeypatch):
@@ -190,6 +190,16 @@ def test_compiling_for_tpus_says_what_to_install(device, monkeypatch):
     result = CliRunner().invoke(cli, ["compile", "adamw", "--topology", "v5e:2x4"])
     assert result.exit_code == 1
     assert "libtpu is not installed: pip install libtpu" in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("LAMB", "'lamb' measures something of all elements first"), ("reptile", "not update from a gradient alone")],
+)
+def test_what_a_step_for_a_topology_leaves_out_is_refused(device, name, message):
+    result = CliRunner().invoke(cli, ["compile", name, "--topology", "v5e:2x4"])
+    assert result.exit_code == 1
+    assert message in result.output
 
 
 def test_a_step_for_eight_tpus_is_one_all_reduce_and_one_loop(device, tmp_path):

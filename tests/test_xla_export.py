@@ -112,6 +112,8 @@ def test_the_step_of_an_optimizer_is_exported(device, tmp_path):
         ((), "say what for: --topology v5e:2x4, or --export FILE"),
         (("nothing", "--export", "file"), "'nothing' is no optimizer"),
         (("--flag", "speed=3", "--export", "file"), "unexpected keyword argument 'speed'"),
+        (("muon", "--export", "file"), "Invalid value for NAME: Muon only supports 2D parameters"),
+        (("LBFGS", "--export", "file"), "LBFGS looks at numbers on the host"),
     ],
 )
 def test_what_is_asked_of_compile_makes_sense(device, arguments, message):

@@ -13,6 +13,7 @@ import click
 import optirs_web as ow
 
 from ..interop import jax
+from ..optim.host_driven import HostDriven
 from ..runtime.rule_kernels import AdvanceKernel, UpdateKernel
 from .optimizers import all_optimizers
 from .shader import find_kernel
@@ -43,7 +44,7 @@ def compile_(
 
     With --topology every chip has all parameters and state, and gradients of its own, which are averaged over all chips
     by an all-reduce. What is printed: the chips, XLA's estimate of the work, the memory of each chip, and the program.
-    No TPU is needed, but `pip install libtpu`.
+    No TPU is needed, but `pip install libtpu`. Optimizers that measure norms or sums first (LAMB) are refused.
 
     With --export a file is written that `optirs_web.interop.jax.load` reads: a step of one parameter, which begins as
     zeros, from its gradient.
@@ -64,8 +65,8 @@ def _compile(name: str, topology: str, elements: int, flags: tuple[str, ...], ou
     backend: Any = ow.device("xla").backend
     made = backend.compile_step(kernels, elements, topology)
     click.echo(f"{kernels[1].name} of {elements:,} parameters on {made.devices}")
-    for title, values in (("cost", made.cost), ("bytes on each chip", made.memory)):
-        shown = {key: value for key, value in values.items() if title != "cost" or key in ("flops", "bytes accessed")}
+    cost = {key: made.cost[key] for key in ("flops", "bytes accessed") if key in made.cost}
+    for title, shown in (("cost", cost), ("bytes on each chip", made.memory)):
         click.echo(f"{title}: {', '.join(f'{key} {value:,.0f}' for key, value in shown.items())}")
     if out is None:
         click.echo(made.hlo.rstrip("\n"))
@@ -93,10 +94,15 @@ def _export(name: str, elements: int, flags: Sequence[str], file: Path, platform
     try:
         optimizer = known[name.lower()]([param], **_options(flags))
     except (TypeError, ValueError) as error:
-        raise click.BadParameter(str(error), param_hint="--flag") from error
+        raise click.BadParameter(str(error), param_hint="--flag" if flags else "NAME") from error
+    if isinstance(optimizer, HostDriven):
+        raise click.BadParameter(f"{name} looks at numbers on the host, so its step is no program", param_hint="NAME")
     step = ow.compile(lambda grad: optimizer.step(grads=[grad]), device="xla")
     grad = ow.zeros((elements,), device="xla")
-    made = jax.export(step, grad, parameters={"param": param}, platforms=platforms)
+    try:
+        made = jax.export(step, grad, parameters={"param": param}, platforms=platforms)
+    except ModuleNotFoundError as error:
+        raise click.ClickException(str(error)) from error
     made.save(file)
     size, state = len(made.artifact), sum(one.nbytes for one in made.state)
     click.echo(f"{name} of {elements:,} parameters for {', '.join(made.platforms)}: {file}")
