@@ -93,12 +93,21 @@ def _loaded(text: str, name: str) -> dict[str, Any]:
     path = os.path.join(folder, f"{re.sub(r'[^a-z0-9]+', '_', name.lower())}_{digest}.py")
     try:
         _keep(path, text)
-    except OSError:  # without a folder that can be written it is compiled in each process
+        namespace = _imported(f"optirs_web_numba_{digest}", path)
+    except (OSError, RuntimeError):  # without a folder that can be written, as Numba says it, each process compiles
         return compile_python(text.replace("cache=True, ", ""), f"{name} for numba")
-    spec = spec_from_file_location(f"optirs_web_numba_{digest}", path)
+    from .numba_cache import keep_with_digests  # Numba is loaded by now
+
+    for one in ("launch", "part"):
+        keep_with_digests(namespace.get(one))
+    return namespace
+
+
+def _imported(name: str, path: str) -> dict[str, Any]:
+    spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules[spec.name] = module_from_spec(spec)  # where Numba looks for what it has cached
+    module = sys.modules[name] = module_from_spec(spec)  # where Numba looks for what it has cached
     spec.loader.exec_module(module)
     return vars(module)
 

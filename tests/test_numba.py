@@ -12,7 +12,7 @@ from numba_device import cpu_device
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
 from optirs_web.native_backends import numba_cpu, numba_kernels
-from optirs_web.native_backends.numba_loops import loop_of
+from optirs_web.native_backends.numba_loops import Loop, loop_of
 from optirs_web.runtime.kernels import elementwise
 from optirs_web.wgsl.numba_shell import Loops
 
@@ -108,6 +108,41 @@ def test_what_numba_refuses_stays_numpys(caplog):
     assert [one.getMessage().partition(":")[0] for one in caplog.records] == [
         "Numba refuses 'relu', which stays NumPy's on cpu"
     ]
+
+
+DOUBLES, TRIPLES = (
+    Loops(f"from numba import njit\n\n@njit(cache=True, nogil=True)\ndef launch(x):\n    return {by} * x\n", ("x",))
+    for by in (2, 3)
+)
+
+
+def cut(path, other):
+    os.truncate(path, 20)
+
+
+def empty(path, other):
+    os.truncate(path, 0)
+
+
+def replace(path, other):
+    path.write_bytes(other.read_bytes())
+
+
+@pytest.mark.parametrize(("kind", "damage"), [("nbi", cut), ("nbi", empty), ("nbc", cut), ("nbc", replace)])
+def test_what_numba_keeps_is_compiled_again_where_a_file_is_damaged_or_anothers(kind, damage, tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def computed():
+        loops = [Loop(one, name) for one, name in ((DOUBLES, "doubles"), (TRIPLES, "triples"))]
+        return [one.bound((7,), 1, 1)() for one in loops], [sum(one._launch.stats.cache_hits.values()) for one in loops]
+
+    assert computed() == ([14, 21], [0, 0])
+    assert computed() == ([14, 21], [1, 1])
+    doubles, triples = (next(tmp_path.rglob(f"{name}*.{kind}")) for name in ("doubles", "triples"))
+    damage(doubles, triples)
+    assert computed() == ([14, 21], [0, 1])
+    assert computed() == ([14, 21], [1, 1])
 
 
 IN_A_PROCESS = """
