@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 import optirs_web as ow
+
+from .tables import print_table, table_of
 
 __all__ = ["devices"]
 
@@ -28,7 +28,7 @@ def devices(as_json: bool, power: str | None) -> None:
     if as_json:
         click.echo(json.dumps({"devices": [_facts(one) for one in found], "auto": automatic}, indent=1))
         return
-    _print_table(found)
+    _print_tables(found)
     for line in (*_shared(found), _sentence(automatic)):
         click.echo(f"\n{line}")
 
@@ -58,22 +58,21 @@ def _facts(one: ow.AdapterInfo) -> dict[str, Any]:
     }
 
 
-def _print_table(found: Iterable[ow.AdapterInfo]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=10_000)  # a pipe has no width; lines are not to be broken
-    columns = ("name", "description", "kind", "memory", "features", "available")
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+def _print_tables(found: Sequence[ow.AdapterInfo]) -> None:
+    """What there is; below it, over the whole width, why the others are not there and why some are avoided."""
+    there = table_of("name", "description", "kind", "memory", "features")
+    missing, avoided = table_of("not there", "why"), table_of("avoided", "why")
     for one in found:
-        kind = _KINDS.get(one.kind, one.kind) if one.available else ""
-        memory = "" if one.memory is None else f"{one.memory / 2**30:.1f} GiB"
-        table.add_row(one.label, one.description, kind, memory, ", ".join(sorted(one.features)), _available(one))
-    console.print(table)
-
-
-def _available(one: ow.AdapterInfo) -> str:
-    reason = f": {one.reason}" if one.reason else ""
-    return f"{'yes' if one.available else 'no'}{reason}"
+        if one.available:
+            memory = "" if one.memory is None else f"{one.memory / 2**30:.1f} GiB"
+            kind, features = _KINDS.get(one.kind, one.kind), ", ".join(sorted(one.features))
+            there.add_row(one.label, one.description, kind, memory, features)
+        if one.reason:
+            (avoided if one.available else missing).add_row(one.label, one.reason)
+    for number, table in enumerate(one for one in (there, missing, avoided) if one.row_count):
+        if number:
+            click.echo()
+        print_table(table)
 
 
 def _shared(found: Sequence[ow.AdapterInfo]) -> list[str]:
@@ -82,7 +81,8 @@ def _shared(found: Sequence[ow.AdapterInfo]) -> list[str]:
     for one in found:
         if one.adapter:
             names.setdefault(one.adapter, []).append(one.label)
-    return [f"{' and '.join(one)} are one adapter: {adapter}" for adapter, one in names.items() if len(one) > 1]
+    pairs = ((f"{', '.join(one[:-1])} and {one[-1]}", adapter) for adapter, one in names.items() if len(one) > 1)
+    return [f"{several} are one piece of hardware: {adapter}" for several, adapter in pairs]
 
 
 def _sentence(automatic: dict[str, str | None]) -> str:

@@ -14,14 +14,13 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 import optirs_web as ow
 
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.kernels import Kernel
+from .tables import print_table, table_of
 
 __all__ = ["Cost", "all_optimizers", "cost_of", "made", "optimizers", "results"]
 
@@ -179,10 +178,7 @@ def optimizers(markdown: bool) -> None:
         for row in (headings, ("---",) * len(headings), *rows):
             click.echo(f"| {' | '.join(row)} |")
         return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=10_000)  # a pipe has no width; lines are not to be broken
-    table = Table(*headings, box=None, pad_edge=False, header_style="bold")
+    table = table_of(*headings)
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    print_table(table)

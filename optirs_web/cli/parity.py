@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
-from rich.table import Table
+from rich.progress import track
 
 import optirs_web as ow
 
 from .parity_rows import Row, rows
+from .tables import print_table, table_of
 
 __all__ = ["BOUND", "parity", "ulps"]
 
@@ -71,12 +72,13 @@ def parity(ctx: click.Context, names: tuple[str, ...], devices: tuple[str, ...],
     """Print how far devices are apart, in ulps of the largest operand.
 
     Map functions and operations are compared with float64; optimizers, and what float64 cannot say, with the first
-    device. NAMES are those of the table's rows; all by default.
+    device. NAMES are those of the table's rows; all by default, which takes minutes, since all is compiled on each
+    device.
 
     Ends with status 1 where a map function is more than 4 ulps off, or a device cannot compute a row.
     """
     opened = [ow.device(name) for name in devices or _available()]
-    lines = (_compared(row, opened) for row in _chosen(names))
+    lines = (_compared(row, opened) for row in _watched(_chosen(names)))
     labels = [one.name for one in opened]
     if as_json:
         found = list(lines)
@@ -97,11 +99,12 @@ def _available() -> list[str]:
 
 def _chosen(names: Sequence[str]) -> list[Row]:
     every = list(rows())
-    unknown = set(names) - {one.name for one in every}
+    asked = {name.lower(): name for name in names}
+    unknown = {name for lower, name in asked.items() if lower not in {one.name.lower() for one in every}}
     if unknown:
         known = ", ".join(one.name for one in every)
         raise click.BadParameter(f"there is no row {', '.join(sorted(unknown))}; there are {known}", param_hint="NAMES")
-    return [one for one in every if not names or one.name in names]
+    return [one for one in every if not asked or one.name.lower() in asked]
 
 
 def _compared(row: Row, devices: Sequence[ow.Device]) -> _Line:
@@ -130,7 +133,8 @@ def _cells(line: _Line, labels: Sequence[str]) -> list[str]:
     def cell(label: str) -> str:
         if label in line.failed:
             return "failed"
-        return "differs" if math.isinf(line.found[label]) else f"{line.found[label]:.3g}"
+        found = line.found[label]
+        return "differs" if math.isinf(found) else f"{found:,.0f}" if found >= 1000 else f"{found:.3g}"
 
     mark = "above the bound" if line.is_above else ""
     return [line.kind, line.name, line.reference, *map(cell, labels), mark]
@@ -150,18 +154,22 @@ def _print_markdown(lines: Iterable[_Line], labels: Sequence[str]) -> Iterable[_
 
 
 def _print_table(lines: Iterable[_Line], labels: Sequence[str]) -> list[_Line]:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=10_000)  # a pipe has no width; lines are not to be broken
-    table = Table(*_headings(labels), box=None, pad_edge=False, header_style="bold")
+    table = table_of(*_headings(labels))
     found = list(lines)
     for line in found:
         table.add_row(*_cells(line, labels))
-    console.print(table)
-    above = sum(one.is_above for one in found)
-    functions = sum(one.kind == "map function" for one in found)
-    console.print(f"\n{functions} map functions, {above} of them above {BOUND:g} ulps of the largest operand")
+    print_table(table)
+    functions = [one.is_above for one in found if one.kind == "map function"]
+    if functions:
+        above = f"{sum(functions)} of them above {BOUND:g} ulps of the largest operand"
+        click.echo(f"\n{len(functions)} map functions, {above}")
     for line in found:
         for name, reason in line.failed.items():
-            console.print(f"{line.name} on {name}: {reason}")
+            click.echo(f"{line.name} on {name}: {reason}")
     return found
+
+
+def _watched(chosen: Sequence[Row]) -> Iterator[Row]:
+    """The rows, with a bar on the terminal that says how many are done: all of them take minutes."""
+    console = Console(stderr=True)
+    yield from track(chosen, "comparing", console=console, transient=True, disable=not console.is_terminal)

@@ -1,0 +1,30 @@
+"""Tables on the terminal, of its width; in a pipe with lines that are not broken."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["print_table", "table_of"]
+
+
+def table_of(*headings: str) -> Table:
+    """A table without rows; what is too long for its column goes on in the next line."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        made.add_column(heading, overflow="fold")
+    return made
+
+
+def print_table(table: Table) -> None:
+    """Print a table on standard output."""
+    console = Console()
+    if console.is_terminal:
+        console.print(table)
+        return
+    console = Console(width=10_000)  # a pipe has no width
+    with console.capture() as printed:
+        console.print(table)
+    for line in printed.get().splitlines():
+        click.echo(line.rstrip())
