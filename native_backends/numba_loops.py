@@ -1,8 +1,8 @@
 """Texts with loops for Numba, compiled and called: from files that Numba caches what it compiles beside, in threads.
 
 Threads are Numba's (OpenMP, TBB or its own), so that a process has one set of them for all of its Numba code. They are
-used where that is safe: OpenMP's do not live on in a forked process, and Numba's own take one caller at a time. Where
-they are not, the calling thread does all of the work.
+used where that is safe: OpenMP's do not live on in a forked process, whoever started them there, and Numba's own take
+one caller at a time. Where they are not, the calling thread does all of the work.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ __all__ = ["Loop", "loop_of", "threads"]
 
 _GRAIN = 1 << 14
 """Elements that a thread is worth starting for."""
+
+_PF_FORKNOEXEC = 0x40
+"""Linux' flag of a process that was forked and has executed no program since (proc(5), /proc/PID/stat)."""
 
 
 class Loop:
@@ -126,7 +129,7 @@ def _keep(path: str, text: str) -> None:
 # Threads.
 
 _one_caller = threading.Lock()
-_layer = ""  # what Numba's threads are, once they have been started
+_layer = ""  # what Numba's threads are, once a kernel has used them
 _are_lost = False
 
 
@@ -150,10 +153,33 @@ def _in_threads(launch: Callable[..., None], parts: int, arguments: Sequence[Any
     return True
 
 
+def _started() -> str:
+    """What Numba's threads are, if a kernel or the user's own code has started them."""
+    numba: Any = sys.modules.get("numba")
+    try:
+        layer: str = numba.threading_layer()
+    except (AttributeError, ValueError):  # it is not loaded as yet, or has no threads
+        return ""
+    return layer
+
+
 def _after_fork() -> None:
-    global _are_lost
-    _are_lost = _layer == "omp"
+    """In the child. Numba ends a process that would use OpenMP's threads of its parent; in a grandchild it hangs."""
+    global _one_caller, _are_lost
+    _one_caller = threading.Lock()  # who had the other may be a thread that is not in this process
+    _are_lost = _started() == "omp"
+
+
+def _is_forked() -> bool:
+    """Whether this process is a copy of another one; it is not if the system does not tell."""
+    try:
+        with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+            flags = file.read().rpartition(")")[2].split()[6]
+    except OSError:
+        return False
+    return bool(int(flags) & _PF_FORKNOEXEC)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+    _are_lost = _started() == "omp" and _is_forked()  # they may be of a process that did not load this module

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 from numba_device import cpu_device
+from requirements import missing
 
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
@@ -184,11 +185,58 @@ def run(program, **environment):
     return done.stdout
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
-def test_threads_and_forked_processes_compute_the_same_on_every_layer_and_compile_once(both, tmp_path):
+@pytest.fixture
+def forks():
+    """A system with forks."""
+    if not hasattr(os, "fork"):
+        missing("linux", "the system has no forks")
+
+
+def test_threads_and_forked_processes_compute_the_same_on_every_layer_and_compile_once(both, forks, tmp_path):
     found = [run(IN_A_PROCESS, NUMBA_THREADING_LAYER=one, XDG_CACHE_HOME=str(tmp_path)) for one in ("omp", "workqueue")]
     assert int(found[0]) == 0
     assert int(found[1]) > 0
+
+
+AFTER_OTHER_CODE = """
+import os, signal
+import numpy as np
+from numba import njit, prange, threading_layer
+
+@njit(parallel=True)
+def total(x):
+    found = 0.0
+    for i in prange(x.size):
+        found += x[i]
+    return found
+
+def forked(call):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends a process that waits for threads
+        call()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+def steps():
+    import optirs_web as ow
+    x = ow.ones((1 << 17,), device="cpu")
+    assert (ow.compile(lambda: x * 2 + 1, device="cpu")().numpy() == 3).all()
+
+total(np.ones(1 << 17))
+assert threading_layer() == "omp"
+forked(steps)  # which loads the module of loops in the child
+from optirs_web.native_backends import numba_loops
+assert not numba_loops._are_lost  # this process has its threads
+forked(steps)
+forked(lambda: forked(steps))
+numba_loops._one_caller.acquire()  # as a thread has it that is not in the child
+forked(lambda: numba_loops._one_caller.acquire(timeout=0) or os._exit(1))
+"""
+
+
+def test_a_fork_leaves_alone_the_threads_that_other_numba_code_started(both, forks, tmp_path):
+    run(AFTER_OTHER_CODE, NUMBA_THREADING_LAYER="omp", XDG_CACHE_HOME=str(tmp_path))
 
 
 def test_the_device_says_what_it_runs_on(both):
