@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from .errors import UnsupportedError
 from .runtime.buffer import Buffer, View
@@ -30,6 +31,9 @@ _KINDS = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "int32": 
 """DLPack's codes and bits of the types that a tensor shares."""
 _TYPES = {"cuda": 2, "opencl": 4, "vulkan": 7, "metal": 8, "webgpu": 15}
 """The numbers of DLPack's devices, by the names of ours; it has none for the others."""
+
+_read_only: WeakSet[Buffer] = WeakSet()
+"""Memory that its owner lent to be read; no tensor is written in place, but who is shown one may write it."""
 
 
 class _Held:
@@ -138,17 +142,20 @@ def exported(
 
 def _lent(one: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] | None, copy: bool | None) -> Any:
     """A capsule of memory on the device."""
-    from .dlpack_capsules import Described, made  # which few need
+    from .dlpack_capsules import Described, is_versioned, made  # which few need
 
     if stream == 0:
         raise BufferError("DLPack gives stream 0 no meaning: 1 is CUDA's legacy default stream, 2 that of each thread")
     if one.dtype.name not in _KINDS:
         raise BufferError(f"an element of {one.dtype} takes four bytes here, and elsewhere one; export x.float()")
     is_walk = all(step > 0 for step, size in zip(one.walk.strides, one.shape, strict=True) if size > 1)
+    is_read_only = one.walk.view.buffer in _read_only
     if copy is False and not is_walk:
         raise BufferError(f"{one!r} cannot be exported without a copy")
-    if copy or not is_walk:
-        one = call_operation("clone", one.detach())
+    if copy is False and is_read_only and not is_versioned(max_version):
+        raise BufferError("its memory is another library's, who lent it to be read; only DLPack 1.0 can say so: copy it")
+    if copy or not is_walk or (is_read_only and not is_versioned(max_version)):
+        one, is_read_only = call_operation("clone", one.detach()), False
     one.device.flush()
     view, start, strides = one.walk
     buffer = view.buffer
@@ -157,7 +164,7 @@ def _lent(one: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] |
     def end() -> None:
         sharing.give_back(buffer.handle, stream)
 
-    described = Described(address, dlpack_device(one), one.shape, strides, _KINDS[one.dtype.name])
+    described = Described(address, dlpack_device(one), one.shape, strides, _KINDS[one.dtype.name], is_read_only)
     return made(described, end, max_version, is_copied=bool(copy))
 
 
@@ -165,7 +172,8 @@ def from_dlpack(x: Any, /, *, device: str | Device | None = None, copy: bool | N
     """A tensor of what another library has, without a copy where it lies on a GPU that a device here can share.
 
     What either writes there, the other sees, once the work of both is in order: the other library's so far comes before
-    this one's from now on. Exchange the memory again after later work, or wait for it.
+    this one's from now on. Exchange the memory again after later work, or wait for it. What was lent to be read alone
+    (DLPack 1.0 says so) is lent on as such, or as a copy to libraries that know an older DLPack.
 
     Args:
         x: has `__dlpack__` and `__dlpack_device__`, as arrays of torch, CuPy, JAX and NumPy do.
@@ -243,8 +251,10 @@ def _over(one: Described, end: Any, device: Device, sharing: Any) -> Tensor:
     last = sum((size - 1) * step for size, step in zip(one.shape, one.strides, strict=True))
     nbytes = dtype.nbytes(start + last + 1)
     handle = sharing.borrow(one.address - before, end)
-    view = View.whole(Buffer(device, handle, nbytes, partial(_left, device)))
-    return Tensor(view, one.shape, dtype, strides=one.strides, start=start)
+    buffer = Buffer(device, handle, nbytes, partial(_left, device))
+    if one.is_read_only:
+        _read_only.add(buffer)
+    return Tensor(View.whole(buffer), one.shape, dtype, strides=one.strides, start=start)
 
 
 def _left(device: Device, handle: Any, _: int) -> None:

@@ -9,10 +9,10 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Described", "made", "taken"]
+__all__ = ["Described", "is_versioned", "made", "taken"]
 
 _VERSION = (1, 0)
-_IS_COPIED = 2  # a flag
+_READ_ONLY, _IS_COPIED = 1, 2  # flags
 _PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"
 _USED = {_PLAIN: b"used_dltensor", _VERSIONED: b"used_dltensor_versioned"}
 
@@ -62,6 +62,7 @@ class Described(NamedTuple):
         shape: elements along each axis.
         strides: elements from one to the next along each axis.
         kind: DLPack's code of the type, and its bits: (2, 32) is float32.
+        is_read_only: nobody may write it, which capsules before DLPack 1.0 cannot say.
     """
 
     address: int
@@ -69,6 +70,7 @@ class Described(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     kind: tuple[int, int]
+    is_read_only: bool = False
 
 
 def _python(name: str, result: Any, *arguments: Any) -> Any:
@@ -100,6 +102,11 @@ def _drop(capsule: int) -> None:
 _deleter, _destructor = _DELETER(_end), _DESTRUCTOR(_drop)
 
 
+def is_versioned(max_version: tuple[int, int] | None) -> bool:
+    """Whether a consumer reads the capsules of DLPack 1.0, which have flags."""
+    return max_version is not None and max_version >= _VERSION
+
+
 def made(one: Described, end: Callable[[], None], max_version: tuple[int, int] | None, *, is_copied: bool) -> Any:
     """A capsule for one consumer.
 
@@ -109,7 +116,7 @@ def made(one: Described, end: Callable[[], None], max_version: tuple[int, int] |
         max_version: the newest version of DLPack that the consumer reads; None for those before 1.0.
         is_copied: the consumer alone has it.
     """
-    name = _VERSIONED if max_version is not None and max_version >= _VERSION else _PLAIN
+    name = _VERSIONED if is_versioned(max_version) else _PLAIN
     managed = _KINDS[name]()
     numbers = ctypes.c_int64 * max(len(one.shape), 1)
     shape, strides = numbers(*one.shape), numbers(*one.strides)
@@ -128,7 +135,7 @@ def made(one: Described, end: Callable[[], None], max_version: tuple[int, int] |
     managed.deleter = _deleter
     if isinstance(managed, _Versioned):
         managed.major, managed.minor = _VERSION
-        managed.flags = _IS_COPIED * is_copied
+        managed.flags = _READ_ONLY * one.is_read_only | _IS_COPIED * is_copied
     address = ctypes.addressof(managed)
     _lent[address] = (managed, shape, strides), end
     return _new(address, name, _destructor)
@@ -158,6 +165,7 @@ def taken(capsule: Any) -> tuple[Described, Callable[[], None]]:
         shape=shape,
         strides=tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _row_major(shape),
         kind=(tensor.code, tensor.bits),
+        is_read_only=isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY),
     )
     _rename(place, _USED[name])
 

@@ -79,6 +79,33 @@ def test_another_librarys_array_is_used_in_the_order_of_its_stream_and_kept_as_l
     assert other.ended == 1
 
 
+def test_what_was_lent_to_be_read_is_lent_on_as_such_or_copied(cuda):
+    other = Exporter(ow.tensor([1.0, 2.0], device=cuda), is_read_only=True)
+    x = ow.from_dlpack(other)
+    address = x.view.buffer.handle.address
+
+    def described(one, **options):
+        found, end = dlpack_capsules.taken(one.__dlpack__(**options))
+        end()
+        return found.address, found.is_read_only
+
+    assert described(x, max_version=(1, 0)) == (address, True)
+    assert described(x[1:], max_version=(1, 1)) == (address + 4, True)
+    copied = [described(x), described(x, max_version=(0, 8)), described(x, max_version=(1, 0), copy=True)]
+    assert [(one != address, is_read_only) for one, is_read_only in copied] == [(True, False)] * 3
+    with pytest.raises(BufferError, match="lent it to be read"):
+        x.__dlpack__(copy=False)
+    assert described(ow.from_dlpack(x), max_version=(1, 0)) == (address, True)
+    assert described(x + 1.0, max_version=(1, 0))[1] is False
+
+
+def test_a_parameter_of_another_librarys_array_has_memory_of_its_own(cuda):
+    other = ow.tensor([1.0, 2.0], device=cuda)
+    w = ow.Parameter(ow.from_dlpack(other))
+    ow.optim.SGD([w], lr=1.0).step(grads=[ow.ones((2,), device=cuda)])
+    assert (w.tolist(), other.tolist()) == ([0.0, 1.0], [1.0, 2.0])
+
+
 def test_the_pool_does_not_reuse_memory_that_somebody_sees(cuda):
     x = ow.tensor(np.arange(300, dtype=np.float32), device=cuda) + 1.0
     address, buffer = x.view.buffer.handle.address, weakref.ref(x.view.buffer)
