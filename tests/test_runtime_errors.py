@@ -115,6 +115,31 @@ def test_a_closed_device_says_so(open_device):
     assert lines == ["device 'vulkan' was closed", "[1.0, 1.0, 1.0, 1.0]", "[]"]
 
 
+def test_only_a_device_that_is_open_is_closed():
+    """In a process of its own, so that what other tests use stays open."""
+    lines = run_python(
+        """
+        import sys
+        import optirs_web as ow
+        from optirs_web.runtime import registry
+        for name in ("cpu", "cpu:0", "vulkan", "auto", None):
+            ow.close_device(name)
+        print([one for one in sys.modules if one.startswith(("optirs_web.native_backends.", "wgpu"))])
+        device = ow.device("cpu")
+        ow.close_device("cpu:0")
+        print(device.closed, registry.opened())
+        for wrong in ("vulcan", "cpu:first"):
+            try:
+                ow.close_device(wrong)
+            except ow.errors.DeviceNotAvailableError as error:
+                print(error)
+        """
+    )
+    assert lines[:2] == ["[]", "True []"]
+    assert lines[2].startswith("there is no device 'vulcan'; known are auto")
+    assert lines[3].startswith("'cpu:first' is no device")
+
+
 class _BrokenKernel(Kernel):
     name = "broken"
     module = None  # the text below is not of our making

@@ -238,14 +238,18 @@ def _keep(backend: Backend, why: str) -> Device:
     return opened_device
 
 
-def _find(name: str) -> AdapterInfo:
+def _kind_and_number(name: str) -> tuple[str, int]:
     kind, _, index = name.partition(":")
     if kind not in _BACKENDS:
         raise DeviceNotAvailableError(f"there is no device '{name}'; known are auto, {', '.join(_BACKENDS)}")
     if index and not index.isdecimal():
         raise DeviceNotAvailableError(f"'{name}' is no device: write {kind}:0, {kind}:1, ...")
+    return kind, int(index or 0)
+
+
+def _find(name: str) -> AdapterInfo:
+    kind, number = _kind_and_number(name)
     adapters = _list(kind)
-    number = int(index or 0)
     if not adapters[0].available:
         raise DeviceNotAvailableError(f"device '{name}' is not available: {adapters[0].reason}")
     if number >= len(adapters):
@@ -271,10 +275,18 @@ def close_device(target: str | Device | None) -> None:
     """Release a device and forget it: the next `device()` opens it anew. What lay on it is lost.
 
     Args:
-        target: the device, or what `device` takes in its place. Tensors that are left there raise DeviceLostError.
+        target: the device, or what `device` takes in its place; one that is not open is left alone. Tensors that are
+            left there raise DeviceLostError.
     """
-    device(target).close()
-    _forget_lost()
+    if not isinstance(target, Device):
+        name = _asked(target, None)
+        if not name.startswith("auto"):
+            kind, number = _kind_and_number(name)
+            name = f"{kind}:{number}" if number else kind
+        target = _opened.get(name)
+    if target is not None:
+        target.close()
+        _forget_lost()
 
 
 def opened() -> list[Device]:
