@@ -111,6 +111,8 @@ def test_the_step_of_an_optimizer_is_exported(device, tmp_path):
     [
         ((), "say what for: --topology v5e:2x4, or --export FILE"),
         (("nothing", "--export", "file"), "'nothing' is no optimizer"),
+        (("--export", "file", "--out", "hlo"), "--out is where the HLO for a --topology is written"),
+        (("--topology", "v5e:2x4", "--platform", "tpu"), "--platform is what --export FILE writes the step for"),
         (("--flag", "speed=3", "--export", "file"), "unexpected keyword argument 'speed'"),
         (("muon", "--export", "file"), "Invalid value for NAME: Muon only supports 2D parameters"),
         (("LBFGS", "--export", "file"), "LBFGS looks at numbers on the host"),

@@ -29,7 +29,10 @@ __all__ = ["compile_"]
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the HLO there; else it is printed.")
 @click.option("--export", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write the step there.")
 @click.option(
-    "--platform", "platforms", multiple=True, default=jax.PLATFORMS, show_default=True, help="To export the step for."
+    "--platform",
+    "platforms",
+    multiple=True,
+    help=f"To export the step for; by default for {', '.join(jax.PLATFORMS)}.",
 )
 def compile_(
     name: str,
@@ -51,11 +54,17 @@ def compile_(
     """
     if topology is None and file is None:
         raise click.UsageError("say what for: --topology v5e:2x4, or --export FILE")
+    if out is not None and topology is None:
+        raise click.UsageError(
+            "--out is where the HLO for a --topology is written; the step is written by --export FILE"
+        )
+    if platforms and file is None:
+        raise click.UsageError("--platform is what --export FILE writes the step for; chips are named by --topology")
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # there is no TPU to look for
     if topology is not None:
         _compile(name, topology, elements, flags, out)
     if file is not None:
-        _export(name, elements, flags, file, platforms)
+        _export(name, elements, flags, file, platforms or jax.PLATFORMS)
 
 
 def _compile(name: str, topology: str, elements: int, flags: tuple[str, ...], out: Path | None) -> None:
