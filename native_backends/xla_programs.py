@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..wgsl.jax_dialect import XLA_OPTIONS
 from .xla_arrays import as_type
 from .xla_bindings import DTYPES, Array, element_type
 from .xla_kernels import lower, traced_parameters
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from .xla import Copied, Memory, Run, XlaBackend
 
 __all__ = [
-    "OPTIONS",
     "Compiled",
     "compile_program",
     "compile_single",
@@ -30,9 +30,6 @@ __all__ = [
     "read_part",
     "write_part",
 ]
-
-OPTIONS = {"xla_allow_excess_precision": False}
-"""A conversion to 16 bits and back rounds, and is not left out."""
 
 _CHEAP = {
     "xla_backend_optimization_level": 0,
@@ -61,7 +58,7 @@ def quick_options() -> Mapping[str, Any]:
         return True
 
     known = _CHEAP if are_known(_CHEAP) else {name: one for name, one in _CHEAP.items() if are_known({name: one})}
-    return {**OPTIONS, **known}
+    return {**XLA_OPTIONS, **known}
 
 
 class Regions:
@@ -133,7 +130,7 @@ class Compiled:
         backend.note_written(handles[: self.count])
 
 
-def _jitted(function: Callable[..., Any], options: Mapping[str, Any] = OPTIONS) -> Callable[..., Any]:
+def _jitted(function: Callable[..., Any], options: Mapping[str, Any] = XLA_OPTIONS) -> Callable[..., Any]:
     compiled: Callable[..., Any] = jax.jit(function, donate_argnums=(0,), compiler_options=dict(options))
     return compiled
 
@@ -229,7 +226,7 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
         function = partial(_single, kernel, places, fixed, traced, count)
     key = (kernel, places, tuple(one.count for one in handles), tuple(fixed.values()))
     if key not in known:
-        known[key] = Compiled(_jitted(function, quick_options() if largest <= _FEW else OPTIONS), count)
+        known[key] = Compiled(_jitted(function, quick_options() if largest <= _FEW else XLA_OPTIONS), count)
     words += [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
     firsts = [offset // 4 for _, offset, _ in command.buffers]
     return known[key], handles, np.array([*firsts, *words], np.uint32)

@@ -153,7 +153,9 @@ def _lent(one: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] |
     if copy is False and not is_walk:
         raise BufferError(f"{one!r} cannot be exported without a copy")
     if copy is False and is_read_only and not is_versioned(max_version):
-        raise BufferError("its memory is another library's, who lent it to be read; only DLPack 1.0 can say so: copy it")
+        raise BufferError(
+            "its memory is another library's, who lent it to be read; only DLPack 1.0 can say so: copy it"
+        )
     if copy or not is_walk or (is_read_only and not is_versioned(max_version)):
         one, is_read_only = call_operation("clone", one.detach()), False
     one.device.flush()

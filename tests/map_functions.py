@@ -53,7 +53,7 @@ def evaluate_in_jax(namespaces, functions, leaves, **options):
     """
     import jax
 
-    from optirs_web.native_backends.xla_programs import OPTIONS
+    from optirs_web.wgsl.jax_dialect import XLA_OPTIONS
 
     def compute(leaves):
         results = []
@@ -65,7 +65,7 @@ def evaluate_in_jax(namespaces, functions, leaves, **options):
                 results.append(flat(function.return_type, result))
         return results
 
-    return jax.tree.map(np.asarray, jax.jit(compute, compiler_options={**OPTIONS, **options})(leaves))
+    return jax.tree.map(np.asarray, jax.jit(compute, compiler_options={**XLA_OPTIONS, **options})(leaves))
 
 
 def on_each_device(request, text, chunk=1 << 14):

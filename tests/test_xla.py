@@ -148,7 +148,8 @@ def test_what_is_left_out_stays_also_in_a_part_of_a_buffer(device, function, pla
     import jax
     from jax import lax
 
-    from optirs_web.native_backends import xla_arrays, xla_programs
+    from optirs_web.native_backends import xla_arrays
+    from optirs_web.wgsl.jax_dialect import XLA_OPTIONS
 
     def change(words, first, starts, values, are_active):
         part = lax.dynamic_slice(words, (first,), (9,))
@@ -156,7 +157,7 @@ def test_what_is_left_out_stays_also_in_a_part_of_a_buffer(device, function, pla
         return lax.dynamic_update_slice(words, changed, (first,))
 
     words, values = np.arange(32, dtype=np.uint32), np.full(shape, 77, np.uint32)
-    compiled = jax.jit(change, compiler_options=dict(xla_programs.OPTIONS))
+    compiled = jax.jit(change, compiler_options=dict(XLA_OPTIONS))
     for active in ([False] * len(places), [True] * len(places)):
         found = compiled(words, np.int32(10), np.array(places, np.uint32), values, np.array(active))
         assert (np.asarray(found) != words).sum() == values.size * active[0]

@@ -28,6 +28,7 @@ from ..runtime.device import Device
 from ..runtime.program import ProgramBuffer
 from ..runtime.registry import device as device_of
 from ..tensors import Tensor
+from ..wgsl.jax_dialect import XLA_OPTIONS
 from .safetensors import Entry, Source, load as load_file, name_of, parts, save_file
 
 __all__ = ["PLATFORMS", "Step", "export", "load"]
@@ -36,7 +37,6 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 """What a step is exported for unless it is said."""
 
 _FORMAT = "optirs-web step 1"
-_OPTIONS = {"xla_allow_excess_precision": False}  # a conversion to 16 bits and back rounds, and is not left out
 
 
 class _Place(NamedTuple):
@@ -80,7 +80,7 @@ class Step:
     @cached_property
     def _call(self) -> Callable[..., Any]:
         compiled: Callable[..., Any] = _jax("jax").jit(
-            self._exported.call, donate_argnums=(0,), compiler_options=_OPTIONS
+            self._exported.call, donate_argnums=(0,), compiler_options=XLA_OPTIONS
         )
         return compiled
 

@@ -6,15 +6,17 @@ of branches on values, and can be compiled, vectorized and sharded. What differs
 
 XLA contracts ``a * b + c``, divides by constants as multiplication with their reciprocals, and may flush subnormals,
 all of which WGSL allows; and it computes ``a / b / c`` as ``a / (b * c)``, which WGSL does not where the product is out
-of range. It keeps NaN and infinity. It would leave out a conversion to 16 bits and back, so compile
-with ``xla_allow_excess_precision`` false.
+of range. It keeps NaN and infinity. It would leave out a conversion to 16 bits and back; compile it with `XLA_OPTIONS`.
 """
 
 from __future__ import annotations
 
 from .python_dialects import ATOM, NUMPY, PRODUCT, SHIFT, SUM, UNARY, Dialect, Row
 
-__all__ = ["JAX"]
+__all__ = ["JAX", "XLA_OPTIONS"]
+
+XLA_OPTIONS = {"xla_allow_excess_precision": False}
+"""A conversion to 16 bits and back rounds, and is not left out."""
 
 _OTHERWISE: dict[str, Row] = {
     "/ u32": ("{0:6} // jnp.maximum({1}, 1)", PRODUCT),
