@@ -41,11 +41,11 @@ def list_adapters(name: str) -> list[AdapterInfo]:
 
 def open_backend(info: AdapterInfo) -> CpuBackend:
     """Open the processor as a device."""
-    if "Numba" in info.description:
-        from .numba_cpu import NumbaBackend
+    if type(info) is AdapterInfo:
+        return CpuBackend(info)
+    from .numba_cpu import NumbaBackend  # which `with_numba` asks for
 
-        return NumbaBackend(info)
-    return CpuBackend(info)
+    return NumbaBackend(info)
 
 
 class CpuBackend(Backend):

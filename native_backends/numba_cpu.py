@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
     from .numba_kernels import NumbaKernels
 
-__all__ = ["NumbaBackend", "with_numba"]
+__all__ = ["NumbaBackend", "NumbaInfo", "with_numba"]
 
 _CHOICES = ("numba", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class NumbaInfo(AdapterInfo):
+    """The processor where Numba is used."""
 
 
 def with_numba(info: AdapterInfo) -> AdapterInfo:
@@ -47,7 +52,8 @@ def with_numba(info: AdapterInfo) -> AdapterInfo:
             reason = packages.reason("numba", error)
     if reason:
         return _without(info, reason) if asked else info
-    return replace(info, description=info.description.replace("(", f"(Numba {found}, "))
+    known = {one.name: getattr(info, one.name) for one in fields(info)}
+    return NumbaInfo(**{**known, "description": info.description.replace("(", f"(Numba {found}, ")})
 
 
 def _without(info: AdapterInfo, reason: str) -> AdapterInfo:

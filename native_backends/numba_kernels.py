@@ -21,6 +21,7 @@ from ..runtime.numba_texts import fused_of, numba_loops
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..wgsl import rule_shell, shell
 from ..wgsl.fused_shell import Fused
+from ..wgsl.syntax import Binary, Call, Unary
 from ..wgsl.tree import walk
 from .numba_loops import Loop, loop_of, threads
 from .numpy_fused import loaded_size
@@ -40,7 +41,7 @@ _OF_ELEMENTS = (ElementwiseKernel, FusedMapKernel, FusedKernel)
 _OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel)
 _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 _WORDS = ("blocks", "tensors", "found_inf")
-_OPERATIONS = ("Binary", "Unary", "Call")
+_OPERATIONS = (Binary, Unary, Call)
 
 _log = logging.getLogger("optirs_web")
 
@@ -108,7 +109,7 @@ class _Candidate:
     def spend(self, arrays: Sequence[Array]) -> None:
         """Count a launch over these arrays."""
         if not self._operations:
-            self._operations = 1 + sum(type(node).__name__ in _OPERATIONS for node in walk(self.kernel.map_module))
+            self._operations = 1 + sum(isinstance(node, _OPERATIONS) for node in walk(self.kernel.map_module))
         calls = 1
         if isinstance(self.kernel, UpdateKernel | MeasureKernel | SettleKernel):
             calls = _rows(self.kernel, _by_name(self.kernel, arrays)["tensor_scalars"])
