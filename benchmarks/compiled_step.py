@@ -7,9 +7,9 @@ A perceptron whose host work outweighs its kernels, and one whose kernels outwei
 
 import statistics
 import sys
-import time
 
 import numpy as np
+from timing import seconds
 
 import optirs_web as ow
 from optirs_web import nn
@@ -44,25 +44,18 @@ def ways(device, width, examples):
     }
 
 
-def seconds(call, device, calls):
-    """The time of a call."""
-    started = time.perf_counter()
-    for _ in range(calls):
-        call()
-    device.synchronize()
-    return (time.perf_counter() - started) / calls
-
-
 def main(*names):
     for device in map(ow.device, names or ("cpu", "vulkan")):
         for size, (width, examples) in SIZES.items():
             calls = ways(device, width, examples)
-            least = min(min(seconds(one, device, 1) for _ in range(3)) for one in calls.values())  # the first compiles
+            least = min(
+                min(seconds(one, 1, device.synchronize) for _ in range(3)) for one in calls.values()
+            )  # the first compiles
             repeats = max(1, round(SECONDS / least))
             times = {name: [] for name in calls}
             for _ in range(ROUNDS):
                 for name, call in calls.items():
-                    times[name].append(seconds(call, device, repeats))
+                    times[name].append(seconds(call, repeats, device.synchronize))
             for name, each in times.items():
                 ratio = statistics.median(one / other for one, other in zip(each, times["as called"], strict=True))
                 print(f"{device.name}, {size}: {name}: {1e3 * statistics.median(each):.2f} ms, {ratio:.2f} times")

@@ -9,6 +9,7 @@ import statistics
 import time
 
 import numpy as np
+from timing import seconds
 
 import optirs_web as ow
 from optirs_web.runtime.buffer import View
@@ -19,13 +20,9 @@ WARM_UP = 1.0  # seconds
 PAUSE = 0.05  # in which the threads of what was timed before stop to wait for more
 
 
-def timed(call, wait, repeats):
+def timed(call, repeats, wait=None):
     time.sleep(PAUSE)
-    start = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    wait()
-    return (time.perf_counter() - start) / repeats
+    return seconds(call, repeats, wait)
 
 
 def our_step(device, sizes):
@@ -86,11 +83,11 @@ def report(device, case, sizes, rounds):
     repeats = max(1, (1 << 22) // sum(sizes))
     times = {"ours": [], "eager": [], "copy": [], "torch": []}
     for _ in range(rounds):
-        times["ours"].append(timed(step, device.synchronize, repeats))
-        times["eager"].append(timed(eager, device.synchronize, repeats))
-        times["copy"].append(timed(copy, device.synchronize, repeats))
+        times["ours"].append(timed(step, repeats, device.synchronize))
+        times["eager"].append(timed(eager, repeats, device.synchronize))
+        times["copy"].append(timed(copy, repeats, device.synchronize))
         if theirs is not None:
-            times["torch"].append(timed(theirs, lambda: None, repeats))
+            times["torch"].append(timed(theirs, repeats))
     best = min(times["ours"])
     rate = BYTES_PER_PARAMETER * sum(sizes) / best
     copy_rate = 8 * sum(sizes) / min(times["copy"])

@@ -15,6 +15,7 @@ import sys
 import time
 
 import numpy as np
+import timing
 
 import optirs_web as ow
 
@@ -145,13 +146,14 @@ class Side:
         result.device.synchronize()
         return result.device.name
 
+    def take(self):
+        """Compute, and wait for the result."""
+        self.where = self.wait(self.run())
+
     def seconds(self, repeats):
         """Of each of so many calls."""
         with self.policy:
-            started = time.perf_counter()
-            for _ in range(repeats):
-                self.where = self.wait(self.run())
-            return (time.perf_counter() - started) / repeats
+            return timing.seconds(self.take, repeats)
 
 
 def compare(make, size, gpu, budget, warm):
