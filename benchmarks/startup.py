@@ -1,12 +1,18 @@
-"""What the library adds to the start of a program: CPU milliseconds in fresh processes, minimum and median."""
+"""What the library adds to the start of a program: CPU milliseconds in fresh processes, minimum and median.
+
+Where Numba is installed, also what its import takes, and a kernel that LLVM compiles or that is kept from before.
+"""
 
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
+from importlib.util import find_spec
 
 RUNS = 15
+NUMBA_RUNS = 3
 STAGES = {
     "import optirs_web": "import optirs_web as ow",
     "import numpy": "import numpy",
@@ -21,6 +27,13 @@ FIGURES = [
     ("up to a first result", [*TO_TENSOR, "first operation"], WITHOUT_NUMPY),
 ]
 """What is printed: a name, the stages that count, and a note."""
+NUMBA_STAGES = {
+    "import numba": "import numba",
+    "": "import optirs_web as ow; x = ow.tensor([1.0, 2.0], device='cpu')",
+    "the first kernel": "x.tanh().tolist()",
+    "another one": "x.log().tolist()",
+    "the two of AdamW": "ow.optim.AdamW([ow.Parameter(x)]).step(grads=[x]); x.device.synchronize()",
+}
 PROGRAM = """
 import json, time
 clock, times = time.process_time, []
@@ -32,22 +45,39 @@ print(json.dumps(times))
 """
 
 
-def measure():
-    """Milliseconds of each stage in one new process, by name."""
-    program = PROGRAM.format(stages=list(STAGES.values()))
+def measure(stages=STAGES, **more):
+    """Milliseconds of each stage in one new process, by name. `more` is set in its environment."""
+    program = PROGRAM.format(stages=list(stages.values()))
     # As an installed package is found: with its bytecode cached.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment)
-    return dict(zip(STAGES, json.loads(result.stdout), strict=True))
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment | more)
+    return dict(zip(stages, json.loads(result.stdout), strict=True))
+
+
+def shown(name, times, note=""):
+    print(f"{name:28}{min(times):10.1f}{statistics.median(times):12.1f}{note}")
 
 
 def main():
     measure()  # fills the caches of bytecode
     runs = [measure() for _ in range(RUNS)]
-    print(f"{'stage':24}{'min ms':>10}{'median ms':>12}   ({RUNS} processes)")
+    print(f"{'stage':28}{'min ms':>10}{'median ms':>12}   ({RUNS} processes)")
     for name, stages, note in FIGURES:
-        times = [sum(run[stage] for stage in stages) for run in runs]
-        print(f"{name:24}{min(times):10.1f}{statistics.median(times):12.1f}{note}")
+        shown(name, [sum(run[stage] for stage in stages) for run in runs], note)
+    if find_spec("numba"):
+        show_numba()
+
+
+def show_numba():
+    compiled, kept = [], []
+    for _ in range(NUMBA_RUNS):
+        with tempfile.TemporaryDirectory() as folder:
+            for found in (compiled, kept):
+                found.append(measure(NUMBA_STAGES, OPTIRS_CPU="numba", NUMBA_CACHE_DIR=folder))
+    shown("import numba", [run["import numba"] for run in kept], f"   ({NUMBA_RUNS} processes)")
+    for stage in list(NUMBA_STAGES)[2:]:
+        for how, runs in (("compiled", compiled), ("kept", kept)):
+            shown(f"{stage}, {how}", [run[stage] for run in runs])
 
 
 if __name__ == "__main__":

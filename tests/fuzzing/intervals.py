@@ -97,6 +97,8 @@ def _sum(function):
         result = plain(a, b)
         if not _regrouped:
             return result
+        # Of three, any two make at most twice the largest, whose last place is at most 2^-23 of that. It is an operand
+        # of some sum here, and each sum is widened by its own.
         size = reduce(np.fmax, [np.abs(end) for x in (a, b, result) for end in (x.low, x.high)])
         by = np.where(np.isfinite(size), size * 2.0**-22, 0.0)
         return result._replace(low=result.low - by, high=result.high + by)
