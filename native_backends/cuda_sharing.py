@@ -51,6 +51,16 @@ class Sharing:
         handle.lent += 1
         return address
 
+    def go_before(self, stream: int) -> None:
+        """What another library enqueues in its stream from now on comes after all work so far."""
+        with self._backend.errors():
+            _make_wait(driver.stream_of(stream), self._backend.stream)
+
+    def come_after(self, stream: int) -> None:
+        """All work from now on comes after what another library has enqueued in its stream so far."""
+        with self._backend.errors():
+            _make_wait(self._backend.stream, driver.stream_of(stream))
+
     def give_back(self, handle: Memory, stream: int | None) -> None:
         """The other library is done with it, but for what it has enqueued. Can be called at any moment."""
         if handle in self.kept:

@@ -28,14 +28,14 @@ def sharing(torch):
     return [torch.nn.Parameter(whole[:5]), torch.nn.Parameter(whole[4:])]
 
 
-def on_cuda(torch):
+def on_xpu(torch):
     """Has the device and no values, so that it can be made without one."""
     with importlib.import_module("torch._subclasses").FakeTensorMode():
-        return torch.empty(3, device="cuda")
+        return torch.empty(3, device="xpu")
 
 
 REFUSED = {
-    "cuda": (on_cuda, r"lies on cuda:0; .*call model.cpu\(\)"),
+    "xpu": (on_xpu, r"lies on xpu:0; .*call model.cpu\(\)"),
     "half": (lambda torch: torch.zeros(3, dtype=torch.float16), r"torch.float16.*torch.autocast"),
     "bfloat16": (lambda torch: torch.zeros(3, dtype=torch.bfloat16), r"torch.bfloat16.*torch.autocast"),
     "double": (lambda torch: torch.zeros(3, dtype=torch.float64), r"torch.float64, and float32 is needed"),

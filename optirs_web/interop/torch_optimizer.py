@@ -1,7 +1,8 @@
 """What makes an optimizer of ours one of torch's: `torch.optim.Optimizer` over torch parameters, ours behind it.
 
 The groups are torch's, so that torch's schedulers, `clip_grad_norm_`, hooks, DistributedDataParallel, Accelerate and
-Trainer go on as they are. The step, and the state, are those of the optimizer of ours, on the device `cpu`.
+Trainer go on as they are. The step, and the state, are those of the optimizer of ours, on `cpu`, or on `cuda` where
+the parameters lie on a GPU of NVIDIA.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..errors import CheckpointError, UnsupportedError
 from ..optim.host_driven import HostDriven
 from ..optim.options import Options
 from ..tensors import Parameter, Tensor
+from . import torch_memory as memory
 from .torch import to_torch
 from .torch_places import Place, bring_grads, check, check_apart, place_of, remember
 
@@ -79,7 +81,9 @@ class TorchOptimizer:
         optimizer: the one that it was made around, if it was.
 
     Raises:
-        UnsupportedError: a parameter is not of float32, not dense, not on the CPU, or shares its memory.
+        UnsupportedError: a parameter is not of float32, not dense, neither on the processor nor on a GPU of NVIDIA, or
+            shares its memory.
+        DeviceNotAvailableError: parameters lie on a GPU, and there is no device `cuda`; the message says why.
     """
 
     ours: Any
@@ -141,7 +145,15 @@ class TorchOptimizer:
         for one, name in named:
             check(one, name)
         check_apart(named)
-        return [place_of(one, name) for one, name in named if id(one) in new]
+        places = [place_of(one, name) for one, name in named if id(one) in new]
+        self._take(places)
+        return places
+
+    @staticmethod
+    def _take(places: list[Place]) -> None:
+        """What ours does from now on sees what torch has written so far."""
+        if places:
+            memory.take(places[0].ours.device)
 
     def _for_ours(self, value: Any) -> Any:
         if isinstance(value, _torch().Tensor):
@@ -169,6 +181,7 @@ class TorchOptimizer:
             raise UnsupportedError("parameters are added by add_param_group, not in param_groups")
         for place, one, name in zip(self._places, params, self._names(), strict=True):
             place.bring(one, name)
+        self._take(self._places)
 
     # Steps.
 
@@ -199,7 +212,7 @@ class TorchOptimizer:
 
     def _publish(self) -> None:
         """Have the work done, and tell torch that its parameters have changed."""
-        self._places[0].ours.device.synchronize()
+        memory.give(self._places[0].ours.device)
         _torch().autograd.graph.increment_version(self._params())
 
     def _evaluated(self, given: Any) -> Any:
@@ -229,7 +242,7 @@ class TorchOptimizer:
         """Call a function of torch tensors with tensors of ours."""
         self._publish()
         with _torch().enable_grad():
-            return theirs(*(_as_torch(one) for one in args))
+            return _as_ours(theirs(*(_as_torch(one) for one in args)))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients; or, with `set_to_none=False`, make those that exist zero, in our memory."""
@@ -308,6 +321,7 @@ class TorchOptimizer:
         except (AttributeError, KeyError, TypeError) as error:
             raise CheckpointError('a state dict has "state" and "param_groups", which have "params"') from error
         self._take_options()
+        self._take(self._places)
         self._inner.load_state_dict({**state_dict, "param_groups": groups})
         for group, loaded in zip(self.param_groups, state_dict["param_groups"], strict=True):
             group.update(copy.deepcopy({name: one for name, one in loaded.items() if name not in _WORDS}))
@@ -347,4 +361,11 @@ def _number(value: Any) -> Any:
 def _as_torch(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_as_torch(one) for one in value]
-    return _torch().from_dlpack(value) if isinstance(value, Tensor) else value
+    return memory.shown(value) if isinstance(value, Tensor) else value
+
+
+def _as_ours(value: Any) -> Any:
+    """What torch computed, as it is given to our optimizer: what lies on a GPU stays there."""
+    if isinstance(value, (list, tuple)):
+        return [_as_ours(one) for one in value]
+    return memory.as_ours(value) if isinstance(value, _torch().Tensor) else value

@@ -1,4 +1,4 @@
-"""torch parameters whose memory is that of a parameter of ours, on the device `cpu`: what either writes, both have.
+"""torch parameters whose memory is that of a parameter of ours, on `cpu` or `cuda`: what either writes, both have.
 
 A torch parameter stays the object that it is; its data becomes a view of the place where ours lies, in an arena of the
 optimizer. So a step copies no parameters. Whoever gives the torch parameter other data (``p.data = ...``) takes it out
@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..autograd import set_grad
-from ..dlpack import host_array
 from ..errors import UnsupportedError
 from ..runtime.buffer import View
 from ..runtime.dtypes import FLOAT32
 from ..sparse import SparseRows
 from ..tensors import Parameter, Tensor
+from . import torch_memory as memory
 
 __all__ = ["Place", "bring_grads", "check", "check_apart", "place_of", "remember"]
 
@@ -50,10 +50,10 @@ def check(theirs: Any, name: str) -> None:
         raise UnsupportedError(f"{name} is a meta tensor, without values: give the model some (to_empty, a checkpoint)")
     if theirs.layout is not torch.strided:
         raise UnsupportedError(f"{name} is a tensor of layout {theirs.layout}; parameters are dense")
-    if theirs.device.type != "cpu":
+    if theirs.device.type != "cpu" and not memory.is_on_gpu(theirs):
         raise UnsupportedError(
-            f"{name} lies on {theirs.device}; optirs_web.interop.torch steps parameters in the processor's memory: "
-            "call model.cpu() before the optimizer is made, or use torch's optimizer"
+            f"{name} lies on {theirs.device}; optirs_web.interop.torch steps parameters in the memory of the processor "
+            "or of a GPU of NVIDIA: call model.cpu() before the optimizer is made, or use torch's optimizer"
         )
     if theirs.dtype is not torch.float32:
         raise UnsupportedError(
@@ -61,7 +61,7 @@ def check(theirs: Any, name: str) -> None:
         )
     if type(theirs.detach()) is not torch.Tensor:
         raise UnsupportedError(f"{name} is a {type(theirs.detach()).__name__}; parameters are plain tensors")
-    if theirs.is_shared():
+    if theirs.is_shared() and not memory.is_on_gpu(theirs):  # which torch says of all memory there
         raise UnsupportedError(f"{name} lies in memory that processes share, which moving it would end")
 
 
@@ -79,7 +79,8 @@ class Place:
             UnsupportedError: it is of a kind that cannot.
         """
         check(theirs, name)
-        self.ours = Parameter(theirs.detach(), device="cpu")
+        values = memory.as_ours(theirs)
+        self.ours = Parameter(values, device=None if isinstance(values, Tensor) else "cpu")
         self._of = id(theirs)
         self._attach(theirs)
 
@@ -94,9 +95,8 @@ class Place:
     def _attach(self, theirs: Any) -> None:
         self._buffer = self.ours.view.buffer
         self._grad_view: View | None = None
-        self.ours.device.synchronize()  # what has moved ours may still have to run
-        array = host_array(self.ours)
-        self.data = _torch().empty(self.ours.shape) if array is None else _torch().from_numpy(array)
+        memory.give(self.ours.device)  # what has moved ours may still have to run
+        self.data = memory.shown(self.ours) if self.ours.size else theirs.detach().new_empty(self.ours.shape)
         theirs.data = self.data
         self._address = self.data.data_ptr()
 
@@ -117,7 +117,7 @@ class Place:
                 raise UnsupportedError(
                     f"{name} had the shape {tuple(self.data.shape)} and has {tuple(theirs.shape)}: make a new optimizer"
                 )
-            self.ours.device.synchronize()
+            memory.give(self.ours.device)
             values = theirs.detach().clone()  # which may be the same memory, transposed
             if self.ours.view.buffer is not self._buffer:
                 self._attach(theirs)
@@ -138,10 +138,9 @@ class Place:
             else:
                 self._grad_view = View(self.ours.device.allocate_zeroed(max(4, size)), 0, size)
                 self.ours._grad_place = self._grad_view
-            self.ours.device.synchronize()
+            memory.give(self.ours.device)
             self._as_ours = Tensor(self._grad_view, self.ours.shape, FLOAT32)
-            array = host_array(self._as_ours)
-            self._grad: Any = _torch().empty(self.ours.shape) if array is None else _torch().from_numpy(array)
+            self._grad: Any = memory.shown(self._as_ours) if self.ours.size else self.data.new_empty(self.ours.shape)
         return self._grad
 
     def have_grad(self) -> None:
@@ -181,16 +180,17 @@ def bring_grads(places: Iterable[Place], params: Iterable[Any]) -> None:
                 targets.append(target)
             place.have_grad()
     if targets:
-        place.ours.device.synchronize()
+        memory.give(place.ours.device)
         _torch()._foreach_copy_(targets, sources)
         place.ours.device.stats.bytes_up += sum(one.nbytes for one in targets)
+        memory.take(place.ours.device)
 
 
 def _rows(grad: Any, ours: Parameter) -> SparseRows:
     if grad.sparse_dim() != 1:
         raise UnsupportedError(f"a sparse gradient has {grad.sparse_dim()} sparse axes; rows alone can be sparse")
     indices = grad._indices()[0].to(_torch().int32)
-    return SparseRows(indices, grad._values(), ours.shape, device=ours.device)
+    return SparseRows(memory.as_ours(indices), memory.as_ours(grad._values()), ours.shape, device=ours.device)
 
 
 def check_apart(named: Iterable[tuple[Any, str]]) -> None:
