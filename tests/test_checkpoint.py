@@ -97,6 +97,38 @@ def reshaped(header):
     header["param.w"]["shape"] = [30, 20]
 
 
+F32 = '{"dtype":"F32","shape":%s,"data_offsets":[0,%d]}'
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (f'{{"x":{F32 % ("[1]", 4)},"x":{F32 % ("[1]", 4)}}}', "a name stands in it twice"),
+        (f'{{"x":{F32 % ("[true]", 4)}}}', "shape"),
+        (f'{{"x":{F32 % ("[0,9223372036854775807]", 0)}}}', "too large"),
+    ],
+)
+def test_what_other_readers_could_take_otherwise_is_refused(header, message):
+    content = len(header).to_bytes(8, "little") + header.encode() + bytes(4 if "4]" in header else 0)
+    with pytest.raises(CheckpointError, match=message):
+        load(content)
+
+
+def test_no_tensor_takes_the_place_of_the_metadata(tmp_path):
+    with pytest.raises(CheckpointError, match="no tensor of the name '__metadata__'"):
+        save_file(tmp_path / "x", {"__metadata__": Entry("F32", (1,), memoryview(bytes(4)))}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_or_a_device_is_written_to_and_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with open(os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        save_file(tmp_path / "pipe", {"x": Entry("F32", (1,), memoryview(bytes(4)))}, {})
+        assert load(reader.read())[0]["x"].shape == (1,)
+    assert [one.is_fifo() for one in tmp_path.iterdir()] == [True]
+
+
 def notes_with(**changes):
     def change(header):
         notes = json.loads(header["__metadata__"]["optirs_web"])

@@ -251,6 +251,65 @@ def test_damaged_files_are_refused_wherever_they_are_cut(onnx, tmp_path):
         ow.interop.onnx.load(source)
 
 
+ADD = ("Add", ["x", "w"], ["y"], {})
+AGAINST_THE_RULES = {
+    "a circle": ([("Add", ["x", "y"], ["z"], {}), ("Neg", ["z"], ["y"], {})], "topologically sorted"),
+    "two values of one name": ([ADD, ("Neg", ["x"], ["y"], {})], "single static assignment .* 'y'"),
+    "a value with a weight's name": ([("Neg", ["x"], ["w"], {}), ADD], "single static assignment .* 'w'"),
+    "an attribute that there is not": ([(*ADD[:3], {"axis": 1})], "Unrecognized attribute: axis"),
+    "an input too few": ([("Add", ["x"], ["y"], {})], "input size 1 not in range"),
+    "no output": ([ADD, ("Neg", ["x"], [], {})], "output size 0 not in range"),
+}
+
+
+@pytest.mark.parametrize("name", AGAINST_THE_RULES)
+def test_graphs_against_the_rules_of_onnx_are_refused(name, onnx):
+    nodes, why = AGAINST_THE_RULES[name]
+    with pytest.raises(CheckpointError, match=f"the model is damaged: .*{why}"):
+        ow.interop.onnx.load(content(onnx, nodes, {"x": ROWS}, {"w": floats(4)}), device="cpu")
+
+
+def test_weights_whose_names_become_the_same_stay_apart(onnx):
+    weights = {"a_b_2": np.float32([100]), "a.b": np.float32([10]), "a_b": np.float32([1])}
+    nodes = [("Add", [at, name], [to], {}) for at, name, to in zip("xtu", weights, "tuy", strict=True)]
+    model = ow.interop.onnx.load(content(onnx, nodes, {"x": np.zeros(1, np.float32)}, weights), device="cpu")
+    assert model(np.zeros(1, np.float32)).item() == 111
+    assert len(list(model.parameters())) == 3
+
+
+def test_integers_are_divided_as_onnx_does_and_never_wrapped(onnx):
+    def run(nodes, **weights):
+        source = content(onnx, nodes, {"x": np.zeros(2, np.float32)}, {k: np.array([v]) for k, v in weights.items()})
+        return ow.interop.onnx.load(source, device="cpu")(np.zeros(2, np.float32))
+
+    division = [("Div", ["a", "b"], ["q"], {}), ("Cast", ["q"], ["f"], {"to": 1}), ("Add", ["x", "f"], ["y"], {})]
+    assert run(division, a=-7, b=2).tolist() == [-3, -3]
+    with pytest.raises(UnsupportedError, match=r"node 'Div_0' \(Div\): integers are divided by zero"):
+        run(division, a=7, b=0)
+    with pytest.raises(UnsupportedError, match=r"node 'Gather_0' \(Gather\): .* does not fit int32"):
+        run([("Gather", ["x", "at"], ["y"], {})], at=2**32 + 1)
+
+
+def test_want_of_memory_stays_what_it_is_and_has_the_node(onnx):
+    nodes = [("Unsqueeze", ["x", "axis"], ["z"], {}), ("Add", ["x", "z"], ["y"], {})]
+    model = ow.interop.onnx.load(content(onnx, nodes, {"x": floats(1 << 10)}, {"axis": np.array([1])}), device="cpu")
+    ow.set_memory_limit(1 << 20)
+    try:
+        with pytest.raises(ow.errors.OutOfDeviceMemoryError) as caught:
+            model(floats(1 << 10))
+    finally:
+        ow.set_memory_limit(None)
+    assert caught.value.__notes__ == ["in node 'Add_1' (Add)"]
+
+
+def test_more_weights_than_a_file_can_have_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(ow.interop.onnx, "_MOST_BYTES", 30)
+    path = tmp_path / "large.onnx"
+    with pytest.raises(UnsupportedError, match=r"at most 30 bytes, and the weights are 32: .*save_state_dict"):
+        ow.interop.onnx.save(nn.Linear(3, 2, device="cpu"), ow.ones((1, 3), device="cpu"), path)
+    assert not path.exists()
+
+
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'optirs-web\[onnx\]'"):

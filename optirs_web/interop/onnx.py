@@ -20,13 +20,16 @@ from ..nn import Module
 from ..runtime.device import Device
 from ..tensors import Tensor
 from .onnx_export import Trace
-from .onnx_graph import Graph, Node
+from .onnx_graph import Graph, Node, refuse_unknown
+from .safetensors import write_whole
 
 __all__ = ["Graph", "load", "save"]
 
 _OPSETS = range(13, 22)
 _WRITTEN_OPSET = 20  # the first with Gelu
 _WRITTEN_IR = 9
+_MOST_BYTES = (1 << 31) - 1
+"""Of a file: it is one message of Protocol Buffers."""
 
 
 def _onnx() -> Any:
@@ -48,7 +51,7 @@ def load(source: str | os.PathLike[str] | bytes, device: str | Device | None = N
         device: what `optirs_web.device` takes.
 
     Raises:
-        CheckpointError: it is no ONNX file, or is damaged.
+        CheckpointError: it is no ONNX file, is damaged, or against the rules of ONNX's checker.
         FileNotFoundError: there is no such file.
         ModuleNotFoundError: the package `onnx` is not installed.
         UnsupportedError: there is an operation, an attribute or a type that is not supported; the message names the
@@ -58,41 +61,69 @@ def load(source: str | os.PathLike[str] | bytes, device: str | Device | None = N
     name = "the model" if isinstance(source, bytes) else str(source)
     content = source if isinstance(source, bytes) else Path(source).read_bytes()
     decode_error = importlib.import_module("google.protobuf.message").DecodeError
+    refused = (decode_error, ValueError, TypeError, LookupError, RuntimeError, onnx.checker.ValidationError)
     try:
         model = onnx.load_model_from_string(content)
-        if not isinstance(source, bytes):
-            folder = os.path.dirname(os.path.abspath(source))
-            importlib.import_module("onnx.external_data_helper").load_external_data_for_model(model, folder)
-        arrays = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
-        nodes = [_node(onnx, one) for one in model.graph.node]
-    except (decode_error, ValueError, TypeError, onnx.checker.ValidationError) as error:
+    except refused as error:
         raise CheckpointError(f"{name} is no ONNX file, or is cut off: {error}") from error
     if not model.graph.output or not model.opset_import:
         raise CheckpointError(f"{name} is no ONNX file, or is cut off: it has no graph with outputs")
     opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 0)
     if opset not in _OPSETS:
         raise UnsupportedError(f"{name} has opset {opset}; {_OPSETS[0]} to {_OPSETS[-1]} are supported")
-    inputs = [one.name for one in model.graph.input if one.name not in arrays]
+    nodes = [_node(one) for one in model.graph.node]
+    refuse_unknown(nodes)
+    held = {one.name for one in model.graph.initializer}
+    inputs = [one.name for one in model.graph.input if one.name not in held]
     outputs = [one.name for one in model.graph.output]
-    known = {*arrays, *inputs, *(one for node in nodes for one in node.outputs)}
-    missing = [one for node in nodes for one in node.inputs if one and one not in known] + [
-        one for one in outputs if one not in known
-    ]
+    known = {*held, *inputs, *(one for node in nodes for one in node.outputs)}
+    missing = [one for one in (*(one for node in nodes for one in node.inputs if one), *outputs) if one not in known]
     if missing:
         raise CheckpointError(f"{name} is damaged: nothing computes '{missing[0]}'")
+    try:
+        if not isinstance(source, bytes):
+            folder = os.path.dirname(os.path.abspath(source))
+            importlib.import_module("onnx.external_data_helper").load_external_data_for_model(model, folder)
+        _check(onnx, model)
+        arrays = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+        nodes = [
+            node._replace(attributes=_attributes(onnx, one)) for node, one in zip(nodes, model.graph.node, strict=True)
+        ]
+    except refused as error:
+        raise CheckpointError(f"{name} is damaged: {' '.join(str(error).split())}") from error
     return Graph(nodes, inputs, outputs, arrays, opset, device)
 
 
-def _node(onnx: Any, given: Any) -> Node:
+def _check(onnx: Any, model: Any) -> None:
+    """Have ONNX look at nodes, attributes and names: a copy without the weights, which can be too large for it."""
+    negative = [one.name for one in model.graph.initializer if any(size < 0 for size in one.dims)]
+    if negative:
+        raise ValueError(f"'{negative[0]}' has an axis of negative length")
+    helper, held = onnx.helper, [one.name for one in model.graph.initializer]
+    given = [*(one.name for one in model.graph.input if one.name not in held), *held]
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ()) for name in names]
+        for names in (given, [one.name for one in model.graph.output])
+    )
+    graph = helper.make_graph(model.graph.node, "graph", inputs, outputs)
+    onnx.checker.check_model(helper.make_model(graph, opset_imports=model.opset_import, ir_version=_WRITTEN_IR))
+
+
+def _node(given: Any) -> Node:
+    """Without its attributes."""
+    kind = given.op_type if given.domain in ("", "ai.onnx") else f"{given.domain}.{given.op_type}"
+    name = given.name or (given.output[0] if given.output else "")
+    return Node(kind, name, tuple(given.input), tuple(given.output), {})
+
+
+def _attributes(onnx: Any, given: Any) -> dict[str, Any]:
     attributes = {}
     for one in given.attribute:
         value = onnx.helper.get_attribute_value(one)
         if isinstance(value, onnx.TensorProto):
             value = onnx.numpy_helper.to_array(value)
         attributes[one.name] = value.decode() if isinstance(value, bytes) else value
-    kind = given.op_type if given.domain in ("", "ai.onnx") else f"{given.domain}.{given.op_type}"
-    name = given.name or (given.output[0] if given.output else "")
-    return Node(kind, name, tuple(given.input), tuple(given.output), attributes)
+    return attributes
 
 
 def save(
@@ -109,12 +140,20 @@ def save(
         dynamic_batch: the first axis of inputs may have any length, where it has the same in all of the example.
 
     Raises:
-        UnsupportedError: the module uses an operation that has no counterpart here; the message names it.
+        FileNotFoundError: there is no such folder.
+        UnsupportedError: the module uses an operation that has no counterpart here; the message names it. Or its
+            weights do not fit in a file.
         ModuleNotFoundError: the package `onnx` is not installed.
     """
     onnx = _onnx()
     inputs = example if isinstance(example, tuple) else (example,)
     trace = Trace(module, inputs, dynamic_batch=dynamic_batch)
+    size = sum(one.nbytes for one in trace.arrays.values())
+    if size > _MOST_BYTES:
+        raise UnsupportedError(
+            f"an ONNX file has at most {_MOST_BYTES:,} bytes, and the weights are {size:,}: write the state dict with "
+            "optirs_web.interop.safetensors.save_state_dict"
+        )
     helper, kinds = onnx.helper, {"float32": onnx.TensorProto.FLOAT, "int32": onnx.TensorProto.INT32}
 
     def described(named: Mapping[str, Tensor]) -> list[Any]:
@@ -149,10 +188,4 @@ def save(
         producer_name="optirs-web",
     )
     onnx.checker.check_model(model, full_check=True)
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.part")
-    try:
-        partial.write_bytes(model.SerializeToString())
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, [model.SerializeToString()])

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import OptirsError, UnsupportedError
+from ..errors import OptirsError, ShapeError, UnsupportedError
 from ..nn import Module
 from ..runtime.device import Device
 from ..tensors import Parameter, Tensor, tensor
 from .onnx_operations import OPERATIONS, Call
 
-__all__ = ["Graph", "Node"]
+__all__ = ["Graph", "Node", "refuse_unknown"]
 
 _STATISTICS = {"BatchNormalization": (3, 4)}
 """The inputs of a node that are no parameters."""
@@ -32,6 +32,13 @@ class Node(NamedTuple):
     def title(self) -> str:
         """What messages call it."""
         return f"node '{self.name}' ({self.kind})"
+
+
+def refuse_unknown(nodes: Sequence[Node]) -> None:
+    """Raise UnsupportedError for a node whose operation is not supported."""
+    for node in nodes:
+        if node.kind not in OPERATIONS:
+            raise UnsupportedError(f"{node.title}: this operation is not supported; there are {', '.join(OPERATIONS)}")
 
 
 class Graph(Module):
@@ -55,11 +62,6 @@ class Graph(Module):
         super().__init__()
         self.inputs, self.outputs, self.opset = list(inputs), list(outputs), opset
         self._nodes = list(nodes)
-        for node in nodes:
-            if node.kind not in OPERATIONS:
-                raise UnsupportedError(
-                    f"{node.title}: this operation is not supported; there are {', '.join(OPERATIONS)}"
-                )
         statistics = {
             node.inputs[at] for node in nodes for at in _STATISTICS.get(node.kind, ()) if at < len(node.inputs)
         }
@@ -77,9 +79,11 @@ class Graph(Module):
                 raise UnsupportedError(f"'{name}' is of {value.dtype}, and float32 is needed")
             self._constants[name] = value
             return
-        attribute = name.replace(".", "_")
-        if attribute in {*self._attribute_of.values()} or hasattr(self, attribute):
-            attribute = f"{attribute}_{len(self._attribute_of)}"
+        attribute = plain = name.replace(".", "_")
+        number = len(self._attribute_of)
+        while hasattr(self, attribute):
+            attribute = f"{plain}_{number}"
+            number += 1
         self._attribute_of[name] = attribute
         if is_trained:
             self.register_parameter(attribute, Parameter(value, device=device))
@@ -110,9 +114,15 @@ class Graph(Module):
         try:
             result = OPERATIONS[node.kind](Call(inputs, node.attributes, self.opset))
             return result if isinstance(result, Tensor) else np.asarray(result)
-        except (OptirsError, TypeError, ValueError, LookupError) as error:
-            kind = UnsupportedError if isinstance(error, (UnsupportedError, LookupError, TypeError)) else type(error)
-            raise kind(f"{node.title}: {error}") from error
+        except ShapeError as error:
+            raise ShapeError(f"{node.title}: {error}") from error
+        except OptirsError as error:
+            if isinstance(error, UnsupportedError):
+                raise UnsupportedError(f"{node.title}: {error}") from error
+            error.add_note(f"in {node.title}")
+            raise
+        except Exception as error:  # whatever an operation says of inputs or attributes that it cannot take
+            raise UnsupportedError(f"{node.title}: {error}") from error
 
 
 def _constant(node: Node) -> Any:

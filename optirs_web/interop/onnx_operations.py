@@ -65,11 +65,25 @@ def _arithmetic(operation: Any, on_host: Any) -> Operation:
 
 
 def _beside(array: Any, others: Sequence[Any]) -> Any:
-    array = np.asarray(array)
-    if array.size == 1:
+    tensors = [one for one in others if isinstance(one, Tensor)]
+    if array.size == 1 and array.ndim <= max(one.ndim for one in tensors):
         return array.item()
-    device = next(one.device for one in others if isinstance(one, Tensor))
-    return tensor(array.astype(np.int32), device=device)
+    return tensor(_int32(array), device=tensors[0].device)
+
+
+def _int32(array: Any) -> Any:
+    """Integers as tensors hold them."""
+    made = np.asarray(array).astype(np.int32)
+    if not np.array_equal(made, array):
+        raise UnsupportedError("an integer of the graph does not fit int32")
+    return made
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """Of integers, rounded towards zero."""
+    if not np.all(b):
+        raise UnsupportedError("integers are divided by zero")
+    return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
 
 
 def _gemm(call: Call) -> Any:
@@ -102,6 +116,8 @@ def _window(call: Call, taps: Sequence[int], x: Tensor, filler: float) -> tuple[
         pads = smaller + larger if mode == "SAME_UPPER" else larger + smaller
     elif mode == "VALID":
         pads = [0] * (2 * rank)
+    elif mode != "NOTSET":
+        raise UnsupportedError(f"auto_pad={mode} is not supported")
     before, after = pads[:rank], pads[rank:]
     if before == after:
         return x, before
@@ -112,6 +128,7 @@ def _window(call: Call, taps: Sequence[int], x: Tensor, filler: float) -> tuple[
 def _conv(call: Call) -> Any:
     x, weight, bias = call.inputs[0], call.inputs[1], call.input(2)
     taps = weight.shape[2:]
+    call.refuse(kernel_shape=list(taps))
     if len(taps) not in (1, 2):
         raise UnsupportedError(f"a convolution over {len(taps)} axes is not supported")
     x, padding = _window(call, taps, x, 0.0)
@@ -206,7 +223,7 @@ def _gather(call: Call) -> Any:
     axis = call.get("axis", 0)
     if isinstance(x, np.ndarray):
         return np.take(x, index, axis)
-    return ops.take(x, index if isinstance(index, Tensor) else np.asarray(index, np.int32), axis)
+    return ops.take(x, index if isinstance(index, Tensor) else _int32(index), axis)
 
 
 _TYPES = {1: "float32", 6: "int32", 7: "int64"}
@@ -257,7 +274,7 @@ OPERATIONS: dict[str, Operation] = {
     "Concat": _concat,
     "Constant": _dropout,  # held by the graph, and not run
     "Conv": _conv,
-    "Div": _arithmetic(ops.divide, lambda a, b: a // b),
+    "Div": _arithmetic(ops.divide, _quotient),
     "Dropout": _dropout,
     "Erf": _on_tensors(ops.erf),
     "Exp": _on_tensors(ops.exp),

@@ -12,7 +12,7 @@ import os
 import secrets
 import struct
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ __all__ = [
     "parts",
     "save_file",
     "save_state_dict",
+    "write_whole",
 ]
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
@@ -42,6 +43,8 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 
 _ITEMSIZE = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
              "I8": 1, "U8": 1, "BOOL": 1}  # fmt: skip
+_METADATA = "__metadata__"
+_MAX_ELEMENTS = 1 << 60
 _MAX_HEADER = 100_000_000  # as the reference implementation
 
 
@@ -54,8 +57,14 @@ class Entry(NamedTuple):
 
 
 def parts(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-    """The content of a file: these, one after the other. Tensors are not copied."""
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    """The content of a file: these, one after the other. Tensors are not copied.
+
+    Raises:
+        CheckpointError: a tensor has the name that the format keeps for metadata.
+    """
+    if _METADATA in tensors:
+        raise CheckpointError(f"the format has no tensor of the name '{_METADATA}': rename it")
+    header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
     offset = 0
     for name, entry in tensors.items():
         end = offset + entry.content.nbytes
@@ -67,20 +76,33 @@ def parts(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> list[byt
 
 
 def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> None:
-    """Write a file. Whoever reads `path` sees the old file or the new one, never a part, whatever is killed when."""
+    """Write a file, by `write_whole`."""
+    write_whole(path, parts(tensors, metadata))
+
+
+def write_whole(path: str | os.PathLike[str], content: Iterable[bytes | memoryview]) -> None:
+    """Write a file. Whoever reads `path` sees the old file or the new one, never a part, whatever is killed when.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent}")
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    is_file = target.is_file() or not target.exists()  # a device or a pipe is written to, and stays what it is
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part") if is_file else target
     try:
-        with open(partial, "xb") as file:
-            for part in parts(tensors, metadata):
+        with open(partial, "xb" if is_file else "wb") as file:
+            for part in content:
                 file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
+            if is_file:
+                file.flush()
+                os.fsync(file.fileno())
+        if is_file:
+            partial.replace(target)
     finally:
-        partial.unlink(missing_ok=True)
+        if is_file:
+            partial.unlink(missing_ok=True)
 
 
 def name_of(source: Source) -> str:
@@ -109,12 +131,12 @@ def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
     if len(raw) < 8 or length > min(_MAX_HEADER, len(raw) - 8):
         raise CheckpointError(f"{path} is no safetensors file, or is cut off: its header does not fit")
     try:
-        header = json.loads(bytes(raw[8 : 8 + length]))
+        header = json.loads(bytes(raw[8 : 8 + length]), object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is no safetensors file: its header is not JSON ({error})") from error
     body = raw[8 + length :]
     try:
-        metadata = {str(key): str(value) for key, value in header.pop("__metadata__", {}).items()}
+        metadata = {str(key): str(value) for key, value in header.pop(_METADATA, {}).items()}
         tensors = {name: _entry(place, body) for name, place in header.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: {error!r}") from error
@@ -128,10 +150,19 @@ def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
     return tensors, metadata
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands in it twice")
+    return found
+
+
 def _entry(place: Mapping[str, Any], body: memoryview) -> Entry:
     dtype, shape, (begin, end) = place["dtype"], tuple(place["shape"]), place["data_offsets"]
-    if dtype not in _ITEMSIZE or not all(isinstance(one, int) and one >= 0 for one in (*shape, begin, end)):
+    if dtype not in _ITEMSIZE or not all(type(one) is int and one >= 0 for one in (*shape, begin, end)):
         raise ValueError(f"a tensor of dtype {dtype} and shape {shape}")
+    if math.prod(max(1, one) for one in shape) > _MAX_ELEMENTS:
+        raise ValueError(f"a tensor of shape {shape}, which is too large")
     if not begin <= end <= len(body) or end - begin != math.prod(shape) * _ITEMSIZE[dtype]:
         raise ValueError(f"a tensor of shape {shape} lies in bytes {begin} to {end} of {len(body)}")
     return Entry(dtype, shape, body[begin:end])
