@@ -1,12 +1,14 @@
 """What is CUDA's own of the device: its order and graphs, what goes wrong, and what is kept on disk."""
 
 import asyncio
+import json
 import os
 import threading
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from processes import run_python
 from software_cuda import amounts, opened
 
 import optirs_web as ow
@@ -97,6 +99,19 @@ def test_a_read_gives_what_was_there_when_it_was_asked_for(cuda):
 
 async def _awaited(reading):
     return await reading
+
+
+def test_a_command_of_optirs_web_takes_the_driver_in_software(cuda):
+    lines = run_python(
+        """
+        import runpy, sys
+        sys.path.insert(0, "tests")
+        sys.argv = ["software_cuda", "parity", "negate", "--device", "cuda", "--json"]
+        runpy.run_module("software_cuda", run_name="__main__")
+        """
+    )
+    (row,) = json.loads("".join(lines))["rows"]
+    assert (row["name"], row["ulps"]) == ("negate", {"cuda": 0})
 
 
 # Recorded steps.
