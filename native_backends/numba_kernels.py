@@ -19,7 +19,7 @@ from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import ElementwiseKernel, Kernel
 from ..runtime.numba_texts import fused_of, numba_loops
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
-from ..wgsl import rule_shell, shell
+from ..wgsl import param_storage, rule_shell, shell
 from ..wgsl.fused_shell import Fused
 from ..wgsl.syntax import Binary, Call, Unary
 from ..wgsl.tree import walk
@@ -294,7 +294,7 @@ def _of_rule(kernel: RuleKernel, bound: dict[str, Array], given: Sequence[str]) 
     def viewed(name: str) -> Array:
         if name in ("words", "floats"):
             return words if name == "words" else words.view(np.float32)
-        is_half = kernel.slots.get(name, "float32") != "float32"
+        is_half = kernel.slots.get(name, "float32") != "float32" or name == param_storage.SLOTS.get(kernel.param_kind)
         dtype = np.uint32 if name in _WORDS else np.uint16 if is_half else np.float32
         array: Array = bound[name].view(dtype)
         return array.reshape(-1, widths[name]) if name in widths else array

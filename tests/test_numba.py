@@ -43,9 +43,10 @@ def trained(device, name, options, sizes=(1000, 3, 513), steps=3):
     [
         ("AdamW", {"amsgrad": True, "maximize": True}),
         ("AdamW", {"state_dtype": "bfloat16", "skip_nonfinite": True}),
+        *(("AdamW", {"param_dtype": "bfloat16", "rounding": one}) for one in ("master", "stochastic", "kahan")),
         ("LAMB", {}),
     ],
-    ids=["amsgrad", "bfloat16", "lamb"],
+    ids=["amsgrad", "bfloat16", "master", "stochastic", "kahan", "lamb"],
 )
 def test_steps_have_the_bits_of_numpys(name, options, both):
     for one, other in zip(*(trained(device, name, options) for device in both), strict=True):

@@ -25,10 +25,10 @@ def numba_loops(kernel: Kernel) -> Loops | None:
             return numba_shell.walk(kernel.map_module, fused_of(kernel))
         case UpdateKernel() if _is_plain(kernel):
             return numba_shell.update(
-                kernel.map_module, kernel.part, kernel.slots, kernel.changed_slots, kernel.negates
+                kernel.map_module, kernel.part, kernel.slots, kernel.changed_slots, kernel.negates, kernel.param_kind
             )
         case MeasureKernel() if _is_plain(kernel):
-            return numba_shell.measure(kernel.map_module, kernel.slots, kernel.negates)
+            return numba_shell.measure(kernel.map_module, kernel.slots, kernel.negates, kernel.param_kind)
         case AdvanceKernel() if not kernel.rule.stages:
             return numba_shell.advance(kernel.map_module, kernel.checked, kernel.rule.over_all)
         case SettleKernel():
@@ -38,7 +38,7 @@ def numba_loops(kernel: Kernel) -> Loops | None:
 
 def _is_plain(kernel: RuleKernel) -> bool:
     """Its function sees an element alone, of what is stored in a way that the loops know."""
-    if kernel.rule.stages or not numba_shell.has_loops(kernel.slots, kernel.param_kind):
+    if kernel.rule.stages or not numba_shell.has_loops(kernel.slots):
         return False
     return {one.name for one in shell.function_of(kernel.map_module, kernel.part).parameters} <= _GIVEN
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from . import rule_shell, syntax
 from .fused_shell import Argument, Fused
+from .param_storage import SLOTS
 from .print_python import print_python, python_name
 from .rule_shell import STEP_PARTS, arguments_of, has_function, uses
 from .shell import BLOCK, struct_of
@@ -30,6 +31,25 @@ _STATE_OUT = {
     "float32": "{1}",
     "bfloat16": "to_bfloat16_stochastic({1}, rounding_bits(np.uint32(first + at), {2}))",
     "float16": "to_float16({1})",
+}
+_PARAM_IN = {
+    "": "params[at]",
+    "master": "join_halves(params[at], np.uint32(master_low[at]))",
+    "stochastic": "params[at]",
+    "kahan": "add_cut_off(params[at], np.uint32(kahan_comp[at]))",
+}
+_PARAM_OUT = {
+    "": ["params[at] = updated.param"],
+    "master": ["params[at] = upper_half(updated.param)", "master_low[at] = lower_half(updated.param)"],
+    "stochastic": [
+        "random = rounding_bits(np.uint32(first + at), {seed})",
+        "params[at] = from_bfloat16(to_bfloat16_stochastic(updated.param, random))",
+    ],
+    "kahan": [
+        "rounded = from_bfloat16(to_bfloat16(updated.param))",
+        "kahan_comp[at] = to_bfloat16(updated.param - rounded)",
+        "params[at] = rounded",
+    ],
 }
 
 _TABLES = ("blocks", "words", "floats")
@@ -52,27 +72,33 @@ class Loops(NamedTuple):
     given: tuple[str, ...]
 
 
-def has_loops(slots: Mapping[str, str], param_kind: str = "") -> bool:
-    """Whether there is a loop for state and parameters that are stored so."""
-    return not param_kind and all(kind in _STATE_IN for kind in slots.values())
+def has_loops(slots: Mapping[str, str]) -> bool:
+    """Whether there is a loop for state that is stored so."""
+    return all(kind in _STATE_IN for kind in slots.values())
 
 
 def update(
-    module: syntax.Module, function: str, slots: Mapping[str, str], changed: Mapping[str, str], negate: bool
+    module: syntax.Module,
+    function: str,
+    slots: Mapping[str, str],
+    changed: Mapping[str, str],
+    negate: bool,
+    param_kind: str = "",
 ) -> Loops:
     """The loops of an optimizer's ``update``, or of a part of that form; arguments as of `update_shell.update`."""
-    bound = ["params", *_bound(module, function, slots)]
+    bound = [*_params(param_kind), *_bound(module, function, slots)]
     arrays = [_state(name) if name in slots else name for name in bound]
-    values = _of_element(module, function, slots, negate)
+    values = _of_element(module, function, slots, negate, param_kind)
     lines = [f"updated = {_call(module, function, values)}"]
     for number, (name, kind) in enumerate(slots.items()):
         if name in changed:
             seed = f"np.uint32(steps * {len(slots)} + {number})"
             stored = _STATE_OUT[kind].format("", f"updated.state.{python_name(name)}", seed)
             lines.append(f"{_state(name)}[at] = {stored}")
-    lines.append("params[at] = updated.param")
+    seed = f"np.uint32(steps * {len(slots) + 1} + {len(slots)})"
+    lines += [line.format(seed=seed) for line in _PARAM_OUT[param_kind]]
     is_due = "words[tensor, 0] == 1" if function in STEP_PARTS else f"{_step(module)} != 0"
-    rounds = "bfloat16" in changed.values()
+    rounds = "bfloat16" in changed.values() or param_kind == "stochastic"
     shared = [*(["first", "steps"] if rounds else []), *_shared(module, function)]
     elements = _function("_elements", [*shared, *arrays], ["for at in range(params.size):", *_indented(lines)])
     slices = [f"{one}[first:end]" for one in arrays]
@@ -83,12 +109,12 @@ def update(
     return Loops(text, (*bound, *_TABLES))
 
 
-def measure(module: syntax.Module, slots: Mapping[str, str], negate: bool) -> Loops:
+def measure(module: syntax.Module, slots: Mapping[str, str], negate: bool, param_kind: str = "") -> Loops:
     """The loops of ``measure``: its sum over each block."""
     function = "measure"
-    bound = [*(["params"] if uses(module, function, "param") else []), *_bound(module, function, slots)]
+    bound = [*(_params(param_kind) if uses(module, function, "param") else []), *_bound(module, function, slots)]
     arrays = [_state(name) if name in slots else name for name in bound]
-    values = _of_element(module, function, slots, negate)
+    values = _of_element(module, function, slots, negate, param_kind)
     names = [one.name for one in struct_of(module, "Measured").members]
     lines = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
     lines += ["for at in range(size):", f"    measured = {_call(module, function, values)}"]
@@ -231,19 +257,26 @@ def _step(module: syntax.Module) -> str:
     return f"floats[tensor, {1 + len(_members(module, 'Hyper')) + _scalars(module).index('step')}]"
 
 
+def _params(kind: str) -> list[str]:
+    """The arrays of parameters, and of what lies beside them."""
+    return ["params", *([SLOTS[kind]] if kind in SLOTS else [])]
+
+
 def _bound(module: syntax.Module, function: str, slots: Mapping[str, str]) -> list[str]:
     """The arrays that a function reads elements of, besides parameters."""
     grads = ["grads"] if uses(module, function, "grad") else []
     return grads + (list(slots) if uses(module, function, "state") else [])
 
 
-def _of_element(module: syntax.Module, function: str, slots: Mapping[str, str], negate: bool) -> dict[str, str]:
+def _of_element(
+    module: syntax.Module, function: str, slots: Mapping[str, str], negate: bool, param_kind: str
+) -> dict[str, str]:
     state = (
         _STATE_IN[slots[name]].format(_state(name)) if name in slots else "np.float32(0)"
         for name in _members(module, "State")
     )
     return {
-        "param": "params[at]",
+        "param": _PARAM_IN[param_kind],
         "grad": "-grads[at]" if negate else "grads[at]",
         "state": f"State({', '.join(state)})",
         "h": "h",
