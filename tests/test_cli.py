@@ -75,6 +75,12 @@ def test_shader_for_numpy_and_numba_is_python(name, target):
     compile(result.stdout, name, "exec")
 
 
+def test_without_a_name_the_shaders_are_listed():
+    listed = run("shader").stdout
+    assert listed.startswith("optimizers:\n  adabelief, adabound, ")
+    assert all(f" {name}," in listed for name in ("adam", "matmul", "softmax", "relu"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -84,7 +90,9 @@ def test_shader_for_numpy_and_numba_is_python(name, target):
         (["adamw", "--flag", "foo=true"], "'adam' has no flag 'foo'; it has"),
         (["relu", "--flag", "foo=true"], "it has none"),
         (["adamw", "--flag", "amsgrad=maybe"], "write amsgrad=true"),
-        (["matmul", "--target", "numpy"], "a library call takes its place"),
+        (["matmul", "--target", "numpy"], "there it is written by hand, in calls of NumPy"),
+        (["relu", "--part", "advance"], "'relu' is no optimizer"),
+        (["relu", "--arch", "sm_90"], "it is for --target ptx alone"),
         (["matmul", "--target", "numba"], "'matmul' has no Numba text"),
         (["adamw", "--elements", "f16"], "'adam update' takes no floats of 16 bits"),
         (["unscale", "--elements", "f16"], "'unscale' takes no floats of 16 bits"),

@@ -20,7 +20,7 @@ from ..wgsl import package_loader, syntax
 from ..wgsl.print_c import print_c
 from ..wgsl.print_python import print_python
 from .naga import TARGETS as NAGA, Naga
-from .shader_names import PARTS, Flags, Source, find_source, of_16_bits
+from .shader_names import PARTS, Flags, Source, find_source, of_16_bits, sources
 
 __all__ = ["find_kernel", "shader"]
 
@@ -53,8 +53,9 @@ def find_kernel(name: str, flags: tuple[str, ...], part: str) -> Kernel:
 def _numpy_text(kernel: Kernel, dialect: str = "numpy") -> str:
     module = getattr(kernel, "map_module", None)
     if module is None:
-        title = {"numpy": "NumPy", "jax": "JAX", "numba": "Numba"}[dialect]
-        raise click.UsageError(f"'{kernel.name}' has no {title} text: a library call takes its place there")
+        title, library = {"numpy": ("NumPy", "NumPy"), "jax": ("JAX", "JAX"), "numba": ("Numba", "NumPy")}[dialect]
+        message = f"'{kernel.name}' has no {title} text: there it is written by hand, in calls of {library}"
+        raise click.UsageError(message)
     return print_python(module, dialect)
 
 
@@ -96,6 +97,7 @@ _TARGETS: dict[str, Callable[[Kernel], str | bytes]] = {
     "jax": _jax_text,
     "stablehlo": _stablehlo_text,
 }
+_ARCH = "sm_80"
 _WORDS_IN_A_LINE = 8
 
 
@@ -110,10 +112,23 @@ def _readable(words: bytes) -> str:
     return "\n".join(map(" ".join, lines))
 
 
+def _print_names() -> None:
+    """Every name that can be asked for, by kind."""
+    for kind, names in sources().items():
+        text = click.wrap_text(", ".join(names), width=100, initial_indent="  ", subsequent_indent="  ")
+        click.echo(f"{kind}:\n{text}")
+
+
 @click.command()
-@click.argument("name")
-@click.option("--target", type=click.Choice(list(_TARGETS)), default="wgsl", help="The language.")
-@click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An override, as amsgrad=true.")
+@click.argument("name", required=False)
+@click.option("--target", type=click.Choice(list(_TARGETS)), default="wgsl", show_default=True, help="The language.")
+@click.option(
+    "--flag",
+    "flags",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An override of the shader, as amsgrad=true; an unknown one says which there are.",
+)
 @click.option(
     "--part",
     type=click.Choice(list(PARTS)),
@@ -126,17 +141,33 @@ def _readable(words: bytes) -> str:
     default="f32",
     help="What tensors hold: f32, f16 where a device has it, or halves of words.",
 )
-@click.option("--arch", default="sm_80", show_default=True, help="Of PTX: the oldest GPUs that it is for.")
+@click.option("--arch", help="Of PTX: the oldest GPUs that it is for.  [default: sm_80]")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     help="A file to write in place of printing; of SPIR-V it gets the words.",
 )
 def shader(
-    name: str, target: str, flags: tuple[str, ...], part: str, elements: str, arch: str, output: Path | None
+    name: str | None,
+    target: str,
+    flags: tuple[str, ...],
+    part: str,
+    elements: str,
+    arch: str | None,
+    output: Path | None,
 ) -> None:
-    """Print the complete shader of an optimizer (AdamW), a kernel (matmul) or a function (relu)."""
+    """Print the complete shader of an optimizer (AdamW), a kernel (matmul) or a function (relu).
+
+    Without NAME the names are listed; those of the classes of optimizers are known too.
+    """
+    if name is None:
+        _print_names()
+        return
     source = find_source(name)
+    if part != "update" and source.folder != "optimizers":
+        raise click.BadParameter(f"'{name}' is no optimizer, which alone have parts", param_hint="--part")
+    if arch is not None and target != "ptx":
+        raise click.BadParameter("it is for --target ptx alone", param_hint="--arch")
     kernel = source.make(_parse_flags(source, flags), part)
     if elements != "f32":
         if target in ("numpy", "numba", "jax", "stablehlo"):
@@ -148,7 +179,7 @@ def shader(
     made = _TARGETS[target](kernel)
     if target == "ptx":
         try:
-            made = compile_cuda(str(made), arch).decode()
+            made = compile_cuda(str(made), arch or _ARCH).decode()
         except UnsupportedError as error:
             raise click.BadParameter(str(error), param_hint="--arch") from error
         except DeviceNotAvailableError as error:
