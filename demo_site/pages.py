@@ -21,7 +21,7 @@ from .rendering import Renderer
 from .settings import PYODIDE_CDN, Settings
 from .wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
-__all__ = ["PAGES", "page_routes", "site_facts"]
+__all__ = ["PAGES", "page_routes", "site_facts", "why_no_pages"]
 
 PAGES = {
     "/": "home",
@@ -34,7 +34,10 @@ PAGES = {
     "/checkpoints": "checkpoints",
 }
 
-_BUILD = "Build it with `make demo`, or with `npm ci && npm run build` in demo_site/frontend, and reload."
+_NOT_BUILT = (
+    "The pages are not built. In a clone `make bundles` builds them, with Node.js; "
+    "after it run `pip install . ./demo_site` again, and start anew."
+)
 # What the library's wheel for browsers lacks, and programs import like their neighbours: files by their folders.
 _SHARED = {
     "recipes.py": Path(ow.__file__).with_name("training"),
@@ -54,6 +57,11 @@ def site_facts(settings: Settings) -> dict[str, str]:
     }
 
 
+def why_no_pages(settings: Settings) -> str:
+    """Why no page can be shown, and what to do; nothing where they can."""
+    return "" if (settings.static / "style.css").is_file() else _NOT_BUILT
+
+
 class _Site:
     """The handlers. They are no coroutines: files are read in threads."""
 
@@ -64,8 +72,9 @@ class _Site:
 
     def page(self, request: Request) -> Response:
         name = PAGES[request.url.path]
-        if not (self._settings.static / "style.css").is_file():
-            raise ApiError(503, "not_built", f"The pages' bundle is missing. {_BUILD}")
+        reason = why_no_pages(self._settings)
+        if reason:
+            raise ApiError(503, "not_built", reason)
         try:
             return HTMLResponse(self._renderer.page(name), headers=_NO_CACHE)
         except TemplateNotFound as error:

@@ -11,7 +11,9 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line, or say what to install; ends the process."""
     if find_spec("optirs_web.cli") is None:
-        sys.exit("The command line comes with the demo: pip install 'optirs-web[demo]'")
+        sys.exit(
+            "The command line comes with the demo: pip install 'optirs-web[demo]', in a clone pip install ./demo_site"
+        )
     from .cli import main as command_line
 
     command_line()

@@ -32,7 +32,7 @@ def test_the_same_name_gives_the_same_device(device):
     [
         ("rocm", "there is no device 'rocm'; known are auto, webgpu, vulkan"),
         ("webgpu", "it runs in a browser, inside Pyodide; natively use vulkan, metal or dx12"),
-        ("cpu:1", "there are 1 of that kind"),
+        ("cpu:1", "there are 1 of that kind, from 0 on"),
         ("vulkan:x", "write vulkan:0, vulkan:1"),
         ("", "there is no device ''"),
     ],

@@ -37,6 +37,7 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
     if missing:
         raise click.ClickException(f"the demo lacks {', '.join(missing)}: pip install 'optirs-web[demo]'")
     from ..demo_site.app import create_app
+    from ..demo_site.pages import why_no_pages
     from ..demo_site.server import bind, serve, url_of
     from ..demo_site.settings import Settings
     from ..demo_site.store import StoreError
@@ -69,6 +70,9 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
             click.echo(f"Token            {settings.token}")
             if settings.pyodide is None:
                 click.echo("Python comes from the network: OPTIRS_PYODIDE_DIST may name a folder with Pyodide.")
+            reason = why_no_pages(settings)
+            if reason:
+                click.echo(reason, err=True)
             click.echo("Ctrl-C ends it.")
             if opens:
                 webbrowser.open(url)

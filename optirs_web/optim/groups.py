@@ -125,8 +125,9 @@ class Grouped(ABC):
                     raise TypeError(f"{type(self).__name__} has no option {name}; {instead_of(name, self.defaults)}")
             for one in params:
                 if not isinstance(one, Parameter):
+                    kind = f"{type(one).__module__}.{type(one).__name__}"
                     raise TypeError(
-                        f"an optimizer steps Parameters, not {type(one).__name__}; use optirs_web.Parameter"
+                        f"an optimizer steps optirs_web.Parameter, not {kind} (torch's: optirs_web.interop.torch)"
                     )
                 if id(one) in known:
                     raise ValueError("some parameters appear in more than one parameter group, or twice in one")

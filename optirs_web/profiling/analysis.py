@@ -247,7 +247,7 @@ def _launch_reason(kernels: Sequence[KernelRun], _: Sequence[HostSpan], peaks: M
     least = max((one.launch for one in peaks.values()), default=0.0)
     return (
         f"the {len(kernels)} kernels ran for {seconds_text(busy)}, and one takes {seconds_text(least)} even for a "
-        "single element: compile the step, or give it larger tensors"
+        "single element: give it larger tensors, or compile the step if it is not"
     )
 
 

@@ -253,7 +253,9 @@ def _find(name: str) -> AdapterInfo:
     if not adapters[0].available:
         raise DeviceNotAvailableError(f"device '{name}' is not available: {adapters[0].reason}")
     if number >= len(adapters):
-        raise DeviceNotAvailableError(f"device '{name}' is not available: there are {len(adapters)} of that kind")
+        raise DeviceNotAvailableError(
+            f"device '{name}' is not available: there are {len(adapters)} of that kind, from 0 on"
+        )
     return adapters[number]
 
 

@@ -45,7 +45,7 @@ def test_without_its_parts_a_page_says_what_is_missing(make_client, tmp_path, mi
     response = client.get("/", headers={"Accept": "text/html"})
     assert response.status_code == 503
     assert response.headers["content-type"].startswith("text/html")
-    assert ("make demo" if missing == "static" else "home.html") in response.text
+    assert ("make bundles" if missing == "static" else "home.html") in response.text
 
 
 @pytest.mark.parametrize(
