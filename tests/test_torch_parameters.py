@@ -64,6 +64,12 @@ def test_lazy_parameters_and_parameters_over_one_memory_are_refused(ours, torch)
         ours.SGD(sharing(torch))
 
 
+def test_torch_parameters_given_to_our_own_optimizers_are_named_with_what_takes_them(torch):
+    theirs = r"torch\.nn\.parameter\.Parameter \(torch's: optirs_web\.interop\.torch\)"
+    with pytest.raises(TypeError, match=theirs):
+        optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+
+
 def test_errors_are_those_of_torch_and_ours(ours, torch):
     weight = torch.nn.Parameter(torch.ones(3))
     with pytest.raises(ValueError, match="empty parameter list"):

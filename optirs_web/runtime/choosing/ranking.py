@@ -72,7 +72,7 @@ def best(
             say_once(f"'auto' takes {device.name}: {why}", is_trouble=bool(failed or idle))
         return device
     # The processor's first: it is always there, so that what is wrong with it was most probably asked for.
-    every = reversed(listed.values())
+    every = reversed([*listed.values()])
     reasons = [f"{one.name}: {one.reason}" for adapters in every for one in adapters if one.reason]
     reasons += [f"{one.label}: {avoided[one.label]}" for one in found if one.label in avoided]
     raise DeviceNotAvailableError(f"no device is available: {'; '.join(reasons)}")
