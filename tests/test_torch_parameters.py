@@ -15,6 +15,7 @@ from processes import run_python
 from requirements import missing
 from torch_models import mlp, ours, trained
 
+import optirs_web as ow
 from optirs_web.errors import CheckpointError, UnsupportedError
 
 __all__ = ["ours", "trained"]
@@ -67,7 +68,7 @@ def test_lazy_parameters_and_parameters_over_one_memory_are_refused(ours, torch)
 def test_torch_parameters_given_to_our_own_optimizers_are_named_with_what_takes_them(torch):
     theirs = r"torch\.nn\.parameter\.Parameter \(torch's: optirs_web\.interop\.torch\)"
     with pytest.raises(TypeError, match=theirs):
-        optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+        ow.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
 
 
 def test_errors_are_those_of_torch_and_ours(ours, torch):
