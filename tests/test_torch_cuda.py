@@ -12,6 +12,7 @@ import weakref
 import numpy as np
 import pytest
 import software_cuda
+from requirements import missing
 from torch_models import mlp
 
 import optirs_web as ow
@@ -29,7 +30,7 @@ def to_gpu(torch, open_device, monkeypatch):
     if torch.cuda.is_available():
         return lambda one: one.cuda()
     if "software" not in cuda.info.description.lower():
-        pytest.skip("torch is installed without CUDA")
+        missing("software-cuda", "NVIDIA's own driver is there, and torch is installed without CUDA")
 
     def shown(ours):
         described, end = dlpack_capsules.taken(ours.__dlpack__(stream=DEFAULT))
