@@ -16,7 +16,6 @@ from requirements import missing
 from torch_models import mlp, ours, trained
 
 import optirs_web as ow
-from optirs_web import optim
 from optirs_web.errors import CheckpointError, UnsupportedError
 
 __all__ = ["ours", "trained"]
