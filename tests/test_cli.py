@@ -164,6 +164,20 @@ def test_errors_are_one_line_on_stderr(arguments, status, message, tmp_path):
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_what_the_machine_refuses_is_one_line_too(tmp_path, monkeypatch):
+    result = run("shader", "adamw", "--output", tmp_path / "none" / "adamw.wgsl")
+    assert (result.exit_code, result.stderr) == (1, f"Error: there is no folder {tmp_path / 'none'}\n")
+    old = tmp_path / "adamw.wgsl"
+    old.write_text("old")
+    monkeypatch.setattr(os, "fsync", lambda file: os.write(os.open(os.devnull, os.O_RDONLY), b"x"))
+    result = run("shader", "adamw", "--output", old)
+    assert (result.exit_code, result.stderr) == (1, "Error: Bad file descriptor\n")
+    assert [one.read_text() for one in tmp_path.iterdir()] == ["old"]
+    monkeypatch.setenv("OPTIRS_POWER", "most")
+    result = run("devices")
+    assert (result.exit_code, result.stderr) == (1, "Error: power (or OPTIRS_POWER) is one of low, high, not 'most'\n")
+
+
 def test_a_file_in_the_way_is_an_error_of_one_line(tmp_path):
     (tmp_path / "taken").write_text("")
     result = train(tmp_path / "taken" / "run", "--epochs", 1)

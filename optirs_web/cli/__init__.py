@@ -18,6 +18,9 @@ def main() -> None:
         sys.exit(f"optirs-web lacks {', '.join(missing)}: pip install 'optirs-web[train]'")
     # Set before NumPy is loaded: on products as small as these, BLAS threads mostly wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from .commands import cli
+    try:
+        from .commands import cli
 
-    cli(prog_name="optirs-web")
+        cli(prog_name="optirs-web")
+    except KeyboardInterrupt:  # while it was loaded; later click says the same
+        sys.exit("Aborted!")

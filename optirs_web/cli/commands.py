@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import click
@@ -21,13 +22,29 @@ __all__ = ["cli"]
 
 
 class _Commands(click.Group):
-    """Errors that the library raises on purpose end as one line, not as a traceback, with exit status 1."""
+    """Errors that users can do something about end as one line, not as a traceback, with exit status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except ow.errors.OptirsError as error:
-            raise click.ClickException(str(error)) from error
+        except Exception as error:
+            line = _line(error)
+            if line is None:
+                raise
+            raise click.ClickException(line) from error
+
+
+def _line(error: Exception) -> str | None:
+    """What is said of an error; None for one that is not expected, or that click knows."""
+    if isinstance(error, ow.errors.OptirsError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno != errno.EPIPE:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+    if isinstance(error, MemoryError):
+        return str(error) or "this machine is out of memory"
+    is_ours = isinstance(error, ModuleNotFoundError) and error.__cause__ is not None  # it says what to install
+    is_setting = isinstance(error, ValueError) and "OPTIRS_" in str(error)  # what an environment variable holds
+    return str(error) if is_ours or is_setting else None
 
 
 @click.group(cls=_Commands)

@@ -13,6 +13,7 @@ import click
 import optirs_web as ow
 
 from ..interop import jax
+from ..interop.safetensors import write_whole
 from ..optim.host_driven import HostDriven
 from ..runtime.rule_kernels import AdvanceKernel, UpdateKernel
 from .optimizers import all_optimizers
@@ -80,7 +81,7 @@ def _compile(name: str, topology: str, elements: int, flags: tuple[str, ...], ou
     if out is None:
         click.echo(made.hlo.rstrip("\n"))
     else:
-        out.write_text(made.hlo, "utf-8")
+        write_whole(out, [made.hlo.encode()])
 
 
 def _options(flags: Sequence[str]) -> dict[str, Any]:
@@ -108,10 +109,7 @@ def _export(name: str, elements: int, flags: Sequence[str], file: Path, platform
         raise click.BadParameter(f"{name} looks at numbers on the host, so its step is no program", param_hint="NAME")
     step = ow.compile(lambda grad: optimizer.step(grads=[grad]), device="xla")
     grad = ow.zeros((elements,), device="xla")
-    try:
-        made = jax.export(step, grad, parameters={"param": param}, platforms=platforms)
-    except ModuleNotFoundError as error:
-        raise click.ClickException(str(error)) from error
+    made = jax.export(step, grad, parameters={"param": param}, platforms=platforms)
     made.save(file)
     size, state = len(made.artifact), sum(one.nbytes for one in made.state)
     click.echo(f"{name} of {elements:,} parameters for {', '.join(made.platforms)}: {file}")

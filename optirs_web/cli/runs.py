@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Mapping
 from hashlib import sha256
 from http.client import HTTPException
@@ -17,6 +15,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 import click
 
 import optirs_web as ow
+
+from ..interop.safetensors import write_whole
 
 __all__ = ["runs"]
 
@@ -119,14 +119,7 @@ def _refusal(error: HTTPError) -> str:
 
 def _write(file: Path, content: bytes) -> None:
     """Replace the file as a whole."""
-    partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
-        with open(partial, "xb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(file)
+        write_whole(file, [content])
     except OSError as error:
         raise click.ClickException(f"cannot write {file}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)

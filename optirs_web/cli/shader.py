@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ..errors import DeviceNotAvailableError, UnsupportedError
+from ..interop.safetensors import write_whole
 from ..runtime.kernels import Kernel
 from ..runtime.numba_texts import numba_loops
 from ..runtime.nvrtc import compile_cuda
@@ -185,6 +186,6 @@ def shader(
         except DeviceNotAvailableError as error:
             raise click.UsageError(str(error)) from error
     if output is not None:
-        output.write_bytes(made if isinstance(made, bytes) else made.encode())
+        write_whole(output, [made if isinstance(made, bytes) else made.encode()])
     else:
         click.echo((made if isinstance(made, str) else _readable(made)).rstrip("\n"))

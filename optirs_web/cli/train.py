@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import optirs_web as ow
 
 from ..datasets.digits import FOLDS
+from ..interop.safetensors import write_whole
 from ..training import COMMON, OPTIMIZERS, Config, DigitsTraining, Epoch, Result, plot_curves
 
 __all__ = ["train"]
@@ -186,10 +187,4 @@ def _metrics(training: DigitsTraining, result: Result) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Whoever reads `path` sees the old file or the new one."""
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, [f"{json.dumps(content, indent=2)}\n".encode()])
