@@ -38,7 +38,7 @@ TARGETS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 _SHA256 = "c7c5cd7322c14c5a0da57bf707fef71d1a51ee2c5094c0786d8216e04cfee4de"
 _INSIDE = Path("node_modules", "naga-wasm", "dist", "wasm", "naga_bg.wasm")
 _IN_CLONE = Path(__file__).resolve().parents[2] / "tests" / "adapters" / _INSIDE
-_HOW = f"npm install {PACKAGE}, and OPTIRS_NAGA={_INSIDE.as_posix()}"
+_HOW = f"npm install {PACKAGE}, and export OPTIRS_NAGA=$PWD/{_INSIDE.as_posix()}"
 
 
 def naga_file() -> Path:
