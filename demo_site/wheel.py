@@ -35,7 +35,7 @@ __all__ = ["library_wheel", "more_wheel", "more_wheel_name", "wheel_name"]
 
 _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
 # Names of files and folders: the applications; and what a page with its one adapter does not choose between.
-_LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__pycache__", "__main__.py"}
+_LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "translations", "__pycache__", "__main__.py"}
 _LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
 # How names of files begin of the devices and the languages that a browser has not.
 _NATIVE = ("c_", "cuda", "jax", "numba_", "nvrtc", "opencl", "print_c", "wgpu", "xla")

@@ -25,7 +25,7 @@ from optirs_web.demo_site.shorten import shorten
 from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
 LARGEST = 200_000  # bytes: a page downloads it before it can train
-LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "__main__.py"}
+LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "translations", "__main__.py"}
 LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
 NATIVE = ("c_", "cuda", "jax", "numba_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
 

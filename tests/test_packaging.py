@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from wheels import FOLDERS, ROOT, build_wheels
 
-APPLICATIONS = ("cli", "datasets", "demo_site", "examples", "training")
+APPLICATIONS = ("cli", "datasets", "demo_site", "examples", "training", "translations")
 SOURCES = {".py", ".js", ".wgsl", ".gz", ".html", ".typed"}
 
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from requirements import missing
 
 from optirs_web.cli.commands import cli
-from optirs_web.cli.naga import Naga, naga_file
 from optirs_web.errors import ShaderError, UnsupportedError
 from optirs_web.runtime.kernels import elementwise
+from optirs_web.translations.naga import Naga, naga_file
 from optirs_web.wgsl.print_c import print_c
 
 MAGIC = bytes.fromhex("03022307")  # of SPIR-V

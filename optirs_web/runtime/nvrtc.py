@@ -8,9 +8,10 @@ from typing import Any, Literal
 from ..errors import DeviceNotAvailableError, OptirsError, UnsupportedError
 from ..wgsl.print_c import COMPILER_OPTIONS
 
-__all__ = ["architectures", "compile_cuda", "version"]
+__all__ = ["MISSING", "architectures", "compile_cuda", "version"]
 
-_MISSING = "NVIDIA's compiler is not installed: pip install 'optirs-web[cuda]'"
+MISSING = "NVIDIA's compiler is not installed: pip install 'optirs-web[cuda]'"
+"""What errors say then."""
 
 
 def compile_cuda(
@@ -71,7 +72,7 @@ def _nvrtc() -> Any:
 
         nvrtc.nvrtcVersion()  # finds the library, which is a package of its own
     except (ImportError, RuntimeError, OSError) as error:
-        raise DeviceNotAvailableError(f"{_MISSING} ({error})") from error
+        raise DeviceNotAvailableError(f"{MISSING} ({error})") from error
     return nvrtc
 
 

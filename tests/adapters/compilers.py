@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from optirs_web.cli.naga import Naga, naga_file
 from optirs_web.errors import DeviceNotAvailableError, OptirsError, ShaderError, UnsupportedError
 from optirs_web.runtime.nvrtc import compile_cuda
+from optirs_web.translations.naga import Naga, naga_file
 from optirs_web.wgsl.print_c import KERNEL
 
 __all__ = [

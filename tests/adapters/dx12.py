@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from optirs_web.cli.naga import Naga
 from optirs_web.cli.shader_names import PARTS, of_16_bits, sources
 from optirs_web.runtime.kernels import Kernel
 from optirs_web.runtime.rules import Rule
+from optirs_web.translations.naga import Naga
 
 _DXC = Path(__file__).parent / "node_modules" / "webgpu" / "dist" / "win32-x64" / "dxcompiler.dll"
 

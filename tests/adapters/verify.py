@@ -20,7 +20,7 @@ from pathlib import Path
 
 from compilers import ENVIRONMENT, Verdict, missing_tools
 
-from optirs_web.cli.naga import TARGETS, VERSION
+from optirs_web.translations.naga import TARGETS, VERSION
 
 _TESTS = Path(__file__).parents[1]
 

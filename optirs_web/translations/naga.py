@@ -15,12 +15,13 @@ import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ..errors import ShaderError, UnsupportedError
 
-__all__ = ["PACKAGE", "TARGETS", "VERSION", "Naga", "naga_file"]
+__all__ = ["PACKAGE", "TARGETS", "VERSION", "Naga", "missing_naga", "naga_file"]
 
 VERSION = "30.0.1"
 """Of naga, as the package says."""
@@ -37,12 +38,13 @@ TARGETS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 _SHA256 = "c7c5cd7322c14c5a0da57bf707fef71d1a51ee2c5094c0786d8216e04cfee4de"
 _INSIDE = Path("node_modules", "naga-wasm", "dist", "wasm", "naga_bg.wasm")
-_IN_CLONE = Path(__file__).resolve().parents[2] / "tests" / "adapters" / _INSIDE
+_IN_CLONE = Path(__file__).resolve().parents[2] / "demo_site" / "frontend" / _INSIDE
+_NO_WASMTIME = "this target is made by naga, which runs in wasmtime: pip install 'optirs-web[naga]'"
 _HOW = f"npm install {PACKAGE}, and export OPTIRS_NAGA=$PWD/{_INSIDE.as_posix()}"
 
 
 def naga_file() -> Path:
-    """The WebAssembly: the file that OPTIRS_NAGA names, or what `make check` installs in a clone.
+    """The WebAssembly: the file that OPTIRS_NAGA names, or what `make demo` installs in a clone.
 
     Raises:
         UnsupportedError: there is none, or it is another one than this module was written for.
@@ -59,6 +61,17 @@ def naga_file() -> Path:
     return path
 
 
+def missing_naga() -> str:
+    """Why there can be no `Naga` here and what to install, or ""; found without loading anything."""
+    if find_spec("wasmtime") is None:
+        return _NO_WASMTIME
+    try:
+        naga_file()
+    except UnsupportedError as error:
+        return str(error)
+    return ""
+
+
 class Naga:
     """One instance of naga; compiled at first use on a machine, for a second or several, and kept in wasmtime's cache.
 
@@ -71,9 +84,7 @@ class Naga:
         try:
             import wasmtime
         except ModuleNotFoundError:
-            raise UnsupportedError(
-                "this target is made by naga, which runs in wasmtime: pip install 'optirs-web[naga]'"
-            ) from None
+            raise UnsupportedError(_NO_WASMTIME) from None
         config = wasmtime.Config()
         with suppress(wasmtime.WasmtimeError):  # no folder can be written
             config.cache = True
