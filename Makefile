@@ -3,6 +3,7 @@
 VENV          := .venv
 BIN           := $(VENV)/bin
 APPLICATIONS  := $(VENV)/.applications
+WASMTIME      := $(VENV)/.wasmtime
 DRIVER        := $(VENV)/.driver
 STAMP         := $(VENV)/.set-up
 TORCH         := torch==2.13.0
@@ -65,6 +66,12 @@ $(APPLICATIONS): pyproject.toml requirements.lock
 	$(INSTALL) '.[applications]'
 	@touch $@
 
+# naga, one of the pages' packages, runs in it: SPIR-V, MSL and HLSL on the page of shaders. What makes PTX and StableHLO
+# is 67 and 89 MB to download, so that the page says how to install it.
+$(WASMTIME): $(APPLICATIONS)
+	$(BIN)/python -m pip install -qq --no-compile --constraint requirements.lock wasmtime
+	@touch $@
+
 $(DRIVER): $(APPLICATIONS)
 	@sh scripts/setup_gpu.sh $(BIN)/python
 	@touch $@
@@ -92,7 +99,7 @@ $(BUNDLES): $(PACKAGES) $(FRONTEND)/build.mjs $(shell find $(FRONTEND)/src -type
 	npm run --silent build --prefix $(FRONTEND)
 	@touch $@
 
-demo: $(APPLICATIONS) bundles ## serve the site and print its address (DEMO_ARGS='--port 8080')
+demo: $(WASMTIME) bundles ## serve the site and print its address (DEMO_ARGS='--port 8080')
 	@test -e $(BUNDLES)
 	$(BIN)/optirs-web demo $(DEMO_ARGS)
 

@@ -12,6 +12,7 @@ import optirs_web as ow
 
 from .access import session_routes
 from .bench import bench_routes
+from .compiler import Compiler
 from .errors import install_handlers
 from .guard import Guard
 from .pages import page_routes, site_facts
@@ -52,6 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
     install_handlers(app, renderer, operations)
     app.state.settings = settings
     app.state.upload_places = asyncio.Semaphore(settings.max_uploads)
+    app.state.compiler = Compiler(settings.compile_patience, settings.max_compiles)
     app.state.store = Store(
         settings.data,
         max_runs=settings.max_runs,

@@ -60,6 +60,7 @@ _MEANINGS = {
     421: "The Host header names another site",
     422: "The content is not what it has to be",
     429: "Too many requests; Retry-After says when to come back",
+    503: "The server is busy with what others have asked for; Retry-After says when to come back",
     507: "The server's disk is full",
 }
 _EVERYWHERE = (403, 421, 429)

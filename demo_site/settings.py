@@ -51,6 +51,8 @@ class Settings:
         max_results: how many benchmark results are kept; the oldest make room.
         max_uploads: checkpoints that are received at the same time.
         upload_patience: seconds that a client may send nothing in mid-upload.
+        max_compiles: requests for what other compilers make that may wait; one at a time is served.
+        compile_patience: seconds that one of them may take.
         rate: requests of one client.
         write_rate: those of them that change something.
         clock: seconds that only grow; the rates count by it.
@@ -71,6 +73,8 @@ class Settings:
     max_results: int = 200
     max_uploads: int = 4
     upload_patience: float = 20.0
+    max_compiles: int = 8
+    compile_patience: float = 60.0
     rate: Rate = field(default=Rate(per_second=50, burst=500))
     write_rate: Rate = field(default=Rate(per_second=5, burst=60))
     clock: Callable[[], float] | None = None

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.resources import files
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Depends, Path, Request
 from pydantic import BaseModel
 
 import optirs_web as ow
 
 from ..optim import Optimizer
-from ..runtime.kernels import Kernel, cooperative, elementwise
-from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
-from ..runtime.rules import Rule
-from ..wgsl import link, package_loader, print_wgsl, syntax
-from ..wgsl.lints import is_map_module
-from ..wgsl.print_c import print_c
-from ..wgsl.print_python import print_python
+from ..translations import TARGETS, is_ours, missing_compiler
+from ..wgsl import package_loader, syntax
 from ..wgsl.print_wgsl import print_expression
+from .compiler import Busy, Compiler
 from .errors import ApiError, documented
+from .shader_kernels import KINDS, Name, every_shader, functions, source, translation, variants
 
 __all__ = ["shader_routes"]
 
-_KINDS = {
-    "optimizers": "optimizer",
-    "schedules": "schedule",
-    "transforms": "gradient transform",
-    "arena": "average or projection",
-    "elementwise": "map function",
-    "kernels": "cooperative kernel",
-    "lib": "library",
-}
-_SCALARS = {"f32", "i32", "u32"}
+
+class Target(BaseModel):
+    """A language. `missing` says which compiler this server lacks for it and how to install it, or nothing."""
+
+    name: str
+    missing: str
 
 
 class ShaderInfo(BaseModel):
@@ -48,64 +39,86 @@ class ShaderInfo(BaseModel):
     flags: list[str]
 
 
-class Variant(BaseModel):
-    """One kernel that is made of a file: the texts by target, null where a library call takes its place."""
-
-    name: str
-    targets: dict[str, str | None]
-
-
 class Shader(ShaderInfo):
-    """A file with its text. `targets` are those of the first variant."""
+    """A file with its text. `variants` are the kernels that are made of it."""
 
     source: str
     imports: list[str]
-    targets: dict[str, str | None]
-    variants: list[Variant]
+    variants: list[str]
 
 
+class Text(BaseModel):
+    """A kernel for a target; null where there is none. `note` says why, or how the text would be better."""
+
+    text: str | None
+    note: str
+
+
+def _compiler_of(request: Request) -> Compiler:
+    compiler: Compiler = request.app.state.compiler
+    return compiler
+
+
+CompilerOf = Annotated[Compiler, Depends(_compiler_of)]
 shader_routes = APIRouter(prefix="/api/shaders", tags=["shaders"])
 
 
 @shader_routes.get("", responses=documented())
 def list_shaders() -> list[ShaderInfo]:
     """All shaders, by folder and name."""
-    return [_info(folder, name) for folder, name in _every_shader()]
+    return [_info(folder, name) for folder, name in every_shader()]
+
+
+@shader_routes.get("/targets", responses=documented())
+def list_targets() -> list[Target]:
+    """All languages that a kernel may be had in."""
+    return [Target(name=one, missing=missing_compiler(one)) for one in TARGETS]
 
 
 @shader_routes.get("/{folder}/{name}", responses=documented(404))
 def get_shader(folder: Annotated[str, Path()], name: Annotated[str, Path()]) -> Shader:
-    """One shader with its translations."""
-    if (folder, name) not in _every_shader():
+    """One shader as it was written."""
+    if (folder, name) not in every_shader():
         raise ApiError(404, "no_such_shader", f"There is no shader '{folder}/{name}'.")
     return _shader(folder, name)
 
 
-@cache
-def _every_shader() -> tuple[tuple[str, str], ...]:
-    root = files("optirs_web.shaders")
-    return tuple(
-        (folder, name.removesuffix(".wgsl"))
-        for folder in _KINDS
-        for name in sorted(one.name for one in root.joinpath(folder).iterdir())
-        if name.endswith(".wgsl")
-    )
+@shader_routes.get("/{folder}/{name}/{variant}/{target}", responses=documented(404, 503))
+def get_text(
+    folder: Annotated[str, Path()],
+    name: Annotated[str, Path()],
+    variant: Annotated[str, Path()],
+    target: Annotated[str, Path()],
+    compiler: CompilerOf,
+) -> Text:
+    """One of its kernels for a target, as `optirs-web shader` prints it.
+
+    What compilers of others make is made once and kept, so there is a bound to what a server can be made to do.
+    """
+    asked = Name(folder, name, variant, target)
+    if (folder, name) not in every_shader() or variant not in variants(folder, name) or target not in TARGETS:
+        raise ApiError(404, "no_such_text", f"There is no '{target}' of '{folder}/{name}/{variant}'.")
+    try:
+        made = _printed(asked) if is_ours(target) else compiler.translation(asked)
+    except Busy as error:
+        message = "The server is compiling what others have asked for; try again in a second."
+        raise ApiError(503, "busy", message, {"Retry-After": "1"}) from error
+    return Text(text=made.text, note=made.note)
 
 
-def _source(folder: str, name: str) -> str:
-    return files("optirs_web.shaders").joinpath(folder, f"{name}.wgsl").read_text("utf-8")
+_printed = cache(translation)
 
 
 def _info(folder: str, name: str) -> ShaderInfo:
     module = package_loader()((folder, name))
     flags = [one.name for one in module.declarations if isinstance(one, syntax.Override)]
-    return ShaderInfo(name=name, folder=folder, kind=_KINDS[folder], formula=_formula(folder, name), flags=flags)
+    return ShaderInfo(name=name, folder=folder, kind=KINDS[folder], formula=_formula(folder, name), flags=flags)
 
 
 def _formula(folder: str, name: str) -> str:
     """The comment at the head of the file, and what it computes, where that can be said in a few lines."""
     comment = []
-    for line in _source(folder, name).splitlines():
+    for line in source(folder, name).splitlines():
         if not line.startswith("//"):
             break
         comment.append(line.removeprefix("//").removeprefix(" "))
@@ -130,7 +143,7 @@ def _optimizer_formulas(rule: str) -> str:
 def _map_formulas(name: str) -> str:
     """The functions that are one expression."""
     formulas = []
-    for function in _functions(name):
+    for function in functions(name):
         statements = function.body.statements
         if len(statements) == 1 and isinstance(statements[0], syntax.Return) and statements[0].value is not None:
             arguments = ", ".join(one.name for one in function.parameters)
@@ -141,78 +154,9 @@ def _map_formulas(name: str) -> str:
 @cache
 def _shader(folder: str, name: str) -> Shader:
     module = package_loader()((folder, name))
-    imports = ["::".join(one.path) for one in module.declarations if isinstance(one, syntax.Import)]
-    variants = list(_variants(folder, name))
     return Shader(
         **_info(folder, name).model_dump(),
-        source=_source(folder, name),
-        imports=imports,
-        targets=variants[0].targets,
-        variants=variants,
+        source=source(folder, name),
+        imports=["::".join(one.path) for one in module.declarations if isinstance(one, syntax.Import)],
+        variants=list(variants(folder, name)),
     )
-
-
-def _variants(folder: str, name: str) -> Iterator[Variant]:
-    if folder == "optimizers":
-        rule = Rule(name)
-        yield _variant("update", UpdateKernel.of(rule, ()))
-        yield _variant("advance", AdvanceKernel.of(rule, (), False))
-        if rule.measures:
-            yield _variant("measure", MeasureKernel.of(rule, ()))
-            yield _variant("settle", SettleKernel.of(rule, ()))
-    elif folder == "kernels":
-        yield _variant(name, cooperative(name))
-    elif folder == "elementwise":
-        for function in _map_functions(name):
-            operands = ("tensor",) * sum(one.name != "index" for one in function.parameters)
-            yield _variant(function.name.rstrip("_"), elementwise(name, function.name, operands, 0))
-    else:
-        linked = link(package_loader()((folder, name)))
-        yield Variant(name=name, targets={target: one.of_module(linked) for target, one in _TARGETS.items()})
-
-
-def _functions(name: str) -> list[syntax.Function]:
-    module = package_loader()(("elementwise", name))
-    return [one for one in module.declarations if isinstance(one, syntax.Function)]
-
-
-def _map_functions(name: str) -> list[syntax.Function]:
-    """Those that take scalars and give one, or a bool if there are none; first those that do not serve another one."""
-    source = _source("elementwise", name)
-
-    def are_scalars(*type_names: syntax.TypeName | None) -> bool:
-        return all(one is not None and one.name in _SCALARS for one in type_names)
-
-    taking = [one for one in _functions(name) if are_scalars(*(parameter.type_name for parameter in one.parameters))]
-    functions = [one for one in taking if are_scalars(one.return_type_name)] or taking
-    return sorted(functions, key=lambda one: source.count(f"{one.name}(") > 1)
-
-
-def _variant(name: str, kernel: Kernel) -> Variant:
-    return Variant(name=name, targets={target: one.of_kernel(kernel) for target, one in _TARGETS.items()})
-
-
-class _Target(NamedTuple):
-    """A language: how a kernel is printed in it, and how a module that only helps; None where it is not."""
-
-    of_kernel: Callable[[Kernel], str | None]
-    of_module: Callable[[syntax.Module], str | None]
-
-
-def _numpy_of_kernel(kernel: Kernel) -> str | None:
-    # A cooperative kernel has no map function: on array targets a library call takes its place.
-    module = getattr(kernel, "map_module", None)
-    return print_python(module, "numpy") if module is not None else None
-
-
-def _numpy_of_module(module: syntax.Module) -> str | None:
-    return print_python(module, "numpy") if is_map_module(module) else None
-
-
-_TARGETS = {
-    "wgsl": _Target(lambda kernel: kernel.wgsl("tint"), print_wgsl),
-    "numpy": _Target(_numpy_of_kernel, _numpy_of_module),
-    "opencl": _Target(lambda kernel: print_c(kernel.module, "opencl"), lambda module: None),
-    "cuda": _Target(lambda kernel: print_c(kernel.module, "cuda"), lambda module: None),
-}
-"""What the page shows beside the source, in this order; it has their titles in LANGUAGES of ``shaders.js``."""

@@ -33,6 +33,7 @@ def make_client(tmp_path):
     yield make
     for client in clients:
         client.app.state.store.close()
+        client.app.state.compiler.close()
 
 
 @pytest.fixture

@@ -202,16 +202,24 @@ def test_every_shader_is_listed_with_texts_that_hold(client):
         (s["folder"], s["name"]) for s in listed
     }
     for one in listed:
-        shader = client.get(f"/api/shaders/{one['folder']}/{one['name']}").json()
+        path = f"/api/shaders/{one['folder']}/{one['name']}"
+        shader = client.get(path).json()
         assert shader["formula"]
         assert one["flags"] == shader["flags"]
-        assert shader["targets"] == shader["variants"][0]["targets"]
         for variant in shader["variants"]:
-            wgsl.check(wgsl.parse(variant["targets"]["wgsl"], variant["name"]))
-            if variant["targets"]["numpy"] is not None:
-                compile(variant["targets"]["numpy"], variant["name"], "exec")
+            texts = {target: client.get(f"{path}/{variant}/{target}").json()["text"] for target in ("wgsl", "numpy")}
+            wgsl.check(wgsl.parse(texts["wgsl"], variant))
+            if texts["numpy"] is not None:
+                compile(texts["numpy"], variant, "exec")
 
 
-@pytest.mark.parametrize("path", ["kernels/nothing", "nothing/adam", "%2e%2e/%2e%2e", "kernels/matmul.wgsl"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("kernels/nothing", "nothing/adam", "%2e%2e/%2e%2e", "kernels/matmul.wgsl"),
+        *("kernels/nothing/nothing/ptx", "kernels/matmul/update/ptx", "kernels/matmul/matmul/fortran"),
+        *("optimizers/adam/update/ptx/more", "optimizers/adam/%2e%2e/ptx", "optimizers/adam/update/ptx%00"),
+    ],
+)
 def test_there_is_no_other_shader(client, path):
     assert client.get(f"/api/shaders/{path}").status_code == 404

@@ -1,4 +1,5 @@
-// Every shader: what is written, and what it becomes for each target. #adam opens one, #adam/advance one of its kernels.
+// Every shader: what is written, and what it becomes for each target, two of them side by side. #adam opens one,
+// #adam/advance one of its kernels; ?left=cuda&right=ptx are the languages, once a visitor has chosen some.
 import { getJson } from "./lib/api.js";
 import { copyButton, create, find, setText } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
@@ -12,32 +13,57 @@ const FOLDERS = {
   kernels: "Cooperative kernels",
   lib: "Library",
 };
+const KERNELS = ["optimizers", "elementwise", "kernels"]; // what the command line prints, too
+const SIDES = ["left", "right"];
 const SOURCE = "source";
+const NOTHING = "none";
+// `colours` is a language that is near enough for them; without one a text has none.
 const LANGUAGES = {
-  [SOURCE]: { title: "As written", language: "wgsl" },
-  wgsl: { title: "WGSL that runs", language: "wgsl" },
-  numpy: { title: "Python for NumPy", language: "python" },
-  opencl: { title: "OpenCL C", language: "wgsl" }, // near enough for its colours
-  cuda: { title: "CUDA C++", language: "wgsl" },
+  [SOURCE]: { title: "WGSL, as written", colours: "wgsl" },
+  wgsl: { title: "WGSL, complete", colours: "wgsl" },
+  spirv: { title: "SPIR-V" },
+  msl: { title: "MSL (Metal)", colours: "wgsl" },
+  hlsl: { title: "HLSL (DirectX)", colours: "wgsl" },
+  cuda: { title: "CUDA C++", colours: "wgsl" },
+  ptx: { title: "PTX" },
+  opencl: { title: "OpenCL C", colours: "wgsl" },
+  numpy: { title: "Python for NumPy", colours: "python" },
+  numba: { title: "Python for Numba", colours: "python" },
+  jax: { title: "Python for JAX", colours: "python" },
+  stablehlo: { title: "StableHLO" },
 };
+const PATIENCE = 300; // milliseconds until a text that is awaited is said to be
 
-const shaders = await getJson("/api/shaders").catch((error) => {
+const [shaders, targets] = await Promise.all([getJson("/api/shaders"), getJson("/api/shaders/targets")]).catch((error) => {
   setText(find("#name"), `The shaders could not be loaded: ${error.message}`);
   throw error;
 });
-const texts = new Map(); // what was fetched, by folder and name
-let shown = null; // {info, shader, variant, language, beside}
+const texts = new Map(); // what was fetched, by address
+let asked = null; // the info of the shader that was asked for last
+let shown = null; // {info, shader, variant}
 
-/** What stands after the # for a shader: its name, if no other has it. */
-function hashOf({ folder, name }) {
-  return shaders.filter((one) => one.name === name).length === 1 ? name : `${folder}/${name}`;
+/** What the server has at an address. It is fetched once, unless it is not to be had now. */
+async function fetched(address) {
+  if (!texts.has(address)) {
+    const answer = await getJson(address);
+    if (answer.text === null) return answer;
+    texts.set(address, answer);
+  }
+  return texts.get(address);
+}
+
+/** What stands after the # for a shader: its name, if it is the first that has it. */
+function hashOf(info) {
+  return shaders.find(({ name }) => name === info.name) === info ? info.name : `${info.folder}/${info.name}`;
 }
 
 function fromHash() {
   const hash = decodeURIComponent(location.hash.slice(1));
   for (const info of shaders) {
-    if (hash === hashOf(info)) return { info };
-    if (hash.startsWith(`${hashOf(info)}/`)) return { info, variant: hash.slice(hashOf(info).length + 1) };
+    for (const one of [hashOf(info), `${info.folder}/${info.name}`]) {
+      if (hash === one) return { info };
+      if (hash.startsWith(`${one}/`)) return { info, variant: hash.slice(one.length + 1) };
+    }
   }
   return { info: shaders.find(({ name }) => name === "adam") ?? shaders[0] };
 }
@@ -60,13 +86,13 @@ function list(query) {
 }
 
 async function show({ info, variant: wanted }) {
-  const key = `${info.folder}/${info.name}`;
   const article = find("#shader");
   article.setAttribute("aria-busy", "true");
-  if (!texts.has(key)) texts.set(key, await getJson(`/api/shaders/${key}`));
-  const shader = texts.get(key);
-  const variant = shader.variants.find(({ name }) => name === wanted) ?? shader.variants[0];
-  shown = { info, shader, variant, language: shown?.language ?? SOURCE, beside: shown?.beside ?? "" };
+  asked = info;
+  const shader = await fetched(`/api/shaders/${info.folder}/${info.name}`);
+  if (asked !== info) return;
+  const variant = shader.variants.includes(wanted) ? wanted : shader.variants[0];
+  shown = { info, shader, variant };
   setText(find("#name"), info.name);
   setText(find("#kind"), info.kind);
   setText(find("#formula"), info.formula);
@@ -76,79 +102,111 @@ async function show({ info, variant: wanted }) {
   if (shader.imports.length) about.push(`Uses ${shader.imports.join(", ")}.`);
   setText(find("#about"), about.join(" "));
   find("#about").hidden = about.length === 0;
-  find("#variant").replaceChildren(...shader.variants.map(({ name }) =>
-    create("option", { value: name, selected: name === variant.name }, name)));
+  find("#variant").replaceChildren(...shader.variants.map((name) =>
+    create("option", { value: name, selected: name === variant }, name)));
   find("#variant-field").hidden = shader.variants.length < 2;
   document.title = `${info.name} · Shaders · OptiRS-Web`;
   list(find("#filter").value);
-  showTabs();
+  await Promise.all(SIDES.map(fill));
   article.setAttribute("aria-busy", "false");
 }
 
-/** The languages that there are for this kernel; array targets call a library in place of a cooperative kernel. */
-function showTabs() {
-  const { shader, variant } = shown;
-  const available = { [SOURCE]: shader.source, ...variant.targets };
-  const languages = Object.keys(available).filter((one) => available[one] !== null);
-  if (!languages.includes(shown.language)) shown.language = SOURCE;
-  find("#tabs").replaceChildren(...languages.map((one) => {
-    const selected = one === shown.language;
-    return create("button", {
-      class: "tab", type: "button", role: "tab", id: `tab-${one}`, "aria-selected": String(selected),
-      "aria-controls": "panel", tabindex: selected ? "0" : "-1", data: { language: one }, onclick: () => choose(one),
-    }, titleOf(one));
-  }));
-  find("#panel").setAttribute("aria-labelledby", `tab-${shown.language}`);
-  fill("", shown.language, available[shown.language]);
-  showBeside(languages.filter((one) => one !== shown.language), available);
+/** The language of a side: what the address says, or else what was written and, of a kernel, CUDA C++. */
+function chosen(side) {
+  const language = new URLSearchParams(location.search).get(side);
+  if (language in LANGUAGES || (side === "right" && language === NOTHING)) return language;
+  if (side === "left") return SOURCE;
+  return KERNELS.includes(shown.info.folder) ? "cuda" : "wgsl";
 }
 
-/** A second language in a panel of its own, if one was chosen that this kernel has. */
-function showBeside(languages, available) {
-  const beside = languages.includes(shown.beside) ? shown.beside : "";
-  find("#beside").replaceChildren(...["", ...languages].map((one) =>
-    create("option", { value: one, selected: one === beside }, one ? `Beside it: ${titleOf(one)}` : "Nothing beside it")));
-  find("#panel-beside").hidden = !beside;
-  if (beside) fill("-beside", beside, available[beside]);
+/** Shows a side. Its text may come when another one has been asked for: then it is not shown. */
+async function fill(side) {
+  const language = chosen(side);
+  const { info, shader, variant } = shown;
+  const pane = find(`#${side}`);
+  const address = `/api/shaders/${info.folder}/${info.name}/${variant}/${language}`;
+  const putHere = (answer) => pane.dataset.address === address && put(side, language, answer);
+  pane.dataset.address = address;
+  pane.setAttribute("aria-busy", "true");
+  find(`#${side}-target`).value = language;
+  const isEmpty = language === NOTHING;
+  for (const part of ["copy", "origin"]) find(`#${side}-${part}`).hidden = isEmpty;
+  if (side === "right") find("#panes").classList.toggle("shader-alone", isEmpty);
+  const isWritten = language === SOURCE;
+  find(`#${side}-origin`).replaceChildren(...(isWritten ? [`shaders/${info.folder}/${info.name}.wgsl`] : command(language)));
+  if (isEmpty || isWritten) return putHere({ text: isWritten ? shader.source : "", note: "" });
+  const waiting = setTimeout(putHere, PATIENCE, { text: null, note: "The server is compiling this…" });
+  const answer = await fetched(address).catch((error) => ({ text: null, note: error.message }));
+  clearTimeout(waiting);
+  return putHere(answer);
 }
 
-function titleOf(language) {
-  return LANGUAGES[language]?.title ?? language;
+/** How the command line prints it, in pieces; of a file that is no kernel, which it does not print, what it is. */
+function command(language) {
+  const { info, variant } = shown;
+  if (!KERNELS.includes(info.folder)) return [`${info.name} with what it imports`];
+  const name = info.folder === "elementwise" ? variant : info.name;
+  const options = [`--target ${language}`];
+  if (info.folder === "optimizers" && variant !== "update") options.unshift(`--part ${variant}`);
+  return [`optirs-web shader ${name}`, ...options.flatMap((one) => [" ", create("span", {}, one)])];
 }
 
-function fill(panel, language, text) {
-  const { shader, variant } = shown;
-  const origin = language === SOURCE ? `shaders/${shader.folder}/${shader.name}.wgsl` : `${variant.name}, generated`;
-  setText(find(`#file${panel}`), panel ? `${titleOf(language)}: ${origin}` : origin);
-  highlight(find(`#code${panel}`), text, LANGUAGES[language]?.language ?? "wgsl");
+function put(side, language, { text, note }) {
+  const pane = find(`#${side}`);
+  const code = find(`#${side}-code`);
+  const { colours } = LANGUAGES[language] ?? {};
+  if (text !== null && colours) highlight(code, text, colours);
+  else setText(code, text ?? "");
+  code.parentElement.hidden = !text;
+  code.parentElement.scrollTop = 0;
+  find(`#${side}-copy`).disabled = !text;
+  setText(find(`#${side}-note`), sentence(note));
+  find(`#${side}-note`).hidden = !note;
+  pane.setAttribute("aria-busy", "false");
 }
 
-function choose(language, focus = false) {
-  shown.language = language;
-  showTabs();
-  if (focus) find(`#tab-${language}`).focus();
+function sentence(text) {
+  return text && text[0].toUpperCase() + text.slice(1) + (/[.…'")]$/.test(text) ? "" : ".");
 }
 
-find("#tabs").addEventListener("keydown", (event) => {
-  const tabs = [...find("#tabs").children].map((tab) => tab.dataset.language);
-  const at = tabs.indexOf(shown.language);
-  const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[event.key];
-  if (next === undefined) return;
-  event.preventDefault();
-  choose(tabs[(next + tabs.length) % tabs.length], true);
-});
+/** The languages of both sides, and below the panes which of them need a compiler that the server lacks. */
+function listTargets() {
+  const known = Object.keys(LANGUAGES).filter((one) => one === SOURCE || targets.some(({ name }) => name === one));
+  for (const side of SIDES) {
+    const options = known.map((one) => {
+      const isMissing = targets.find(({ name }) => name === one)?.missing;
+      return new Option(`${LANGUAGES[one].title}${isMissing ? ", not installed" : ""}`, one);
+    });
+    find(`#${side}-target`).replaceChildren(...options, ...(side === "right" ? [new Option("Nothing beside it", NOTHING)] : []));
+  }
+  const reasons = new Map(); // titles by what is missing
+  for (const { name, missing } of targets.filter((one) => one.missing)) {
+    reasons.set(missing, [...(reasons.get(missing) ?? []), LANGUAGES[name].title]);
+  }
+  find("#missing").replaceChildren("Not installed where this site is served:", ...[...reasons].map(([reason, titles]) =>
+    create("span", { class: "shader-missing" }, create("strong", {}, titles.join(", ")), `: ${sentence(reason)}`)));
+  find("#missing").hidden = reasons.size === 0;
+}
+
+for (const side of SIDES) {
+  find(`#${side}-target`).addEventListener("change", async ({ target }) => {
+    const address = new URL(location);
+    address.searchParams.set(side, target.value);
+    history.replaceState(null, "", address);
+    await fill(side);
+    setText(find("#said"), find(`#${side}-note`).textContent || `${target.selectedOptions[0].text} of ${shown.variant}`);
+  });
+  copyButton(find(`#${side}-copy`), () => find(`#${side}-code`).textContent);
+}
 find("#variant").addEventListener("change", ({ target }) => {
   location.hash = target.selectedIndex === 0 ? hashOf(shown.info) : `${hashOf(shown.info)}/${target.value}`;
-});
-find("#beside").addEventListener("change", ({ target }) => {
-  shown.beside = target.value;
-  showTabs();
 });
 find("#filter").addEventListener("input", ({ target }) => list(target.value));
 addEventListener("hashchange", async () => {
   await show(fromHash());
+  setText(find("#said"), `${shown.info.name}, ${shown.variant}`);
   const { top } = find("#shader").getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2) find("#shader").scrollIntoView();
 });
-for (const panel of ["", "-beside"]) copyButton(find(`#copy${panel}`), () => find(`#code${panel}`).textContent);
+listTargets();
 await show(fromHash());

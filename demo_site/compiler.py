@@ -1,0 +1,162 @@
+"""What compilers of others make of kernels, in one process beside the server that serves one request at a time.
+
+They are large and native; JAX alone takes 200 MB, and holds Python's lock for long. In a process of their own they can
+be ended when they take too long, and neither a crash nor memory is the server's. A text that was made is kept: there
+are about 1,400 of them, 12 MB in all, so nobody can have the server compile without end.
+
+``python -m optirs_web.demo_site.compiler`` is that process: it answers lines of JSON with others until its input ends.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+from .shader_kernels import Name, Translation, translation
+
+__all__ = ["Busy", "Compiler"]
+
+_IDLE = 300.0
+"""Seconds after the last request until the process ends, with the memory that it has."""
+
+
+class Busy(Exception):
+    """As many requests as may wait do so already."""
+
+
+class Compiler:
+    """The compilers of others, and the texts that they have made. It may be used by several threads.
+
+    Args:
+        patience: seconds that one text may take.
+        most_waiting: how many requests may wait, with the one that is served.
+    """
+
+    def __init__(self, patience: float, most_waiting: int) -> None:
+        self._patience = patience
+        self._places = threading.Semaphore(most_waiting)
+        self._made: dict[Name, Translation] = {}
+        self._one_at_a_time = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._end_of_process: Callable[[], object] = lambda: None  # or what ends it, called at the latest at exit
+        self._idle: threading.Timer | None = None
+
+    def translation(self, name: Name) -> Translation:
+        """The text of that name, which has to be one that there is.
+
+        Raises:
+            Busy: too many requests wait.
+        """
+        if name in self._made:
+            return self._made[name]
+        with self._place(), self._one_at_a_time:
+            if name not in self._made:  # which another request may have made meanwhile
+                found, is_last = self._ask(name)
+                if not is_last:  # what is missing may be installed
+                    return found
+                self._made[name] = found
+            return self._made[name]
+
+    def close(self) -> None:
+        """End the process. The next request starts another one."""
+        with self._one_at_a_time:
+            self._end()
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if not self._places.acquire(blocking=False):
+            raise Busy
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    def _ask(self, name: Name) -> tuple[Translation, bool]:
+        """The answer, and whether it is the same for ever: not where a text is refused."""
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        overdue = threading.Timer(self._patience, process.kill)
+        overdue.start()
+        try:
+            with suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(name) + "\n")
+                process.stdin.flush()
+            answer = process.stdout.readline()
+        finally:
+            is_overdue = not overdue.is_alive()
+            overdue.cancel()
+        if not answer.endswith("\n"):
+            self._end()
+            why = f"took longer than {self._patience:g} s" if is_overdue else "ended by itself"
+            return Translation(
+                None, f"the compiler {why}; the server's log may say why, and a restart tries again"
+            ), True
+        made = Translation(*json.loads(answer))
+        self._idle = threading.Timer(_IDLE, self._end_if_idle, (process,))
+        self._idle.daemon = True
+        self._idle.start()
+        return made, made.text is not None
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._process is not None and self._process.poll() is not None:
+            self._end()
+        if self._process is None:
+            # What JAX prints is the same for each platform; the server's GPU is left to others.
+            environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONIOENCODING": "utf-8"}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                encoding="utf-8",
+                env=environment,
+            )
+            self._end_of_process = weakref.finalize(self, _end, self._process)
+        return self._process
+
+    def _end(self) -> None:
+        self._process = None
+        self._end_of_process()
+
+    def _end_if_idle(self, process: subprocess.Popen[str]) -> None:
+        if self._one_at_a_time.acquire(blocking=False):
+            try:
+                if self._process is process:
+                    self._end()
+            finally:
+                self._one_at_a_time.release()
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()  # closes what it was written to and read from
+
+
+def _serve(requests: IO[str], answers: IO[str]) -> None:
+    for line in requests:
+        importlib.invalidate_caches()  # what was missing may have been installed
+        print(json.dumps(translation(Name(*json.loads(line)))), file=answers, flush=True)
+
+
+def _main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this by closing its input
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print is no answer
+    _serve(sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,131 @@
+"""The shaders of the library and the kernels that are made of each, by name; and what they are for each target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from ..errors import OptirsError
+from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
+from ..runtime.rules import Rule
+from ..translations import NoTextError, readable, translate
+from ..wgsl import link, package_loader, print_wgsl, syntax
+from ..wgsl.lints import is_map_module
+from ..wgsl.print_python import print_python
+
+__all__ = ["KINDS", "Name", "Translation", "every_shader", "functions", "source", "translation", "variants"]
+
+KINDS = {
+    "optimizers": "optimizer",
+    "schedules": "schedule",
+    "transforms": "gradient transform",
+    "arena": "average or projection",
+    "elementwise": "map function",
+    "kernels": "cooperative kernel",
+    "lib": "library",
+}
+"""What is in each folder."""
+
+_SCALARS = {"f32", "i32", "u32"}
+_PRINTED_IN_PYTHON = ("numpy", "numba", "jax")
+
+
+class Name(NamedTuple):
+    """A text: the file, which of the kernels that are made of it, and the target."""
+
+    folder: str
+    file: str
+    variant: str
+    target: str
+
+
+class Translation(NamedTuple):
+    """A text, or None where there is none; the note says why, or how the text would be better."""
+
+    text: str | None
+    note: str
+
+
+@cache
+def every_shader() -> tuple[tuple[str, str], ...]:
+    """Folder and name of each file."""
+    root = files("optirs_web.shaders")
+    return tuple(
+        (folder, name.removesuffix(".wgsl"))
+        for folder in KINDS
+        for name in sorted(one.name for one in root.joinpath(folder).iterdir())
+        if name.endswith(".wgsl")
+    )
+
+
+def source(folder: str, name: str) -> str:
+    """A file as it was written."""
+    return files("optirs_web.shaders").joinpath(folder, f"{name}.wgsl").read_text("utf-8")
+
+
+@cache
+def variants(folder: str, name: str) -> Mapping[str, Kernel | syntax.Module]:
+    """The kernels that are made of a file; of one that only helps its functions, with those that they call."""
+    return dict(_variants(folder, name))
+
+
+def translation(name: Name) -> Translation:
+    """One of them for a target. What is not installed, or cannot be, is a note.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    made_of = variants(name.folder, name.file)[name.variant]
+    try:
+        if isinstance(made_of, syntax.Module):
+            return Translation(_of_module(made_of, name.target), "")
+        return Translation(*readable(translate(made_of, name.target)))
+    except OptirsError as error:
+        return Translation(None, str(error))
+
+
+def _variants(folder: str, name: str) -> Iterator[tuple[str, Kernel | syntax.Module]]:
+    if folder == "optimizers":
+        rule = Rule(name)
+        yield "update", UpdateKernel.of(rule, ())
+        yield "advance", AdvanceKernel.of(rule, (), False)
+        if rule.measures:
+            yield "measure", MeasureKernel.of(rule, ())
+            yield "settle", SettleKernel.of(rule, ())
+    elif folder == "kernels":
+        yield name, cooperative(name)
+    elif folder == "elementwise":
+        for function in _map_functions(name):
+            operands = ("tensor",) * sum(one.name != "index" for one in function.parameters)
+            yield function.name.rstrip("_"), elementwise(name, function.name, operands, 0)
+    else:
+        yield name, link(package_loader()((folder, name)))
+
+
+def functions(name: str) -> list[syntax.Function]:
+    """Those of a file of map functions."""
+    module = package_loader()(("elementwise", name))
+    return [one for one in module.declarations if isinstance(one, syntax.Function)]
+
+
+def _map_functions(name: str) -> list[syntax.Function]:
+    """Those that take scalars and give one, or a bool if there are none; first those that do not serve another one."""
+    text = source("elementwise", name)
+
+    def are_scalars(*type_names: syntax.TypeName | None) -> bool:
+        return all(one is not None and one.name in _SCALARS for one in type_names)
+
+    taking = [one for one in functions(name) if are_scalars(*(parameter.type_name for parameter in one.parameters))]
+    found = [one for one in taking if are_scalars(one.return_type_name)] or taking
+    return sorted(found, key=lambda one: text.count(f"{one.name}(") > 1)
+
+
+def _of_module(module: syntax.Module, target: str) -> str:
+    if target == "wgsl":
+        return print_wgsl(module)
+    if target in _PRINTED_IN_PYTHON and is_map_module(module):
+        return print_python(module, target)
+    raise NoTextError("this file is no kernel by itself: its functions are a part of those that import it")
