@@ -83,7 +83,11 @@ def test_errors_are_those_of_torch_and_ours(ours, torch):
         ours.SGD([weight], differentiable=True)
     with pytest.raises(TypeError, match="did you mean 'weight_decay'"):
         ours.SGD([weight], weightdecay=1.0)
+    with pytest.raises(ValueError, match=r"a tensor of one element, not of shape \(2,\)"):
+        ours.SGD([weight], lr=torch.ones(2))
     optimizer = ours.SGD([weight])
+    with pytest.raises(CheckpointError, match="a state dict is a dict, not a NoneType"):
+        optimizer.load_state_dict(None)
     with pytest.raises(AttributeError, match="'SGD' object has no attribute 'train'"):
         optimizer.train()
     optimizer.param_groups[0]["params"] = [torch.nn.Parameter(torch.ones(3))]
@@ -362,6 +366,21 @@ def test_sparse_gradients_of_rows(ours, torch):
     optimizer = ours.AdamW(table.parameters())
     with pytest.raises(UnsupportedError, match="AdamW does not support sparse gradients"):
         optimizer.step()
+
+
+def test_gradients_that_lie_in_each_others_place(ours, torch):
+    p, q, square = (torch.nn.Parameter(torch.zeros(shape)) for shape in (3, 3, (2, 2)))
+    optimizer = ours.SGD([p, q, square], lr=1.0)
+    for one in (p, q, square):
+        one.grad = torch.zeros_like(one)
+    optimizer.zero_grad(set_to_none=False)  # so that they lie in our memory
+    p.grad += 1
+    q.grad += 2
+    square.grad += torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    p.grad, q.grad = q.grad, p.grad
+    square.grad = square.grad.T
+    optimizer.step()
+    assert [one.tolist() for one in (p, q, square)] == [[-2] * 3, [-1] * 3, [[-1, -3], [-2, -4]]]
 
 
 def test_what_an_optimizer_has_beside_steps(ours, torch):

@@ -11,6 +11,7 @@ import copy
 import functools
 import importlib
 import inspect
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -157,7 +158,7 @@ class TorchOptimizer:
 
     def _for_ours(self, value: Any) -> Any:
         if isinstance(value, _torch().Tensor):
-            return value.item()
+            return _number(value)
         return functools.partial(self._ask, value) if callable(value) else value
 
     @staticmethod
@@ -312,6 +313,8 @@ class TorchOptimizer:
             CheckpointError: the groups, options, shapes or names do not fit this optimizer.
         """
         hooks: Any = self
+        if not isinstance(state_dict, Mapping):
+            raise CheckpointError(f"a state dict is a dict, not a {type(state_dict).__name__}")
         state_dict = dict(state_dict)
         for hook in hooks._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
@@ -355,7 +358,11 @@ def _torch_half(one: TorchOptimizer) -> Any:
 
 def _number(value: Any) -> Any:
     """An option as ours has it: a number for a torch tensor of one element."""
-    return value.item() if hasattr(value, "item") and not isinstance(value, (Tensor, Parameter)) else value
+    if not hasattr(value, "item") or isinstance(value, (Tensor, Parameter)):
+        return value
+    if math.prod(value.shape) != 1:
+        raise ValueError(f"an option is a number or a tensor of one element, not of shape {tuple(value.shape)}")
+    return value.item()
 
 
 def _as_torch(value: Any) -> Any:

@@ -181,9 +181,17 @@ def bring_grads(places: Iterable[Place], params: Iterable[Any]) -> None:
             place.have_grad()
     if targets:
         memory.give(place.ours.device)
-        _torch()._foreach_copy_(targets, sources)
+        _torch()._foreach_copy_(targets, _apart(sources, targets))
         place.ours.device.stats.bytes_up += sum(one.nbytes for one in targets)
         memory.take(place.ours.device)
+
+
+def _apart(sources: list[Any], targets: list[Any]) -> list[Any]:
+    """The sources; copies of those that may lie in a target, as gradients that two parameters have exchanged."""
+    starts = [one.data_ptr() for one in targets]
+    first, last = min(starts), max(starts)
+    end = last + targets[starts.index(last)].nbytes
+    return [one.clone() if first <= one.data_ptr() < end else one for one in sources]
 
 
 def _rows(grad: Any, ours: Parameter) -> SparseRows:
