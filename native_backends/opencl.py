@@ -24,14 +24,20 @@ from .steps import Recorded, Step, each, work_of
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
 
-__all__ = ["OpenclBackend", "list_adapters", "open_backend"]
+__all__ = ["OpenclBackend", "features_of", "list_adapters", "open_backend"]
 
 _INSTALL = (
     "install the graphics card's OpenCL driver, or PoCL, which computes on the processor "
     "(Debian: apt install pocl-opencl-icd; elsewhere: pip install pocl-binary-distribution)"
 )
 
-_FEATURES = {"cl_khr_fp16": "shader-f16"}  # in WebGPU's words
+# In WebGPU's words, by the extensions that they take; those for subgroups belong to OpenCL C 3.0.
+_FEATURES = {
+    "shader-f16": {"cl_khr_fp16"},
+    "subgroups": {
+        f"cl_khr_subgroup_{one}" for one in ("ballot", "non_uniform_arithmetic", "shuffle", "shuffle_relative")
+    },
+}
 
 # What WebGPU promises of every adapter, and kernels count on.
 _LEAST_INVOCATIONS = 256
@@ -84,9 +90,8 @@ def _lack(device: Any) -> str:
     """What keeps a device from running our kernels, or ""."""
     if not (device.available and device.compiler_available):
         return "its driver has no compiler"
-    version = device.version.removeprefix("OpenCL ").split()[0]
-    if tuple(map(int, version.split("."))) < (1, 2):
-        return f"it has OpenCL {version}, and 1.2 is needed"
+    if _version(device) < (1, 2):
+        return f"it has OpenCL {'.'.join(map(str, _version(device)))}, and 1.2 is needed"
     if min(device.max_work_group_size, device.max_work_item_sizes[0]) < _LEAST_INVOCATIONS:
         return f"its workgroups have less than {_LEAST_INVOCATIONS} invocations"
     if device.local_mem_size < _LEAST_WORKGROUP_BYTES:
@@ -123,12 +128,18 @@ def _about(name: str, index: int, device: Any) -> AdapterInfo:
         software=is_software,
         kind="software" if is_software else kind if device.type & cl.device_type.GPU else "",
         memory=device.global_mem_size,
-        features=_features(device),
+        features=features_of(device),
     )
 
 
-def _features(device: Any) -> frozenset[str]:
-    return frozenset(_FEATURES[one] for one in device.extensions.split() if one in _FEATURES)
+def features_of(device: Any) -> frozenset[str]:
+    """The optional features of one of pyopencl's devices, in WebGPU's words."""
+    found = {name for name, needed in _FEATURES.items() if needed.issubset(device.extensions.split())}
+    return frozenset(found if _version(device) >= (3, 0) else found - {"subgroups"})
+
+
+def _version(device: Any) -> tuple[int, ...]:
+    return tuple(map(int, device.version.removeprefix("OpenCL ").split()[0].split(".")))
 
 
 def open_backend(info: AdapterInfo) -> OpenclBackend:
@@ -195,13 +206,13 @@ class OpenclBackend(CBackend):
             max_storage_buffers=(device.max_parameter_size - _PARAMETER_BYTES) // _BUFFER_BYTES,
             offset_alignment=max(16, device.mem_base_addr_align // 8),
             max_workgroups=_MOST_WORKGROUPS,
-            features=_features(device),
+            features=features_of(device),
             max_invocations=min(device.max_work_group_size, device.max_work_item_sizes[0]),
             max_workgroup_bytes=device.local_mem_size,
         )
         # On the processor PoCL would otherwise look for memory at first use, and end the process where there is none.
         self._flags = cl.mem_flags.READ_WRITE | (cl.mem_flags.ALLOC_HOST_PTR if info.software else 0)
-        self._programs = Programs(self._context, device, self.stats)
+        self._programs = Programs(self._context, device, self.stats, "subgroups" in self.capabilities.features)
         self._sending: deque[Any] = deque()  # events, each of which keeps the bytes that are on their way
         self._origin: int | None = None  # a float has no room for all the nanoseconds since the machine was started
         _forks.add(self)

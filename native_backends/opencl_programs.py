@@ -12,14 +12,14 @@ import struct
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal as OneOf, NamedTuple
 
 import pyopencl as cl
 
 from ..errors import ShaderError
 from ..runtime import user_cache
 from ..runtime.rule_kernels import UpdateKernel
-from ..wgsl.print_c import COMPILER_OPTIONS, KERNEL, Interface, interface_of, print_c
+from ..wgsl.print_c import COMPILER_OPTIONS, KERNEL, Interface, interface_of, print_c, uses_subgroups
 from .opencl_declarations import WITHOUT_HEADER, declared
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Program", "Programs"]
 
-_OPTIONS = " ".join(COMPILER_OPTIONS["opencl"])
+_OPTIONS = {name: " ".join(COMPILER_OPTIONS[name]) for name in ("opencl", "opencl-subgroups")}
 
 _POCL = "Portable Computing Language"
 
@@ -73,8 +73,9 @@ class Programs:
         declares: texts declare the functions that they call, and are built without the driver's header.
     """
 
-    def __init__(self, context: Any, device: Any, stats: Stats) -> None:
+    def __init__(self, context: Any, device: Any, stats: Stats, has_subgroups: bool = False) -> None:
         """None yet."""
+        self._has_subgroups = has_subgroups
         self._context = context
         self._device = device
         self._is_processor = bool(device.type & cl.device_type.CPU)
@@ -82,7 +83,7 @@ class Programs:
         self._known: dict[Kernel, Program] = {}
         platform = device.platform
         names = (platform.name, platform.version, device.name, device.version, device.driver_version)
-        self._key = "\n".join((*names, _OPTIONS, "")).encode()
+        self._key = "\n".join((*names, *_OPTIONS.values(), "")).encode()
         self._folder = os.path.join(user_cache.folder(), "opencl")
         self.declares = platform.name.strip() == _POCL
         self.keeps = not self.declares
@@ -105,7 +106,10 @@ class Programs:
 
     def _made(self, kernel: Kernel) -> Program:
         module = self._suited(kernel).module
-        return Program(self._built(kernel.name, print_c(module, "opencl")), interface_of(module))
+        dialect: OneOf["opencl", "opencl-subgroups"] = "opencl"
+        if self._has_subgroups and uses_subgroups(module):
+            dialect = "opencl-subgroups"
+        return Program(self._built(kernel.name, print_c(module, dialect), dialect), interface_of(module))
 
     def _suited(self, kernel: Kernel) -> Kernel:
         """The kernel as this device runs it fastest; it is launched, and computes, the same."""
@@ -115,38 +119,40 @@ class Programs:
         made.workgroup, made.in_runs = kernel.workgroup, True
         return made
 
-    def _built(self, name: str, text: str) -> Any:
+    def _built(self, name: str, text: str, dialect: str) -> Any:
         path = os.path.join(self._folder, hashlib.sha256(self._key + text.encode()).hexdigest())
         if self.keeps:
             with suppress(OSError, cl.Error), open(path, "rb") as file:  # a damaged file is made again
-                return self._build(cl._cl._Program(self._context, [self._device], [file.read()]))
-        program = self._compiled(name, text)
+                return self._build(cl._cl._Program(self._context, [self._device], [file.read()]), _OPTIONS[dialect])
+        program = self._compiled(name, text, dialect)
         if self.keeps:
             with suppress(OSError):  # without a folder that can be written the driver builds it again
                 user_cache.write(path, program.get_info(cl.program_info.BINARIES)[0])
         return program
 
-    def _compiled(self, name: str, text: str) -> Any:
-        if self.declares:
+    def _compiled(self, name: str, text: str, dialect: str = "opencl") -> Any:
+        options, may_declare = _OPTIONS[dialect], dialect == "opencl"
+        if may_declare and self.declares:
             try:
-                return self._build(cl._cl._Program(self._context, declared(text)), WITHOUT_HEADER)
+                return self._build(cl._cl._Program(self._context, declared(text)), f"{options} {WITHOUT_HEADER}")
             except cl.RuntimeError as error:
                 if not _is_refusal(error):
                     raise
         try:
-            program = self._build(cl._cl._Program(self._context, text))
+            program = self._build(cl._cl._Program(self._context, text), options)
         except cl.RuntimeError as error:
             if not _is_refusal(error):
                 raise
             why = f"refused by the device's compiler: {error}"
             raise ShaderError(why, file=name, line=1, column=1) from error
-        self.declares = False  # the driver's headers are others
+        if may_declare:
+            self.declares = False  # the driver's headers are others
         return program
 
-    def _build(self, program: Any, more: str = "") -> Any:
+    def _build(self, program: Any, options: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)  # what compilers remark is of no use to users
-            return program.build(f"{_OPTIONS} {more}".encode())
+            return program.build(options.encode())
 
 
 def _is_refusal(error: Any) -> bool:

@@ -9,10 +9,12 @@ import functools
 import shutil
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from requirements import missing
 
 from optirs_web.wgsl import check, parse, print_wgsl
@@ -61,16 +63,29 @@ def _opencl():
     return cl, context, cl.CommandQueue(context)
 
 
-def on_opencl(jobs):
+def on_opencl(jobs, dialect="opencl"):
     """The arrays after each job."""
-    return [_run_opencl(job) for job in jobs]
+    return [_run_opencl(job, dialect) for job in jobs]
 
 
-def _run_opencl(job):
+def on_opencl_with_subgroups(jobs):
+    """The same, where an invocation is no subgroup by itself. A skip where the driver has no f16 or no subgroups."""
+    _, context, _ = _opencl()
+    from optirs_web.native_backends.opencl import features_of
+
+    features = features_of(context.devices[0])
+    if not features >= {"shader-f16", "subgroups"}:
+        pytest.skip("the OpenCL driver has no f16, or no subgroups")
+    return on_opencl(jobs, "opencl-subgroups")
+
+
+def _run_opencl(job, dialect):
     cl, context, queue = _opencl()
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     buffers = {name: cl.Buffer(context, flags, hostbuf=array) for name, array in job.arrays.items()}
-    program = cl.Program(context, print_c(job.module, "opencl")).build([*COMPILER_OPTIONS["opencl"], "-w"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)  # some compilers tell what they have made
+        program = cl.Program(context, print_c(job.module, dialect)).build([*COMPILER_OPTIONS[dialect], "-w"])
     kernel = cl.Kernel(program, KERNEL)
     kernel.set_args(*job.arguments(buffers))
     size = interface_of(job.module).workgroup_size

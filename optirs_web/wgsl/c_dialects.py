@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from .c_helpers import CUDA_HELPERS, CUDA_SUBGROUPS, HELPERS, OPENCL_HELPERS
@@ -235,6 +235,34 @@ _SUBGROUP_OF_ONE = {
 }  # fmt: skip
 """OpenCL C 1.2 has no subgroups: each invocation is one."""
 
+_KHR_SUBGROUPS = ("subgroups", "subgroup_ballot", "subgroup_non_uniform_arithmetic", "subgroup_shuffle",
+                  "subgroup_shuffle_relative")  # fmt: skip
+_QUAD = "sub_group_shuffle({{0}}, (get_sub_group_local_id() & ~3u) + {})"
+_SUBGROUPS = {
+    **{
+        f"subgroup{name}": _call(f"sub_group_{word}({{0}})")
+        for name, word in {
+            "Add": "reduce_add", "Max": "reduce_max", "Min": "reduce_min",
+            "InclusiveAdd": "scan_inclusive_add", "ExclusiveAdd": "scan_exclusive_add",
+            "Mul": "non_uniform_reduce_mul", "InclusiveMul": "non_uniform_scan_inclusive_mul",
+            "ExclusiveMul": "non_uniform_scan_exclusive_mul", "And": "non_uniform_reduce_and",
+            "Or": "non_uniform_reduce_or", "Xor": "non_uniform_reduce_xor", "Ballot": "ballot",
+        }.items()
+    },
+    "subgroupAll": ("sub_group_all({0}) != 0", EQUALITY),
+    "subgroupAny": ("sub_group_any({0}) != 0", EQUALITY),
+    "subgroupBroadcast": _call("sub_group_broadcast({0}, {1})"),
+    "subgroupBroadcastFirst": _call("sub_group_broadcast({0}, 0u)"),
+    "subgroupShuffle": _call("sub_group_shuffle({0}, {1})"),
+    "subgroupShuffleXor": _call("sub_group_shuffle_xor({0}, {1})"),
+    "subgroupShuffleUp": _call("sub_group_shuffle_up({0}, {1})"),
+    "subgroupShuffleDown": _call("sub_group_shuffle_down({0}, {1})"),
+    "quadBroadcast": _call(_QUAD.format("{1}")),
+    **{f"quadSwap{way}": _call(f"sub_group_shuffle_xor({{0}}, {bits}u)") for way, bits in
+       (("X", 1), ("Y", 2), ("Diagonal", 3))},
+}  # fmt: skip
+"""As Khronos' extensions have them, of OpenCL C 2.0 and newer."""
+
 OPENCL = CDialect(
     name="OpenCL C 1.2",
     header="#pragma OPENCL FP_CONTRACT OFF\ntypedef float f32;\ntypedef int i32;\ntypedef uint u32;\n",
@@ -387,4 +415,19 @@ CUDA = CDialect(
     early=frozenset(("_half_bits", "_half_value")),
 )
 
-C_DIALECTS: Mapping[str, CDialect] = {"opencl": OPENCL, "cuda": CUDA}
+OPENCL_SUBGROUPS = replace(
+    OPENCL,
+    name="OpenCL C with subgroups",
+    header=OPENCL.header
+    + "".join(
+        f"#ifdef cl_khr_{one}\n#pragma OPENCL EXTENSION cl_khr_{one} : enable\n#endif\n" for one in _KHR_SUBGROUPS
+    ),
+    builtin_values={
+        **OPENCL.builtin_values,
+        "subgroup_size": "get_max_sub_group_size()",
+        "subgroup_invocation_id": "get_sub_group_local_id()",
+    },
+    rows={**{key: row for key, row in OPENCL.rows.items() if not key.startswith("subgroup")}, **_SUBGROUPS},
+)
+
+C_DIALECTS: Mapping[str, CDialect] = {"opencl": OPENCL, "opencl-subgroups": OPENCL_SUBGROUPS, "cuda": CUDA}

@@ -23,25 +23,32 @@ from .c_interface import KERNEL, Argument, Interface, interface_of, runtime_arra
 from .c_names import Names, Types
 from .c_statements import INDENT, Statements
 from .constants import Value
-from .syntax import Call, Constant, Function, GlobalVariable, Module, Name, Parameter, Position
+from .syntax import Attribute, Call, Constant, Function, GlobalVariable, Module, Name, Parameter, Position
 from .tree import walk
 from .typerules import is_abstract, is_host_shareable
 from .types import Array, Scalar, Struct, Type, Vector, size_of
 
-__all__ = ["COMPILER_OPTIONS", "KERNEL", "Argument", "Interface", "interface_of", "print_c"]
+__all__ = ["COMPILER_OPTIONS", "KERNEL", "Argument", "Interface", "interface_of", "print_c", "uses_subgroups"]
 
-COMPILER_OPTIONS = {"opencl": ("-cl-std=CL1.2",), "cuda": ("--fmad=false", "--std=c++17")}
+COMPILER_OPTIONS = {
+    "opencl": ("-cl-std=CL1.2",),
+    "opencl-subgroups": ("-cl-std=CL3.0",),
+    "cuda": ("--fmad=false", "--std=c++17"),
+}
 """What the compiler of each dialect is given, so that floats are as in the text."""
 
 _WIDTH = 110
 
 
-def print_c(module: Module, dialect: OneOf["opencl", "cuda"] = "opencl", robust: bool = True) -> str:
+def print_c(
+    module: Module, dialect: OneOf["opencl", "opencl-subgroups", "cuda"] = "opencl", robust: bool = True
+) -> str:
     """The text of a kernel; the same module gives the same text.
 
     Args:
         module: checked, with one entry point; see `Kernel.module`.
-        dialect: "opencl" for OpenCL C 1.2, "cuda" for CUDA C++ (NVRTC).
+        dialect: "opencl" for OpenCL C 1.2, where each invocation is a subgroup; "opencl-subgroups" for OpenCL C 3.0
+            with Khronos' extensions for them; "cuda" for CUDA C++ (NVRTC).
         robust: bring indices out of bounds within them, as WGSL does; False for kernels that are known to have none.
 
     Raises:
@@ -54,6 +61,18 @@ def print_c(module: Module, dialect: OneOf["opencl", "cuda"] = "opencl", robust:
         // <generated relu> in OpenCL C 1.2, printed by optirs_web.
     """
     return _Printer(module, dialect, robust).text()
+
+
+def uses_subgroups(module: Module) -> bool:
+    """The kernel asks for what other invocations of its subgroup have, or for its place in one."""
+
+    def asks(node: object) -> bool:
+        if isinstance(node, Call):
+            return node.kind == "builtin" and needs_subgroups(node.callee.name)
+        values = node.arguments if isinstance(node, Attribute) and node.name == "builtin" else ()
+        return any(isinstance(one, Name) and needs_subgroups(one.name) for one in values)
+
+    return any(map(asks, walk(module.declarations)))
 
 
 class _Printer:
@@ -75,7 +94,6 @@ class _Printer:
             if isinstance(node, Call) and node.kind == "builtin"
         }
         self.has_barriers = any(name.endswith(("Barrier", "UniformLoad")) for name in builtins)
-        self.has_subgroups = any(map(needs_subgroups, builtins))
 
     def text(self) -> str:
         """The whole of it."""
@@ -98,7 +116,7 @@ class _Printer:
     def check_warps(self) -> None:
         """Subgroups are complete, so that all of their invocations take part."""
         x, y, z = self.interface.workgroup_size
-        if self.has_subgroups and x * y * z % self.dialect.subgroup:
+        if x * y * z % self.dialect.subgroup and uses_subgroups(self.module):
             raise UnsupportedError(
                 f"{self.module.file}: subgroups have {self.dialect.subgroup} invocations in {self.dialect.name}, so a "
                 f"workgroup has a multiple of that, not {x * y * z}"
@@ -230,8 +248,6 @@ class _Printer:
         argument, type_ = one.attributes[0].arguments[0], _known(one)
         assert isinstance(argument, Name)
         template = self.dialect.builtin_values.get(argument.name, self.index_in_workgroup())
-        if needs_subgroups(argument.name):
-            self.has_subgroups = True
         sizes = self.interface.workgroup_size
         index = self.index_in_workgroup()
         texts = [

@@ -1,4 +1,4 @@
-// Half-precision and subgroups of 32.
+// Half-precision and subgroups of at least 16.
 enable f16;
 
 struct Half { x: f16, v: vec3<f16>, y: f16 }
@@ -30,7 +30,7 @@ fn main(
     put(lane, 4u, subgroupAdd(x));
     put(lane, 5u, subgroupExclusiveAdd(x) + subgroupInclusiveAdd(vec2<u32>(1u, x)).x);
     put(lane, 6u, subgroupMax(x ^ 5u) + subgroupMin(x));
-    put(lane, 7u, subgroupShuffleXor(x, 3u) + subgroupShuffle(x, (lane + 1u) % 32u));
+    put(lane, 7u, subgroupShuffleXor(x, 3u) + subgroupShuffle(x, (place + 1u) % size));
     put(lane, 8u, subgroupBroadcast(x, 9u) + subgroupBroadcastFirst(x));
     put(lane, 9u, subgroupBallot(lane % 5u == 0u).x);
     put(lane, 10u, u32(subgroupAll(lane < 40u)) + 2u * u32(subgroupAny(lane == 63u)));
