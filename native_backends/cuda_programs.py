@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Arguments", "Program", "Programs"]
 
-_DIGEST = hashlib.sha256().digest_size
 _ALIGNED = 16
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _MOST_COMPILERS = 8
@@ -149,11 +148,8 @@ class Programs:
 
     def _image(self, name: str, text: str) -> bytes:
         """What is to be loaded. A file that is damaged is made again."""
-        with suppress(OSError), open(self._path(text), "rb") as file:
-            digest, image = file.read(_DIGEST), file.read()
-            if hashlib.sha256(image).digest() == digest:
-                return image
-        return self._compiled(name, text)
+        kept = user_cache.sealed(self._path(text))
+        return self._compiled(name, text) if kept is None else kept
 
     def _path(self, text: str) -> str:
         return os.path.join(self._folder, hashlib.sha256(self._key + text.encode()).hexdigest())
@@ -166,5 +162,5 @@ class Programs:
         if self._kind == "ptx":
             image += b"\0"
         with suppress(OSError):  # without a folder that can be written it is compiled again
-            user_cache.write(self._path(text), hashlib.sha256(image).digest() + image)
+            user_cache.write_sealed(self._path(text), image)
         return image

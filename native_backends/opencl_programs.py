@@ -122,12 +122,14 @@ class Programs:
     def _built(self, name: str, text: str, dialect: str) -> Any:
         path = os.path.join(self._folder, hashlib.sha256(self._key + text.encode()).hexdigest())
         if self.keeps:
-            with suppress(OSError, cl.Error), open(path, "rb") as file:  # a damaged file is made again
-                return self._build(cl._cl._Program(self._context, [self._device], [file.read()]), _OPTIONS[dialect])
+            kept = user_cache.sealed(path)
+            with suppress(cl.Error):  # of a file that another version of the driver took
+                if kept is not None:
+                    return self._build(cl._cl._Program(self._context, [self._device], [kept]), _OPTIONS[dialect])
         program = self._compiled(name, text, dialect)
         if self.keeps:
             with suppress(OSError):  # without a folder that can be written the driver builds it again
-                user_cache.write(path, program.get_info(cl.program_info.BINARIES)[0])
+                user_cache.write_sealed(path, program.get_info(cl.program_info.BINARIES)[0])
         return program
 
     def _compiled(self, name: str, text: str, dialect: str = "opencl") -> Any:

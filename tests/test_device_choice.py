@@ -12,7 +12,7 @@ from requirements import missing
 
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError, LaunchError, OutOfDeviceMemoryError
-from optirs_web.runtime import registry
+from optirs_web.runtime import registry, user_cache
 from optirs_web.runtime.backend import AdapterInfo
 from optirs_web.runtime.buffer import View
 from optirs_web.runtime.choosing import figures, ranking
@@ -138,6 +138,18 @@ def test_where_nothing_can_be_written_the_choice_is_made_all_the_same(tmp_path, 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     figures.store(AdapterInfo("vulkan", 0, "made up"), Figures(1.0, 1.0, 1.0))
     assert (tmp_path / "file").read_bytes() == b""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no HOME")
+def test_a_path_that_is_not_absolute_is_no_place_for_the_cache(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    assert user_cache.folder().startswith(str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", "~")  # what it is for a user that the system does not know
+    figures.store(AdapterInfo("vulkan", 0, "made up"), Figures(1.0, 1.0, 1.0))
+    assert user_cache.sealed(f"{user_cache.folder()}/x") is None
+    assert list(tmp_path.iterdir()) == []
 
 
 KINDS = {"metal": "integrated", "vulkan": "discrete", "dx12": "", "cpu": "cpu"}

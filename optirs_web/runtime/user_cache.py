@@ -5,18 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from threading import get_ident
 from typing import Any
 
-__all__ = ["folder", "machine", "table", "write"]
+__all__ = ["folder", "machine", "sealed", "table", "write", "write_sealed"]
 
+_DIGEST = 32  # bytes
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def folder() -> str:
-    """The library's folder among the user's caches, by the rules of the platform; in XDG_CACHE_HOME if that is set."""
+    """The library's folder among the user's caches, by the rules of the platform; in XDG_CACHE_HOME if that is set.
+
+    For a user without a home it is one that can be neither read nor written.
+    """
     home = os.path.expanduser("~")
-    if os.environ.get("XDG_CACHE_HOME"):
-        cache = os.environ["XDG_CACHE_HOME"]
+    asked = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(asked):  # others are to be ignored: https://specifications.freedesktop.org/basedir-spec
+        cache = asked
+    elif not os.path.isabs(home):  # it would be a folder of the name ~ wherever a program is started
+        cache = os.devnull
     elif sys.platform == "win32":
         cache = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
     elif sys.platform == "darwin":
@@ -32,7 +40,7 @@ def write(path: str, content: str | bytes) -> None:
     Raises:
         OSError: it cannot be written; the old one stays.
     """
-    partial = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.part")
+    partial = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.{get_ident()}.part")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     try:
         with open(partial, "wb") as file:
@@ -42,6 +50,32 @@ def write(path: str, content: str | bytes) -> None:
         with suppress(FileNotFoundError):
             os.remove(partial)
         raise
+
+
+def write_sealed(path: str, content: bytes) -> None:
+    """Write a file whose content `sealed` gives back.
+
+    Raises:
+        OSError: it cannot be written; the old one stays.
+    """
+    from hashlib import sha256  # most look at the folder alone
+
+    write(path, sha256(content).digest() + content)
+
+
+def sealed(path: str) -> bytes | None:
+    """The content of a file of `write_sealed`; None where there is none, or it is not as it was written.
+
+    What a driver made is given to it in no other way: some end the process for a file that was cut off.
+    """
+    from hashlib import sha256
+
+    try:
+        with open(path, "rb") as file:
+            digest, content = file.read(_DIGEST), file.read()
+    except OSError:
+        return None
+    return content if sha256(content).digest() == digest else None
 
 
 def table(path: str) -> dict[str, Any]:
