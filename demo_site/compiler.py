@@ -87,7 +87,13 @@ class Compiler:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        overdue = threading.Timer(self._patience, process.kill)
+        is_late = threading.Event()
+
+        def give_up() -> None:
+            is_late.set()
+            process.kill()
+
+        overdue = threading.Timer(self._patience, give_up)
         overdue.start()
         try:
             with suppress(BrokenPipeError):
@@ -95,14 +101,12 @@ class Compiler:
                 process.stdin.flush()
             answer = process.stdout.readline()
         finally:
-            is_overdue = not overdue.is_alive()
             overdue.cancel()
         if not answer.endswith("\n"):
             self._end()
-            why = f"took longer than {self._patience:g} s" if is_overdue else "ended by itself"
-            return Translation(
-                None, f"the compiler {why}; the server's log may say why, and a restart tries again"
-            ), True
+            why = f"took longer than {self._patience:g} s" if is_late.is_set() else "ended by itself"
+            note = f"the compiler {why}; the server's log may say more, and a restart tries again"
+            return Translation(None, note), True
         made = Translation(*json.loads(answer))
         self._idle = threading.Timer(_IDLE, self._end_if_idle, (process,))
         self._idle.daemon = True

@@ -136,6 +136,17 @@ def test_an_optimizer_has_its_formula(page, site, name):
     expect(page.locator("#formula")).to_contain_text(re.compile(r"^param = param ", re.MULTILINE))
 
 
+def test_a_busy_server_is_asked_again(page, site):
+    busy = {"error": {"code": "busy", "message": "The server is compiling what others have asked for."}}
+    page.route("**/adam/update/opencl", lambda route: route.fulfill(status=503, json=busy), times=1)
+    page.goto(f"{site}/shaders?left=opencl#adam")
+    expect(page.locator("#left-note")).to_have_text(busy["error"]["message"])
+    expect(page.locator("#left-code")).to_contain_text("__kernel")
+    expect(page.locator("#left-note")).to_be_hidden()
+    assert len(page.complaints) == 1  # Chromium's, of the status
+    page.complaints.clear()
+
+
 def test_two_languages_stand_side_by_side_and_on_a_phone_one_above_the_other(page, site, fits):
     page.goto(f"{site}/shaders?left=wgsl&right=numpy#adam")
     expect(page.locator("#right-code")).to_contain_text("def ")

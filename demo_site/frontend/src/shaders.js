@@ -33,6 +33,7 @@ const LANGUAGES = {
   stablehlo: { title: "StableHLO" },
 };
 const PATIENCE = 300; // milliseconds until a text that is awaited is said to be
+const AGAIN = 1000; // until a server that is busy with others is asked again
 
 const [shaders, targets] = await Promise.all([getJson("/api/shaders"), getJson("/api/shaders/targets")]).catch((error) => {
   setText(find("#name"), `The shaders could not be loaded: ${error.message}`);
@@ -136,7 +137,10 @@ async function fill(side) {
   find(`#${side}-origin`).replaceChildren(...(isWritten ? [`shaders/${info.folder}/${info.name}.wgsl`] : command(language)));
   if (isEmpty || isWritten) return putHere({ text: isWritten ? shader.source : "", note: "" });
   const waiting = setTimeout(putHere, PATIENCE, { text: null, note: "The server is compiling this…" });
-  const answer = await fetched(address).catch((error) => ({ text: null, note: error.message }));
+  const answer = await fetched(address).catch((error) => {
+    if (error.status === 503) setTimeout(() => pane.dataset.address === address && fill(side), AGAIN);
+    return { text: null, note: error.message };
+  });
   clearTimeout(waiting);
   return putHere(answer);
 }
