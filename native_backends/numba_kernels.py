@@ -19,6 +19,7 @@ from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import ElementwiseKernel, Kernel
 from ..runtime.numba_texts import fused_of, numba_loops
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+from ..runtime.transform_kernels import TransformMeasureKernel
 from ..wgsl import param_storage, rule_shell, shell
 from ..wgsl.fused_shell import Fused
 from ..wgsl.syntax import Binary, Call, Unary
@@ -38,7 +39,7 @@ _SECONDS_PER_OPERATION = 1e-6
 _SECONDS_PER_ELEMENT = 1.5e-10
 
 _OF_ELEMENTS = (ElementwiseKernel, FusedMapKernel, FusedKernel)
-_OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel)
+_OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel, TransformMeasureKernel)
 _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 _WORDS = ("blocks", "tensors", "found_inf")
 _OPERATIONS = (Binary, Unary, Call)
@@ -111,7 +112,7 @@ class _Candidate:
         if not self._operations:
             self._operations = 1 + sum(isinstance(node, _OPERATIONS) for node in walk(self.kernel.map_module))
         calls = 1
-        if isinstance(self.kernel, UpdateKernel | MeasureKernel | SettleKernel):
+        if isinstance(self.kernel, UpdateKernel | MeasureKernel | SettleKernel | TransformMeasureKernel):
             calls = _rows(self.kernel, _by_name(self.kernel, arrays)["tensor_scalars"])
         elements = max(array.nbytes for array in arrays) / 4
         self.account.seconds -= self._operations * (calls * _SECONDS_PER_OPERATION + elements * _SECONDS_PER_ELEMENT)
@@ -289,11 +290,14 @@ def _of_rule(kernel: RuleKernel, bound: dict[str, Array], given: Sequence[str]) 
     words = bound["tensor_scalars"].view(np.uint32).reshape(-1, _width(kernel))
     widths = {"blocks": 2, "tensors": rule_shell.ENTRY_WORDS, "hyper": len(kernel.rule.hyper)}
     if "partials" in bound:
-        widths["partials"] = len(shell.member_names(kernel.map_module, "Measured"))
+        struct = f"Partial{kernel.number}" if isinstance(kernel, TransformMeasureKernel) else "Measured"
+        widths["partials"] = len(shell.member_names(kernel.map_module, struct))
 
     def viewed(name: str) -> Array:
         if name in ("words", "floats"):
             return words if name == "words" else words.view(np.float32)
+        if name in ("given_words", "given_floats"):
+            return bound["transforms"].view(np.uint32 if name == "given_words" else np.float32)
         is_half = kernel.slots.get(name, "float32") != "float32" or name == param_storage.SLOTS.get(kernel.param_kind)
         dtype = np.uint32 if name in _WORDS else np.uint16 if is_half else np.float32
         array: Array = bound[name].view(dtype)

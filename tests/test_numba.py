@@ -14,6 +14,7 @@ import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
 from optirs_web.native_backends import numba_cpu, numba_kernels
 from optirs_web.native_backends.numba_loops import Loop, loop_of
+from optirs_web.optim import transforms
 from optirs_web.runtime.kernels import elementwise
 from optirs_web.wgsl.numba_shell import Loops
 
@@ -44,16 +45,31 @@ def trained(device, name, options, sizes=(1000, 3, 513), steps=3):
         ("AdamW", {"amsgrad": True, "maximize": True}),
         ("AdamW", {"state_dtype": "bfloat16", "skip_nonfinite": True}),
         *(("AdamW", {"param_dtype": "bfloat16", "rounding": one}) for one in ("master", "stochastic", "kahan")),
-        ("LAMB", {}),
+        (
+            "AdamW",
+            {"transforms": [transforms.clip_by_value(0.5), transforms.add_decayed_weights(0.1)], "maximize": True},
+        ),
     ],
-    ids=["amsgrad", "bfloat16", "master", "stochastic", "kahan", "lamb"],
+    ids=["amsgrad", "bfloat16", "master", "stochastic", "kahan", "transforms"],
 )
 def test_steps_have_the_bits_of_numpys(name, options, both):
     for one, other in zip(*(trained(device, name, options) for device in both), strict=True):
-        if name == "LAMB":  # whose norms are summed in another order
-            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
-        else:
-            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("LAMB", {}),
+        ("LAMB", {"transforms": [transforms.clip_by_value(0.5)]}),
+        ("AdamW", {"transforms": [transforms.clip_by_global_norm(0.5)], "skip_nonfinite": True}),
+        ("AdamW", {"transforms": [transforms.clip_by_value(0.5), transforms.clip_by_norm(0.5)]}),
+    ],
+    ids=["lamb", "of transformed", "before advance", "after advance"],
+)
+def test_what_is_measured_is_summed_in_another_order(name, options, both):
+    for one, other in zip(*(trained(device, name, options) for device in both), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
 def computed(device):

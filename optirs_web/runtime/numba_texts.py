@@ -10,6 +10,7 @@ from ..wgsl.numba_shell import Loops
 from .fused_kernels import FusedKernel, FusedMapKernel
 from .kernels import ElementwiseKernel, Kernel
 from .rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+from .transform_kernels import TransformMeasureKernel
 
 __all__ = ["fused_of", "numba_loops"]
 
@@ -29,6 +30,11 @@ def numba_loops(kernel: Kernel) -> Loops | None:
             )
         case MeasureKernel() if _is_plain(kernel):
             return numba_shell.measure(kernel.map_module, kernel.slots, kernel.negates, kernel.param_kind)
+        case TransformMeasureKernel() if not kernel.rule.gathers:
+            rule, function = kernel.rule, f"measure_transform_{kernel.number}"
+            if numba_shell.sees_elements_alone(kernel.map_module, function):
+                width = 1 + len(rule.hyper) + len(rule.scalars)
+                return numba_shell.measure_transform(kernel.map_module, kernel.number, kernel.is_first, width)
         case AdvanceKernel() if not kernel.rule.stages:
             return numba_shell.advance(kernel.map_module, kernel.checked, kernel.rule.over_all)
         case SettleKernel():
@@ -38,9 +44,12 @@ def numba_loops(kernel: Kernel) -> Loops | None:
 
 def _is_plain(kernel: RuleKernel) -> bool:
     """Its function sees an element alone, of what is stored in a way that the loops know."""
-    if kernel.rule.stages or not numba_shell.has_loops(kernel.slots):
+    module = kernel.map_module
+    if kernel.rule.gathers or not numba_shell.has_loops(kernel.slots):
         return False
-    return {one.name for one in shell.function_of(kernel.map_module, kernel.part).parameters} <= _GIVEN
+    if kernel.rule.stages and not numba_shell.sees_elements_alone(module, "transform_gradient"):
+        return False
+    return {one.name for one in shell.function_of(module, kernel.part).parameters} <= _GIVEN
 
 
 @cache

@@ -13,14 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from . import rule_shell, syntax
+from . import rule_shell, syntax, transform_lookup
 from .fused_shell import Argument, Fused
 from .param_storage import SLOTS
 from .print_python import print_python, python_name
 from .rule_shell import STEP_PARTS, arguments_of, has_function, uses
 from .shell import BLOCK, struct_of
 
-__all__ = ["Loops", "advance", "has_loops", "measure", "settle", "update", "walk"]
+__all__ = [
+    "Loops",
+    "advance",
+    "has_loops",
+    "measure",
+    "measure_transform",
+    "sees_elements_alone",
+    "settle",
+    "update",
+    "walk",
+]
 
 _STATE_IN = {
     "float32": "{0}[at]",
@@ -53,6 +63,8 @@ _PARAM_OUT = {
 }
 
 _TABLES = ("blocks", "words", "floats")
+_BY_TRANSFORMS = ("tensor", "t", "on")
+"""What transforms are given of a tensor."""
 
 _PARALLEL = '@njit(parallel=True, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)'
 _SERIAL = '@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)'
@@ -65,7 +77,8 @@ class Loops(NamedTuple):
     Attributes:
         text: Python.
         given: names of bindings: arrays of one dimension, but for tables, which have a row for each entry. The table
-            `tensor_scalars` is given twice, as `words` (u32) and as `floats`.
+            `tensor_scalars` is given twice, as `words` (u32) and as `floats`; so is `transforms`, as `given_words` and
+            as `given_floats`.
     """
 
     text: str
@@ -75,6 +88,11 @@ class Loops(NamedTuple):
 def has_loops(slots: Mapping[str, str]) -> bool:
     """Whether there is a loop for state that is stored so."""
     return all(kind in _STATE_IN for kind in slots.values())
+
+
+def sees_elements_alone(module: syntax.Module, function: str) -> bool:
+    """Whether a function of transforms asks for nothing that is kept, counted or of a row."""
+    return {*transform_lookup.parameters_of(module, function)} <= {"grad", "param", "tensor", "t", "on"}
 
 
 def update(
@@ -115,24 +133,71 @@ def measure(module: syntax.Module, slots: Mapping[str, str], negate: bool, param
     bound = [*(_params(param_kind) if uses(module, function, "param") else []), *_bound(module, function, slots)]
     arrays = [_state(name) if name in slots else name for name in bound]
     values = _of_element(module, function, slots, negate, param_kind)
-    names = [one.name for one in struct_of(module, "Measured").members]
-    lines = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
-    lines += ["for at in range(size):", f"    measured = {_call(module, function, values)}"]
-    lines += _indented(_added(names, "measured.{0}"))
-    lines += [f"partial[{number}] = total_{number}" for number in range(len(names))]
-    given = ["size", *_shared(module, function), "partial", *arrays]
-    elements = _function("_elements", given, lines, _SUMMING)
+    lines = [f"measured = {_call(module, function, values)}"]
+    load = _load_shared(module, function)
+    return _summed(module, "Measured", bound, arrays, lines, _shared(module, function), load, "words[tensor, 0] == 1")
+
+
+def measure_transform(module: syntax.Module, number: int, is_first: bool, width: int) -> Loops:
+    """The loops of what transform `number` measures; arguments as of `transform_shell.measure`.
+
+    `width` is how many words of a row of `tensor_scalars` are the rule's own.
+    """
+    function = f"measure_transform_{number}"
+    arrays = [*(["params"] if uses(module, function, "param") else []), "grads"]
+    lines = [f"measured = {_call(module, function, _given_to_transforms())}"]
+    load, more = _load_transforms(module, width), []
+    if is_first:  # `advance` has not begun them, and will do the same
+        more = ["tensors", "given_words", "given_floats"]
+        scale = "np.float32(1)"
+        if transform_lookup.scales(module):
+            more, scale = [*more, "scaler"], "scaler[0]"
+        given = _transforms(module, "given_words[{0}]", "given_floats[{0}]", 0)
+        load[0] = "on = tensors[tensor, 1]"
+        load.append(f"t = begin_transforms(t, {given}, {scale}, np.float32(on & np.uint32(1)))")
+    condition = f"({load[0].removeprefix('on = ')} & 1) != 0"
+    return _summed(module, f"Partial{number}", arrays, arrays, lines, _BY_TRANSFORMS, load, condition, more)
+
+
+def _summed(
+    module: syntax.Module,
+    struct: str,
+    bound: Sequence[str],
+    arrays: Sequence[str],
+    lines: Sequence[str],
+    shared: Sequence[str],
+    load: Sequence[str],
+    condition: str,
+    more: Sequence[str] = (),
+) -> Loops:
+    """The sum of a measure over each block.
+
+    Args:
+        module: has the functions.
+        struct: of the measure.
+        bound: arrays of elements.
+        arrays: what they are called.
+        lines: end in `measured`, of the element `at`.
+        shared: what these need of the tensor.
+        load: what loads it.
+        condition: under which the tensor takes part.
+        more: what `load` needs besides.
+    """
+    names = [one.name for one in struct_of(module, struct).members]
+    body = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
+    body += ["for at in range(size):", *_indented([*lines, *_added(names, "measured.{0}")])]
+    body += [f"partial[{number}] = total_{number}" for number in range(len(names))]
+    elements = _function("_elements", ["size", *shared, "partial", *arrays], body, _SUMMING)
     slices = [f"{one}[first:end]" for one in arrays]
-    call = f"_elements({', '.join(['end - first', *_shared(module, function), 'partials[block]', *slices])})"
-    body = _over_blocks([
+    over = _over_blocks([
         "for column in range(partials.shape[1]):",
         "    partials[block, column] = 0",
-        "if words[tensor, 0] == 1:",
-        *_indented(_load_shared(module, function)),
-        f"    {call}",
+        f"if {condition}:",
+        *_indented(load),
+        f"    _elements({', '.join(['end - first', *shared, 'partials[block]', *slices])})",
     ])  # fmt: skip
-    text = _in_parts(module, elements, [*arrays, *_TABLES, "partials"], body)
-    return Loops(text, (*bound, *_TABLES, "partials"))
+    given = [*_TABLES, *more, "partials"]
+    return Loops(_in_parts(module, elements, [*arrays, *given], over), (*bound, *given))
 
 
 def advance(module: syntax.Module, checked: bool, over_all: bool) -> Loops:
@@ -275,25 +340,59 @@ def _of_element(
         _STATE_IN[slots[name]].format(_state(name)) if name in slots else "np.float32(0)"
         for name in _members(module, "State")
     )
+    grad = "grads[at]"
+    if _is_transformed(module, function):
+        grad = _call(module, "transform_gradient", _given_to_transforms())
     return {
         "param": _PARAM_IN[param_kind],
-        "grad": "-grads[at]" if negate else "grads[at]",
+        "grad": f"-{grad}" if negate else grad,
         "state": f"State({', '.join(state)})",
         "h": "h",
         "s": "s",
     }
 
 
+def _is_transformed(module: syntax.Module, function: str) -> bool:
+    """Whether a function is given a gradient that transforms have made."""
+    return transform_lookup.has_transforms(module) and uses(module, function, "grad")
+
+
+def _given_to_transforms() -> dict[str, str]:
+    return {"grad": "grads[at]", "param": "params[at]", **{name: name for name in _BY_TRANSFORMS}}
+
+
+def _transforms(module: syntax.Module, word: str, number: str, first: int) -> str:
+    """The struct of all transforms, of words from the first on: `word` reads a u32, `number` an f32."""
+    place, values = first, []
+    for one in struct_of(module, "Transforms").members:
+        members = struct_of(module, str(one.type)).members
+        read = [(number if str(its.type) == "f32" else word).format(place + at) for at, its in enumerate(members)]
+        values.append(f"{one.type}({', '.join(read)})")
+        place += len(members)
+    return f"Transforms({', '.join(values)})"
+
+
+def _load_transforms(module: syntax.Module, width: int) -> list[str]:
+    """Statements after which `on` and `t` are those of the tensor."""
+    t = _transforms(module, "words[tensor, {0}]", "floats[tensor, {0}]", width + 1)
+    return [f"on = words[tensor, {width}]", f"t = {t}"]
+
+
 def _shared(module: syntax.Module, function: str) -> list[str]:
-    return [name for name in ("h", "s") if uses(module, function, name)]
+    names = [name for name in ("h", "s") if uses(module, function, name)]
+    return [*names, *(_BY_TRANSFORMS if _is_transformed(module, function) else ())]
 
 
 def _load_shared(module: syntax.Module, function: str) -> list[str]:
-    """Statements after which `h` and `s` are those of the tensor, if the function asks for them."""
+    """Statements after which what `_shared` names is that of the tensor."""
     hyper = _members(module, "Hyper")
     firsts = {"h": ("Hyper", 1, hyper), "s": ("Scalars", 1 + len(hyper), _scalars(module))}
     lines = []
-    for name in _shared(module, function):
+    if _is_transformed(module, function):
+        lines = _load_transforms(module, 1 + len(hyper) + len(_scalars(module)))
+    for name in firsts:
+        if not uses(module, function, name):
+            continue
         struct, first, members = firsts[name]
         values = ", ".join(f"floats[tensor, {first + number}]" for number in range(len(members)))
         lines.append(f"{name} = {struct}({values})")
