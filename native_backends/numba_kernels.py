@@ -19,7 +19,7 @@ from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import ElementwiseKernel, Kernel
 from ..runtime.numba_texts import fused_of, numba_loops
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
-from ..runtime.transform_kernels import TransformMeasureKernel
+from ..runtime.transform_kernels import TransformKernel, TransformMeasureKernel, TransformSettleKernel
 from ..wgsl import param_storage, rule_shell, shell
 from ..wgsl.fused_shell import Fused
 from ..wgsl.syntax import Binary, Call, Unary
@@ -39,7 +39,8 @@ _SECONDS_PER_OPERATION = 1e-6
 _SECONDS_PER_ELEMENT = 1.5e-10
 
 _OF_ELEMENTS = (ElementwiseKernel, FusedMapKernel, FusedKernel)
-_OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel, TransformMeasureKernel)
+_OF_TRANSFORMS = (TransformMeasureKernel, TransformSettleKernel)
+_OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel, *_OF_TRANSFORMS)
 _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 _WORDS = ("blocks", "tensors", "found_inf")
 _OPERATIONS = (Binary, Unary, Call)
@@ -112,7 +113,7 @@ class _Candidate:
         if not self._operations:
             self._operations = 1 + sum(isinstance(node, _OPERATIONS) for node in walk(self.kernel.map_module))
         calls = 1
-        if isinstance(self.kernel, UpdateKernel | MeasureKernel | SettleKernel | TransformMeasureKernel):
+        if not isinstance(self.kernel, (*_OF_ELEMENTS, AdvanceKernel)):
             calls = _rows(self.kernel, _by_name(self.kernel, arrays)["tensor_scalars"])
         elements = max(array.nbytes for array in arrays) / 4
         self.account.seconds -= self._operations * (calls * _SECONDS_PER_OPERATION + elements * _SECONDS_PER_ELEMENT)
@@ -290,7 +291,7 @@ def _of_rule(kernel: RuleKernel, bound: dict[str, Array], given: Sequence[str]) 
     words = bound["tensor_scalars"].view(np.uint32).reshape(-1, _width(kernel))
     widths = {"blocks": 2, "tensors": rule_shell.ENTRY_WORDS, "hyper": len(kernel.rule.hyper)}
     if "partials" in bound:
-        struct = f"Partial{kernel.number}" if isinstance(kernel, TransformMeasureKernel) else "Measured"
+        struct = f"Partial{kernel.number}" if isinstance(kernel, TransformKernel) else "Measured"
         widths["partials"] = len(shell.member_names(kernel.map_module, struct))
 
     def viewed(name: str) -> Array:

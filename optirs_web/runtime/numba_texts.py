@@ -10,7 +10,7 @@ from ..wgsl.numba_shell import Loops
 from .fused_kernels import FusedKernel, FusedMapKernel
 from .kernels import ElementwiseKernel, Kernel
 from .rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
-from .transform_kernels import TransformMeasureKernel
+from .transform_kernels import TransformMeasureKernel, TransformSettleKernel
 
 __all__ = ["fused_of", "numba_loops"]
 
@@ -31,15 +31,20 @@ def numba_loops(kernel: Kernel) -> Loops | None:
         case MeasureKernel() if _is_plain(kernel):
             return numba_shell.measure(kernel.map_module, kernel.slots, kernel.negates, kernel.param_kind)
         case TransformMeasureKernel() if not kernel.rule.gathers:
-            rule, function = kernel.rule, f"measure_transform_{kernel.number}"
-            if numba_shell.sees_elements_alone(kernel.map_module, function):
-                width = 1 + len(rule.hyper) + len(rule.scalars)
-                return numba_shell.measure_transform(kernel.map_module, kernel.number, kernel.is_first, width)
+            if numba_shell.sees_elements_alone(kernel.map_module, f"measure_transform_{kernel.number}"):
+                return numba_shell.measure_transform(kernel.map_module, kernel.number, kernel.is_first, _width(kernel))
+        case TransformSettleKernel() if not kernel.rule.gathers:
+            return numba_shell.settle_transform(kernel.map_module, kernel.number, kernel.over_all, _width(kernel))
         case AdvanceKernel() if not kernel.rule.stages:
             return numba_shell.advance(kernel.map_module, kernel.checked, kernel.rule.over_all)
         case SettleKernel():
             return numba_shell.settle(kernel.map_module, kernel.rule.over_all)
     return None
+
+
+def _width(kernel: RuleKernel) -> int:
+    """Words of a tensor's row of `tensor_scalars` before those of transforms."""
+    return 1 + len(kernel.rule.hyper) + len(kernel.rule.scalars)
 
 
 def _is_plain(kernel: RuleKernel) -> bool:

@@ -230,21 +230,40 @@ def advance(module: syntax.Module, checked: bool, over_all: bool) -> Loops:
 
 def settle(module: syntax.Module, over_all: bool) -> Loops:
     """The loop of ``settle`` over all tensors."""
-    names = [one.name for one in struct_of(module, "Measured").members]
     first = 1 + len(_members(module, "Hyper"))
+    values = {"h": "h", "s": "s", "measured": "measured", "size": "np.float32(tensors[tensor, 4])"}
+    settled = [*_load_shared(module, "settle"), f"s_new = {_call(module, 'settle', values)}"]
+    settled += [f"floats[tensor, {first + n}] = s_new.{python_name(name)}" for n, name in enumerate(_scalars(module))]
+    return _settled(module, "Measured", over_all, "words[tensor, 0] != 0", settled)
+
+
+def settle_transform(module: syntax.Module, number: int, over_all: bool, width: int) -> Loops:
+    """The loop of what follows from a transform's measure; arguments as of `measure_transform`."""
+    function = f"settle_transform_{number}"
+    values = {"t": "t", "measured": "measured", "size": "np.float32(tensors[tensor, 4])"}
+    settled = [*_load_transforms(module, width), f"t_new = {_call(module, function, values)}"]
+    place = width + 1
+    for one in struct_of(module, "Transforms").members:
+        for its in struct_of(module, str(one.type)).members:
+            array = "floats" if str(its.type) == "f32" else "words"
+            settled.append(f"{array}[tensor, {place}] = t_new.{python_name(one.name)}.{python_name(its.name)}")
+            place += 1
+    return _settled(module, f"Partial{number}", over_all, f"(words[tensor, {width}] & 1) != 0", settled)
+
+
+def _settled(module: syntax.Module, struct: str, over_all: bool, condition: str, settled: Sequence[str]) -> Loops:
+    """What follows from a measure, under a condition, of each tensor: of its own sum, or of that over all."""
+    names = _members(module, struct)
     sums = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
     sums += ["for block in range(first, end):"]
     sums += _indented(_added(names, "partials[block, {1}]"))
     result = ", ".join(f"np.float32(total_{number})" for number in range(len(names)))
-    sums += [f"return Measured({result})"]
+    sums += [f"return {struct}({result})"]
     total = _function("_total", ["first", "end", "partials"], sums, _SUMMING)
-    values = {"h": "h", "s": "s", "measured": "measured", "size": "np.float32(tensors[tensor, 4])"}
     own = ["start = np.int64(tensors[tensor, 2])", "measured = _total(start, start + tensors[tensor, 3], partials)"]
-    settled = _load_shared(module, "settle") + ([] if over_all else own)
-    settled += [f"s_new = {_call(module, 'settle', values)}"]
-    settled += [f"floats[tensor, {first + n}] = s_new.{python_name(name)}" for n, name in enumerate(_scalars(module))]
     lines = ["measured = _total(0, partials.shape[0], partials)"] if over_all else []
-    lines += ["for tensor in range(tensors.shape[0]):", "    if words[tensor, 0] != 0:", *_indented(settled, 2)]
+    inner = [*([] if over_all else own), *settled]
+    lines += ["for tensor in range(tensors.shape[0]):", f"    if {condition}:", *_indented(inner, 2)]
     return _whole(module, ["tensors", "partials", "words", "floats"], lines, total)
 
 
