@@ -1,5 +1,6 @@
 """The device `cpu` with Numba: the bits of NumPy's, in threads and forks, compiled when it pays and kept."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from optirs_web.native_backends import numba_cpu, numba_kernels
 from optirs_web.native_backends.numba_loops import Loop, loop_of
 from optirs_web.optim import transforms
 from optirs_web.runtime.kernels import elementwise
+from optirs_web.runtime.numba_texts import numba_loops
+from optirs_web.runtime.rule_kernels import UpdateKernel
 from optirs_web.wgsl.numba_shell import Loops
 
 
@@ -70,6 +73,20 @@ def test_steps_have_the_bits_of_numpys(name, options, both):
 def test_what_is_measured_is_summed_in_another_order(name, options, both):
     for one, other in zip(*(trained(device, name, options) for device in both), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("transform", "part", "has_loops"),
+    [
+        (transforms.clip_by_value(0.5), "update", True),
+        (transforms.add_noise(0.5), "update", False),
+        (transforms.add_noise(0.5), "eval", True),  # which asks for no gradient
+        (transforms.accumulate(2), "eval", False),
+    ],
+)
+def test_loops_know_transforms_of_an_element_alone(transform, part, has_loops):
+    rule = dataclasses.replace(ow.optim.AdamWScheduleFree.rule, stages=(transform.stage,))
+    assert (numba_loops(UpdateKernel.of(rule, (), part)) is not None) == has_loops
 
 
 def computed(device):

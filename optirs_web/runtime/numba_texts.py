@@ -52,9 +52,9 @@ def _is_plain(kernel: RuleKernel) -> bool:
     module = kernel.map_module
     if kernel.rule.gathers or not numba_shell.has_loops(kernel.slots):
         return False
-    if kernel.rule.stages and not numba_shell.sees_elements_alone(module, "transform_gradient"):
-        return False
-    return {one.name for one in shell.function_of(module, kernel.part).parameters} <= _GIVEN
+    asked = {one.name for one in shell.function_of(module, kernel.part).parameters}
+    is_transformed = "grad" in asked and kernel.rule.stages
+    return asked <= _GIVEN and (not is_transformed or numba_shell.sees_elements_alone(module, "transform_gradient"))
 
 
 @cache
