@@ -296,6 +296,17 @@ def test_the_interface_is_known_without_the_text():
     assert (totals.start, totals.stride, totals.elements(24)) == (12, 4, 3)
 
 
+def test_a_sum_that_is_shifted_keeps_its_parentheses():
+    module = module_of(
+        """
+        @group(0) @binding(0) var<storage, read_write> x: array<u32>;
+        @compute @workgroup_size(1) fn main() { x[0] = ((x[1] - 1u) >> 1u) + ((x[2] + 1u) << x[3]); }
+        """
+    )
+    text = print_c(module, "opencl", robust=False)
+    assert "x[0] = ((x[1] - 1u) >> 1u) + ((x[2] + 1u) << (x[3] & 31u));" in text  # without them Clang warns
+
+
 def test_known_indices_may_be_left_as_they_are():
     assert "min(" not in print_c(module_of(SMALL), "opencl", robust=False)
 
