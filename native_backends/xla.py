@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from ..errors import DeviceLostError, DeviceNotAvailableError
+from ..errors import DeviceLostError, DeviceNotAvailableError, LaunchError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.choosing.packages import wrong_version
 from ..runtime.failures import consequence, launch_error
@@ -233,14 +233,15 @@ class XlaBackend(Backend):
         for number, command in enumerate(commands):
             try:
                 self._run(command)
-            except AllocationFailed:
-                if number:
-                    raise self._launch_error(commands, number, "there was no memory") from None
-                raise
             except Exception as error:
-                raise self._launch_error(commands, number, error) from error
+                if isinstance(error, AllocationFailed) and not number:
+                    raise  # nothing was done, so the same commands may be submitted again
+                told = self._launch_error(commands, number, error)
+                if isinstance(_failed(error), AllocationFailed):
+                    raise AllocationFailed(str(told), operation=told.operation) from error
+                raise told from error
 
-    def _launch_error(self, commands: Sequence[Command], number: int, why: object) -> Exception:
+    def _launch_error(self, commands: Sequence[Command], number: int, why: object) -> LaunchError:
         return launch_error(self, commands, commands[number], why, consequence(len(commands) - number - 1))
 
     def _run(self, command: Command) -> None:

@@ -1,5 +1,6 @@
 """What is particular to the `xla` device: what is compiled, how often, and for whom."""
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -214,3 +215,24 @@ def test_a_step_for_eight_tpus_is_one_all_reduce_and_one_loop(device, tmp_path):
     assert sum("replica_groups={{0,1,2,3,4,5,6,7}}" in line for line in lines) == 1
     results = [line.partition(" fusion(")[0] for line in lines if " fusion(" in line]
     assert sum(result.count("f32[65536]") == 3 for result in results) == 1  # parameters and both averages
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system does not tell what a process uses")
+def test_an_operation_that_has_no_memory_says_so_and_the_device_goes_on(device):
+    lines = run_python(
+        """
+        import resource
+        import optirs_web as ow
+        x = ow.ones((4,), device="xla") + 1.0
+        x.tolist()
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20), resource.RLIM_INFINITY))
+        try:
+            ow.ones((1 << 27,), device="xla").tolist()
+        except ow.errors.OutOfDeviceMemoryError as error:
+            print("the operation" in str(error))
+        print((x + 1.0).tolist())
+        """
+    )
+    assert lines == ["True", "[3.0, 3.0, 3.0, 3.0]"]
