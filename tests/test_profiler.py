@@ -341,6 +341,11 @@ def test_the_table_has_a_row_for_each_kernel_and_names_clock_and_bottleneck(trai
     assert sum(one.launches for one in p.summaries) == len(p.kernels)
 
 
+def test_a_table_without_rows_is_its_title():
+    report = ow.tune(lambda x: x + 1, ow.ones((2,), device="cpu"))
+    assert str(report) == report.plain() == report.title
+
+
 def test_the_plot_is_a_picture_with_bars(training, tmp_path):
     from matplotlib.image import imread
 

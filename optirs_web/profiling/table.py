@@ -23,7 +23,7 @@ _TEXTS = ("kernel", "device", "bound by")
 
 
 class TextTable:
-    """Rows of text under a title, above notes. `print` shows it; rich shows it as its own table.
+    """Rows of text under a title, above notes; the title alone without rows. `print` shows it; rich as its own table.
 
     Attributes:
         columns: their names.
@@ -54,7 +54,7 @@ class TextTable:
 
     def plain(self) -> str:
         """The table without rich."""
-        lines = [self.columns, *self.rows]
+        lines = [self.columns, *self.rows] if self.rows else []
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         is_text = [one in self.texts for one in self.columns]
         texts = [
@@ -70,7 +70,7 @@ class TextTable:
         from rich.console import Group
         from rich.text import Text
 
-        return Group(self._rich_table(), *map(Text, self.notes))
+        return Group(self._rich_table() if self.rows else Text(self.title), *map(Text, self.notes))
 
     def _rich_table(self) -> RichTable:
         from rich import box
