@@ -8,7 +8,8 @@ from typing import Any
 
 from ...errors import UnsupportedError
 from ..optimizer import Optimizer
-from ..schedules import Schedule, join_schedules
+from ..schedule_pieces import Schedule
+from ..schedules import join_schedules
 from .attached import attached, get_option, set_option
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler

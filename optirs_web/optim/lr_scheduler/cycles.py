@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ...runtime.schedules import Piece
 from ..optimizer import Optimizer
-from ..schedules import Curve, Schedule, one_layer, ramp, split_ratio
+from ..schedule_pieces import Curve, Schedule, one_layer, ramp, split_ratio
 from .attached import set_option
 from .scheduler import LRScheduler, _check_optimizer
 

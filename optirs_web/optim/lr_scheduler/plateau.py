@@ -15,7 +15,7 @@ from ...runtime.schedules import NOWHERE, PLATEAU_ROW, upload
 from ...tensors import Tensor, tensor
 from ..layout import Layout
 from ..optimizer import Optimizer
-from ..schedules import Schedule
+from ..schedule_pieces import Schedule
 from .attached import attached, get_option, set_option
 from .scheduler import LRScheduler, _check_optimizer
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ...errors import CheckpointError, UnsupportedError
 from ..optimizer import Optimizer
-from ..schedules import Schedule, plot_values
+from ..schedule_pieces import Schedule, plot_values
 from .attached import attached, get_option, set_option
 
 __all__ = ["LRScheduler", "ScheduleLR"]

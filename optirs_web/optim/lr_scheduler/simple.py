@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..optimizer import Optimizer
-from ..schedules import Schedule, geometric, hold, one_layer, ramp
+from ..schedule_pieces import Schedule, geometric, hold, one_layer, ramp
 from .attached import attached, get_option
 from .scheduler import LRScheduler
 
