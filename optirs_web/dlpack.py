@@ -187,7 +187,7 @@ def from_dlpack(x: Any, /, *, device: str | Device | None = None, copy: bool | N
 
     Raises:
         BufferError: `copy` is False, and its memory cannot be shared.
-        UnsupportedError: its type is none that a tensor can have.
+        UnsupportedError: it has no memory, or its type is none that a tensor can have.
         DeviceNotAvailableError: there is no device for the memory that it lies in.
 
     Example:
@@ -195,7 +195,10 @@ def from_dlpack(x: Any, /, *, device: str | Device | None = None, copy: bool | N
         >>> ow.from_dlpack(np.ones(2, np.float32), device="cpu").tolist()
         [1.0, 1.0]
     """
-    kind, number = (int(one) for one in x.__dlpack_device__())
+    try:
+        kind, number = (int(one) for one in x.__dlpack_device__())
+    except Exception as error:  # libraries have no error in common for what has no memory
+        raise UnsupportedError(f"a tensor cannot be made of this {type(x).__name__}: {error}") from error
     candidates = opened() if device is None else [device_of(device)]
     target = next((one for one in candidates if _shares(one, kind, number)), None)
     names = [name for name, one in _TYPES.items() if one == kind]

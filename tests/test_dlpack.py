@@ -235,6 +235,13 @@ def test_tensorflow_and_a_tensor_see_each_other():
     ]
 
 
+def test_what_has_no_memory_is_named(torch, cpu):
+    with pytest.raises(UnsupportedError, match=r"made of this object: .*__dlpack_device__"):
+        ow.from_dlpack(object())
+    with pytest.raises(UnsupportedError, match=r"made of this Tensor: .*meta"):
+        ow.from_dlpack(torch.ones(3, device="meta"))
+
+
 def test_a_failing_exporter_is_named(device):
     class Broken(Exporter):
         def __dlpack__(self, **_):
