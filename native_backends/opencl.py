@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,8 +29,10 @@ __all__ = ["OpenclBackend", "features_of", "list_adapters", "open_backend"]
 
 _INSTALL = (
     "install the graphics card's OpenCL driver, or PoCL, which computes on the processor "
-    "(Debian: apt install pocl-opencl-icd; elsewhere: pip install pocl-binary-distribution)"
+    "(Debian: apt install pocl-opencl-icd; elsewhere, for processors known in 2022: "
+    "pip install pocl-binary-distribution)"
 )
+_FOLDERS = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES")  # in which loaders look for drivers
 
 # In WebGPU's words, by the extensions that they take; those for subgroups belong to OpenCL C 3.0.
 _FEATURES = {
@@ -69,7 +72,8 @@ def _found() -> tuple[list[Any], str]:
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # what the loader answers where no driver is registered
-        return [], f"no OpenCL driver found; {_INSTALL}"
+        looked = "".join(f", with {one}={os.environ[one]}" for one in _FOLDERS if one in os.environ)
+        return [], f"no OpenCL driver found{looked}; {_INSTALL}"
     devices: list[Any] = []
     for platform in platforms:
         with suppress(cl.Error):  # a driver without a device

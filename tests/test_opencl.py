@@ -49,7 +49,8 @@ def test_a_package_that_cannot_be_loaded_is_no_missing_package(tmp_path):
 
 def test_without_a_driver_it_says_what_to_install(opencl, tmp_path):
     lines = run_python(ASK, OCL_ICD_VENDORS=tmp_path)
-    assert lines[0].startswith("device 'opencl' is not available: no OpenCL driver found; install the graphics card's")
+    said = "device 'opencl' is not available: no OpenCL driver found, with OCL_ICD_VENDORS="
+    assert lines[0].startswith(f"{said}{tmp_path}; install the graphics card's")
     assert "apt install pocl-opencl-icd" in lines[0]
 
 
