@@ -28,16 +28,21 @@ class Forks:
         """Be told of forks from now on, where the platform has them."""
         self.reason = ""
         self._library = library
+        self._is_used = False
         self._opened: weakref.WeakSet[_Opened] = weakref.WeakSet()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
+
+    def use(self) -> None:
+        """The library has started its threads, with or without an open device: no child process opens one."""
+        self._is_used = True
 
     def add(self, backend: _Opened) -> None:
         """A device that was opened."""
         self._opened.add(backend)
 
     def _after_fork(self) -> None:
-        if self._opened:
+        if self._opened or self._is_used:
             self.reason = f"{self._library} was in use when this process was forked; start it with 'spawn'"
         for backend in self._opened:
             backend.lose(f"device '{backend.info.name}' does not survive a fork; start processes with 'spawn'")

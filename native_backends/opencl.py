@@ -78,6 +78,8 @@ def _found() -> tuple[list[Any], str]:
     for platform in platforms:
         with suppress(cl.Error):  # a driver without a device
             devices += platform.get_devices()
+    if devices:
+        _forks.use()  # PoCL starts its threads to list them
     names = ", ".join(one.name for one in platforms)
     return sorted(devices, key=_is_software), f"the OpenCL drivers that are there ({names}) have no device; {_INSTALL}"
 

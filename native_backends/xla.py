@@ -52,6 +52,7 @@ def list_adapters(name: str) -> list[AdapterInfo]:
         reason = _no_platform(error)
     if reason:
         return [AdapterInfo(name, 0, "", available=False, reason=reason)]
+    _forks.use()  # to be asked, JAX has started its platforms
     return [
         AdapterInfo(
             name,

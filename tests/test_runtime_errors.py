@@ -69,6 +69,28 @@ def test_a_forked_process_is_told_to_spawn(name, open_device):
     assert lines == ["DeviceLostError True", "DeviceNotAvailableError True", "0 [1.0, 1.0, 1.0, 1.0]"]
 
 
+@pytest.mark.parametrize("name", ["opencl", "xla"])
+def test_a_process_that_was_forked_after_devices_were_listed_is_told_to_spawn(name, open_device):
+    open_device(name)
+    lines = run_python(
+        f"""
+        import os, signal
+        import optirs_web as ow
+        ow.devices()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                ow.ones((4,), device="{name}").tolist()
+            except ow.errors.DeviceNotAvailableError as error:
+                print("spawn" in str(error), flush=True)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    assert lines == ["True", "0"]
+
+
 def test_a_lost_device_is_reported_and_opened_again(open_device):
     open_device("vulkan")
     lines = run_python(
