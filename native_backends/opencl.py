@@ -141,7 +141,10 @@ def _about(name: str, index: int, device: Any) -> AdapterInfo:
 def features_of(device: Any) -> frozenset[str]:
     """The optional features of one of pyopencl's devices, in WebGPU's words."""
     found = {name for name, needed in _FEATURES.items() if needed.issubset(device.extensions.split())}
-    return frozenset(found if _version(device) >= (3, 0) else found - {"subgroups"})
+    # The extensions only add to subgroups, which OpenCL 3.0 leaves to devices; to older ones there is no such question.
+    if _version(device) < (3, 0) or not device.max_num_sub_groups:
+        found.discard("subgroups")
+    return frozenset(found)
 
 
 def _version(device: Any) -> tuple[int, ...]:

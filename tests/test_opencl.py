@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -188,3 +189,22 @@ def test_a_drivers_error_is_one_of_ours(opencl, code, ours):
     with pytest.raises(ours), backend.errors():
         raise cl.Error(record)
     assert backend.lost is (ours is DeviceLostError)
+
+
+@pytest.mark.parametrize(
+    ("version", "lacks", "most", "has_them"),
+    [
+        ("OpenCL 3.0 driver", "", 8, True),
+        ("OpenCL 3.0 driver", "", 0, False),  # as it says itself, whatever extends them
+        ("OpenCL 3.0 driver", "cl_khr_subgroup_shuffle", 8, False),
+        ("OpenCL 2.1 driver", "", 8, False),
+    ],
+)
+def test_subgroups_are_there_where_a_device_has_them_and_all_that_extends_them(opencl, version, lacks, most, has_them):
+    from optirs_web.native_backends.opencl import features_of
+
+    names = ("ballot", "non_uniform_arithmetic", "shuffle", "shuffle_relative")
+    extensions = {f"cl_khr_subgroup_{one}" for one in names} - {lacks}
+    # No driver that can be installed here has them all.
+    device = SimpleNamespace(version=version, extensions=" ".join(extensions), max_num_sub_groups=most)
+    assert features_of(device) == ({"subgroups"} if has_them else set())
