@@ -1,8 +1,8 @@
-"""What compilers of others make of kernels, in one process beside the server that serves one request at a time.
+"""What compilers of others make of kernels. They run in one process beside the server, one request after the other.
 
 They are large and native; JAX alone takes 200 MB, and holds Python's lock for long. In a process of their own they can
-be ended when they take too long, and neither a crash nor memory is the server's. A text that was made is kept: there
-are about 1,400 of them, 12 MB in all, so nobody can have the server compile without end.
+be ended when they take too long, and neither their crashes nor their memory are the server's. A text that was made is
+kept: there are about 1,400 of them, 12 MB in all, so nobody can have the server compile without end.
 
 ``python -m optirs_web.demo_site.compiler`` is that process: it answers lines of JSON with others until its input ends.
 """
@@ -102,15 +102,19 @@ class Compiler:
             answer = process.stdout.readline()
         finally:
             overdue.cancel()
-        if not answer.endswith("\n"):
+            overdue.join()  # it may be giving up just now
+        is_whole = answer.endswith("\n")
+        if is_late.is_set() or not is_whole:
             self._end()
+        if not is_whole:
             why = f"took longer than {self._patience:g} s" if is_late.is_set() else "ended by itself"
             note = f"the compiler {why}; the server's log may say more, and a restart tries again"
             return Translation(None, note), True
         made = Translation(*json.loads(answer))
-        self._idle = threading.Timer(_IDLE, self._end_if_idle, (process,))
-        self._idle.daemon = True
-        self._idle.start()
+        if self._process is not None:
+            self._idle = threading.Timer(_IDLE, self._end_if_idle, (process,))
+            self._idle.daemon = True
+            self._idle.start()
         return made, made.text is not None
 
     def _started(self) -> subprocess.Popen[str]:
@@ -132,6 +136,8 @@ class Compiler:
         return self._process
 
     def _end(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
         self._process = None
         self._end_of_process()
 

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -85,6 +86,22 @@ def test_a_text_that_takes_too_long_is_tried_once(make_compiler):
     assert "the compiler took longer than 0.001 s" in late.note
     assert compiler._process is None
     assert compiler.translation(ADAM) is late
+
+
+def test_an_answer_that_comes_as_patience_ends_is_taken_and_the_next_request_has_another_process(
+    make_compiler, monkeypatch
+):
+    class AtTheLastMoment(threading.Timer):
+        def cancel(self):
+            self.function(*self.args)
+            super().cancel()
+
+    compiler = make_compiler()
+    with monkeypatch.context() as patched:
+        patched.setattr(compiler_module.threading, "Timer", AtTheLastMoment)
+        assert compiler.translation(ADAM).text
+    assert compiler._process is None
+    assert compiler.translation(LION).text
 
 
 def test_a_process_that_was_lost_is_started_again(make_compiler):
