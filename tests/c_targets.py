@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 from requirements import missing
 
 from optirs_web.wgsl import check, parse, print_wgsl
@@ -75,7 +74,7 @@ def on_opencl_with_subgroups(jobs):
 
     features = features_of(context.devices[0])
     if not features >= {"shader-f16", "subgroups"}:
-        pytest.skip("the OpenCL driver has no f16, or no subgroups")
+        missing("opencl-subgroups", "the OpenCL driver has no f16, or no subgroups")
     return on_opencl(jobs, "opencl-subgroups")
 
 

@@ -43,7 +43,7 @@ collect_ignore = [] if "xla" in {*TARGETS, *BRIEFLY} else ["test_xla_library.py"
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
 OTHERS = ["numba", "released", "linux", "perfetto", "nvrtc", "g++", "software-cuda"]
-OTHERS += ["naga", "libtpu", "tensorflow", "transformers"]
+OTHERS += ["naga", "libtpu", "tensorflow", "transformers", "opencl-subgroups"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.

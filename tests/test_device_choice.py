@@ -140,8 +140,9 @@ def test_where_nothing_can_be_written_the_choice_is_made_all_the_same(tmp_path, 
     assert (tmp_path / "file").read_bytes() == b""
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no HOME")
 def test_a_path_that_is_not_absolute_is_no_place_for_the_cache(tmp_path, monkeypatch):
+    if os.name == "nt":
+        missing("linux", "Windows has no HOME")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", "here")

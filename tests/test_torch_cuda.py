@@ -142,7 +142,7 @@ def test_functions_and_rows_of_gradients_stay_on_the_gpu(torch, to_gpu):
 def test_each_library_comes_after_the_other_and_neither_waits(open_device, monkeypatch):
     cuda, driver = open_device("cuda"), software_cuda.install()
     if driver is None:
-        pytest.skip("NVIDIA's own driver does not tell what it did")
+        missing("software-cuda", "NVIDIA's own driver is there, which does not tell what it did")
     monkeypatch.setattr(torch_memory, "current_stream", lambda number: DEFAULT)
     x = ow.Parameter([1.0, 2.0], device=cuda)
     described, end = dlpack_capsules.taken(x.__dlpack__(stream=DEFAULT))
