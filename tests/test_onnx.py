@@ -290,15 +290,13 @@ def test_integers_are_divided_as_onnx_does_and_never_wrapped(onnx):
         run([("Gather", ["x", "at"], ["y"], {})], at=2**32 + 1)
 
 
-def test_want_of_memory_stays_what_it_is_and_has_the_node(onnx):
+def test_want_of_memory_stays_what_it_is_and_has_the_node(onnx, device, limited):
     nodes = [("Unsqueeze", ["x", "axis"], ["z"], {}), ("Add", ["x", "z"], ["y"], {})]
-    model = ow.interop.onnx.load(content(onnx, nodes, {"x": floats(1 << 10)}, {"axis": np.array([1])}), device="cpu")
-    ow.set_memory_limit(1 << 20)
-    try:
-        with pytest.raises(ow.errors.OutOfDeviceMemoryError) as caught:
-            model(floats(1 << 10))
-    finally:
-        ow.set_memory_limit(None)
+    model = ow.interop.onnx.load(content(onnx, nodes, {"x": floats(1 << 10)}, {"axis": np.array([1])}), device=device)
+    x = ow.tensor(floats(1 << 10), device=device)
+    limited(1 << 20)
+    with pytest.raises(ow.errors.OutOfDeviceMemoryError) as caught:
+        model(x)
     assert caught.value.__notes__ == ["in node 'Add_1' (Add)"]
 
 

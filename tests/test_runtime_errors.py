@@ -4,6 +4,7 @@ import gc
 
 import numpy as np
 import pytest
+import software_cuda
 from processes import run_python
 from requirements import missing
 
@@ -47,8 +48,7 @@ def test_a_forked_process_is_told_to_spawn(name, open_device):
     open_device(name)
     lines = run_python(
         f"""
-        import os, signal, sys
-        sys.path.insert(0, "tests")
+        import os, signal
         import software_cuda
         import optirs_web as ow
         with software_cuda.shown("{name}"):
@@ -64,7 +64,8 @@ def test_a_forked_process_is_told_to_spawn(name, open_device):
                     print(type(error).__name__, "spawn" in str(error), flush=True)
             os._exit(0)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), x.tolist())
-        """
+        """,
+        PYTHONPATH=software_cuda.HERE.parent,
     )
     assert lines == ["DeviceLostError True", "DeviceNotAvailableError True", "0 [1.0, 1.0, 1.0, 1.0]"]
 

@@ -7,9 +7,7 @@ from processes import run_python
 from requirements import missing
 
 import optirs_web as ow
-from optirs_web.errors import (
-    DeviceNotAvailableError,
-)
+from optirs_web.errors import DeviceNotAvailableError
 from optirs_web.native_backends import cuda as cuda_listing
 
 
