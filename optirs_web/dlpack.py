@@ -150,13 +150,14 @@ def _lent(one: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] |
         raise BufferError(f"an element of {one.dtype} takes four bytes here, and elsewhere one; export x.float()")
     is_walk = all(step > 0 for step, size in zip(one.walk.strides, one.shape, strict=True) if size > 1)
     is_read_only = one.walk.view.buffer in _read_only
+    may_be_written = is_read_only and not is_versioned(max_version)  # who reads older capsules is not told
     if copy is False and not is_walk:
         raise BufferError(f"{one!r} cannot be exported without a copy")
-    if copy is False and is_read_only and not is_versioned(max_version):
+    if copy is False and may_be_written:
         raise BufferError(
-            "its memory is another library's, who lent it to be read; only DLPack 1.0 can say so: copy it"
+            "its memory is another library's, which lent it to be read; only DLPack 1.0 can say so: copy it"
         )
-    if copy or not is_walk or (is_read_only and not is_versioned(max_version)):
+    if copy or not is_walk or may_be_written:
         one, is_read_only = call_operation("clone", one.detach()), False
     one.device.flush()
     view, start, strides = one.walk
