@@ -115,7 +115,7 @@ async function show({ info, variant: wanted }) {
 /** The language of a side: what the address says, or else what was written and, of a kernel, CUDA C++. */
 function chosen(side) {
   const language = new URLSearchParams(location.search).get(side);
-  if (language in LANGUAGES || (side === "right" && language === NOTHING)) return language;
+  if (Object.hasOwn(LANGUAGES, language) || (side === "right" && language === NOTHING)) return language;
   if (side === "left") return SOURCE;
   return KERNELS.includes(shown.info.folder) ? "cuda" : "wgsl";
 }
