@@ -52,10 +52,10 @@ class _Pipeline(NamedTuple):
 
 
 def _load_triton_first() -> None:
-    """Load torch's Triton before a driver, which torch does when it first makes an optimizer.
+    """Load Triton, which torch loads with its first optimizer, before a driver is.
 
-    The LLVM in it faults where Mesa's drivers (seen with Debian 12's LLVM 15) have loaded theirs; the other way round
-    both work.
+    Its LLVM faults where Mesa's drivers have loaded theirs (seen with Debian 12's LLVM 15); the other way round both
+    work.
     """
     if sys.platform == "linux" and "torch" in sys.modules:
         with suppress(ImportError, OSError, RuntimeError):  # torch goes on without it, too

@@ -62,7 +62,9 @@ def _print_names() -> None:
     "--part",
     type=click.Choice(list(PARTS)),
     default="update",
-    help="Of an optimizer: the step of the elements (the default) or that of the scalars; what is summed, and its use.",
+    show_default=True,
+    help="Of an optimizer: update is the step of the elements, advance that of the scalars; measure reduces over"
+    " elements, and settle makes scalars of the result.",
 )
 @click.option(
     "--elements",

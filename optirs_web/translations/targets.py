@@ -53,7 +53,8 @@ def translate(kernel: Kernel, target: str, arch: str | None = None) -> str | byt
 
     Raises:
         NoTextError: there is no such text of this kernel: in that language it is written by hand.
-        UnsupportedError: there is none of these shapes; the compiler does not know `arch`; naga is not installed.
+        UnsupportedError: StableHLO, of a kernel whose shapes are not known; the compiler does not know `arch`; naga is
+            not installed.
         DeviceNotAvailableError: NVIDIA's compiler or JAX is not installed.
         ShaderError: naga refuses the kernel.
         OptirsError: NVIDIA's compiler refuses it.
