@@ -53,7 +53,10 @@ class Compiler:
         self._idle: threading.Timer | None = None
 
     def translation(self, name: Name) -> Translation:
-        """The text of that name, which has to be one that there is.
+        """The text of that name, or a note in its place.
+
+        Args:
+            name: of a shader, a variant and a target that there are.
 
         Raises:
             Busy: too many requests wait.
@@ -61,12 +64,12 @@ class Compiler:
         if name in self._made:
             return self._made[name]
         with self._place(), self._one_at_a_time:
-            if name not in self._made:  # which another request may have made meanwhile
-                found, is_last = self._ask(name)
-                if not is_last:  # what is missing may be installed
-                    return found
+            if name in self._made:  # another request has made it meanwhile
+                return self._made[name]
+            found, is_final = self._ask(name)
+            if is_final:
                 self._made[name] = found
-            return self._made[name]
+            return found
 
     def close(self) -> None:
         """End the process. The next request starts another one."""
@@ -83,7 +86,7 @@ class Compiler:
             self._places.release()
 
     def _ask(self, name: Name) -> tuple[Translation, bool]:
-        """The answer, and whether it is the same for ever: not where a text is refused."""
+        """The answer, and whether it is final. A refusal is not: what is missing may be installed."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
