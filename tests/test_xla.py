@@ -217,8 +217,9 @@ def test_a_step_for_eight_tpus_is_one_all_reduce_and_one_loop(device, tmp_path):
     assert sum(result.count("f32[65536]") == 3 for result in results) == 1  # parameters and both averages
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system does not tell what a process uses")
 def test_an_operation_that_has_no_memory_says_so_and_the_device_goes_on(device):
+    if not os.path.exists("/proc/self/statm"):
+        missing("linux", "the system does not tell what a process uses")
     lines = run_python(
         """
         import resource
