@@ -135,17 +135,19 @@ def test_a_setting_that_means_nothing_is_refused(cache, monkeypatch):
 @pytest.mark.parametrize(
     ("platform", "variables", "expected"),
     [
-        ("linux", {}, "home/.cache"),
-        ("linux", {"XDG_CACHE_HOME": "elsewhere"}, "elsewhere"),
-        ("darwin", {}, "home/Library/Caches"),
+        ("linux", {}, "/home/one/.cache"),
+        ("linux", {"XDG_CACHE_HOME": "/elsewhere"}, "/elsewhere"),
+        ("linux", {"XDG_CACHE_HOME": "relative"}, "/home/one/.cache"),
+        ("linux", {"HOME": "~"}, os.devnull),
+        ("darwin", {}, "/home/one/Library/Caches"),
         ("win32", {"LOCALAPPDATA": "local"}, "local"),
-        ("win32", {}, "home/AppData/Local"),
+        ("win32", {}, "/home/one/AppData/Local"),
     ],
 )
 def test_the_cache_lies_where_the_platform_wants_it(monkeypatch, platform, variables, expected):
     for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "home")
+    monkeypatch.setenv("HOME", "/home/one")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "platform", platform)
