@@ -68,7 +68,7 @@ def test_memory_freed_under_a_recorded_step_names_the_step(browser_python):
         buffer.release()
         device.memory_stats()
         message = message_of(lambda: step(*batch(1)).item())
-        del params, optimizer, step, buffer  # other tests share the page, and a search of the tuner binds all steps anew
+        del params, optimizer, step, buffer  # later tests share the page, and the tuner binds all steps anew
         gc.collect()
         json.dumps([message, (ow.ones((3,)) + 1.0).tolist()])
         """
