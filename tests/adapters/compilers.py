@@ -6,7 +6,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -131,12 +131,13 @@ class Tint:
 
 
 class Nvidia:
-    """NVIDIA's compiler, which makes PTX of some shaders at once."""
+    """NVIDIA's compiler, which makes PTX, and machine code for these architectures, of some shaders at once."""
 
     _AT_ONCE = 50
 
-    def __init__(self) -> None:
+    def __init__(self, architectures: Iterable[str] = ()) -> None:
         """Nothing was refused yet."""
+        self._architectures = tuple(architectures)
         self._waiting: dict[str, str] = {}
         self._refused: list[str] = []
 
@@ -152,26 +153,34 @@ class Nvidia:
         return self._refused
 
     def _compile(self) -> None:
-        for name, said in refused_by_nvidia(self._waiting).items():
-            self._refused.append(f"{name.partition(' ')[2]}: {said}")
+        for arch in (None, *self._architectures):
+            for name, said in refused_by_nvidia(self._waiting, arch).items():
+                self._refused.append(f"{name.partition(' ')[2]}{f' for {arch}' if arch else ''}: {said}")
         self._waiting.clear()
 
 
 _FAST = ("--Ofast-compile=max",)
 
 
-def refused_by_nvidia(texts: Mapping[str, str]) -> dict[str, str]:
-    """What NVIDIA's compiler says against CUDA text of kernels, by name; together they take a fraction of the time."""
+def refused_by_nvidia(texts: Mapping[str, str], arch: str | None = None) -> dict[str, str]:
+    """What NVIDIA's compiler says against CUDA text of kernels, by name; together they take a fraction of the time.
+
+    With `arch` it makes machine code for that architecture, as the device `cuda` has it, otherwise PTX in a hurry.
+    """
     parts = [
         f"#define {KERNEL} kernel_{number}\nnamespace kernel_of_{number} {{\n{text}}}\n#undef {KERNEL}\n"
         for number, text in enumerate(texts.values())
     ]
     try:
-        made = compile_cuda("".join(parts), options=_FAST)
+        if arch is None:
+            made = compile_cuda("".join(parts), options=_FAST)
+        else:
+            made = compile_cuda("".join(parts), arch, "cubin")
     except OptirsError as error:
-        alone = {name: refused_by_nvidia({name: text}) for name, text in texts.items()} if len(texts) > 1 else {}
+        alone = {name: refused_by_nvidia({name: text}, arch) for name, text in texts.items()} if len(texts) > 1 else {}
         return {name: found[name] for name, found in alone.items() if found} or {next(iter(texts)): str(error)}
-    assert made.count(b".entry") == len(texts)
+    mark = ".entry kernel_{}(" if arch is None else ".text.kernel_{}\0"
+    assert all(mark.format(number).encode() in made for number in range(len(texts)))
     return {}
 
 

@@ -39,10 +39,14 @@ def begin(shared: Any) -> None:
     _next = shared
 
 
-def share() -> Share:
-    """Take what others have not taken, until there is nothing left."""
+def share(architectures: Iterable[str] = ()) -> Share:
+    """Take what others have not taken, until there is nothing left.
+
+    Args:
+        architectures: NVIDIA's, as "sm_80", for which machine code is made, too.
+    """
     gc.disable()  # of the trees that fill the memory hardly one is garbage
-    unused, tint, nvidia = shader_files(), Tint(), Nvidia()
+    unused, tint, nvidia = shader_files(), Tint(), Nvidia(architectures)
     verdicts = []
     for shader in different(_taken(), unused):
         tint.take(shader)

@@ -1,11 +1,12 @@
 """Every shader of the library is one for its other compilers, too: naga, spirv-val, Tint and NVIDIA's.
 
-    python tests/adapters/verify.py [--verbose]
+    python tests/adapters/verify.py [--verbose] [--machine-code sm_80 sm_90 sm_120]
 
 naga (wgpu, Firefox) has to take each and to write SPIR-V, MSL and HLSL; spirv-val has to find that SPIR-V valid for
 Vulkan; Tint (Chrome) has to take each, and to make a pipeline of those that need no more than every adapter of WebGPU
-has; and NVIDIA's compiler has to make PTX of each as printed for CUDA. Nothing is run. Ends with 1 where a shader is
-refused, where a compiler is missing, and where no kernel is made of a file of ``shaders``.
+has; and NVIDIA's compiler has to make PTX of each as printed for CUDA, and the machine code that is asked for. Nothing
+is run. Ends with 1 where a shader is refused, where a compiler is missing, and where no kernel is made of a file of
+``shaders``.
 """
 
 import argparse
@@ -31,6 +32,13 @@ def main() -> None:
     """Compile all, and say what was refused."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--verbose", action="store_true", help="print each shader with the bytes of its translations")
+    parser.add_argument(
+        "--machine-code",
+        nargs="+",
+        default=(),
+        metavar="ARCH",
+        help="NVIDIA's compiler makes it for these, too; minutes",
+    )
     arguments = parser.parse_args()
     missing = missing_tools()
     if missing:
@@ -41,7 +49,7 @@ def main() -> None:
 
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(_PROCESSES, context, begin, (context.Value("i", 0),)) as pool:
-        shares = [one.result() for one in [pool.submit(share) for _ in range(_PROCESSES)]]
+        shares = [one.result() for one in [pool.submit(share, arguments.machine_code) for _ in range(_PROCESSES)]]
     verdicts = {verdict.digest: verdict for one in shares for verdict in one.verdicts}
     refused = [verdict.refused for verdict in verdicts.values() if verdict.refused]
     refused += dict.fromkeys(said for one in shares for said in one.refused)
@@ -53,7 +61,8 @@ def main() -> None:
     print(
         f"{len(verdicts):,} shaders, {len(refused)} refused: naga {VERSION} ({', '.join(TARGETS)}), spirv-val "
         f"{_version()} ({ENVIRONMENT}; {sum(one.later for one in verdicts.values())} as SPIR-V 1.3 alone), "
-        f"Tint (webgpu {shares[0].tint}), NVRTC {version('nvidia-cuda-nvrtc')}; {time.perf_counter() - start:.0f} s"
+        f"Tint (webgpu {shares[0].tint}), NVRTC {version('nvidia-cuda-nvrtc')} "
+        f"({', '.join(('ptx', *arguments.machine_code))}); {time.perf_counter() - start:.0f} s"
     )
     sys.exit(bool(refused))
 
