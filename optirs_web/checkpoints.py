@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import CheckpointError
 from .hostdata import HostData, host_data
-from .interop.safetensors import Entry, Source, data_of, entry_of, load, name_of, parts, save_file
+from .interop.safetensors import Entry, Source, data_of, entry_of, load, name_of, parts, save_file, with_digest
 from .optim import Optimizer
 from .runtime.buffer import View
 from .runtime.device import gathered
@@ -41,7 +41,8 @@ def save_checkpoint(
 ) -> None:
     """Write a safetensors file that `load_checkpoint` continues from, bit for bit on the same device. Waits.
 
-    The file is replaced as a whole: a write that is killed leaves the old one.
+    The file is replaced as a whole: a write that is killed leaves the old one. Its metadata has the SHA-256 of its
+    content (`optirs_web.interop.safetensors` says of what), which is checked whenever it is read.
 
     Args:
         path: where to write.
@@ -159,7 +160,7 @@ def _plan(
             for number, entry in made["state"].items():
                 for slot, value in entry.items():
                     tensors[f"{_STATE}{number}.{slot}"] = _entry(value)
-        return tensors, {"format": _FORMAT, "optirs_web": _as_json(notes)}
+        return tensors, with_digest(tensors, {"format": _FORMAT, "optirs_web": _as_json(notes)})
 
     return views, pack
 
@@ -206,8 +207,8 @@ def load_checkpoint(
         The `extra` that was saved.
 
     Raises:
-        CheckpointError: the file is no checkpoint, is damaged, or belongs to another model or optimizer.
-            Nothing was changed.
+        CheckpointError: the file is no checkpoint, is damaged (it does not match its digest, if it has one, as those
+            of older versions have not), or belongs to another model or optimizer. Nothing was changed.
         FileNotFoundError: there is no such file.
 
     Example: see `save_checkpoint`, and `dump_checkpoint` for bytes.

@@ -1,5 +1,6 @@
 """Checkpoints: bit-exact resuming, files that are damaged or foreign, writes that are killed."""
 
+import hashlib
 import json
 import os
 import signal
@@ -9,12 +10,15 @@ import textwrap
 
 import numpy as np
 import pytest
+import safetensors
 import safetensors.numpy
 from requirements import missing
 
 import optirs_web as ow
 from optirs_web.errors import CheckpointError
 from optirs_web.interop.safetensors import Entry, load, save_file
+
+DIGEST = "optirs_web.sha256"
 
 
 def make_run(device, optimizer="AdamW", **options):
@@ -82,9 +86,12 @@ def damaged(path, change):
     path.write_bytes(bytes(change(raw)))
 
 
-def with_header(raw, change):
+def with_header(raw, change, *, digest=False):
+    """The file with its header changed; without its digest, as a file of older versions, unless it is to stay."""
     length = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8 : 8 + length])
+    if not digest:
+        del header["__metadata__"][DIGEST]
     change(header)
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + raw[8 + length :]
@@ -191,6 +198,84 @@ def test_a_damaged_or_foreign_file_changes_nothing(tmp_path, change, message):
     with pytest.raises(CheckpointError, match=message):
         ow.load_checkpoint(path, params, opt)
     np.testing.assert_equal(snapshot(params, opt), before)
+
+
+def overwritten(place):
+    """One byte changed: of the numbers that begin at the end of the header."""
+
+    def change(raw):
+        raw[8 + int.from_bytes(raw[:8], "little") + place] ^= 1
+        return raw
+
+    return change
+
+
+def edited(change):
+    return lambda raw: with_header(raw, change, digest=True)
+
+
+def swapped(header):
+    first, second = header["optimizer.0.exp_avg"], header["optimizer.0.exp_avg_sq"]
+    header.update({"optimizer.0.exp_avg": second, "optimizer.0.exp_avg_sq": first})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        overwritten(0),
+        overwritten(-1000),
+        edited(swapped),
+        edited(reshaped),
+        edited(notes_with(extra={"epoch": 9})),
+        edited(lambda header: header["__metadata__"].update({DIGEST: "0" * 64})),
+    ],
+    ids=["first number", "last numbers", "two slots swapped", "shape", "extra", "digest"],
+)
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path, *_: ow.checkpoint_extra(path),
+        ow.load_checkpoint,
+        lambda path, *run: ow.load_checkpoint(path.read_bytes(), *run),
+    ],
+    ids=["checkpoint_extra", "load_checkpoint", "load_checkpoint of bytes"],
+)
+def test_a_checkpoint_that_was_changed_does_not_match_its_digest(tmp_path, change, read):
+    path = good_file(tmp_path)
+    damaged(path, change)
+    params, opt = make_run("cpu", lr=0.1)
+    before = snapshot(params, opt)
+    with pytest.raises(CheckpointError, match="damaged or was edited: its content does not match the SHA-256"):
+        read(path, params, opt)
+    np.testing.assert_equal(snapshot(params, opt), before)
+
+
+def test_the_digest_is_the_sha256_of_what_the_documentation_says(tmp_path):
+    path = good_file(tmp_path)
+    with safetensors.safe_open(path, "np") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in sorted(file.keys())}
+    digest = metadata.pop(DIGEST)
+    about = {"metadata": metadata, "tensors": {name: ["F32", list(one.shape)] for name, one in tensors.items()}}
+    content = b"".join(one.tobytes() for one in tensors.values())
+    text = json.dumps(about, sort_keys=True, separators=(",", ":")).encode()
+    assert hashlib.sha256(text + content).hexdigest() == digest
+
+
+@pytest.mark.parametrize("saved", ["without a digest", "again by the reference library"])
+def test_a_checkpoint_loads(tmp_path, saved):
+    params, opt = make_run("cpu")
+    train(params, opt, 0, 3)
+    path = tmp_path / "run.safetensors"
+    ow.save_checkpoint(path, params, opt, {"epoch": 3})
+    if saved == "without a digest":
+        damaged(path, lambda raw: with_header(raw, lambda header: None))
+    else:
+        with safetensors.safe_open(path, "np") as file:
+            tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+        safetensors.numpy.save_file(dict(reversed(tensors.items())), path, metadata)
+    others = make_run("cpu")
+    assert ow.load_checkpoint(path, *others) == {"epoch": 3}
+    np.testing.assert_equal(snapshot(*others), snapshot(params, opt))
 
 
 def test_an_option_out_of_range_in_a_file_changes_nothing(tmp_path):

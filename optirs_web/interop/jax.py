@@ -29,7 +29,7 @@ from ..runtime.program import ProgramBuffer
 from ..runtime.registry import device as device_of
 from ..tensors import Tensor
 from ..wgsl.jax_dialect import XLA_OPTIONS
-from .safetensors import Entry, Source, load as load_file, name_of, parts, save_file
+from .safetensors import Entry, Source, load as load_file, name_of, parts, save_file, with_digest
 
 __all__ = ["PLATFORMS", "Step", "export", "load"]
 
@@ -117,7 +117,7 @@ class Step:
         words = {f"state.{number}": np.asarray(one) for number, one in enumerate(self.state)}
         entries = {name: Entry("U32", one.shape, one.data.cast("B")) for name, one in words.items()}
         entries["artifact"] = Entry("U8", (len(self.artifact),), memoryview(self.artifact))
-        return entries, {"format": _FORMAT, "parameters": json.dumps(self._places)}
+        return entries, with_digest(entries, {"format": _FORMAT, "parameters": json.dumps(self._places)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file that `load` reads: the artifact, and the state as it is now. Waits.

@@ -2,10 +2,16 @@
 
 A file is the length of the header (8 bytes, little-endian), the header (JSON: for each tensor its dtype,
 shape and place; under ``__metadata__`` strings by name), and the tensors' bytes, without gaps.
+
+The format has no digest. A file that `with_digest` signed, as every checkpoint is, has the SHA-256 of its content in
+its metadata, under ``optirs_web.sha256``, and `load` checks it: of the compact JSON, with sorted keys, of
+``{"metadata": ..., "tensors": {name: [dtype, shape]}}`` without the digest itself, followed by the tensors' bytes in
+the order of their names.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -35,6 +41,7 @@ __all__ = [
     "parts",
     "save_file",
     "save_state_dict",
+    "with_digest",
     "write_whole",
 ]
 
@@ -44,6 +51,7 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 _ITEMSIZE = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
              "I8": 1, "U8": 1, "BOOL": 1}  # fmt: skip
 _METADATA = "__metadata__"
+_DIGEST = "optirs_web.sha256"
 _MAX_ELEMENTS = 1 << 60
 _MAX_HEADER = 100_000_000  # as the reference implementation
 
@@ -73,6 +81,20 @@ def parts(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> list[byt
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return [len(text).to_bytes(8, "little"), text, *(entry.content for entry in tensors.values())]
+
+
+def with_digest(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> dict[str, str]:
+    """The metadata with the SHA-256 of it and the tensors, which `load` compares with what it reads."""
+    return {**metadata, _DIGEST: _digest(tensors, metadata)}
+
+
+def _digest(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> str:
+    names = sorted(tensors)
+    about = {"metadata": dict(metadata), "tensors": {name: tensors[name][:2] for name in names}}
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True, separators=(",", ":")).encode())
+    for name in names:
+        digest.update(tensors[name].content)
+    return digest.hexdigest()
 
 
 def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> None:
@@ -114,7 +136,7 @@ def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
     """The tensors and metadata of a file, or of its content.
 
     Raises:
-        CheckpointError: it is no safetensors file, or damaged.
+        CheckpointError: it is no safetensors file, is damaged, or is not what its digest was computed from.
         FileNotFoundError: there is no such file.
 
     Example:
@@ -147,6 +169,12 @@ def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
         end = stop
     if end != len(body):
         raise CheckpointError(f"{path} is damaged: its tensors take {end:,} bytes of {len(body):,}")
+    digest = metadata.pop(_DIGEST, None)
+    if digest is not None and digest != _digest(tensors, metadata):
+        raise CheckpointError(
+            f"{path} is damaged or was edited: its content does not match the SHA-256 in its metadata "
+            f"('{_DIGEST}'; without that entry nothing is compared)"
+        )
     return tensors, metadata
 
 
