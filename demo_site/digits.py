@@ -35,5 +35,5 @@ def digits_file() -> DigitsFile:
         for one in (images, labels, folds):
             one.byteswap()
     body = images.tobytes() + labels.tobytes() + folds.tobytes()
-    note = {"n": len(rows), "pixels": 64, "classes": 10, "folds": 5, "url": "/data/digits.bin"}
+    note = {"n": len(rows), "pixels": 64, "classes": 10, "folds": 5, "url": "data/digits.bin"}
     return DigitsFile(Content(body, "application/octet-stream", packs=True), note)

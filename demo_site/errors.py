@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from .addresses import root_from, route_path
 from .rendering import Renderer
 
 __all__ = ["ApiError", "ErrorBody", "documented", "error_response", "install_handlers"]
@@ -81,13 +82,13 @@ def install_handlers(app: FastAPI, renderer: Renderer, operations: Sequence[APIR
 
     async def on_http_exception(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path, status = request.url.path, error.status_code
+        path, status = route_path(request.scope), error.status_code
         message = error.detail if isinstance(error, ApiError) or status != 404 else f"There is nothing at {path}."
         headers = dict(error.headers or {})
         if status == 405 and path.startswith("/api/"):
             headers["Allow"] = methods_of(path)
         if not path.startswith("/api/") and "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(renderer.error(status, message), status, headers)
+            return HTMLResponse(renderer.error(status, message, root_from(request.scope)), status, headers)
         code = error.code if isinstance(error, ApiError) else HTTPStatus(status).name.lower()
         return error_response(status, code, message, headers)
 

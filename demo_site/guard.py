@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .addresses import route_path
 from .errors import ApiError, error_response
 from .settings import PYODIDE_CDN, Rate, Settings, is_loopback
 
@@ -103,7 +104,7 @@ class Guard:
                 has_started = True
                 headers = MutableHeaders(scope=message)
                 headers.update(self._headers)
-                if scope["path"].startswith("/api/"):
+                if route_path(scope).startswith("/api/"):
                     headers.setdefault("Cache-Control", "no-store")
             elif is_head and message["type"] == "http.response.body":
                 message = {**message, "body": b""}
@@ -132,7 +133,7 @@ class Guard:
         if not self._is_ours(headers.get("host", "")):
             return error_response(421, "unknown_host", "This server does not answer for that host name.")
         # A page of another site, or of another port, has no business with the API.
-        if scope["path"].startswith("/api/") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        if route_path(scope).startswith("/api/") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             return error_response(403, "cross_site", "The API does not answer pages of other sites.")
         client = _client(scope)
         wait = self._requests.wait(client)

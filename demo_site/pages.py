@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import TemplateNotFound
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 import optirs_web as ow
 from optirs_web.datasets import load_book
 
+from .addresses import PAGES
 from .assets import Content, respond, send_file
 from .digits import digits_file
 from .errors import ApiError
@@ -21,18 +23,7 @@ from .rendering import Renderer
 from .settings import PYODIDE_CDN, Settings
 from .wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
-__all__ = ["PAGES", "page_routes", "site_facts", "why_no_pages"]
-
-PAGES = {
-    "/": "home",
-    "/digits": "digits",
-    "/gpt": "gpt",
-    "/race": "race",
-    "/playground": "playground",
-    "/shaders": "shaders",
-    "/bench": "bench",
-    "/checkpoints": "checkpoints",
-}
+__all__ = ["page_routes", "site_facts", "why_no_pages"]
 
 _NOT_BUILT = (
     "The pages are not built. In a clone `make bundles` builds them, with Node.js; "
@@ -46,14 +37,15 @@ _SHARED = {
 _NO_CACHE = {"Cache-Control": "no-cache"}
 
 
-def site_facts(settings: Settings) -> dict[str, str]:
-    """What every page is told: where the library and Python come from."""
+def site_facts(settings: Settings) -> dict[str, Any]:
+    """What every page is told: where the library, Python and the other pages are, relative to the site's root."""
     return {
         "version": ow.__version__,
-        "wheel": f"/wheel/{wheel_name()}",
-        "more": f"/wheel/{more_wheel_name()}",
-        "pyodide": "/pyodide/" if settings.pyodide else PYODIDE_CDN,
-        "transport": "/transport.mjs",
+        "wheel": f"wheel/{wheel_name()}",
+        "more": f"wheel/{more_wheel_name()}",
+        "pyodide": "pyodide/" if settings.pyodide else PYODIDE_CDN,
+        "transport": "transport.mjs",
+        "pages": PAGES,
     }
 
 
@@ -65,20 +57,22 @@ def why_no_pages(settings: Settings) -> str:
 class _Site:
     """The handlers. They are no coroutines: files are read in threads."""
 
-    def __init__(self, settings: Settings, renderer: Renderer, facts: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, renderer: Renderer, facts: Mapping[str, Any]) -> None:
         self._settings = settings
         self._renderer = renderer
         self._facts = dict(facts)
 
-    def page(self, request: Request) -> Response:
-        name = PAGES[request.url.path]
-        reason = why_no_pages(self._settings)
-        if reason:
-            raise ApiError(503, "not_built", reason)
-        try:
-            return HTMLResponse(self._renderer.page(name), headers=_NO_CACHE)
-        except TemplateNotFound as error:
-            raise ApiError(503, "not_built", f"The template '{error.name}' is missing.") from error
+    def page(self, name: str) -> Callable[[Request], Response]:
+        def page(request: Request) -> Response:
+            reason = why_no_pages(self._settings)
+            if reason:
+                raise ApiError(503, "not_built", reason)
+            try:
+                return HTMLResponse(self._renderer.page(name), headers=_NO_CACHE)
+            except TemplateNotFound as error:
+                raise ApiError(503, "not_built", f"The template '{error.name}' is missing.") from error
+
+        return page
 
     def facts(self, request: Request) -> Response:
         return JSONResponse(self._facts, headers=_NO_CACHE)
@@ -117,11 +111,11 @@ class _Site:
         return JSONResponse(digits_file().note, headers=_NO_CACHE)
 
 
-def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, str]) -> list[BaseRoute]:
+def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, Any]) -> list[BaseRoute]:
     """The routes of all that is not the API."""
     site = _Site(settings, renderer, facts)
     return [
-        *(Route(address, site.page) for address in PAGES),
+        *(Route(f"/{address.removeprefix('./')}", site.page(name)) for name, address in PAGES.items()),
         Route("/site.json", site.facts),
         Route("/static/{path:path}", site.static),
         Route("/programs/{path:path}", site.program),

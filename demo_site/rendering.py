@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, TemplateNotFound
 
@@ -23,9 +24,9 @@ _BARE = """<!doctype html>
 
 
 class Renderer:
-    """Renders pages; `site` is what every page is told about the server."""
+    """Renders pages; `site` is what every page is told about the server, with addresses relative to the root."""
 
-    def __init__(self, folder: Path, site: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, site: Mapping[str, Any]) -> None:
         self._templates = Environment(loader=FileSystemLoader(folder), autoescape=True)
         self._site = dict(site)
 
@@ -35,13 +36,16 @@ class Renderer:
         Raises:
             TemplateNotFound: it has no template.
         """
-        return self._templates.get_template(f"{name}.html").render(site=self._site, page=name)
+        return self._templates.get_template(f"{name}.html").render(site=self._site, page=name, root="./")
 
-    def error(self, status: int, message: str) -> str:
-        """The HTML of an error; a bare one where the templates are what is missing."""
+    def error(self, status: int, message: str, root: str) -> str:
+        """The HTML of an error, at an address from which `root` leads to the site's root.
+
+        It is a bare one where the templates are what is missing.
+        """
         title = HTTPStatus(status).phrase
         try:
             template = self._templates.get_template("error.html")
-            return template.render(site=self._site, page="", title=title, message=message)
+            return template.render(site=self._site, page="", root=root, title=title, message=message)
         except TemplateNotFound:
             return _BARE.format(title=escape(title), message=escape(message))

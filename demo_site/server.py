@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from .wheel import library_wheel
 
@@ -72,7 +72,7 @@ class _Server(uvicorn.Server):
         self._when_ready()
 
 
-def serve(app: FastAPI, listener: socket.socket, when_ready: Callable[[], None] = lambda: None) -> None:
+def serve(app: ASGIApp, listener: socket.socket, when_ready: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Args:

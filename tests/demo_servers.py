@@ -35,16 +35,18 @@ _PROGRAM = """
 import json, sys
 from contextlib import closing
 from pathlib import Path
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from optirs_web.demo_site.app import create_app
 from optirs_web.demo_site.server import bind, serve, url_of
 from optirs_web.demo_site.settings import Rate, Settings
 
-data, options = Path(sys.argv[1]), json.loads(sys.argv[2])
+data, prefix, options = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 app = create_app(Settings(data=data, write_rate=Rate(1e6, 10**6), rate=Rate(1e6, 10**6), **options))
 listener = bind("127.0.0.1", 0)
-print(url_of(listener), flush=True)
+print(url_of(listener) + prefix, flush=True)
 with closing(app.state.store):
-    serve(app, listener)
+    serve(Starlette(routes=[Mount(prefix, app)]) if prefix else app, listener)
 """
 
 
@@ -76,9 +78,9 @@ def files_of(folder):
 
 
 @contextlib.contextmanager
-def running_server(data, **options):
-    """The process and the address of a server; it is killed in the end, if it is still there."""
-    command = [sys.executable, "-c", _PROGRAM, str(data), json.dumps({"token": TOKEN, **options})]
+def running_server(data, prefix="", **options):
+    """The process and the address of a server, with the site under a prefix; it is killed in the end."""
+    command = [sys.executable, "-c", _PROGRAM, str(data), prefix, json.dumps({"token": TOKEN, **options})]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:

@@ -16,14 +16,14 @@ collect_ignore = [] if os.environ.get("OPTIRS_PYODIDE_DIST") else ["test_numpy.p
 
 @pytest.fixture(scope="session")
 def site(browser, tmp_path_factory):
-    """The address of a running demo."""
+    """The address of a running demo, under a prefix: no page may ask for what lies above it."""
     from playwright.sync_api import expect
 
     pyodide_folder()
     if not (ROOT / "demo_site/static/home.js").is_file():
         missing("webgpu", "the pages are not built: make bundles")
     expect.set_options(timeout=60_000)  # a software GPU on a busy machine
-    with running_server(tmp_path_factory.mktemp("demo")) as (_, address):
+    with running_server(tmp_path_factory.mktemp("demo"), prefix="/some/prefix") as (_, address):
         url = address.rstrip("/")
         with urlopen(f"{url}/wheel/{wheel_name()}") as wheel:
             wheel.read()  # made at the first request: no page's time is spent on it

@@ -3,6 +3,8 @@
 import pytest
 from demo_servers import TOKEN
 from fastapi.testclient import TestClient
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from optirs_web.demo_site.app import create_app
 from optirs_web.demo_site.settings import Rate, Settings
@@ -12,8 +14,8 @@ UNLIMITED = Rate(per_second=1e9, burst=10**9)
 
 @pytest.fixture
 def make_client(tmp_path):
-    """`make_client(max_runs=1)`: a client of an application with these settings."""
-    clients = []
+    """`make_client(max_runs=1)`: a client of an application with these settings, mounted at `prefix`."""
+    apps = []
     static = tmp_path / "static"
     static.mkdir()
     (static / "style.css").write_text("p { color: red }\n" * 200)
@@ -23,17 +25,18 @@ def make_client(tmp_path):
     (tmp_path / "secret.js").write_text("secret")
     (static / "link.js").symlink_to(tmp_path / "secret.js")
 
-    def make(base_url="http://localhost", peer="127.0.0.1", **options):
+    def make(base_url="http://localhost", peer="127.0.0.1", prefix="", **options):
         options = {"rate": UNLIMITED, "write_rate": UNLIMITED, "static": static, **options}
         app = create_app(Settings(data=tmp_path / "data", token=TOKEN, **options))
-        client = TestClient(app, base_url, client=(peer, 50000), headers={"Accept-Encoding": "identity"})
-        clients.append(client)
-        return client
+        apps.append(app)
+        served = Starlette(routes=[Mount(prefix, app)]) if prefix else app
+        headers = {"Accept-Encoding": "identity"}
+        return TestClient(served, base_url + prefix, client=(peer, 50000), headers=headers)
 
     yield make
-    for client in clients:
-        client.app.state.store.close()
-        client.app.state.compiler.close()
+    for app in apps:
+        app.state.store.close()
+        app.state.compiler.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +10,34 @@ import pytest
 from demo_servers import error_code, files_of, upload
 
 from optirs_web.datasets import digits, load_book
-from optirs_web.demo_site.pages import PAGES
+from optirs_web.demo_site.addresses import PAGES
 from optirs_web.demo_site.settings import PYODIDE_CDN
 from optirs_web.demo_site.wheel import library_wheel, wheel_name
 
 
-@pytest.mark.parametrize("address", PAGES)
+@pytest.mark.parametrize("address", PAGES.values())
 def test_a_page_is_html_that_knows_the_site(client, address):
     response = client.get(address)
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     _, _, rest = response.text.partition('<script type="application/json" id="site">')
     assert json.loads(rest.partition("</script>")[0]) == client.get("/site.json").json()
+
+
+@pytest.mark.parametrize("prefix", ["", "/a/prefix"])
+@pytest.mark.parametrize("address", [*PAGES.values(), "nothing", "static/nothing/here", "nothing%2fhere", "a/x/"])
+def test_what_a_page_links_to_is_there_whatever_the_prefix(make_client, tmp_path, address, prefix):
+    client = make_client(prefix=prefix)
+    for name in (*PAGES, "theme"):
+        (tmp_path / "static" / f"{name}.js").write_text("1")
+    response = client.get(f"/{address}", headers={"Accept": "text/html"})
+    facts = client.get("/site.json").json()
+    links = [link for link in re.findall(r'\b(?:href|src)="([^"#][^"]*)"', response.text) if ":" not in link]
+    if response.status_code == 200:
+        links += [facts["wheel"], facts["more"], facts["transport"], *facts["pages"].values()]
+    assert links
+    for link in links:
+        assert client.get(response.url.join(link)).status_code == 200, link
 
 
 def test_pyodide_comes_from_the_cdn_only_where_it_is_not_installed(make_client, tmp_path):
@@ -34,7 +51,7 @@ def test_an_installed_pyodide_is_served(make_client, tmp_path):
     (tmp_path / "pyodide" / "pyodide.asm.wasm").write_bytes(b"\0asm")
     client = make_client(pyodide=tmp_path / "pyodide")
     site = client.get("/site.json")
-    assert site.json()["pyodide"] == "/pyodide/"
+    assert site.json()["pyodide"] == "pyodide/"
     assert "https:" not in site.headers["content-security-policy"]
     assert client.get("/pyodide/pyodide.asm.wasm").headers["content-type"] == "application/wasm"
 
@@ -159,7 +176,7 @@ def test_the_digits_are_those_of_the_library(client):
 
 def test_the_wheel_is_the_one_for_browsers(client):
     address = client.get("/site.json").json()["wheel"]
-    assert address == f"/wheel/{wheel_name()}"
+    assert address == f"wheel/{wheel_name()}"
     assert client.get(address).content == library_wheel()
     assert client.get(address).headers["etag"] == client.get(address).headers["etag"]
 

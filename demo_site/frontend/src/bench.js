@@ -81,7 +81,7 @@ function report() {
 }
 
 async function listKept() {
-  const kept = await getJson("/api/bench");
+  const kept = await getJson("api/bench");
   const figure = (result, name, of) => {
     const found = Array.isArray(result.results) ? result.results.find((one) => one?.name === name)?.[of]?.median : null;
     return create("td", { class: "number" }, typeof found === "number" ? short(found) : "–");
@@ -115,7 +115,7 @@ async function main() {
   });
   buttons.post.addEventListener("click", async () => {
     try {
-      await request("POST", "/api/bench", { json: report(), authorize: true });
+      await request("POST", "api/bench", { json: report(), authorize: true });
       toast("Kept");
       await listKept();
     } catch (error) {

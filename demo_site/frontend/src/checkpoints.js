@@ -1,5 +1,5 @@
 // A run on the digits that moves: trained here, saved to the server, continued natively, loaded again.
-import { getBytes, getJson, request, sessionToken } from "./lib/api.js";
+import { getBytes, getJson, request, sessionToken, site } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
 import { copyButton, create, download, find, optionGroups, setStatus, setText, toast } from "./lib/dom.js";
 import { PythonWorker } from "./lib/runtime.js";
@@ -107,14 +107,14 @@ async function checkpoint() {
 
 async function save() {
   const name = nameField();
-  await request("PUT", `/api/runs/${encodeURIComponent(name)}/checkpoint`, { body: await checkpoint(), authorize: true });
+  await request("PUT", `api/runs/${encodeURIComponent(name)}/checkpoint`, { body: await checkpoint(), authorize: true });
   setStatus(status, "done", `Saved “${name}” at epoch ${history.length}`);
   await listRuns();
 }
 
 async function load(name) {
   setStatus(status, "busy", `Loading “${name}”`);
-  const content = await getBytes(`/api/runs/${encodeURIComponent(name)}/checkpoint`);
+  const content = await getBytes(`api/runs/${encodeURIComponent(name)}/checkpoint`);
   await open("checkpoints.Run.load(ow.device(), data, bytes(content))", { content });
   find("#run-name").value = name;
   showCommands();
@@ -122,13 +122,13 @@ async function load(name) {
 }
 
 async function remove(name) {
-  await request("DELETE", `/api/runs/${encodeURIComponent(name)}`, { authorize: true });
+  await request("DELETE", `api/runs/${encodeURIComponent(name)}`, { authorize: true });
   toast(`“${name}” is deleted`);
   await listRuns();
 }
 
 async function listRuns() {
-  const runs = await getJson("/api/runs");
+  const runs = await getJson("api/runs");
   const button = (text, name, action) =>
     create("button", { class: "button button-small", type: "button", "aria-label": `${text} ${name}`, disabled: !config, onclick: guarded(() => action(name)) }, text);
   const rows = runs.map(({ name, size, updated, epoch, optimizer }) =>
@@ -164,9 +164,9 @@ async function showCommands() {
   const file = `runs/${name}/checkpoint.safetensors`;
   setText(find("#commands"), [
     `mkdir -p runs/${name}`,
-    `optirs-web runs pull ${name} ${file} --url ${quoted(location.origin)}`,
+    `optirs-web runs pull ${name} ${file} --url ${quoted(site.root.replace(/\/$/, ""))}`,
     `${trainCommand(name)} --epochs ${history.length + EPOCHS_AT_ONCE}`,
-    `optirs-web runs push ${file} ${name} --url ${quoted(location.origin)} --token ${quoted(token)}`,
+    `optirs-web runs push ${file} ${name} --url ${quoted(site.root.replace(/\/$/, ""))} --token ${quoted(token)}`,
   ].join("\n"));
 }
 
@@ -199,7 +199,7 @@ async function main() {
   find("#run-name").addEventListener("input", showCommands);
   find("#refresh").addEventListener("click", guarded(listRuns));
   copyButton(find("#copy"), () => find("#commands").textContent);
-  [data] = await Promise.all([getBytes("/data/digits.bin"), worker.ready]);
+  [data] = await Promise.all([getBytes("data/digits.bin"), worker.ready]);
   offered = await call("checkpoints.offered()");
   find("#optimizer").append(...optionGroups(offered));
   find("#optimizer").disabled = false;

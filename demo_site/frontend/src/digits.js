@@ -31,7 +31,7 @@ async function begin() {
   let wrong = [];
   let epochs = 0;
 
-  const data = getBytes("/data/digits.bin");
+  const data = getBytes("data/digits.bin");
   const python = new PythonWorker({ programs: ["digit_images", "recipes", "digits"], onEvent: (kind, report) => handlers[kind]?.(report) });
   const sendDrawing = everyFrame((strokes) => python.send("draw", strokes));
   const pad = new Pad(find("#pad"), drawn);

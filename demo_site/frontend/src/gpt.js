@@ -1,5 +1,5 @@
 // The writer: a GPT trains, and what it writes is shown as it learns. All text of models and visitors is textContent.
-import { getBytes } from "./lib/api.js";
+import { address, getBytes } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
 import { create, find, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
@@ -26,7 +26,7 @@ async function begin() {
     scales: { y: { label: "cross-entropy a character" } },
     height: 320,
   });
-  const book = getBytes("/data/book.txt");
+  const book = getBytes("data/book.txt");
   const python = new PythonWorker({
     programs: ["gpt", "recipes", "pen", "writer"],
     more: true,
@@ -190,7 +190,7 @@ async function begin() {
     const { device } = await python.ready;
     setText(find("#device"), `on ${device.description}`);
     setStatus(status, "busy", "Preparing the text");
-    fetch("/programs/gpt.py").then((response) => response.text()).then((text) => highlight(find("#model"), text, "python"));
+    fetch(address("programs/gpt.py")).then((response) => response.text()).then((text) => highlight(find("#model"), text, "python"));
     await python.run("import writer\nawait writer.run_in_page(book)", { name: "writer", globals: { book: await book } });
   } catch (error) {
     setStatus(status, "failed", error.message);

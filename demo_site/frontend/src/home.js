@@ -1,4 +1,5 @@
 // The first page: the program in the editor is the one that is running.
+import { address } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
 import { copyButton, create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
 import { createEditor } from "./lib/editor.js";
@@ -16,7 +17,7 @@ const output = find("#console");
 const map = find("#map");
 
 copyButton(find("#copy-install"), () => find("#install").textContent);
-const response = await fetch("/programs/first_page/ten_lines.py");
+const response = await fetch(address("programs/first_page/ten_lines.py"));
 const original = (await response.text()).trimEnd();
 const editor = createEditor(find("#editor"), { text: original, label: "The program that is running", onRun: start, onChange });
 

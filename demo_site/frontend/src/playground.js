@@ -1,4 +1,5 @@
 // The playground: an editor, a Python to run its text, and what comes out.
+import { address } from "./lib/api.js";
 import { lineChart } from "./lib/chart.js";
 import { create, everyFrame, find, setStatus, setText, toast } from "./lib/dom.js";
 import { createEditor } from "./lib/editor.js";
@@ -170,7 +171,7 @@ function loadExample(name) {
 }
 
 async function fetchExample(name) {
-  const response = await fetch(`/programs/examples/${name}.py`);
+  const response = await fetch(address(`programs/examples/${name}.py`));
   if (!response.ok) throw new Error(`The example could not be loaded: ${response.status}`);
   return response.text();
 }

@@ -35,7 +35,7 @@ const LANGUAGES = {
 const PATIENCE = 300; // milliseconds until a text that is awaited is said to be
 const AGAIN = 1000; // until a server that is busy with others is asked again
 
-const [shaders, targets] = await Promise.all([getJson("/api/shaders"), getJson("/api/shaders/targets")]).catch((error) => {
+const [shaders, targets] = await Promise.all([getJson("api/shaders"), getJson("api/shaders/targets")]).catch((error) => {
   setText(find("#name"), `The shaders could not be loaded: ${error.message}`);
   throw error;
 });
@@ -90,7 +90,7 @@ async function show({ info, variant: wanted }) {
   const article = find("#shader");
   article.setAttribute("aria-busy", "true");
   asked = info;
-  const shader = await fetched(`/api/shaders/${info.folder}/${info.name}`);
+  const shader = await fetched(`api/shaders/${info.folder}/${info.name}`);
   if (asked !== info) return;
   const variant = shader.variants.includes(wanted) ? wanted : shader.variants[0];
   shown = { info, shader, variant };
@@ -125,7 +125,7 @@ async function fill(side) {
   const language = chosen(side);
   const { info, shader, variant } = shown;
   const pane = find(`#${side}`);
-  const address = `/api/shaders/${info.folder}/${info.name}/${variant}/${language}`;
+  const address = `api/shaders/${info.folder}/${info.name}/${variant}/${language}`;
   const putHere = (answer) => pane.dataset.address === address && put(side, language, answer);
   pane.dataset.address = address;
   pane.setAttribute("aria-busy", "true");

@@ -52,12 +52,11 @@ async function start({ site, programs, more, device, interruptBuffer }) {
   const began = performance.now();
   const progress = (step) => post({ type: "event", kind: "loading", payload: { step } });
   progress("Python");
-  const base = new URL(site.pyodide, self.location.href).href;
   const [loaded, wheels, transport, sources] = await Promise.all([
-    import(new URL("pyodide.mjs", base).href).then(({ loadPyodide }) => loadPyodide({ indexURL: base })),
+    import(new URL("pyodide.mjs", site.pyodide).href).then(({ loadPyodide }) => loadPyodide({ indexURL: site.pyodide })),
     Promise.all([site.wheel, ...(more ? [site.more] : [])].map((one) => fetchOk(one).then((got) => got.arrayBuffer()))),
-    import(new URL(site.transport, self.location.href).href),
-    Promise.all(programs.map((name) => fetchOk(`/programs/${name}.py`).then((response) => response.text()))),
+    import(site.transport),
+    Promise.all(programs.map((name) => fetchOk(new URL(`programs/${name}.py`, site.root)).then((response) => response.text()))),
   ]);
   pyodide = loaded;
   for (const stream of ["stdout", "stderr"]) {

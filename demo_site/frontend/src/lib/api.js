@@ -1,7 +1,21 @@
-// The server's JSON API.
+// Where things are, and the server's JSON API. The site may be served under any prefix: addresses are relative to its
+// root, which is the folder of the pages.
 
-/** What the server says about itself: version, wheel, more (the second wheel), pyodide, transport. */
-export const site = JSON.parse(document.getElementById("site").textContent);
+/** The whole address of what lies at `path` relative to the site's root: address("data/book.txt"). */
+export const address = (path) => new URL(path, document.baseURI).href;
+
+const facts = JSON.parse(document.getElementById("site").textContent);
+
+/**
+ * What the server says about itself: version, and whole addresses: root, wheel, more (the second wheel), pyodide,
+ * transport, pages {name: address}.
+ */
+export const site = {
+  ...facts,
+  root: address("./"),
+  ...Object.fromEntries(["wheel", "more", "pyodide", "transport"].map((name) => [name, address(facts[name])])),
+  pages: Object.fromEntries(Object.entries(facts.pages).map(([name, path]) => [name, address(path)])),
+};
 
 /** An answer that is not 2xx; `code` and the message are the server's. */
 export class ApiError extends Error {
@@ -16,14 +30,14 @@ let token = null;
 
 /** The token of this page, which writing needs. */
 export function sessionToken() {
-  token ??= request("GET", "/api/session").then((response) => response.json()).then((answer) => answer.token);
+  token ??= request("GET", "api/session").then((response) => response.json()).then((answer) => answer.token);
   token.catch(() => {
     token = null; // the next call asks again
   });
   return token;
 }
 
-/** fetch, with errors of the server raised as ApiError. Options: body (bytes), json (object), authorize. */
+/** fetch, with errors of the server raised as ApiError; the path is relative to the root. Options: body (bytes), json (object), authorize. */
 export async function request(method, path, { body, json, authorize = false } = {}) {
   const headers = {};
   if (json !== undefined) {
@@ -33,7 +47,7 @@ export async function request(method, path, { body, json, authorize = false } = 
     headers["Content-Type"] = "application/octet-stream";
   }
   if (authorize) headers.Authorization = `Bearer ${await sessionToken()}`;
-  const response = await fetch(path, { method, headers, body });
+  const response = await fetch(address(path), { method, headers, body });
   if (!response.ok) {
     const error = await response.json().then((answer) => answer.error).catch(() => null);
     throw new ApiError(response.status, error?.code ?? "http", error?.message ?? `${method} ${path}: ${response.status}`);

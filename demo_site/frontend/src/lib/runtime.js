@@ -2,7 +2,7 @@
 //   to the worker:   {type: "start"|"run", id, …}, {type: "control", kind, value}
 //   to the page:     {type: "result", id, value}, {type: "error", id, message, traceback, line},
 //                    {type: "event", kind, payload, buffer?}, {type: "output", stream, text}
-import { site } from "./api.js";
+import { address, site } from "./api.js";
 
 /** An error of Python: `message` is its last line, `line` the line of the program that was run, or null. */
 export class PythonError extends Error {
@@ -30,7 +30,7 @@ export class PythonWorker {
   #interrupts = self.crossOriginIsolated ? new Uint8Array(new SharedArrayBuffer(1)) : null;
 
   constructor({ programs = [], more = false, device = true, onEvent = () => {}, onOutput = () => {} } = {}) {
-    this.#worker = new Worker("/static/worker.js", { type: "module", name: "python" });
+    this.#worker = new Worker(address("static/worker.js"), { type: "module", name: "python" });
     this.#worker.onmessage = ({ data }) => {
       if (data.type === "event") onEvent(data.kind, data.payload, data.buffer);
       else if (data.type === "output") onOutput(data.text, data.stream);
