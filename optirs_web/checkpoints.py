@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import CheckpointError
+from .errors import CheckpointError, quoted
 from .hostdata import HostData, host_data
 from .interop.safetensors import Entry, Source, data_of, entry_of, load, name_of, parts, save_file, with_digest
 from .optim import Optimizer
@@ -31,6 +31,7 @@ __all__ = [
 _FORMAT = "optirs-web 1"
 _PARAM = "param."
 _STATE = "optimizer."
+_NAMED = 5  # names in a message
 
 
 def save_checkpoint(
@@ -207,7 +208,7 @@ def load_checkpoint(
         The `extra` that was saved.
 
     Raises:
-        CheckpointError: the file is no checkpoint, is damaged (it does not match its digest, if it has one, as those
+        CheckpointError: the file is not a checkpoint, is damaged (it does not match its digest, if it has one, as those
             of older versions have not), or belongs to another model or optimizer. Nothing was changed.
         FileNotFoundError: there is no such file.
 
@@ -218,8 +219,8 @@ def load_checkpoint(
     _check_parameters(path, tensors, parameters)
     if optimizer is not None:
         if notes.optimizer != type(optimizer).__name__:
-            kind = f"the state of {notes.optimizer}" if notes.optimizer else "no optimizer"
-            raise CheckpointError(f"{path} holds {kind}, not of {type(optimizer).__name__}")
+            kind = f"the state of {quoted(notes.optimizer)}" if notes.optimizer else "no optimizer's state"
+            raise CheckpointError(f"{path} holds {kind}, not that of {type(optimizer).__name__}")
         optimizer.load_state_dict({"state": _state(path, tensors), "param_groups": notes.param_groups})
     for name, one in parameters.items():
         one.assign(data_of(name, tensors[_PARAM + name]))
@@ -230,7 +231,7 @@ def checkpoint_extra(source: Source) -> dict[str, Any]:
     """The `extra` of a checkpoint, without loading it: what to look at before a model is built.
 
     Raises:
-        CheckpointError: the file is no checkpoint, or is damaged.
+        CheckpointError: the file is not a checkpoint, or is damaged.
         FileNotFoundError: there is no such file.
 
     Example:
@@ -254,14 +255,14 @@ def _read(source: Source) -> tuple[dict[str, Entry], _Notes]:
     tensors, metadata = load(source)
     path = name_of(source)
     if metadata.get("format") != _FORMAT:
-        raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of optirs-web")
+        raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of optirs-web")
     try:
         notes = json.loads(metadata["optirs_web"])
         optimizer = notes.get("optimizer") or {"type": "", "param_groups": []}
         groups = [{**one, "params": list(one["params"])} for one in optimizer["param_groups"]]
         return tensors, _Notes(dict(notes["extra"]), str(optimizer["type"]), groups)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged: its notes cannot be read ({error!r})") from error
+        raise CheckpointError(f"{path} is damaged: its notes cannot be read ({quoted(error)})") from error
 
 
 def _entry(values: Any) -> Entry:
@@ -272,14 +273,16 @@ def _entry(values: Any) -> Entry:
 def _check_parameters(path: Any, tensors: Mapping[str, Entry], parameters: Mapping[str, Parameter | Buffer]) -> None:
     saved = {name.removeprefix(_PARAM) for name in tensors if name.startswith(_PARAM)}
     if saved != set(parameters):
-        differing = ", ".join(sorted(saved ^ set(parameters)))
-        raise CheckpointError(f"{path} belongs to another model: only one of the two has {differing}")
+        differing = sorted(saved ^ set(parameters))
+        names = ", ".join(map(quoted, differing[:_NAMED])) + ", …" * (len(differing) > _NAMED)
+        raise CheckpointError(f"{path} belongs to another model: only one of the two has {names}")
     for name, one in parameters.items():
         entry = tensors[_PARAM + name]
         wanted = entry_of(one.dtype, one.shape, memoryview(b"")).dtype
         if entry.dtype != wanted or entry.shape != one.shape:
             raise CheckpointError(
-                f"{path}: '{name}' is {entry.dtype} of shape {entry.shape}, here it is {wanted} of {one.shape}"
+                f"{path}: {quoted(name)} is {entry.dtype} of shape {quoted(entry.shape)}, "
+                f"here it is {wanted} of {one.shape}"
             )
 
 
@@ -290,7 +293,7 @@ def _state(path: Any, tensors: Mapping[str, Entry]) -> dict[int, dict[str, Any]]
             continue
         number, _, slot = name.removeprefix(_STATE).partition(".")
         if not (number.isdecimal() and len(number) < 10) or entry.dtype != "F32":
-            raise CheckpointError(f"{path} is damaged: it has a tensor '{name}' of {entry.dtype}")
+            raise CheckpointError(f"{path} is damaged: it has a tensor {quoted(name)} of {entry.dtype}")
         values = HostData(entry.content, entry.shape, FLOAT32) if entry.shape else entry.content.cast("f")[0]
         state.setdefault(int(number), {})[slot] = values
     return state

@@ -16,6 +16,16 @@ __all__ = [
     "UnsupportedError",
 ]
 
+_LONGEST = 60  # characters of what a message quotes
+
+
+def quoted(value: object) -> str:
+    """What a file or a user gave, for a message: a string in quotes with its control characters escaped, and cut."""
+    if isinstance(value, int) and value.bit_length() > 8 * _LONGEST:  # Python prints no number of 4,301 digits
+        return f"an integer of {value.bit_length():,} bits"
+    text = repr(value[: _LONGEST + 1] if isinstance(value, (str, bytes, list, tuple)) else value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
 
 class OptirsError(Exception):
     """The base of all errors of this library."""

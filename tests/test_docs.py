@@ -50,7 +50,7 @@ WITHOUT_EXAMPLE = {
     "optim.projections.Projection", "optim.transforms.Transform", "ops.add_into", "ops.in_order",
     "interop.safetensors.Entry", "interop.safetensors.data_of", "interop.safetensors.entry_of",
     "interop.safetensors.name_of", "interop.safetensors.parts", "interop.safetensors.save_file",
-    "interop.safetensors.write_whole",
+    "interop.safetensors.with_digest",
 }  # fmt: skip
 # These need a package that may not be there, or a file, and have theirs in docs or beside another name.
 EXAMPLE_ELSEWHERE = {"interop.onnx.Graph", "interop.onnx.load", "interop.onnx.save", "interop.torch.to_torch"}

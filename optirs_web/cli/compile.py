@@ -12,8 +12,8 @@ import click
 
 import optirs_web as ow
 
+from ..files import write_whole
 from ..interop import jax
-from ..interop.safetensors import write_whole
 from ..optim.host_driven import HostDriven
 from ..runtime.rule_kernels import AdvanceKernel, UpdateKernel
 from .optimizers import all_optimizers

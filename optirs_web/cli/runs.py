@@ -16,7 +16,7 @@ import click
 
 import optirs_web as ow
 
-from ..interop.safetensors import write_whole
+from ..files import write_whole
 
 __all__ = ["runs"]
 

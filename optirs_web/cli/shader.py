@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..errors import DeviceNotAvailableError, UnsupportedError
-from ..interop.safetensors import write_whole
+from ..files import write_whole
 from ..runtime.kernels import Kernel
 from ..translations import TARGETS, NoTextError, readable, translate
 from ..wgsl import package_loader, syntax

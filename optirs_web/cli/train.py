@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import optirs_web as ow
 
 from ..datasets.digits import FOLDS
-from ..interop.safetensors import write_whole
+from ..files import write_whole
 from ..training import COMMON, OPTIMIZERS, Config, DigitsTraining, Epoch, Result, plot_curves
 
 __all__ = ["train"]

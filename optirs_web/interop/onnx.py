@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError, UnsupportedError
+from ..files import write_whole
 from ..nn import Module
 from ..runtime.device import Device
 from ..tensors import Tensor
 from .onnx_export import Trace
 from .onnx_graph import Graph, Node, refuse_unknown
-from .safetensors import write_whole
 
 __all__ = ["Graph", "load", "save"]
 

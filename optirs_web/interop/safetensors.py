@@ -15,14 +15,14 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import struct
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import CheckpointError, UnsupportedError
+from ..errors import CheckpointError, UnsupportedError, quoted
+from ..files import write_whole
 from ..hostdata import HostData, host_data
 from ..runtime.device import gathered
 from ..runtime.dtypes import BOOL, FLOAT32, INT32, DType, widened
@@ -42,7 +42,6 @@ __all__ = [
     "save_file",
     "save_state_dict",
     "with_digest",
-    "write_whole",
 ]
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
@@ -53,6 +52,8 @@ _ITEMSIZE = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 
 _METADATA = "__metadata__"
 _DIGEST = "optirs_web.sha256"
 _MAX_ELEMENTS = 1 << 60
+_MAX_DIGITS = 19  # of 2**60
+_MAX_AXES = 64  # as many as a memoryview can have
 _MAX_HEADER = 100_000_000  # as the reference implementation
 
 
@@ -98,33 +99,8 @@ def _digest(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> str:
 
 
 def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> None:
-    """Write a file, by `write_whole`."""
+    """Write a file as a whole, whatever is killed when; see `files.write_whole`."""
     write_whole(path, parts(tensors, metadata))
-
-
-def write_whole(path: str | os.PathLike[str], content: Iterable[bytes | memoryview]) -> None:
-    """Write a file. Whoever reads `path` sees the old file or the new one, never a part, whatever is killed when.
-
-    Raises:
-        FileNotFoundError: there is no such folder.
-    """
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent}")
-    is_file = target.is_file() or not target.exists()  # a device or a pipe is written to, and stays what it is
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part") if is_file else target
-    try:
-        with open(partial, "xb" if is_file else "wb") as file:
-            for part in content:
-                file.write(part)
-            if is_file:
-                file.flush()
-                os.fsync(file.fileno())
-        if is_file:
-            partial.replace(target)
-    finally:
-        if is_file:
-            partial.unlink(missing_ok=True)
 
 
 def name_of(source: Source) -> str:
@@ -136,7 +112,7 @@ def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
     """The tensors and metadata of a file, or of its content.
 
     Raises:
-        CheckpointError: it is no safetensors file, is damaged, or is not what its digest was computed from.
+        CheckpointError: it is not a safetensors file, is damaged, or is not what its digest was computed from.
         FileNotFoundError: there is no such file.
 
     Example:
@@ -148,20 +124,25 @@ def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
     """
     path = name_of(source)
     is_content = isinstance(source, (bytes, bytearray, memoryview))
-    raw = memoryview(source if is_content else Path(source).read_bytes())  # type: ignore[arg-type]
+    view = memoryview(source if is_content else Path(source).read_bytes())  # type: ignore[arg-type]
+    raw = view.cast("B") if view.c_contiguous and view.nbytes else memoryview(view.tobytes())
     length = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or length > min(_MAX_HEADER, len(raw) - 8):
-        raise CheckpointError(f"{path} is no safetensors file, or is cut off: its header does not fit")
+        raise CheckpointError(f"{path} is not a safetensors file, or is cut off: its header does not fit")
     try:
-        header = json.loads(bytes(raw[8 : 8 + length]), object_pairs_hook=_each_once)
+        text = bytes(raw[8 : 8 + length]).decode()
+        header = json.loads(text, object_pairs_hook=_without_duplicates, parse_int=_size, parse_constant=_constant)
+        if not isinstance(header, dict):
+            raise ValueError("it is not an object")
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no safetensors file: its header is not JSON ({error})") from error
+        raise CheckpointError(f"{path} is not a safetensors file: its header cannot be read ({error})") from error
     body = raw[8 + length :]
     try:
-        metadata = {str(key): str(value) for key, value in header.pop(_METADATA, {}).items()}
-        tensors = {name: _entry(place, body) for name, place in header.items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged: {error!r}") from error
+        metadata = _strings(header.pop(_METADATA, {}))
+        tensors = {name: _entry(name, place, body) for name, place in header.items()}
+        "".join([*tensors, *metadata, *metadata.values()]).encode()  # JSON can hold half of a surrogate pair
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
     end = 0
     for begin, stop in sorted(place["data_offsets"] for place in header.values()):
         if begin != end:
@@ -178,22 +159,56 @@ def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
     return tensors, metadata
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands in it twice")
-    return found
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in unique:
+            raise ValueError(f"the name {quoted(name)} occurs twice")
+        unique[name] = value
+    return unique
 
 
-def _entry(place: Mapping[str, Any], body: memoryview) -> Entry:
-    dtype, shape, (begin, end) = place["dtype"], tuple(place["shape"]), place["data_offsets"]
-    if dtype not in _ITEMSIZE or not all(type(one) is int and one >= 0 for one in (*shape, begin, end)):
-        raise ValueError(f"a tensor of dtype {dtype} and shape {shape}")
-    if math.prod(max(1, one) for one in shape) > _MAX_ELEMENTS:
-        raise ValueError(f"a tensor of shape {shape}, which is too large")
+def _size(digits: str) -> int:
+    """A size or an offset; Python takes a time for longer numbers that grows with the square of their digits."""
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits):,} digits")
+    return int(digits)
+
+
+def _constant(word: str) -> float:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _strings(metadata: Any) -> dict[str, str]:
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError("its metadata is not strings by name")
+    return metadata
+
+
+def _are_sizes(values: Any) -> bool:
+    return isinstance(values, list) and all(type(one) is int and 0 <= one <= _MAX_ELEMENTS for one in values)
+
+
+def _entry(name: str, place: Any, body: memoryview) -> Entry:
+    if not isinstance(place, dict) or not {"dtype", "shape", "data_offsets"} <= place.keys():
+        raise ValueError(f"{quoted(name)} lacks its dtype, shape or offsets")
+    dtype, shape, offsets = place["dtype"], place["shape"], place["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in _ITEMSIZE:
+        raise ValueError(f"{quoted(name)} has an unknown dtype, {quoted(dtype)}")
+    if not (_are_sizes(shape) and len(shape) <= _MAX_AXES and _are_sizes(offsets) and len(offsets) == 2):
+        raise ValueError(f"{quoted(name)} has the shape {quoted(shape)} and the offsets {quoted(offsets)}")
+    begin, end = offsets
+    elements = 1
+    for size in shape:  # a product of many sizes takes a time that grows with the square of their number
+        elements *= max(1, size)
+        if elements > _MAX_ELEMENTS:
+            raise ValueError(f"{quoted(name)} is too large: it has the shape {quoted(shape)}")
     if not begin <= end <= len(body) or end - begin != math.prod(shape) * _ITEMSIZE[dtype]:
-        raise ValueError(f"a tensor of shape {shape} lies in bytes {begin} to {end} of {len(body)}")
-    return Entry(dtype, shape, body[begin:end])
+        raise ValueError(
+            f"{quoted(name)}, {dtype} of shape {quoted(shape)}, does not fill the bytes {begin:,} to {end:,} "
+            f"of {len(body):,}"
+        )
+    return Entry(dtype, tuple(shape), body[begin:end])
 
 
 # State dicts of models.
@@ -211,7 +226,7 @@ def load_state_dict(source: Source) -> dict[str, HostData]:
         source: the file, as torch's users save weights, or its content as bytes.
 
     Raises:
-        CheckpointError: it is no safetensors file, or damaged.
+        CheckpointError: it is not a safetensors file, or is damaged.
         FileNotFoundError: there is no such file.
         OverflowError: an integer does not fit int32.
         UnsupportedError: a tensor has a type that no tensor of ours can have.
@@ -236,7 +251,7 @@ def data_of(name: str, entry: Entry) -> HostData:
         values = array("f", struct.unpack(f"<{entry.content.nbytes // 2}e", entry.content))
         return HostData(memoryview(values).cast("B"), entry.shape, FLOAT32)
     if entry.dtype not in _FORMATS:
-        raise UnsupportedError(f"'{name}' is of {entry.dtype}, which is not supported; save it as F32 or I32")
+        raise UnsupportedError(f"{quoted(name)} is of {entry.dtype}, which is not supported; save it as F32 or I32")
     wanted = FLOAT32 if entry.dtype[0] == "F" else None if entry.dtype in ("U32", "BOOL") else INT32
     raw: Any = entry.content
     return host_data(raw.cast(_FORMATS[entry.dtype]), wanted)._replace(shape=entry.shape)

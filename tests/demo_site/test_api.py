@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -99,6 +100,24 @@ def test_a_header_that_would_fill_the_memory_is_not_read(client):
     response = upload(client, content=length.to_bytes(8, "little") + b" " * (length + 1))
     assert error_code(response) == "not_a_checkpoint"
     assert "header" in response.json()["error"]["message"]
+
+
+def test_a_header_of_long_numbers_takes_no_time(client):
+    sizes = ",".join(["9" * 4000] * 400)
+    header = f'{{"x":{{"dtype":"F32","shape":[{sizes}],"data_offsets":[0,4]}}}}'.encode()
+    begin = time.process_time()
+    response = upload(client, content=len(header).to_bytes(8, "little") + header + bytes(4))
+    assert time.process_time() - begin < 1
+    assert error_code(response) == "not_a_checkpoint"
+    assert len(response.json()["error"]["message"]) < 300
+
+
+def test_a_checkpoint_whose_numbers_were_overwritten_is_refused(client):
+    content = bytearray(checkpoint())
+    content[-1] ^= 1
+    response = upload(client, content=bytes(content))
+    assert error_code(response) == "not_a_checkpoint"
+    assert "does not match the SHA-256" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("name", ["-x", ".x", "_x", "a" * 65, "a b", "é", "a%0A", "a%00", "%2e%2e", "a:b", "a\\b"])

@@ -114,7 +114,7 @@ def test_a_checkpoint_goes_to_the_demo_and_comes_back(url, tmp_path):
         (["push", "GOOD", "a"], "give --token"),
         (["push", "GOOD", "a", "--token", "wrong"], "the demo refuses: Send the token"),
         (["push", "GOOD", "a b", "--token", TOKEN], "the demo refuses: path.name"),
-        (["push", "BAD", "a", "--token", TOKEN], "no safetensors file"),
+        (["push", "BAD", "a", "--token", TOKEN], "not a safetensors file"),
         (["push", "FILE", "a", "--token", TOKEN], "does not exist"),
     ],
 )

@@ -1,0 +1,96 @@
+"""Files that are replaced as a whole, whatever is killed when."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+try:
+    fcntl: Any = importlib.import_module("fcntl")
+except ModuleNotFoundError:  # Windows
+    fcntl = None
+
+__all__ = ["write_whole"]
+
+_ABANDONED = 3600  # seconds without a write, where there are no locks
+
+
+def write_whole(path: str | os.PathLike[str], content: Iterable[bytes | memoryview]) -> None:
+    """Write a file. Whoever reads `path` sees the old file or the new one, never a part, whatever is killed when.
+
+    The content is written to a hidden file in the same folder, ``.NAME.8 hexadecimal digits.part``, which then takes
+    the place of `path`. Such files of writers that were killed are removed first. One that is being written stays: its
+    writer holds a lock on it (flock), which ends with the writer. On Windows, which has no such lock, nobody can
+    remove a file that is open, and one that is not is taken for abandoned after an hour.
+
+    Args:
+        path: a file, also one that does not exist yet, or a pipe or a device, which is written to as it is.
+        content: written one after the other.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        OSError: it cannot be written; the old file stays.
+    """
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent}")
+    if target.exists() and not target.is_file():
+        with open(target, "wb") as file:
+            file.writelines(content)
+        return
+    _remove_abandoned(target)
+    with _part_of(target) as (partial, file):
+        file.writelines(content)
+        file.flush()
+        os.fsync(file.fileno())
+        if fcntl is None:
+            file.close()  # Windows renames no open file
+        partial.replace(target)
+
+
+@contextmanager
+def _part_of(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new locked file beside the target; it is removed if it still has its name at the end."""
+    while True:
+        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        with open(partial, "xb") as file:
+            try:
+                if fcntl is not None:
+                    with suppress(OSError):  # a file system without locks, where nobody takes it for abandoned either
+                        fcntl.flock(file, fcntl.LOCK_EX)
+                if partial.exists():  # and was not taken for abandoned before it was locked
+                    yield partial, file
+                    return
+            finally:
+                file.close()
+                partial.unlink(missing_ok=True)
+
+
+def _remove_abandoned(target: Path) -> None:
+    part = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.part")
+    with suppress(OSError):  # a folder that cannot be listed
+        for name in filter(part.fullmatch, os.listdir(target.parent)):
+            with suppress(OSError):  # it is locked, or is none of this user's
+                _remove_if_abandoned(target.with_name(name))
+
+
+def _remove_if_abandoned(partial: Path) -> None:
+    if fcntl is None:
+        if time.time() - partial.stat().st_mtime > _ABANDONED:
+            partial.unlink()
+        return
+    descriptor = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            partial.unlink()
+    finally:
+        os.close(descriptor)
