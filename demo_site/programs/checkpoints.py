@@ -16,6 +16,19 @@ from recipes import COMMON, OPTIMIZERS, recipe
 import optirs_web as ow
 
 LR_DECAY = 0.92
+FOLDS = 5
+MOST_LAYERS = 8
+WIDEST = 4096
+
+_FOREIGN = {
+    b"PK\x03\x04": "a ZIP archive, as torch.save writes",
+    b"\x80": "a Python pickle",
+    b"\x1f\x8b": "compressed with gzip",
+    b"\x89HDF": "an HDF5 file",
+    b"<": "a web page; perhaps a download failed",
+    b"{": "JSON",
+}
+"""What people take for a checkpoint, by the first bytes."""
 
 
 def offered() -> list[dict[str, Any]]:
@@ -42,7 +55,35 @@ def first_config(optimizer: str = "adamw", **changed: Any) -> dict[str, Any]:
     unknown = set(changed) - set(config)
     if unknown:
         raise ValueError(f"a run on the digits has no {', '.join(sorted(unknown))}")
-    return config | changed
+    return _checked(config | changed)
+
+
+def _checked(config: dict[str, Any]) -> dict[str, Any]:
+    """The config, unless a value is not what a run in a page can have: a file may say anything."""
+    allowed = {
+        "seed": (_is_whole(config["seed"], 0, (1 << 64) - 1), "an integer from 0 to 2**64 - 1"),
+        "batch_size": (_is_whole(config["batch_size"], 1, 1 << 16), "an integer from 1 to 65,536"),
+        "fold": (_is_whole(config["fold"], 0, FOLDS - 1), f"an integer from 0 to {FOLDS - 1}"),
+        "lr": (_is_rate(config["lr"]), "a number, 0 or greater"),
+        "lr_decay": (_is_rate(config["lr_decay"]), "a number, 0 or greater"),
+        "hidden": (_are_widths(config["hidden"]), f"at most {MOST_LAYERS} widths, from 1 to {WIDEST:,} each"),
+    }
+    for name, (is_allowed, wanted) in allowed.items():
+        if not is_allowed:
+            raise ValueError(f"{name} has to be {wanted}, not {str(config[name])[:40]}")
+    return config
+
+
+def _is_whole(value: Any, low: int, high: int) -> bool:
+    return type(value) is int and low <= value <= high
+
+
+def _is_rate(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and value >= 0
+
+
+def _are_widths(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= MOST_LAYERS and all(_is_whole(one, 1, WIDEST) for one in value)
 
 
 class Run:
@@ -55,6 +96,7 @@ class Run:
 
     Attributes:
         history: for each epoch its number, learning rate, training loss, test loss and test accuracy.
+        has_diverged: a loss became NaN or infinite, so there is nothing to continue or to save.
     """
 
     def __init__(self, device: ow.Device, data: bytes, config: dict[str, Any]) -> None:
@@ -63,6 +105,7 @@ class Run:
         self.parameters = _first_parameters(device, config)
         self.optimizer = recipe(config["optimizer"]).make(self.parameters.values(), config["lr"])
         self.history: list[list[float]] = []
+        self.has_diverged = False
         self._step = ow.compile(self._train_step, device=device)
         self._evaluate = ow.compile(self._evaluation, device=device)
 
@@ -108,7 +151,11 @@ class Run:
         train_loss = await total.item_async() / len(order)
         test_loss = await loss.item_async()
         if not (math.isfinite(train_loss) and math.isfinite(test_loss)):
-            raise ow.errors.NonFiniteError(f"epoch {number + 1} has diverged; try a lower learning rate")
+            self.has_diverged = True
+            raise ow.errors.NonFiniteError(
+                f"the loss became NaN or infinite in epoch {number + 1}: this run cannot continue; "
+                "load an earlier checkpoint or start a new run"
+            )
         self.history.append([number + 1, lr, train_loss, test_loss, right / len(rows)])
         return self.history[-1]
 
@@ -124,12 +171,20 @@ class Run:
         Raises:
             CheckpointError: it is no checkpoint of a run on the digits.
         """
+        foreign = next((what for first, what in _FOREIGN.items() if checkpoint.startswith(first)), None)
+        if foreign and checkpoint[8:9] != b"{":  # with which the header of a safetensors file begins
+            raise ow.errors.CheckpointError(f"this is no safetensors file but {foreign}")
         extra = ow.checkpoint_extra(checkpoint)
         try:
+            config = first_config(**extra["config"])
             history = [[int(number), *map(float, figures)] for number, *figures in extra["history"]]
-            run = cls(device, data, first_config(**extra["config"]))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ow.errors.CheckpointError(f"this checkpoint holds no run on the digits: {error!r}") from error
+            if any(len(row) != 5 for row in history) or not all(math.isfinite(x) for row in history for x in row):
+                raise ValueError("its history is not five numbers for each epoch")
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ow.errors.CheckpointError("this checkpoint holds no run on the digits") from error
+        except ValueError as error:
+            raise ow.errors.CheckpointError(f"this checkpoint holds no run on the digits: {error}") from error
+        run = cls(device, data, config)
         ow.load_checkpoint(checkpoint, run.parameters, run.optimizer)
         run.history = history
         return run

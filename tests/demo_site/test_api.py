@@ -79,6 +79,12 @@ def test_what_a_checkpoint_does_not_say_is_null(client):
         (b"x" * 100, {}, 422, "not_a_checkpoint"),
         (checkpoint()[:-1], {}, 422, "not_a_checkpoint"),
         (checkpoint() + b"x", {}, 422, "not_a_checkpoint"),
+        (
+            checkpoint()[:-4] + b"\x00\x00\x80\x7f",
+            {},
+            422,
+            "not_a_checkpoint",
+        ),  # a number that the digest does not know
         ((2).to_bytes(8, "little") + b"{}", {}, 422, "not_a_checkpoint"),
         ((60_000).to_bytes(8, "little") + b"[" * 60_000, {}, 422, "not_a_checkpoint"),
         (bytes(100_001), {}, 413, "too_large"),

@@ -1,14 +1,20 @@
-// A run on the digits that moves: trained here, saved to the server, continued natively, loaded again.
-import { getBytes, getJson, request, sessionToken, site } from "./lib/api.js";
+// A run on the digits that moves: trained here, saved or downloaded, continued natively, loaded or opened again.
+import { getBytes, sessionToken, site } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
-import { copyButton, create, download, find, optionGroups, setStatus, setText, toast } from "./lib/dom.js";
+import { copyButton, create, download, find, optionGroups, sentence, setStatus, setText, toast } from "./lib/dom.js";
+import { isValid } from "./lib/fields.js";
+import { savedRuns } from "./lib/runs.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
+import { takeFiles } from "./pages/files.js";
 
 const EPOCHS_AT_ONCE = 5;
+const LARGEST_FILE = 64 << 20; // bytes; what the server takes, and hundreds of times what such a run has
+const SEED = "The seed is a whole number from 0 to 4,294,967,295";
+const NAME = "Letters, digits, “.”, “_” and “-”; the first is a letter or a digit";
 
 const status = find("#status");
-const buttons = Object.fromEntries(["train", "pause", "new", "save", "download"].map((id) => [id, find(`#${id}`)]));
+const buttons = Object.fromEntries(["train", "pause", "new", "save", "download", "open"].map((id) => [id, find(`#${id}`)]));
 
 let worker;
 let data; // images, labels and folds
@@ -16,54 +22,86 @@ let config;
 let offered; // the optimizers: {name, value, common, lr}
 let history = []; // [epoch, learning rate, training loss, test loss, test accuracy]
 let loaded = 0; // epochs that came with a checkpoint
+let kept = 0; // epochs that are in some file
 let chart = null;
-let training = false;
+let state = "starting"; // ready, training, diverged
 
 const call = (expression, globals) =>
   worker.run(`import checkpoints\nimport optirs_web as ow\n${expression}`, { name: "checkpoints page", globals });
 
 // The run.
 
-/** Loads a run into the worker by an expression that makes a `checkpoints.Run`, and shows it. */
-async function open(expression, globals) {
-  await call(`checkpoints.running = ${expression}`, { data, ...globals });
+/** Puts a run in the place of the one that is shown: an expression that makes a `checkpoints.Run`. */
+async function replace(expression, globals) {
+  const before = { history, loaded, kept, state };
+  await call(`checkpoints.candidate = ${expression}`, { data, ...globals });
+  await call("checkpoints.previous = getattr(checkpoints, 'running', None)\ncheckpoints.running = checkpoints.candidate");
+  await showRun({ state: "ready" });
+  const lost = before.history.length - before.kept;
+  if (lost === 0 || before.state === "diverged") return;
+  toast(`The run before it had ${lost} epochs that were not saved`, {
+    action: {
+      label: "Undo",
+      run: guarded(async () => {
+        if (state === "training") throw new Error("Pause the training first");
+        await call("checkpoints.running = checkpoints.previous");
+        await showRun(before);
+        setStatus(status, "idle", `Back at epoch ${history.length} of the run before`);
+      }),
+    },
+  });
+}
+
+/** Shows the run that Python has; unless `values` say otherwise, all of it came with a checkpoint. */
+async function showRun(values) {
   ({ config, history } = await call("{'config': checkpoints.running.config, 'history': checkpoints.running.history}"));
-  loaded = history.length;
+  ({ loaded = history.length, kept = history.length, state } = values);
   setText(find("#recipe"), `${config.optimizer}, seed ${config.seed}, MLP 64-${config.hidden.join("-")}-10`);
   find("#optimizer").value = config.optimizer;
   find("#seed").value = config.seed;
+  isValid(find("#seed"), SEED);
   drawCurve();
   showFigures();
+  setButtons();
 }
 
 async function begin() {
+  if (!isValid(find("#seed"), SEED)) return find("#seed").focus();
   const options = { optimizer: find("#optimizer").value, seed: Number(find("#seed").value) };
-  await open("checkpoints.Run(ow.device(), data, checkpoints.first_config(**options))", { options });
+  await replace("checkpoints.Run(ow.device(), data, checkpoints.first_config(**options))", { options });
   setStatus(status, "idle", "A new run");
 }
 
 async function train() {
-  training = true;
+  state = "training";
   setButtons();
   setStatus(status, "running", "Training");
   const target = history.length + EPOCHS_AT_ONCE;
   try {
-    while (training && history.length < target) {
+    while (state === "training" && history.length < target) {
       history.push(await call("await checkpoints.running.train_epoch()"));
       drawCurve();
       showFigures();
     }
-    setStatus(status, training ? "done" : "idle", `${training ? "Trained" : "Paused"} at epoch ${history.length}`);
+    const isPaused = state !== "training";
+    setStatus(status, isPaused ? "idle" : "done", `${isPaused ? "Paused" : "Trained"} at epoch ${history.length}`);
+    state = "ready";
+  } catch (error) {
+    state = "ready";
+    if (await call("checkpoints.running.has_diverged")) state = "diverged";
+    throw error;
   } finally {
-    training = false;
     setButtons();
   }
 }
 
+/** What can be done now: a run that has diverged can be replaced, but neither trained nor saved. */
 function setButtons() {
-  if (!config) return; // Python is still starting
-  for (const [name, button] of Object.entries(buttons)) button.disabled = name === "pause" ? !training : training;
-  for (const button of find("#runs").querySelectorAll("button")) button.disabled = training;
+  const isBusy = state === "starting" || state === "training";
+  for (const button of Object.values(buttons)) button.disabled = isBusy;
+  buttons.pause.disabled = state !== "training";
+  if (state === "diverged") for (const name of ["train", "save", "download"]) buttons[name].disabled = true;
+  for (const button of find("#runs").querySelectorAll("button")) button.disabled = isBusy;
 }
 
 function drawCurve() {
@@ -105,32 +143,65 @@ async function checkpoint() {
   return (await call("await checkpoints.running.save()")).slice();
 }
 
+/** Puts back what was under a name, and says so. */
+const putBack = (name, content) => guarded(async () => {
+  await savedRuns.put(name, content);
+  toast(`“${name}” is as it was`);
+  await listRuns();
+});
+
 async function save() {
+  if (!isValid(find("#run-name"), NAME)) return find("#run-name").focus();
   const name = nameField();
-  await request("PUT", `api/runs/${encodeURIComponent(name)}/checkpoint`, { body: await checkpoint(), authorize: true });
+  const before = (await savedRuns.list()).find((run) => run.name === name);
+  const old = before && (await savedRuns.get(name));
+  await savedRuns.put(name, await checkpoint());
+  kept = history.length;
   setStatus(status, "done", `Saved “${name}” at epoch ${history.length}`);
+  if (old) {
+    const what = before.epoch === null ? "what was saved there" : `epoch ${before.epoch} of ${before.optimizer ?? "another run"}`;
+    toast(`“${name}” replaced ${what}`, { action: { label: "Undo", run: putBack(name, old) } });
+  }
   await listRuns();
 }
 
 async function load(name) {
   setStatus(status, "busy", `Loading “${name}”`);
-  const content = await getBytes(`api/runs/${encodeURIComponent(name)}/checkpoint`);
-  await open("checkpoints.Run.load(ow.device(), data, bytes(content))", { content });
+  await continueFrom(await savedRuns.get(name), `“${name}”`);
   find("#run-name").value = name;
   showCommands();
-  setStatus(status, "done", `Loaded “${name}” at epoch ${history.length}`);
+}
+
+/** A file of the visitor's. What cannot be a checkpoint of these runs is not read into memory. */
+async function openFile(file) {
+  if (state === "starting") throw new Error("Python is still starting; try again in a moment");
+  if (state === "training") throw new Error("Pause the training first");
+  const megabytes = (bytes) => `${(bytes / 2 ** 20).toLocaleString("en", { maximumFractionDigits: 0 })} MiB`;
+  if (file.size === 0) throw new Error(`“${file.name}” is empty`);
+  if (file.size > LARGEST_FILE) throw new Error(`“${file.name}” has ${megabytes(file.size)}: a run on the digits has at most ${megabytes(LARGEST_FILE)}`);
+  setStatus(status, "busy", `Opening “${file.name}”`);
+  const content = await file.arrayBuffer().catch(() => {
+    throw new Error(`“${file.name}” could not be read: it may have been moved or changed`);
+  });
+  await continueFrom(content, `“${file.name}”`);
+}
+
+async function continueFrom(content, name) {
+  await replace("checkpoints.Run.load(ow.device(), data, bytes(content))", { content });
+  setStatus(status, "done", `Loaded ${name} at epoch ${history.length}`);
 }
 
 async function remove(name) {
-  await request("DELETE", `api/runs/${encodeURIComponent(name)}`, { authorize: true });
-  toast(`“${name}” is deleted`);
+  const old = await savedRuns.get(name);
+  await savedRuns.delete(name);
+  toast(`“${name}” was deleted`, { action: { label: "Undo", run: putBack(name, old) } });
   await listRuns();
 }
 
 async function listRuns() {
-  const runs = await getJson("api/runs");
+  const runs = await savedRuns.list();
   const button = (text, name, action) =>
-    create("button", { class: "button button-small", type: "button", "aria-label": `${text} ${name}`, disabled: !config, onclick: guarded(() => action(name)) }, text);
+    create("button", { class: "button button-small", type: "button", "aria-label": `${text} ${name}`, onclick: guarded(() => action(name)) }, text);
   const rows = runs.map(({ name, size, updated, epoch, optimizer }) =>
     create("tr", { data: { run: name } },
       create("th", { scope: "row" }, name),
@@ -148,35 +219,39 @@ function quoted(word) {
   return /^[\w./:-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** What goes on with the run in a terminal. */
+/** What continues the run in a terminal. */
 function trainCommand(name) {
   const { optimizer = "adamw", seed = 0 } = config ?? {};
   const options = [`--optimizer ${optimizer}`, `--seed ${seed}`];
   if (config && config.lr !== offered.find(({ value }) => value === optimizer).lr) options.push(`--lr ${config.lr}`);
   if (config?.fold) options.push(`--fold ${config.fold}`);
   if (config && config.batch_size !== 64) options.push(`--batch-size ${config.batch_size}`);
-  return `optirs-web train digits --resume --out runs/${name} ${options.join(" ")}`;
+  return `train digits --resume --out runs/${name} ${options.join(" ")}`;
 }
 
 async function showCommands() {
   const token = await sessionToken().catch(() => "TOKEN");
   const name = quoted(nameField());
   const file = `runs/${name}/checkpoint.safetensors`;
-  setText(find("#commands"), [
-    `mkdir -p runs/${name}`,
-    `optirs-web runs pull ${name} ${file} --url ${quoted(site.root.replace(/\/$/, ""))}`,
+  const url = quoted(site.root.replace(/\/$/, ""));
+  const commands = [
+    `runs pull ${name} ${file} --url ${url}`,
     `${trainCommand(name)} --epochs ${history.length + EPOCHS_AT_ONCE}`,
-    `optirs-web runs push ${file} ${name} --url ${quoted(site.root.replace(/\/$/, ""))} --token ${quoted(token)}`,
-  ].join("\n"));
+    `runs push ${file} ${name} --url ${url} --token ${quoted(token)}`,
+  ];
+  setText(find("#commands"), [`mkdir -p runs/${name}`, ...commands.map((one) => `.venv/bin/optirs-web ${one}`)].join("\n"));
 }
 
-/** Errors of Python and the server end up in the status line. */
+/** Errors of Python and the server end up in the status line, and in the corner where that is out of sight. */
 function guarded(action) {
   return async (...values) => {
     try {
       await action(...values);
     } catch (error) {
-      setStatus(status, "failed", error.message);
+      const text = sentence(error.message);
+      setStatus(status, "failed", text);
+      const { top, bottom } = status.getBoundingClientRect();
+      if (bottom < 0 || top > innerHeight) toast(text, { milliseconds: 8000 });
     }
   };
 }
@@ -186,17 +261,27 @@ async function main() {
   guarded(listRuns)();
   buttons.train.addEventListener("click", guarded(train));
   buttons.pause.addEventListener("click", () => {
-    training = false; // after this epoch
+    state = "ready"; // after this epoch
     buttons.pause.disabled = true;
   });
-  buttons.new.addEventListener("click", guarded(begin));
-  buttons.download.addEventListener("click", guarded(async () => download(`${nameField()}.safetensors`, await checkpoint())));
-  find("#setup").addEventListener("submit", (event) => event.preventDefault());
+  find("#setup").addEventListener("submit", guarded(async (event) => {
+    event.preventDefault();
+    if (state === "ready" || state === "diverged") await begin();
+  }));
+  find("#seed").addEventListener("input", () => isValid(find("#seed"), SEED));
+  buttons.download.addEventListener("click", guarded(async () => {
+    if (!isValid(find("#run-name"), NAME)) return find("#run-name").focus();
+    download(`${nameField()}.safetensors`, await checkpoint());
+    kept = history.length;
+  }));
   find("#saving").addEventListener("submit", guarded(async (event) => {
     event.preventDefault();
     await save();
   }));
-  find("#run-name").addEventListener("input", showCommands);
+  takeFiles(buttons.open, ".safetensors", guarded(openFile));
+  find("#run-name").addEventListener("input", () => {
+    if (isValid(find("#run-name"), NAME)) showCommands();
+  });
   find("#refresh").addEventListener("click", guarded(listRuns));
   copyButton(find("#copy"), () => find("#commands").textContent);
   [data] = await Promise.all([getBytes("data/digits.bin"), worker.ready]);
@@ -204,7 +289,6 @@ async function main() {
   find("#optimizer").append(...optionGroups(offered));
   find("#optimizer").disabled = false;
   await begin();
-  setButtons();
   setStatus(status, "idle", "Ready");
 }
 

@@ -38,11 +38,35 @@ export function setStatus(element, state, text) {
   setText(element, text);
 }
 
-/** A short message in the corner, announced politely. */
-export function toast(text, milliseconds = 4000) {
-  const element = create("div", { class: "toast" }, text);
+/**
+ * A short message in the corner, announced politely. With `action`, { label, run }, it has a button, which takes it away,
+ * and stays for longer: as long as the pointer or the focus is on it.
+ */
+export function toast(text, { action = null, milliseconds = action ? 12_000 : 4000 } = {}) {
+  const element = create("div", { class: "toast" }, create("span", {}, text));
+  let timer;
+  const stay = () => clearTimeout(timer);
+  const leave = () => {
+    stay();
+    timer = setTimeout(() => element.remove(), milliseconds);
+  };
+  if (action) {
+    const run = () => {
+      element.remove();
+      action.run();
+    };
+    element.append(create("button", { class: "toast-action", type: "button", onclick: run }, action.label));
+    for (const event of ["pointerenter", "focusin"]) element.addEventListener(event, stay);
+    for (const event of ["pointerleave", "focusout"]) element.addEventListener(event, leave);
+  }
   find("#toasts").append(element);
-  setTimeout(() => element.remove(), milliseconds);
+  leave();
+}
+
+/** A message as a sentence: a capital at its head, a period at its end, and no class of an error before it. */
+export function sentence(text) {
+  const plain = text.replace(/^optirs_web\.[\w.]+: /, "");
+  return plain && plain[0].toUpperCase() + plain.slice(1) + (/[.…!?'"”)]$/.test(plain) ? "" : ".");
 }
 
 /** Makes a button copy what `text()` returns. */
