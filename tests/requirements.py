@@ -1,23 +1,150 @@
-"""What the tests may find missing: a named skip, or a failure where OPTIRS_REQUIRE (`vulkan,cpu,torch`) lists it."""
+"""What a test needs besides the clone, and which tests a run takes: by what they need, never by what is installed.
+
+`make test` runs `pytest --part first`: the tests that need no more than BASE and are neither `slow` nor open a page;
+those pages that are marked `first` it opens. `make test-all` runs the others too, `--part rest`, and there a skip for
+what it installs is a failure. OPTIRS_REQUIRE names more for the first part; a skip for what it names is a failure.
+"""
 
 import os
+import shutil
+import sys
+from collections import Counter
 from importlib.util import find_spec
 
 import pytest
 
-__all__ = ["missing", "released", "required", "vulkan_device"]
+__all__ = [
+    "BASE",
+    "EXTRAS",
+    "by_source",
+    "check_declared",
+    "each_needing",
+    "missing",
+    "released",
+    "required",
+    "selection",
+    "vulkan_device",
+]
+
+BASE = {
+    "cpu": "it is always there",
+    "vulkan": "sh scripts/setup_gpu.sh .venv/bin/python says what to install",
+    "webgpu": "Chromium and the pages: make setup, with npm, says what to install",
+    "naga": "one of the pages' packages: make setup, with npm",
+    "software-cuda": "what only a driver in software does is tested where there is none of NVIDIA's",
+    "linux": "the tests of forks, named pipes and HOME run on Linux",
+}
+"""What `make test` uses: name, and how it is had where it is missing."""
+
+EXTRAS = {
+    *("torch", "optax", "accelerate", "onnx", "released", "perfetto", "tensorflow", "transformers"),
+    *("numba", "opencl", "opencl-subgroups", "xla", "libtpu", "nvrtc", "cuda", "g++", "shader-compilers"),
+}
+"""What a test has to declare; CONTRIBUTING.md says what each is."""
+
+IMPLIED = {
+    "cuda": {"nvrtc", "g++"},
+    "released": {"torch"},
+    "transformers": {"torch", "accelerate"},
+    "opencl-subgroups": {"opencl"},
+}
+BY_HAND = {"tensorflow", "transformers", "opencl-subgroups"}
+"""What `make test-all` does not install: too large for what it tests, or a driver that no package has."""
+
+OF_THE_SYSTEM = {"vulkan", "webgpu", "opencl", "g++", "naga", "shader-compilers", "cuda"}
+"""What takes packages of the system besides: apt-get installs them for root on Debian and Ubuntu."""
 
 
-def required():
+class Selection:
+    """Which part runs, the test that is running, and what was left out: how many tests for each reason."""
+
+    def __init__(self):
+        self.part = ""
+        self.running = None
+        self.left_out = Counter()
+
+    def takes(self, item):
+        """Whether the part has this test; what the first part leaves out is counted."""
+        reasons = reasons_of(item)
+        if self.part == "first" and reasons:
+            self.left_out[min(reasons)] += 1
+        return not self.part or (self.part == "first") == (not reasons)
+
+
+selection = Selection()
+
+
+def needs_of(item):
+    """What a test declares: by `@pytest.mark.needs("torch")`, by a fixture of that name, or a device as a parameter."""
+    found = {name for mark in item.iter_markers("needs") for name in mark.args}
+    found |= EXTRAS & set(item.fixturenames)
+    found |= {"webgpu"} if "browser" in item.fixturenames else set()
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return found | {params[name] for name in ("numerics", "compute", "device") if isinstance(params.get(name), str)}
+
+
+def reasons_of(item):
+    """Why a test is not of the first part; nothing where it is."""
+    needs = needs_of(item)
+    reasons = {f"need {name}" for name in (needs & EXTRAS) - named()}
+    if "webgpu" in needs - named() and item.get_closest_marker("first") is None:
+        reasons.add("open a page")
+    if item.get_closest_marker("slow") is not None:
+        reasons.add("take long")
+    return reasons
+
+
+def named():
     """The names in OPTIRS_REQUIRE."""
     return {name.strip() for name in os.environ.get("OPTIRS_REQUIRE", "").split(",")} - {""}
 
 
+def required():
+    """What has to be there: the names in OPTIRS_REQUIRE and, in the second part, what `make test-all` installs."""
+    return named() | (expected() if selection.part == "rest" else set())
+
+
+def expected():
+    """What `make test-all` has installed, all of it where CI runs it."""
+    found = (EXTRAS | BASE.keys()) - BY_HAND
+    if "CI" in os.environ:
+        return found
+    found.discard("software-cuda")  # NVIDIA's own driver takes its place
+    if sys.platform != "linux":
+        found.discard("linux")
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    return found if is_root and shutil.which("apt-get") else found - OF_THE_SYSTEM
+
+
+def by_source(cases):
+    """Cases of a table by their names, with the library that each is compared with as what it needs."""
+    sources = [case.source.partition(".")[0].removesuffix("_twins") for case in cases]
+    return [
+        pytest.param(case, id=case.name, marks=pytest.mark.needs(source) if source in EXTRAS else ())
+        for case, source in zip(cases, sources, strict=True)
+    ]
+
+
+def each_needing(*names):
+    """Parameters that need what they name."""
+    return [pytest.param(name, marks=pytest.mark.needs(name)) for name in names]
+
+
 def missing(name, reason):
     """Skip the test, or fail it where `name` is required."""
+    check_declared(name)
     if name in required():
-        pytest.fail(f"{name} is in OPTIRS_REQUIRE and is missing: {reason}", pytrace=False)
+        pytest.fail(f"{name} is required and is missing: {reason}", pytrace=False)
     pytest.skip(f"{name}: {reason}")
+
+
+def check_declared(name):
+    """Fail a test that asks for what it does not declare, whether that is installed or not."""
+    if name not in EXTRAS or selection.running is None:
+        return
+    declared = needs_of(selection.running)
+    if name not in declared.union(*(IMPLIED.get(one, ()) for one in declared)):
+        pytest.fail(f'this test needs {name} and has to say so: @pytest.mark.needs("{name}")', pytrace=False)
 
 
 def released(package, module, *, is_needed=False):

@@ -322,8 +322,7 @@ def test_a_perceptron_trains_as_in_float32(device):
         np.testing.assert_allclose(train(device, {"dtype": dtype}), whole, rtol=SPACING[dtype])
 
 
-def test_a_perceptron_trains_as_in_torch(device, requires):
-    torch = requires("torch")
+def test_a_perceptron_trains_as_in_torch(device, torch):
     values, x, labels = perceptron(device)
     w1, b1, w2 = parameters = [torch.tensor(one, dtype=torch.float32, requires_grad=True) for one in values]
     optimizer = torch.optim.SGD(parameters, lr=0.5)

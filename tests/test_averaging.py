@@ -64,8 +64,7 @@ def test_the_corrected_average_is_adams_formula():
 
 
 @pytest.mark.parametrize("kind", ["SWA", "EMA"])
-def test_averages_are_those_of_torchs_averaged_model(device, requires, kind):
-    torch = requires("torch")
+def test_averages_are_those_of_torchs_averaged_model(device, torch, kind):
     from torch.optim import swa_utils
 
     values = make_values(20, [(3, 4)])

@@ -9,8 +9,7 @@ from optirs_web.errors import UnsupportedError
 
 
 @pytest.mark.parametrize(("norm_type", "max_norm"), [(1.0, 50.0), (2.0, 3.0), (np.inf, 1.5), (2.0, 1e4)])
-def test_the_global_norm_and_the_functions_in_place_are_torchs(numerics, requires, norm_type, max_norm):
-    torch = requires("torch")
+def test_the_global_norm_and_the_functions_in_place_are_torchs(numerics, torch, norm_type, max_norm):
     _, (grads,) = make_problem(1)
     theirs = [torch.nn.Parameter(torch.zeros(one.shape, dtype=torch.float64)) for one in grads]
     for one, grad in zip(theirs, grads, strict=True):

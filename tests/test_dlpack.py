@@ -71,8 +71,7 @@ def test_copies_are_made_when_asked_for_and_only_then(cpu):
         np.from_dlpack(ow.tensor([True], device=cpu), copy=False)
 
 
-def test_torch_and_jax_see_it(requires, cpu):
-    torch, _ = requires("torch"), requires("optax")
+def test_torch_and_jax_see_it(torch, optax, cpu):
     import jax  # which optax needs
 
     x = ow.tensor([[1.0, 2.0], [3.0, 4.0]], device=cpu)
@@ -179,8 +178,7 @@ def test_torch_tensors_with_a_history_and_of_bfloat16_make_tensors(torch, device
             ow.tensor(wrong, device=device)
 
 
-def test_jax_arrays_make_tensors(requires, device):
-    requires("optax")
+def test_jax_arrays_make_tensors(optax, device):
     import jax.numpy  # which optax needs
 
     assert ow.tensor(jax.numpy.arange(3.0), device=device).tolist() == [0.0, 1.0, 2.0]
@@ -213,6 +211,7 @@ for wrong in (tf.sparse.from_dense(given), tf.ragged.constant([[1.0], [1.0, 2.0]
 """
 
 
+@pytest.mark.needs("tensorflow")
 def test_tensorflow_and_a_tensor_see_each_other():
     """In a process of its own: TensorFlow's LLVM and that of Mesa's software driver end one that has both."""
     if find_spec("tensorflow") is None:

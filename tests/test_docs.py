@@ -98,7 +98,9 @@ def test_there_are_pages_with_examples():
     assert {"README.md", "docs/setup.md", *NEEDS, *DEVICES, *AT_THE_END} <= set(EXAMPLES)
 
 
-@pytest.mark.parametrize("page", [one for one in EXAMPLES if one not in DEVICES])
+@pytest.mark.parametrize(
+    "page", [pytest.param(one, marks=pytest.mark.needs(*NEEDS.get(one, ()))) for one in EXAMPLES if one not in DEVICES]
+)
 def test_the_examples_of_a_page_run(page, requires, tmp_path, monkeypatch):
     """One after the other, with the names of those before."""
     monkeypatch.chdir(tmp_path)

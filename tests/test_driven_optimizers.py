@@ -5,6 +5,7 @@ import pytest
 from optimizer_cases import DRIVEN_CASES
 from optimizer_problems import relative_error
 from optimizer_references import driven
+from requirements import by_source
 from wrapper_problems import CURVATURES, STARTS
 
 
@@ -29,7 +30,7 @@ def in_float64():
     return [[one.astype(np.float32).astype(np.float64) for one in given] for given in (STARTS, CURVATURES)]
 
 
-@pytest.mark.parametrize("case", DRIVEN_CASES, ids=[case.name for case in DRIVEN_CASES])
+@pytest.mark.parametrize("case", by_source(DRIVEN_CASES))
 def test_follows_its_source(case, numerics, reference, note_error):
     want, want_state = reference(case)
     given = [[one.astype(np.float32) for one in arrays] for arrays in (STARTS, CURVATURES)]

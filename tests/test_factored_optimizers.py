@@ -156,10 +156,9 @@ EXTREMES = ((600, 1100), (1, 70_000), (50_000, 3), (3, 40_000), (900, 3, 3), (2,
 
 
 @pytest.mark.parametrize("name", ["Adafactor", "CAME"])
-def test_long_rows_tall_columns_and_many_small_matrices_follow_the_source(name, device, requires):
+def test_long_rows_tall_columns_and_many_small_matrices_follow_the_source(name, device, torch):
     from optimizer_cases import Case
 
-    requires("torch")
     params, grads = make_problem(EXTREMES, 4)
     case = Case("", name, OPTIMIZERS[name], "torch" if name == "Adafactor" else "factored.came")
     shown = [index for index, one in enumerate(params) if one.size]

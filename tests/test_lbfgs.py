@@ -74,8 +74,7 @@ def counts(optimizer):
         ("quadratic", {**WOLFE, "max_iter": 20, "lr": 0.5}, 3, 2e-3),
     ],
 )
-def test_decides_as_torch_does_and_stays_close(device, requires, problem, options, steps, tolerance):
-    torch = requires("torch")
+def test_decides_as_torch_does_and_stays_close(device, torch, problem, options, steps, tolerance):
     mine, optimizer, closure = ours(problem, device, **options)
     torchs, torch_optimizer, torch_closure = theirs(torch, problem, **options)
     for _ in range(steps):
@@ -94,9 +93,7 @@ def test_reaches_the_minimum(device, problem, steps, reached):
     assert closure().item() <= reached
 
 
-def test_a_pair_of_negative_curvature_is_left_out_as_in_torch(device, requires):
-    torch = requires("torch")
-
+def test_a_pair_of_negative_curvature_is_left_out_as_in_torch(device, torch):
     def make(params, optimizer):
         def closure():
             optimizer.zero_grad()
@@ -119,8 +116,7 @@ def test_a_pair_of_negative_curvature_is_left_out_as_in_torch(device, requires):
     assert distance(mine, torchs) <= 1e-5
 
 
-def test_continues_a_torch_run_and_torch_continues_ours(device, requires):
-    torch = requires("torch")
+def test_continues_a_torch_run_and_torch_continues_ours(device, torch):
     options = {"max_iter": 4, "history_size": 3}
     torchs, torch_optimizer, torch_closure = theirs(torch, "quadratic", **options)
     torch_optimizer.step(torch_closure)

@@ -98,9 +98,8 @@ def test_skipped_steps_leave_matrices_alone(device):
     assert optimizer.skipped_steps == 1
 
 
-def test_muon_continues_a_torch_run_and_torch_continues_ours(device, requires):
+def test_muon_continues_a_torch_run_and_torch_continues_ours(device, torch):
     """torch orthogonalises in bfloat16: its step differs from ours by up to 0.03 of the largest element."""
-    torch = requires("torch")
     options = {"lr": 0.02, "weight_decay": 0.1, "momentum": 0.9, "adjust_lr_fn": "match_rms_adamw"}
     params, grads = make_problem(((16, 16), (40, 24), (7, 30)), 12)
     theirs = [torch.nn.Parameter(torch.tensor(one)) for one in params]

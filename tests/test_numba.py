@@ -23,7 +23,7 @@ from optirs_web.wgsl.numba_shell import Loops
 
 
 @pytest.fixture(scope="module")
-def both():
+def both(numba):
     """The device with NumPy, and with Numba from the first launch on."""
     return cpu_device("numpy"), cpu_device("numba")
 
@@ -128,7 +128,9 @@ def test_what_goes_beyond_its_arrays_is_an_error(both):
         call()
 
 
-def test_what_numba_refuses_stays_numpys(caplog):
+def test_what_numba_refuses_stays_numpys(numba, caplog, tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     loops = Loops("from numba import njit\n\n@njit\ndef part(*given):\n    return given.none\n\nlaunch = part\n", ())
     relu = elementwise("relu", "relu", ("tensor",), 0)
     x, y = np.array([-1, 2], np.float32).view(np.uint8), np.zeros(8, np.uint8)
@@ -164,7 +166,9 @@ def replace(path, other):
 
 
 @pytest.mark.parametrize(("kind", "damage"), [("nbi", cut), ("nbi", empty), ("nbc", cut), ("nbc", replace)])
-def test_what_numba_keeps_is_compiled_again_where_a_file_is_damaged_or_anothers(kind, damage, tmp_path, monkeypatch):
+def test_what_numba_keeps_is_compiled_again_where_a_file_is_damaged_or_anothers(
+    kind, damage, numba, tmp_path, monkeypatch
+):
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 

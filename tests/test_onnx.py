@@ -9,11 +9,7 @@ import optirs_web as ow
 from optirs_web import nn, ops
 from optirs_web.errors import CheckpointError, UnsupportedError
 
-
-@pytest.fixture(autouse=True)
-def onnx(requires):
-    """The package."""
-    return requires("onnx")
+pytestmark = pytest.mark.usefixtures("onnx")
 
 
 def floats(*shape, seed=0):

@@ -27,12 +27,6 @@ except ow.errors.DeviceNotAvailableError as error:
 """
 
 
-@pytest.fixture
-def opencl(open_device):
-    """The device; a skip or a failure where there is none."""
-    return open_device("opencl")
-
-
 def test_without_pyopencl_it_says_what_to_install():
     lines = run_python(f"import sys; sys.modules['pyopencl'] = None{ASK}")
     why = "the Python package pyopencl is not installed: pip install 'pyopencl>=2025.1'"

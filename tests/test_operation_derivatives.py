@@ -95,7 +95,15 @@ def assert_close(got, want, tolerance, what, of_each=False):
         assert (error <= 0).all(), f"{what}: at {worst} {got[worst]!r}, not {want[worst]!r} (tolerance {tolerance})"
 
 
-@pytest.mark.parametrize(("case", "library"), COMPARED, ids=[f"{case.name}-{library}" for case, library in COMPARED])
+@pytest.mark.parametrize(
+    ("case", "library"),
+    [
+        pytest.param(
+            case, library, id=f"{case.name}-{library}", marks=pytest.mark.needs("torch") if library == "torch" else ()
+        )
+        for case, library in COMPARED
+    ],
+)
 def test_values_and_derivatives_equal_those_in_float64(case, library, found, requires):
     torch = requires("torch") if library == "torch" else None
     for call, ours in found(case):

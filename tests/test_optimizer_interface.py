@@ -34,8 +34,7 @@ def test_names_that_differ_are_refused(device):
         ow.optim.Adam(named(device, a=[1.0], c=[1.0])).load_state_dict(saved)
 
 
-def test_named_state_dicts_go_to_torch_and_back(device, requires):
-    torch = requires("torch")
+def test_named_state_dicts_go_to_torch_and_back(device, torch):
     from optirs_web.interop.torch import to_torch
 
     ours = ow.optim.AdamW(named(device, a=[1.0], b=[2.0]))

@@ -8,6 +8,7 @@ import pytest
 from optimizer_cases import CASES, DRIVEN_CASES, SPARSE_CASES
 from optimizer_problems import assert_close, make_problem, relative_error, replay_cost
 from optimizer_references import result_of
+from requirements import by_source
 
 import optirs_web as ow
 from optirs_web.cli.optimizers import all_optimizers
@@ -19,7 +20,6 @@ LARGE = 16_777_217 + 4096
 FACTORS = [1.0, -0.5, 2.0, 0.25, -1.5]
 STRIDE, TAIL = 97, 5000
 
-by_name = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 torchs = [case for case in CASES if case.source == "torch"]
 
 
@@ -40,7 +40,7 @@ def reference(requires):
     return find
 
 
-@by_name
+@pytest.mark.parametrize("case", by_source(CASES))
 def test_follows_its_source(case, numerics, reference, note_error):
     params, grads, want, want_state = reference(case)
     ours, state = numerics("steps", case.name, params, grads)
@@ -76,15 +76,13 @@ def large_result(name):
 
 
 @pytest.mark.parametrize("name", LARGE_CASES)
-def test_follows_its_source_above_16_million_elements(name, numerics, requires):
-    requires("torch")
+def test_follows_its_source_above_16_million_elements(name, numerics, torch):
     got, _ = numerics("long_steps", name, *large_problem(), FACTORS, STRIDE, TAIL)
     assert_close(got, large_result(name), LARGE_CASES[name].tolerance)
 
 
 @pytest.mark.parametrize("case", torchs, ids=[case.name for case in torchs])
-def test_continues_a_torch_run_and_torch_continues_ours(case, device, requires):
-    requires("torch")
+def test_continues_a_torch_run_and_torch_continues_ours(case, device, torch):
     from optimizer_references import torch_twins
 
     params, grads = make_problem(case.shapes, 20)
@@ -354,8 +352,7 @@ def test_groups_may_be_empty_but_not_exchanged(device):
     ("optimizer", "option", "values"),
     [("SGD", "momentum", [0.9, 0.9, 0.0, 0.0, 0.9, 0.9]), ("Adam", "amsgrad", [True, True, False, False, True, True])],
 )
-def test_an_option_that_comes_and_goes_keeps_its_state_as_in_torch(device, requires, optimizer, option, values):
-    torch = requires("torch")
+def test_an_option_that_comes_and_goes_keeps_its_state_as_in_torch(device, torch, optimizer, option, values):
     ours, theirs = ow.Parameter([1.0], device=device), torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
     options = {"lr": 0.1, **({"betas": (0.9, 0.5)} if optimizer == "Adam" else {})}
     mine = getattr(ow.optim, optimizer)([ours], **options, **{option: values[0]})

@@ -58,8 +58,7 @@ def test_a_projection_follows_its_reference(name, numerics):
     ("ours", "theirs"),
     [("l2_ball", "l2_ball"), ("sphere", "l2_sphere"), ("l1_ball", "l1_ball"), ("simplex", "simplex")],
 )
-def test_a_projection_is_optaxs(device, requires, ours, theirs):
-    optax = requires("optax")
+def test_a_projection_is_optaxs(device, optax, ours, theirs):
     from optimizer_references import optax_twins  # float64
 
     values = np.random.default_rng(0).standard_normal((20, 30)).astype(np.float32)

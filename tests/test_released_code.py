@@ -111,6 +111,7 @@ def theirs(requires, tmp_path_factory):
     return lambda case: [found[f"{case.name} {number}"] for number in range(len(case.shapes))]
 
 
+@pytest.mark.needs("released")
 @pytest.mark.parametrize("case", COMPARED, ids=[case.name for case in COMPARED])
 def test_a_reference_computes_what_the_authors_code_does(case, request):
     release = RELEASES[case.optimizer]

@@ -7,6 +7,7 @@ from processes import run_with_arrays
 from requirements import released
 from test_storage import TEXT, dynamic_map
 
+pytestmark = pytest.mark.needs("released")
 BLOCK, BLOCKS = 256, 16
 KIND = pytest.mark.parametrize("kind", ["signed", "unsigned"])
 

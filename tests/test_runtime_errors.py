@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import software_cuda
 from processes import run_python
-from requirements import missing
+from requirements import each_needing, missing
 
 import optirs_web as ow
 from optirs_web.errors import ShaderError, UnsupportedError
@@ -43,7 +43,7 @@ def test_owners_may_go_in_the_middle_of_a_submit(device):
     assert seen
 
 
-@pytest.mark.parametrize("name", ["vulkan", "opencl", "cuda", "xla"])
+@pytest.mark.parametrize("name", each_needing("vulkan", "opencl", "cuda", "xla"))
 def test_a_forked_process_is_told_to_spawn(name, open_device):
     open_device(name)
     lines = run_python(
@@ -70,7 +70,7 @@ def test_a_forked_process_is_told_to_spawn(name, open_device):
     assert lines == ["DeviceLostError True", "DeviceNotAvailableError True", "0 [1.0, 1.0, 1.0, 1.0]"]
 
 
-@pytest.mark.parametrize("name", ["opencl", "xla"])
+@pytest.mark.parametrize("name", each_needing("opencl", "xla"))
 def test_a_process_that_was_forked_after_devices_were_listed_is_told_to_spawn(name, open_device):
     open_device(name)
     lines = run_python(

@@ -36,8 +36,7 @@ def test_the_default_rule_is_torchs():
 
 
 @pytest.mark.parametrize("transforms", [[], [["clip_by_global_norm", {"max_norm": 1.0}]]], ids=["plain", "clipped"])
-def test_steps_and_scales_are_torchs(numerics, requires, transforms):
-    torch = requires("torch")
+def test_steps_and_scales_are_torchs(numerics, torch, transforms):
     params, grads = make_problem()
     rule = {"growth_interval": 3, "growth_factor": 4.0, "backoff_factor": 0.25}
     theirs = [torch.nn.Parameter(torch.tensor(one.astype(float))) for one in params]
@@ -158,8 +157,7 @@ def test_a_step_outside_the_scaler_takes_gradients_as_they_are(device):
     assert (state["step"], state["exp_avg"].tolist()) == (2.0, pytest.approx([0.19]))
 
 
-def test_state_dicts_go_both_ways(device, requires):
-    torch = requires("torch")
+def test_state_dicts_go_both_ways(device, torch):
     theirs = torch.amp.GradScaler("cpu", init_scale=512.0, growth_interval=7)
     theirs.scale(torch.zeros(1))
     ours = ow.optim.GradScaler(device)

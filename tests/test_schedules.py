@@ -31,8 +31,7 @@ def test_torchs_numbers(numerics, torch, case):
 
 
 @pytest.mark.parametrize("name", OPTAX_NAMES)
-def test_optaxs_numbers(numerics, requires, name):
-    requires("optax")
+def test_optaxs_numbers(numerics, optax, name):
     import jax
     import optax
 

@@ -4,23 +4,12 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from requirements import missing
 
 from optirs_web.cli.commands import cli
-from optirs_web.errors import DeviceNotAvailableError
-from optirs_web.runtime.nvrtc import compile_cuda
 
 
 def shader(*arguments):
     return CliRunner().invoke(cli, ["shader", *arguments])
-
-
-@pytest.fixture
-def nvrtc():
-    try:
-        compile_cuda("")
-    except DeviceNotAvailableError as error:
-        missing("nvrtc", str(error))
 
 
 @pytest.mark.parametrize(("target", "word"), [("opencl", "__kernel"), ("cuda", "__global__ void")])

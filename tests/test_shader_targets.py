@@ -37,7 +37,7 @@ def relu():
 
 def needs(program):
     if shutil.which(program) is None:
-        missing("naga", f"{program} is not installed")
+        missing("shader-compilers", f"{program} is not installed")
 
 
 def shader(*arguments):
@@ -58,6 +58,7 @@ def test_a_target_is_text_in_its_language(target, words):
         assert one in found.stdout
 
 
+@pytest.mark.needs("shader-compilers")
 def test_spirv_is_printed_as_text():
     needs("spirv-dis")
     found = shader("AdamW", "--target", "spirv")
@@ -130,6 +131,7 @@ def test_another_file_than_nagas_is_not_run(monkeypatch, tmp_path):
 # The check of all shaders.
 
 
+@pytest.mark.needs("shader-compilers")
 def test_naga_and_spirv_val_find_what_is_wrong(naga, relu):
     needs("spirv-val")
     good, bad = map(compilers.translate, [relu, relu._replace(name="bad", for_naga="fn f( {}")])
@@ -140,6 +142,7 @@ def test_naga_and_spirv_val_find_what_is_wrong(naga, relu):
     assert "error" in compilers.spirv_val(words[:-4])
 
 
+@pytest.mark.needs("shader-compilers")
 def test_tint_finds_what_is_wrong(relu):
     needs("node")
     tint = compilers.Tint()
@@ -152,7 +155,7 @@ def test_tint_finds_what_is_wrong(relu):
     assert "exceeds the maximum allowed" in refused[1]
 
 
-def test_nvidias_compiler_finds_what_is_wrong(relu):
+def test_nvidias_compiler_finds_what_is_wrong(relu, nvrtc):
     nvidia = compilers.Nvidia()
     for name, text in ("good", relu.for_nvidia), ("bad", "int f( {}"), ("good again", relu.for_nvidia):
         nvidia.take(relu._replace(name=name, for_nvidia=text))

@@ -88,8 +88,7 @@ def test_the_rest_of_a_tensors_last_block_stays_zero(device):
         assert not np.frombuffer(device.read(View.whole(buffer)), np.float32)[258:].any()
 
 
-def test_a_recorded_step_serves_for_other_rows_and_fewer_of_them(device, requires):
-    requires("torch")
+def test_a_recorded_step_serves_for_other_rows_and_fewer_of_them(device, torch):
     from optimizer_references import sparse
 
     rng = np.random.default_rng(0)

@@ -49,6 +49,7 @@ def reference(requires):
     return find
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("case", SPARSE_CASES, ids=[case.name for case in SPARSE_CASES])
 def test_follows_its_source(case, numerics, reference, note_error):
     params, grads, want, want_state = reference(case)
@@ -65,8 +66,7 @@ def test_follows_its_source(case, numerics, reference, note_error):
 @pytest.mark.parametrize(
     "case", [case for case in SPARSE_CASES if "momentum" not in case.options], ids=lambda one: one.name
 )
-def test_continues_a_torch_run_and_torch_continues_ours(case, device, requires):
-    requires("torch")
+def test_continues_a_torch_run_and_torch_continues_ours(case, device, torch):
     from optimizer_references import sparse
 
     params, grads = make_problem(case.shapes, 20)
@@ -91,8 +91,7 @@ def test_continues_a_torch_run_and_torch_continues_ours(case, device, requires):
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adagrad"])
-def test_dense_gradients_and_rows_in_one_step_follow_torch(device, requires, optimizer):
-    requires("torch")
+def test_dense_gradients_and_rows_in_one_step_follow_torch(device, torch, optimizer):
     from optimizer_references import sparse
 
     rng = np.random.default_rng(0)

@@ -142,8 +142,7 @@ def test_a_state_dict_has_its_value(device):
     assert lr.item() == 0.5
 
 
-def test_one_of_torch_with_a_tensor_is_loaded(device, requires):
-    torch = requires("torch")
+def test_one_of_torch_with_a_tensor_is_loaded(device, torch):
     theirs = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=torch.tensor(0.25))
     ours = ow.optim.AdamW([ow.Parameter([0.0], device=device)])
     ours.load_state_dict(theirs.state_dict())

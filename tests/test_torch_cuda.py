@@ -24,9 +24,8 @@ DEFAULT = 1  # CUDA's default stream
 
 
 @pytest.fixture
-def to_gpu(torch, open_device, monkeypatch):
+def to_gpu(torch, cuda, monkeypatch):
     """What puts a model or a tensor of torch on the GPU of the device `cuda`."""
-    cuda = open_device("cuda")
     if torch.cuda.is_available():
         return lambda one: one.cuda()
     if "software" not in cuda.info.description.lower():

@@ -267,8 +267,8 @@ def test_parameters_of_a_compiled_and_of_a_distributed_model(ours, torch):
         torch.distributed.destroy_process_group()
 
 
-def test_accelerate_trains_with_it(ours, torch, requires):
-    accelerator = requires("accelerate").Accelerator(cpu=True, gradient_accumulation_steps=2)
+def test_accelerate_trains_with_it(ours, torch, accelerate):
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
     curves = []
     for module in (torch.optim, ours):
         model = mlp(torch)
@@ -328,10 +328,10 @@ print(json.dumps([losses(torch.optim), losses(ow.interop.torch)]))
 """
 
 
-def test_the_trainer_of_transformers_trains_with_it(requires):
+@pytest.mark.needs("transformers")
+def test_the_trainer_of_transformers_trains_with_it(torch, accelerate):
     if find_spec("transformers") is None:
         missing("transformers", "it is not installed")
-    requires("torch"), requires("accelerate")
     torchs, ours = json.loads(run_python(TRAINER, HF_HUB_OFFLINE=1)[-1])
     assert len(ours) == 60
     np.testing.assert_allclose(ours, torchs, rtol=0, atol=1e-5)

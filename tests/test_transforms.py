@@ -64,8 +64,7 @@ def test_a_transform_follows_its_reference(name, numerics):
         (["add_decayed_weights", {"weight_decay": 0.1}], "add_decayed_weights", [0.1]),
     ],
 )
-def test_a_transform_is_optaxs(device, requires, spec, theirs, arguments):
-    optax = requires("optax")
+def test_a_transform_is_optaxs(device, optax, spec, theirs, arguments):
     from optimizer_references import optax_twins  # float64
 
     assert optax_twins.jax.config.jax_enable_x64

@@ -16,8 +16,8 @@ from optirs_web.errors import DeviceNotAvailableError, LaunchError
 
 
 @pytest.fixture
-def device(open_device):
-    return open_device("xla")
+def device(xla):
+    return xla
 
 
 def compiled_in(device, call):
@@ -204,6 +204,7 @@ def test_what_a_step_for_a_topology_leaves_out_is_refused(device, name, message)
     assert message in result.output
 
 
+@pytest.mark.needs("libtpu")
 def test_a_step_for_eight_tpus_is_one_all_reduce_and_one_loop(device, tmp_path):
     if find_spec("libtpu") is None:
         missing("libtpu", "it is not installed")

@@ -13,8 +13,8 @@ from optirs_web.interop.safetensors import parts
 
 
 @pytest.fixture
-def device(open_device):
-    return open_device("xla")
+def device(xla):
+    return xla
 
 
 def trained_on(device):

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from numerics import schedule, sparse_run, sparse_sums
 from sparse_problems import entries
-from xla_comparisons import Comparison
 
 import optirs_web as ow
 from optirs_web import ops
-from optirs_web.native_backends import numpy_library, xla_library
+from optirs_web.native_backends import numpy_library
 
 
 def random(*shape, seed=0):
@@ -181,14 +180,18 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: PROGRAMS[one][0])
-def test_a_kernel_leaves_what_it_leaves_on_the_processor(program, open_device, monkeypatch):
+def test_a_kernel_leaves_what_it_leaves_on_the_processor(program, xla, open_device, monkeypatch):
+    from xla_comparisons import Comparison
+
     comparison = Comparison(monkeypatch, PROGRAMS[program])
     program(open_device("cpu"))
     assert set(PROGRAMS[program]) == comparison.launches.keys()
     assert comparison.differences == []
 
 
-def test_every_kernel_has_its_replacement_and_its_test():
+def test_every_kernel_has_its_replacement_and_its_test(xla):
+    from optirs_web.native_backends import xla_library
+
     tested = {name for names in PROGRAMS.values() for name in names}
     assert xla_library.REPLACEMENTS.keys() == numpy_library.REPLACEMENTS.keys() == tested
     assert xla_library.TRACED.keys() <= tested

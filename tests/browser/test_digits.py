@@ -38,6 +38,7 @@ def probability(page, digit):
     return page.get_by_role("row", name=re.compile(f"^{digit} ")).locator(".bar-value")
 
 
+@pytest.mark.first
 def test_the_digits_are_learned_and_a_drawn_one_is_recognised(digits, fits):
     expect(digits.locator("#accuracy")).to_have_text(AT_LEAST_97, timeout=SLOW)
     draw(digits, THREE)

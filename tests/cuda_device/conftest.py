@@ -10,16 +10,10 @@ from requirements import missing
 
 
 @pytest.fixture
-def driver():
+def driver(cuda):
     """The driver in software, with a GPU to be found."""
     with software_cuda.shown() as found:
         if found is None:
             missing("software-cuda", "NVIDIA's own driver is there, so that none in software takes its place")
         yield found
         found.set(init=0, version=13000, capability=90, prohibited=0, pools=1, fault=0, instantiate=0, memory=2 << 30)
-
-
-@pytest.fixture
-def cuda(open_device):
-    """The device, which all tests share."""
-    return open_device("cuda")

@@ -7,7 +7,6 @@ from software_cuda import amounts, opened
 
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
-from optirs_web.native_backends import cuda_products
 from optirs_web.runtime import registry
 
 
@@ -15,7 +14,7 @@ from optirs_web.runtime import registry
 def with_cublas(driver, monkeypatch):
     """A device that finds it, and how often it was called so far."""
     library = software_cuda.cublas()
-    monkeypatch.setattr(cuda_products, "library", lambda: library)
+    monkeypatch.setattr("optirs_web.native_backends.cuda_products.library", lambda: library)
     monkeypatch.setattr("optirs_web.native_backends.cuda_device.library", lambda: library)
     driver.set(devices=2)
     with opened() as device:

@@ -1,14 +1,13 @@
-"""NVIDIA's compiler takes what is printed for CUDA of every built-in function; `make check` gives it every shader."""
+"""NVIDIA's compiler takes what is printed for CUDA of every built-in function; see also `make verify-shaders`."""
 
 from itertools import product
 
 import pytest
 from adapters.compilers import refused_by_nvidia
 from named_kernels import FOLDERS, named_kernels
-from requirements import missing
 
 from optirs_web.errors import DeviceNotAvailableError, OptirsError, UnsupportedError
-from optirs_web.runtime import nvrtc
+from optirs_web.runtime import nvrtc as nvidias
 from optirs_web.runtime.kernels import cooperative, elementwise
 from optirs_web.runtime.nvrtc import compile_cuda
 from optirs_web.runtime.rule_kernels import UpdateKernel
@@ -18,14 +17,6 @@ from optirs_web.wgsl.builtins import BUILTINS, needs_subgroups
 from optirs_web.wgsl.print_c import KERNEL, print_c
 
 ARCHITECTURES = ["sm_80", "sm_90", "sm_120"]
-
-
-@pytest.fixture(autouse=True)
-def _compiler():
-    try:
-        compile_cuda("")
-    except DeviceNotAvailableError as error:
-        missing("nvrtc", str(error))
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -47,7 +38,7 @@ def test_every_shader_prints_for_opencl(folder):
     ],
     ids=lambda one: one.name,
 )
-def test_machine_code_for_gpus_that_people_have(kernel, arch):
+def test_machine_code_for_gpus_that_people_have(kernel, arch, nvrtc):
     cubin = compile_cuda(print_c(kernel.module, "cuda"), arch, "cubin")
     assert cubin.startswith(b"\x7fELF")
     assert KERNEL.encode() in cubin
@@ -96,7 +87,7 @@ def kernel_of(lines):
     return module
 
 
-def test_every_built_in_function_compiles_over_each_of_its_types():
+def test_every_built_in_function_compiles_over_each_of_its_types(nvrtc):
     found = list(calls())
     assert {name for name, _ in found} > {"fma", "subgroupAdd", "pack2x16float", "faceForward"}
     assert refused_by_nvidia({"builtins": print_c(kernel_of([call for _, call in found]), "cuda")}) == {}
@@ -117,7 +108,7 @@ def test_subgroups_are_whole_warps():
     assert needs_subgroups("subgroupAdd")
 
 
-def test_what_the_compiler_says_is_said():
+def test_what_the_compiler_says_is_said(nvrtc):
     with pytest.raises(OptirsError, match=r"(?s)refuses this.*expected a"):
         compile_cuda("int f( {}")
     with pytest.raises(UnsupportedError, match="does not know 'sm_1'; there are sm_75, sm_80"):
@@ -127,4 +118,4 @@ def test_what_the_compiler_says_is_said():
 def test_without_its_packages_an_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
     with pytest.raises(DeviceNotAvailableError, match=r"pip install 'optirs-web\[cuda\]'"):
-        nvrtc.compile_cuda("")
+        nvidias.compile_cuda("")

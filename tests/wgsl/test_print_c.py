@@ -17,8 +17,9 @@ from optirs_web.wgsl.print_c import Argument, interface_of, print_c
 from optirs_web.wgsl.references import module_references
 from optirs_web.wgsl.syntax import Function
 
+needs = pytest.mark.needs
 KERNELS = Path(__file__).parent / "c_kernels"
-DIALECTS = ["opencl", "cuda"]
+DIALECTS = [pytest.param("opencl", marks=needs("opencl")), pytest.param("cuda", marks=needs("g++"))]
 RUN = {"opencl": c_targets.on_opencl, "cuda": c_targets.on_emulated_cuda}
 F32, U32, I32 = np.float32, np.uint32, np.int32
 
@@ -111,7 +112,13 @@ def test_hand_written_values(dialect):
 # Half-precision and subgroups, which PoCL has not.
 
 
-@pytest.mark.parametrize("run", [c_targets.on_emulated_cuda, c_targets.on_opencl_with_subgroups])
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(c_targets.on_emulated_cuda, marks=needs("g++")),
+        pytest.param(c_targets.on_opencl_with_subgroups, marks=needs("opencl-subgroups")),
+    ],
+)
 def test_halves_and_subgroups(run):
     # x, then v at 8 bytes and y behind it
     halves = np.array([[0.5, 0, 0, 0, 1.5, -2, 3, 0.1], [-7, 0, 0, 0, 0.25, 4, -1, 9]], np.float16)

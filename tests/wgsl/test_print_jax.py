@@ -14,9 +14,8 @@ def _leaves(types, rows):
 
 
 @pytest.fixture(scope="module")
-def results(open_device):
+def results(xla):
     """By the name of the case what XLA gives: all of them are compiled as one."""
-    open_device("xla")
     namespaces, functions, leaves = [], [], []
     for text, rows in CASES.values():
         declared, _ = compiled(text)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from map_functions import DTYPES, checked, compiled, flat, nested, parameter_types, result_types
 from printed_cases import ARITHMETIC, CONTROL_FLOW, F32
-from requirements import missing
 
 from optirs_web.wgsl.print_python import compile_python, print_python, python_name
 
@@ -12,36 +11,19 @@ from optirs_web.wgsl.print_python import compile_python, print_python, python_na
 STRUCTS = ("members of nested structs", "calls that return structs", "booleans by branches", "one operand for booleans")
 CASES = {**ARITHMETIC, **{name: CONTROL_FLOW[name] for name in STRUCTS}}
 
-try:
-    import numba
-except ImportError as error:
-    numba = error
-
-
-@pytest.fixture(scope="module")
-def printed():
-    """The functions of a text and their namespace; a skip or a failure where there is no Numba."""
-
-    def print_for_numba(text):
-        if isinstance(numba, ImportError):
-            missing("numba", str(numba))
-        declared, _ = compiled(text)
-        return declared[-1], compile_python(print_python(checked(text), "numba"), "test")
-
-    return print_for_numba
-
 
 def returned(type_):
     """The scalars of a Numba type, in order."""
-    if isinstance(type_, numba.types.BaseTuple):
+    if hasattr(type_, "types"):  # of a tuple
         return [leaf for one in type_ for leaf in returned(one)]
     return [type_]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_results_are_those_written_by_hand(name, printed):
+def test_the_results_are_those_written_by_hand(name, numba):
     text, rows = CASES[name]
-    function, namespace = printed(text)
+    declared, _ = compiled(text)
+    function, namespace = declared[-1], compile_python(print_python(checked(text), "numba"), "test")
     given, expected = parameter_types(function), [DTYPES[one] for one in result_types(function)]
     call = numba.njit(error_model="numpy")(namespace[python_name(function.name)].py_func)
     for arguments, wanted in rows:
