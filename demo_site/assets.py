@@ -1,18 +1,24 @@
-"""Answers for content that stays the same until someone builds it anew: entity tags, gzip for text, no traversal."""
+"""Answers for content that stays the same until someone builds it again: entity tags, gzip, no traversal."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-from functools import cached_property, lru_cache
+import os
+from collections.abc import Mapping
+from functools import cached_property, lru_cache, partial
 from pathlib import Path, PurePosixPath
+from threading import Lock
+from typing import BinaryIO
 
+from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from .errors import ApiError
 
-__all__ = ["Content", "respond", "send_file"]
+__all__ = ["Content", "OpenFile", "prepare_file", "respond", "send_file"]
 
 # Not Python's table, which the operating system's registry changes.
 _TYPES = {
@@ -35,10 +41,31 @@ _TYPES = {
     ".zip": "application/zip",
 }
 _MINIMUM_TO_PACK = 1024
+_BLOCK = 1 << 20
+_packing = Lock()
 
 
-def _is_text(media_type: str) -> bool:
-    return media_type.startswith("text/") or media_type in ("application/json", "image/svg+xml")
+def _packs(media_type: str) -> bool:
+    """Whether compression pays: for text and code, but not for what is compressed already."""
+    return media_type.startswith("text/") or media_type in ("application/json", "application/wasm", "image/svg+xml")
+
+
+class OpenFile(StreamingResponse):
+    """Sends an open file and closes it, however it ends. Ranges are not served: nobody needs a part of a file here."""
+
+    def __init__(self, file: BinaryIO, size: int, media_type: str, headers: Mapping[str, str]) -> None:
+        blocks = iter(partial(file.read, _BLOCK), b"")
+        super().__init__(blocks, headers={**headers, "Content-Length": str(size)}, media_type=media_type)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and close the file, which is not read for HEAD."""
+        if scope.get("state", {}).get("is_head"):
+            self.body_iterator = iterate_in_threadpool(())
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._file.close()
 
 
 class Content:
@@ -47,7 +74,7 @@ class Content:
     def __init__(self, body: bytes, media_type: str, *, packs: bool | None = None) -> None:
         self.body = body
         self.media_type = media_type
-        self._packs = _is_text(media_type) if packs is None else packs
+        self._packs = _packs(media_type) if packs is None else packs
 
     @cached_property
     def etag(self) -> str:
@@ -93,6 +120,19 @@ def _read(path: Path, modified: int, size: int) -> Content:
     return Content(path.read_bytes(), _TYPES[path.suffix])
 
 
+def _packed_file(path: Path, stat: os.stat_result) -> Content:
+    with _packing:  # whoever asks meanwhile waits, and does not compress it again
+        content = _read(path, stat.st_mtime_ns, stat.st_size)
+        _ = content.packed
+    return content
+
+
+def prepare_file(path: Path) -> None:
+    """Compress a file now, so that the first to ask for it need not wait; nothing where there is no such file."""
+    if path.is_file():
+        _packed_file(path, path.stat())
+
+
 def find_file(folder: Path, address: str) -> Path:
     """The file of that address, which lies in the folder whatever the address says.
 
@@ -115,14 +155,14 @@ def find_file(folder: Path, address: str) -> Path:
 
 
 def send_file(request: Request, folder: Path, address: str) -> Response:
-    """A file of the folder: text from memory, packed; anything else from the disk."""
+    """A file of the folder: what can be compressed from memory, anything else from the disk."""
     path = find_file(folder, address)
     stat = path.stat()
     media_type = _TYPES.get(path.suffix, "application/octet-stream")
-    if _is_text(media_type):
-        return respond(request, _read(path, stat.st_mtime_ns, stat.st_size))
+    if _packs(media_type):
+        return respond(request, _packed_file(path, stat))
     etag = f'W/"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if _is_current(request, etag):
         return Response(status_code=304, headers=headers)
-    return FileResponse(path, headers=headers, media_type=media_type, stat_result=stat)
+    return OpenFile(path.open("rb"), stat.st_size, media_type, headers)

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .addresses import route_path
 from .errors import ApiError, error_response
-from .settings import PYODIDE_CDN, Rate, Settings, is_loopback
+from .pyodide import PYODIDE_CDN
+from .settings import Rate, Settings, is_loopback
 
 __all__ = ["Buckets", "Guard", "content_security_policy"]
 
@@ -111,7 +112,7 @@ class Guard:
             await send(message)
 
         # A handler for GET answers HEAD too, with the same headers.
-        inner = {**scope, "method": "GET"} if is_head else scope
+        inner = {**scope, "method": "GET", "state": {**scope.get("state", {}), "is_head": True}} if is_head else scope
         try:
             answer = self._refusal(scope)
             if answer is None:

@@ -16,14 +16,15 @@ import optirs_web as ow
 from optirs_web.datasets import load_book
 
 from .addresses import PAGES
-from .assets import Content, respond, send_file
+from .assets import Content, prepare_file, respond, send_file
 from .digits import digits_file
 from .errors import ApiError
+from .pyodide import PYODIDE_CDN, file_sizes
 from .rendering import Renderer
-from .settings import PYODIDE_CDN, Settings
+from .settings import Settings
 from .wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
-__all__ = ["page_routes", "site_facts", "why_no_pages"]
+__all__ = ["page_routes", "prepare", "site_facts", "why_no_pages"]
 
 _NOT_BUILT = (
     "The pages are not built. In a clone `make bundles` builds them, with Node.js; "
@@ -38,12 +39,16 @@ _NO_CACHE = {"Cache-Control": "no-cache"}
 
 
 def site_facts(settings: Settings) -> dict[str, Any]:
-    """What every page is told: where the library, Python and the other pages are, relative to the site's root."""
+    """What every page is told: where the library, Python and the other pages are, relative to the site's root.
+
+    `sizes` has the bytes of Pyodide's files as a page counts them while they come, that is decompressed.
+    """
     return {
         "version": ow.__version__,
         "wheel": f"wheel/{wheel_name()}",
         "more": f"wheel/{more_wheel_name()}",
         "pyodide": "pyodide/" if settings.pyodide else PYODIDE_CDN,
+        "sizes": file_sizes(settings.pyodide),
         "transport": "transport.mjs",
         "pages": PAGES,
     }
@@ -52,6 +57,13 @@ def site_facts(settings: Settings) -> dict[str, Any]:
 def why_no_pages(settings: Settings) -> str:
     """Why no page can be shown, and what to do; nothing where they can."""
     return "" if (settings.static / "style.css").is_file() else _NOT_BUILT
+
+
+def prepare(settings: Settings) -> None:
+    """Make what takes seconds, before a page asks for it: the wheels, and the interpreter compressed."""
+    library_wheel()
+    if settings.pyodide is not None:
+        prepare_file(settings.pyodide / "pyodide.asm.wasm")
 
 
 class _Site:

@@ -9,18 +9,17 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Path, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
-from starlette.types import Receive, Scope, Send
 
 import optirs_web as ow
 
 from ..interop.safetensors import load
 from .access import SettingsOf, WithToken
+from .assets import OpenFile
 from .errors import ApiError, documented
 from .store import Run, Store, StoreFullError, Summary, Upload
 
@@ -89,21 +88,6 @@ def delete_run(name: RunName, store: StoreOf) -> None:
         raise _no_such_run(name)
 
 
-class _FileResponse(StreamingResponse):
-    """Sends an open file and closes it, however it ends."""
-
-    def __init__(self, file: BinaryIO, headers: dict[str, str]) -> None:
-        super().__init__(iter(partial(file.read, _BLOCK), b""), headers=headers, media_type=_TYPE)
-        self._file = file
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and close the file."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._file.close()
-
-
 _BYTES = {"content": {_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 
 
@@ -128,7 +112,7 @@ def get_checkpoint(name: RunName, request: Request, store: StoreOf) -> Response:
     if etag in (one.strip().removeprefix("W/") for one in known.split(",")):
         file.close()
         return Response(status_code=304, headers=headers)
-    return _FileResponse(file, {**headers, "Content-Length": str(run.size)})
+    return OpenFile(file, run.size, _TYPE, headers)
 
 
 @run_routes.put(

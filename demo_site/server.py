@@ -11,7 +11,8 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
-from .wheel import library_wheel
+from .pages import prepare
+from .settings import Settings
 
 __all__ = ["bind", "serve", "url_of"]
 
@@ -72,11 +73,14 @@ class _Server(uvicorn.Server):
         self._when_ready()
 
 
-def serve(app: ASGIApp, listener: socket.socket, when_ready: Callable[[], None] = lambda: None) -> None:
+def serve(
+    app: ASGIApp, settings: Settings, listener: socket.socket, when_ready: Callable[[], None] = lambda: None
+) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Args:
-        app: the application.
+        app: the application, or one that has it mounted.
+        settings: those of the application.
         listener: from `bind`.
         when_ready: called once, when requests are answered.
 
@@ -93,5 +97,5 @@ def serve(app: ASGIApp, listener: socket.socket, when_ready: Callable[[], None] 
         timeout_graceful_shutdown=3,
         ws="none",
     )
-    threading.Thread(target=library_wheel, daemon=True).start()  # two seconds, before a page asks for it
+    threading.Thread(target=prepare, args=(settings,), daemon=True).start()
     _Server(config, when_ready).run(sockets=[listener])

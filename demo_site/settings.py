@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PYODIDE_CDN", "Rate", "Settings"]
+from .pyodide import local_pyodide
+
+__all__ = ["Rate", "Settings"]
 
 HERE = Path(__file__).resolve().parent
-PYODIDE_CDN = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
-
 _MIB = 1 << 20
 
 
@@ -23,12 +22,6 @@ class Rate(NamedTuple):
 
     per_second: float
     burst: int
-
-
-def _local_pyodide() -> Path | None:
-    """The distribution that OPTIRS_PYODIDE_DIST names, or the npm package."""
-    folder = Path(os.environ.get("OPTIRS_PYODIDE_DIST") or HERE / "frontend" / "node_modules" / "pyodide")
-    return folder if (folder / "pyodide.mjs").is_file() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +58,7 @@ class Settings:
     static: Path = HERE / "static"
     templates: Path = HERE / "templates"
     programs: Path = HERE / "programs"
-    pyodide: Path | None = field(default_factory=_local_pyodide)
+    pyodide: Path | None = field(default_factory=local_pyodide)
     max_checkpoint: int = 64 * _MIB
     max_json: int = 64 << 10
     max_runs: int = 200

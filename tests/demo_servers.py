@@ -42,11 +42,12 @@ from optirs_web.demo_site.server import bind, serve, url_of
 from optirs_web.demo_site.settings import Rate, Settings
 
 data, prefix, options = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
-app = create_app(Settings(data=data, write_rate=Rate(1e6, 10**6), rate=Rate(1e6, 10**6), **options))
+settings = Settings(data=data, write_rate=Rate(1e6, 10**6), rate=Rate(1e6, 10**6), **options)
+app = create_app(settings)
 listener = bind("127.0.0.1", 0)
 print(url_of(listener) + prefix, flush=True)
 with closing(app.state.store):
-    serve(Starlette(routes=[Mount(prefix, app)]) if prefix else app, listener)
+    serve(Starlette(routes=[Mount(prefix, app)]) if prefix else app, settings, listener)
 """
 
 

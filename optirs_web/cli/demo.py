@@ -79,6 +79,6 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
 
         with closing(app.state.store):
             try:
-                serve(app, listener, announce)
+                serve(app, settings, listener, announce)
             except KeyboardInterrupt:
                 click.echo("\nThe demo has ended.")

@@ -3,15 +3,20 @@
 import gzip
 import json
 import re
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from demo_servers import error_code, files_of, upload
+from requirements import missing
 
 from optirs_web.datasets import digits, load_book
+from optirs_web.demo_site import assets
 from optirs_web.demo_site.addresses import PAGES
-from optirs_web.demo_site.settings import PYODIDE_CDN
+from optirs_web.demo_site.pyodide import PYODIDE_CDN, file_sizes
 from optirs_web.demo_site.wheel import library_wheel, wheel_name
 
 
@@ -114,21 +119,68 @@ def test_what_has_changed_is_sent_anew(client, tmp_path):
         ("/static/style.css", "gzip;q=0", False),
         ("/static/style.css", "identity", False),
         ("/static/small.js", "gzip", False),
-        ("/static/module.wasm", "gzip", False),
+        ("/static/module.wasm", "gzip", True),
         ("/data/digits.bin", "gzip", True),
     ],
 )
-def test_text_is_packed_for_those_who_accept_it(client, address, accepts, is_packed):
+def test_text_and_code_are_packed_for_those_who_accept_it(client, address, accepts, is_packed):
     plain = client.get(address).content
     with client.stream("GET", address, headers={"Accept-Encoding": accepts}) as response:
         raw = b"".join(response.iter_raw())
     assert (response.headers.get("content-encoding") == "gzip") == is_packed
     assert (gzip.decompress(raw) if is_packed else raw) == plain
     assert int(response.headers["content-length"]) == len(raw)
+    assert ("accept-encoding" in response.headers.get("vary", "").lower()) == (address != "/static/small.js")
 
 
-@pytest.mark.parametrize("address", ["/", "/static/module.wasm", "/api/runs", "/data/digits.bin", "/api/nothing"])
-def test_head_is_get_without_a_body(client, address):
+def test_a_file_is_compressed_once_however_many_ask_for_it_at_a_time(client, monkeypatch):
+    compressed = []
+
+    def compress(body, *level, **options):
+        compressed.append(len(body))
+        time.sleep(0.05)  # the others come meanwhile
+        return zlib.compress(body, wbits=31)
+
+    monkeypatch.setattr(assets.gzip, "compress", compress)
+    with ThreadPoolExecutor(4) as pool:
+        sizes = pool.map(lambda _: len(client.get("/static/module.wasm").content), range(8))
+    assert set(sizes) == {5000}
+    assert compressed == [5000]
+
+
+def test_a_part_of_a_file_is_not_served(client, tmp_path):
+    (tmp_path / "static" / "archive.zip").write_bytes(bytes(5000))
+    many = "bytes=" + ",".join(f"{place}-{place}" for place in range(0, 4000, 2))
+    for address in ("/static/archive.zip", "/static/module.wasm"):
+        response = client.get(address, headers={"Range": many})
+        assert (response.status_code, len(response.content)) == (200, 5000)
+
+
+def test_pages_know_how_much_of_pyodide_comes(make_client, tmp_path):
+    folder = tmp_path / "pyodide"
+    folder.mkdir()
+    for number, name in enumerate(["pyodide.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "README.md"]):
+        (folder / name).write_bytes(bytes(2000 + number))
+    client = make_client(pyodide=folder)
+    sizes = client.get("/site.json").json()["sizes"]
+    assert sizes == {"pyodide.mjs": 2000, "pyodide.asm.wasm": 2001, "python_stdlib.zip": 2002}
+    for name, size in sizes.items():
+        assert len(client.get(f"/pyodide/{name}", headers={"Accept-Encoding": "gzip"}).content) == size
+
+
+def test_the_sizes_at_the_cdn_are_those_of_the_same_version_from_npm():
+    npm = Path(__file__).parents[2] / "demo_site" / "frontend" / "node_modules" / "pyodide"
+    if not npm.is_dir():
+        missing("webgpu", f"Pyodide is not in {npm}: make setup")
+    assert f"/v{json.loads((npm / 'package.json').read_text())['version']}/" in PYODIDE_CDN
+    assert file_sizes(None) == file_sizes(npm)
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/static/module.wasm", "/static/archive.zip", "/api/runs", "/data/digits.bin", "/api/nothing"]
+)
+def test_head_is_get_without_a_body(client, tmp_path, address):
+    (tmp_path / "static" / "archive.zip").write_bytes(bytes(5000))
     head, get = client.head(address), client.get(address)
     assert (head.status_code, head.content) == (get.status_code, b"")
     assert dict(head.headers) == dict(get.headers)

@@ -7,8 +7,8 @@ export const address = (path) => new URL(path, document.baseURI).href;
 const facts = JSON.parse(document.getElementById("site").textContent);
 
 /**
- * What the server says about itself: version, and whole addresses: root, wheel, more (the second wheel), pyodide,
- * transport, pages {name: address}.
+ * What the server says about itself: version; whole addresses: root, wheel, more (the second wheel), pyodide,
+ * transport, pages {name: address}; and sizes {name: bytes} of Pyodide's files, as a reader of their streams counts.
  */
 export const site = {
   ...facts,
