@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 from .errors import OptirsError, ShapeError, UnsupportedError
 from .runtime.buffer import View
 from .runtime.dtypes import FLOAT32
+from .runtime.modes import Block, Mode
 from .sparse import SparseRows
 from .tensors import Edge, Parameter, Tensor, tensor
 
@@ -31,11 +31,6 @@ __all__ = [
 _FREED: tuple[Edge, ...] = ()
 """The edges of a tensor whose history `backward` has used up. Compared by identity."""
 
-_enabled = True
-_walks = False
-_made: set[int] | None = None
-_observed: dict[int, ObservedGrad] | None = None
-
 
 class ObservedGrad(NamedTuple):
     """A leaf whose gradient was read or written, what it was before, and whether it was read first."""
@@ -45,38 +40,23 @@ class ObservedGrad(NamedTuple):
     is_read: bool
 
 
-def grad_enabled() -> bool:
-    """Operations leave nodes now."""
-    return _enabled
+_leaves_history = Mode("leaves_history", True)
+_walks_back = Mode("walks_back", False)
+_made: Mode[set[int] | None] = Mode("made", None)
+_observed: Mode[dict[int, ObservedGrad] | None] = Mode("observed_grads", None)
+
+grad_enabled = _leaves_history.get
+"""Operations leave history now, in this thread or task."""
+
+walks_back = _walks_back.get
+"""Gradients are computed now."""
 
 
-@contextmanager
-def _history(is_left: bool) -> Iterator[None]:
-    global _enabled
-    before, _enabled = _enabled, is_left
-    try:
-        yield
-    finally:
-        _enabled = before
-
-
-@contextmanager
-def _walk() -> Iterator[None]:
-    global _walks
-    before, _walks = _walks, True
-    try:
-        yield
-    finally:
-        _walks = before
-
-
-def walks_back() -> bool:
-    """Gradients are computed now."""
-    return _walks
-
-
-def no_grad() -> AbstractContextManager[None]:
+def no_grad() -> Block[bool]:
     """Operations in the block leave no history: nothing can be differentiated through them.
+
+    It holds in its own thread or asyncio task alone, and decorates functions, coroutines and generators. A generator
+    that yields within such a block leaves it open for its caller until it goes on, as in torch; decorate it instead.
 
     Example:
         >>> import optirs_web as ow
@@ -85,10 +65,10 @@ def no_grad() -> AbstractContextManager[None]:
         ...     (w * 3.0).requires_grad
         False
     """
-    return _history(False)
+    return Block(_leaves_history, False)
 
 
-def enable_grad() -> AbstractContextManager[None]:
+def enable_grad() -> Block[bool]:
     """Operations in the block leave history, also within `no_grad` and in the rules of a backward pass.
 
     Example:
@@ -99,7 +79,7 @@ def enable_grad() -> AbstractContextManager[None]:
         ...     (w * 3.0).requires_grad
         True
     """
-    return _history(True)
+    return Block(_leaves_history, True)
 
 
 def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor, Tensor], Tensor]]) -> Tensor:
@@ -112,14 +92,15 @@ def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor, Tensor], Tensor
             differentiable operations, so that its result has gradients in turn. It must not hold the result
             itself: a cycle would keep memory alive.
     """
-    if _enabled and any(isinstance(one, Tensor) and one.requires_grad for one, _ in inputs):
+    if grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one, _ in inputs):
         tracked = [one._tracked for one, _ in inputs if isinstance(one, Tensor)]
         used = tuple((one, one._version) for one in tracked if one is not None)
         edges = tuple(Edge(one, rule, used) for one, rule in inputs if isinstance(one, Tensor) and one.requires_grad)
         result.requires_grad = True
         result._edges = edges
-        if _made is not None:
-            _made.add(id(result))
+        made = _made.get()
+        if made is not None:
+            made.add(id(result))
     return result
 
 
@@ -128,14 +109,9 @@ def sources_of(compute: Callable[[], Tensor]) -> tuple[Tensor, list[Tensor]]:
 
     Tensors that it makes and does not return are not to be kept.
     """
-    global _made
-    before, _made = _made, set()
-    try:
-        with _history(True):
-            result = compute()
-        made = _made
-    finally:
-        _made = before
+    before, made = _made.get(), set[int]()
+    with Block(_made, made), enable_grad():
+        result = compute()
     if before is not None:
         before |= made
     inside = [one for one in _in_order(result) if id(one) in made] if id(result) in made else []
@@ -201,7 +177,7 @@ def _propagate(
         if wanted(one):
             yield one, g
         edges = [edge for edge in one._edges or () if id(edge.source) in needed]
-        if edges and not keep:
+        if edges and not (keep or one._keeps_edges):
             one._edges = _FREED
         for source, rule, _ in edges:
             part = rule(g, one)
@@ -252,7 +228,7 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool | None = Non
     if not root.requires_grad:
         raise UnsupportedError("nothing that this tensor was computed from requires a gradient")
     keep = create_graph if retain_graph is None else retain_graph
-    with _history(create_graph), _walk():
+    with Block(_leaves_history, create_graph), Block(_walks_back, True):
         for leaf, g in _propagate(root, gradient, lambda one: one._edges is None, keep=keep):
             _accumulate(leaf, g)
 
@@ -290,7 +266,7 @@ def gradients(
     keep = create_graph if retain_graph is None else retain_graph
     sources = [sources] if isinstance(sources, Tensor) else list(sources)
     wanted = {id(one) for one in sources}
-    with _history(create_graph), _walk():
+    with Block(_leaves_history, create_graph), Block(_walks_back, True):
         found = {id(one): g for one, g in _propagate(target, gradient, lambda one: id(one) in wanted, keep=keep)}
     return [found.get(id(one)) for one in sources]
 
@@ -311,6 +287,11 @@ def _place(leaf: Tensor) -> View | None:
 
 
 def _accumulate(leaf: Tensor, g: Any) -> None:
+    with leaf.device.turn():  # no thread's part is lost
+        _accumulate_in_turn(leaf, g)
+
+
+def _accumulate_in_turn(leaf: Tensor, g: Any) -> None:
     from . import ops
 
     note_grad(leaf, reads=True)
@@ -367,18 +348,13 @@ def set_grad(leaf: Tensor, value: Any) -> None:
     _put(leaf, ops.clone(given.detach()) if place is None else given, place)
 
 
-@contextmanager
-def observe_grads() -> Iterator[dict[int, ObservedGrad]]:
-    """Note, by id, each leaf whose gradient is read or written in the block."""
-    global _observed
-    before, _observed = _observed, {}
-    try:
-        yield _observed
-    finally:
-        _observed = before
+def observe_grads(observed: dict[int, ObservedGrad]) -> Block[Any]:
+    """Note in `observed`, by id, each leaf whose gradient is read or written in the block."""
+    return Block(_observed, observed)
 
 
 def note_grad(leaf: Tensor, *, reads: bool) -> None:
     """What happens next depends on the gradient that this leaf has, or replaces it."""
-    if _observed is not None:
-        _observed.setdefault(id(leaf), ObservedGrad(leaf, leaf._grad, reads))
+    observed = _observed.get()
+    if observed is not None:
+        observed.setdefault(id(leaf), ObservedGrad(leaf, leaf._grad, reads))

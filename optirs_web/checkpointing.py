@@ -45,7 +45,7 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         raise UnsupportedError("a checkpointed function is called with a tensor at least")
     drawn = draws_so_far(device)
 
-    precision = ops.autocast_to
+    precision = ops.autocast_to()
 
     def call() -> Tensor:
         with _as_at_first(precision):
@@ -64,11 +64,11 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
 
 def _as_at_first(precision: DType | None) -> AbstractContextManager[Any]:
     """Products take the operands that they took in the first call. A cast from outside would hide its parameter."""
-    if precision is ops.autocast_to is None:
+    if precision is ops.autocast_to() is None:
         return nullcontext()
     from .precision import autocast
 
-    return autocast(precision or "bfloat16", enabled=precision is not None, cache_enabled=False)
+    return autocast("bfloat16" if precision is None else precision, enabled=precision is not None, cache_enabled=False)
 
 
 class _Again:

@@ -206,7 +206,11 @@ class Compiled:
         device = self._device(arguments)
         if self._guard is not None:
             self._guard.before_call(device)
-        prepared = [prepare(one) for one in arguments]
+        prepared = [_on(device, prepare(one)) for one in arguments]
+        with device.turn():
+            return self._run_in_turn(device, prepared)
+
+    def _run_in_turn(self, device: Device, prepared: list[Any]) -> Any:
         for _ in range(2):
             recorded = self.recorded_on(device, prepared)
             _upload(recorded.inputs, prepared)
@@ -229,16 +233,17 @@ class Compiled:
 
     def recorded_on(self, device: Device, prepared: list[Any]) -> _Recorded:
         """The recording for a device and such arguments, as `prepare` gives them; made if there is none."""
-        key = (device, ops.autocast_to, grad_enabled(), *(_signature(one) for one in prepared))
+        key = (device, ops.autocast_to(), grad_enabled(), *(_signature(one) for one in prepared))
         return self._find(key) or self._record_when_ready(key, device, prepared)
 
     def _find(self, key: Hashable) -> _Recorded | None:
-        self._recorded = [one for one in self._recorded if not one.program.device.lost]
-        for number, one in enumerate(self._recorded):
-            if one.fits(key):
-                self._recorded.append(self._recorded.pop(number))
-                return one
-        return None
+        recorded = self._recorded
+        if recorded and recorded[-1].fits(key) and not recorded[-1].program.device.lost:
+            return recorded[-1]
+        kept = [one for one in self._recorded if not one.program.device.lost]
+        found = next((one for one in kept if one.fits(key)), None)
+        self._recorded = kept if found is None else [*(one for one in kept if one is not found), found]
+        return found
 
     def _record_when_ready(self, key: Hashable, device: Device, prepared: list[Any]) -> _Recorded:
         while True:
@@ -256,7 +261,8 @@ class Compiled:
 
     def _record(self, key: Hashable, device: Device, prepared: list[Any]) -> _Recorded:
         inputs = [_input(device, one) for one in prepared]
-        with observe_grads() as observed:
+        observed: dict[int, ObservedGrad] = {}
+        with observe_grads(observed):
             try:
                 with device.record(fuses=self._fuses) as program:
                     output = self._outputs(inputs, prepared)
@@ -292,15 +298,20 @@ class CompiledMethod:
         return self.__func__.call_async(self.__self__, *arguments, **named)
 
 
+def _on(device: Device, prepared: Any) -> Any:
+    """What lies on another device is read: nothing waits for that once the inputs are being written."""
+    if isinstance(prepared, Tensor) and prepared.device is not device:
+        return HostData(prepared.device.read(prepared.view), prepared.shape, prepared.dtype)
+    return prepared
+
+
 def _upload(inputs: list[Tensor], prepared: list[Any]) -> None:
     values = [one for one in prepared if isinstance(one, (Tensor, HostData))]
     for target, value in zip(inputs, values, strict=True):
         if isinstance(value, HostData):
             target.device.write(target.view, value.content)
-        elif value.device is target.device:
-            target.device.copy(value.view, target.view)
         else:
-            target.device.write(target.view, value.device.read(value.view))
+            target.device.copy(value.view, target.view)
 
 
 def _replay(device: Device, recorded: _Recorded) -> Any:

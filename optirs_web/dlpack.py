@@ -266,11 +266,12 @@ def _over(one: Described, end: Any, device: Device, sharing: Any) -> Tensor:
 def _left(device: Device, handle: Any, _: int) -> None:
     """Nobody here holds borrowed memory any more; work that uses it may still have to be sent."""
     if device.is_holding:
-        device.meanwhile.append(partial(device.backend.free, handle))
+        device.meanwhile[partial(_left, device, handle, 0)] = None
         return
-    if not device.lost:
-        device.flush()
-    device.backend.free(handle)
+    with device.lock:
+        if not device.lost:
+            device.flush()
+        device.backend.free(handle)
 
 
 def as_array(data: Any) -> Any:

@@ -7,14 +7,14 @@ one is rounded once where it is written. So sums are float32 on every device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import wraps
 from typing import Any, NamedTuple
 
 from . import ops
-from .autograd import _FREED, grad_enabled
+from .autograd import grad_enabled
 from .errors import UnsupportedError
 from .runtime.buffer import View
 from .runtime.dtypes import FLOAT32, DType, dtype as dtype_of
+from .runtime.modes import Block
 from .runtime.program import Program
 from .tensors import Parameter, Tensor
 
@@ -56,13 +56,10 @@ class _Cast(NamedTuple):
     tensor: Tensor
 
 
-_casts: dict[tuple[int, str], _Cast] = {}
-_depth = 0
-_caches = True
-
-
-class autocast:
+class autocast(Block["ops.Autocast | None"]):
     """Products in 16 bits, as `torch.autocast`: a context manager, or a decorator of a function.
+
+    It holds in its own thread or asyncio task alone.
 
     Inside it, operations choose the types that they compute in:
 
@@ -102,32 +99,18 @@ class autocast:
             raise UnsupportedError(f"autocast computes products in 'bfloat16' or 'float16', not in {dtype!r}")
         self.enabled = enabled
         self.cache_enabled = cache_enabled
-        self._before: list[tuple[DType | None, bool]] = []
+        super().__init__(ops.autocast, None)
+
+    def _value_within(self, outer: ops.Autocast | None) -> ops.Autocast:
+        casts = {} if outer is None else outer.casts
+        return ops.Autocast(self.dtype if self.enabled else None, self.cache_enabled, casts)
 
     def __enter__(self) -> autocast:
-        global _caches, _depth
-        self._before.append((ops.autocast_to, _caches))
-        ops.autocast_to = self.dtype if self.enabled else None
-        _caches = self.cache_enabled
-        _depth += 1
+        super().__enter__()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        global _caches, _depth
-        ops.autocast_to, _caches = self._before.pop()
-        _depth -= 1
-        if not _depth:
-            _casts.clear()
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, called inside such a context."""
-
-        @wraps(function)
-        def call(*arguments: Any, **options: Any) -> Any:
-            with self:
-                return function(*arguments, **options)
-
-        return call
+    def _again(self) -> autocast:
+        return autocast(self.dtype, self.enabled, self.cache_enabled)
 
 
 def of_halves(view: View, dtype: DType) -> View:
@@ -137,7 +120,7 @@ def of_halves(view: View, dtype: DType) -> View:
 
 def _chosen(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Call an operation in the types that the lists say."""
-    target, name = ops.autocast_to, function.__name__
+    target, name = ops.autocast_to(), function.__name__
     given = {one.dtype.name for one in _floats((arguments, options))}
     if target is not None and name in PRODUCTS:
         return _as_type(_called(function, arguments, options, target), target)
@@ -186,20 +169,24 @@ def _as_type(value: Any, dtype: DType) -> Any:
     if isinstance(value, Tensor):
         if value.dtype is dtype or value.dtype.wgsl != "f32":
             return value
-        return _cast(value, dtype) if isinstance(value, Parameter) and _caches and _depth else value.astype(dtype)
+        state = ops.autocast.get()
+        if state is None or not state.caches or not isinstance(value, Parameter):
+            return value.astype(dtype)
+        return _cast(value, dtype, state.casts)
     if isinstance(value, (list, tuple)):
         return type(value)(_as_type(one, dtype) for one in value)
     return value
 
 
-def _cast(parameter: Parameter, dtype: DType) -> Tensor:
+def _cast(parameter: Parameter, dtype: DType, casts: dict[tuple[int, str], _Cast]) -> Tensor:
     """A parameter in 16 bits: what was made of it already, as long as it is of this value and this recording."""
     key = id(parameter), dtype.name
     device = parameter.device
     state = parameter._version, device.stats.replays, grad_enabled(), device.recording
-    known = _casts.get(key)
-    if known is None or known.state != state or known.tensor._edges is _FREED:
-        _casts[key] = known = _Cast(parameter, state, parameter.astype(dtype))
+    known = casts.get(key)
+    if known is None or known.state != state:
+        casts[key] = known = _Cast(parameter, state, parameter.astype(dtype))
+        known.tensor._keeps_edges = True
     return known.tensor
 
 

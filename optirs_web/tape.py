@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any
 
 from .autograd import gradients, no_grad
 from .errors import UnsupportedError
 from .runtime.dtypes import FLOAT32
+from .runtime.modes import Block, Mode
 from .tensors import Tensor
 
 __all__ = ["GradientTape"]
 
-_open_tapes: list[GradientTape] = []
+_tape: Mode[None] = Mode("tape", None)
 
 
-class GradientTape:
+class GradientTape(Block[None]):
     """Gradients by name instead of by `backward`: of a result with respect to the sources asked for.
 
-    A tape inside another one is differentiated by the outer one: so second derivatives are taken.
+    A tape inside another one of the same thread or task is differentiated by the outer one: so second derivatives are
+    taken.
 
     Args:
         persistent: `gradient` may be called more than once.
@@ -37,18 +39,24 @@ class GradientTape:
     """
 
     def __init__(self, persistent: bool = False) -> None:
+        super().__init__(_tape, None)
         self._persistent = persistent
         self._is_used = False
         self._watched: list[Tensor] = []
 
     def __enter__(self) -> GradientTape:
-        _open_tapes.append(self)
+        super().__enter__()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        _open_tapes.remove(self)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)
         for one in self._watched:
             one.requires_grad = False
+
+    def _again(self) -> GradientTape:
+        return GradientTape(self._persistent)
 
     def watch(self, *tensors: Tensor) -> None:
         """Differentiate with respect to these too, while the tape is open. Parameters are watched always.
@@ -63,7 +71,7 @@ class GradientTape:
                 one.requires_grad = True
                 self._watched.append(one)
 
-    def stop_recording(self) -> AbstractContextManager[None]:
+    def stop_recording(self) -> Block[bool]:
         """Operations in the block are constants to every tape."""
         return no_grad()
 
@@ -81,7 +89,8 @@ class GradientTape:
         if self._is_used and not self._persistent:
             raise UnsupportedError("gradient() was called already; use GradientTape(persistent=True)")
         self._is_used = True
-        is_watched = any(one is not self for one in _open_tapes) or (self._persistent and self in _open_tapes)
+        open_tapes = list(_tape.blocks())
+        is_watched = any(one is not self for one in open_tapes) or (self._persistent and self in open_tapes)
         return gradients(
             target, sources, output_gradient, retain_graph=self._persistent or is_watched, create_graph=is_watched
         )

@@ -74,6 +74,9 @@ class Tensor(TensorMethods, TensorValues):
         <Tensor (2, 2) float32 on cpu>
     """
 
+    _keeps_edges = False
+    """Its history holds no memory, and several are computed from it: `backward` leaves it."""
+
     def __init__(
         self,
         view: View,

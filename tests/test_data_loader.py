@@ -198,7 +198,7 @@ def test_a_loop_that_is_left_loads_nothing_more(device):
         x.tolist()
         break
     gc.collect()
-    assert device.meanwhile == []
+    assert device.meanwhile == {}
     device.synchronize()
     assert picked == [0, 1]
 

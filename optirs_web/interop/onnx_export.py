@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock, get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from ..ops.windows import pair
 from ..tensors import Tensor, tensor
 
 __all__ = ["MadeNode", "Trace"]
+
+_export = Lock()  # held while a module is called: one at a time
 
 
 class MadeNode(NamedTuple):
@@ -61,14 +64,22 @@ class Trace:
             self.add("Identity", [self.name_of(one)], name)
 
     def _called(self, module: Module, given: Sequence[Tensor]) -> Any:
-        was_training, before = module.training, ops.place
-        ops.place = self._note
-        try:
-            with no_grad():
-                return module.eval()(*given)
-        finally:
-            ops.place = before
-            module.train(was_training)
+        here = get_ident()
+        with _export:
+            was_training, before = module.training, ops.place
+
+            def place(operation: Callable[..., Any], arguments: Any, options: Any) -> Any:
+                if get_ident() == here:
+                    return self._note(operation, arguments, options)
+                return before(operation, arguments, options) if before else operation(*arguments, **options)
+
+            ops.place = place
+            try:
+                with no_grad():
+                    return module.eval()(*given)
+            finally:
+                ops.place = before
+                module.train(was_training)
 
     def _note(self, operation: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Run an operation, and write down what it is, unless it is part of another one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from threading import get_ident
 from typing import Any
 
 from ..errors import UnsupportedError
@@ -162,7 +163,7 @@ class _Ahead:
     def expect(self, device: Device, numbers: Sequence[int]) -> None:
         """Load these when the device is waited for, if they are not taken before."""
         self._device, self._numbers = device, numbers
-        device.meanwhile.append(self._use_the_time)
+        device.meanwhile[self._use_the_time] = get_ident()
 
     def _use_the_time(self) -> None:
         with suppress(Exception):  # what is wrong with them is raised when they are asked for
@@ -178,8 +179,7 @@ class _Ahead:
         device, loaded, self._loaded = self._device, self._loaded, []
         if device is None:
             return []
-        if self._use_the_time in device.meanwhile:
-            device.meanwhile.remove(self._use_the_time)
+        device.meanwhile.pop(self._use_the_time, None)
         return [] if device.lost else loaded
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..parts import imported
+from ..runtime.modes import Mode
 
 if TYPE_CHECKING:
     from ..runtime.dtypes import DType
@@ -149,8 +150,22 @@ operation by its own module, as rules of gradients and optimizers do, has it run
 chosen: Callable[..., Any] | None = None
 """Calls operations in place of their callers, and chooses types. `precision` puts it here when there is a choice."""
 
-autocast_to: DType | None = None
-"""The type that products take their operands in, where `autocast` is on."""
+
+class Autocast(NamedTuple):
+    """What the innermost `autocast` says, and the parameters that were cast since the outermost one began."""
+
+    dtype: DType | None
+    caches: bool
+    casts: dict[Any, Any]
+
+
+autocast: Mode[Autocast | None] = Mode("autocast", None)
+
+
+def autocast_to() -> DType | None:
+    """The type that products take their operands in, where `autocast` is on."""
+    state = autocast.get()
+    return None if state is None else state.dtype
 
 
 def operation(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import struct
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +20,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.dtypes import UINT32
+from ..runtime.modes import Block, Mode
 from ..runtime.program import Program
 from ..tensors import Tensor
 from .launch import Operand, apply_in_place
@@ -88,6 +90,8 @@ def _word(words: Tensor, number: int) -> Tensor:
 
 _seed = 0
 _stream = 0
+_lock = threading.Lock()  # held while these change
+_again: Mode[list[int] | None] = Mode("drawn_again", None)
 _of_devices: WeakKeyDictionary[Device, _OfDevice] = WeakKeyDictionary()
 _replays: dict[str, int] = {}  # that have drawn, by the name of their device
 
@@ -150,8 +154,9 @@ def set_rng_state(state: dict[str, Any]) -> None:
         seed, stream, replays = (state[key] for key in ("seed", "stream", "replays"))
     except (KeyError, TypeError) as error:
         raise ValueError(f"a state of the random numbers is what get_rng_state returns, not {state!r}") from error
-    _seed, _stream, _replays = checked_seed(seed), operator.index(stream), dict(replays)
-    for device, one in _of_devices.items():
+    with _lock:
+        _seed, _stream, _replays = checked_seed(seed), operator.index(stream), dict(replays)
+    for device, one in list(_of_devices.items()):
         if not device.lost:
             one.refresh()
 
@@ -167,8 +172,14 @@ def next_draw(device: Device, seed: int | None = None) -> Draw:
         key = checked_seed(seed)
         return Draw(key & _WORD, key >> 32, 0, 0)
     if device.recording is None:
-        _stream += 1
-        return Draw(_seed & _WORD, _seed >> 32, (_stream - 1) & _WORD, 0)
+        again = _again.get()
+        with _lock:
+            key = _seed
+            if again is None:
+                position, _stream = _stream, _stream + 1
+            else:
+                position, again[0] = again[0], again[0] + 1
+        return Draw(key & _WORD, key >> 32, position & _WORD, 0)
     return _of(device, device.recording).next_draw()
 
 
@@ -182,7 +193,10 @@ def _of(device: Device, recording: Program) -> _OfDevice:
 
 def draws_so_far(device: Device) -> int:
     """Where its next draw stands in the sequence: outside of compiled steps, or in the one that is recorded now."""
-    return _stream if device.recording is None else _of(device, device.recording).draws
+    if device.recording is not None:
+        return _of(device, device.recording).draws
+    again = _again.get()
+    return _stream if again is None else again[0]
 
 
 @contextmanager
@@ -191,17 +205,13 @@ def drawn_again(device: Device, position: int) -> Iterator[None]:
 
     For what computes something a second time. Both have to happen in the same step.
     """
-    before = draws_so_far(device)
-    _go_to(device, position)
+    if device.recording is None:
+        with Block(_again, [position]):
+            yield
+        return
+    drawing = _of(device, device.recording)
+    before, drawing.draws = drawing.draws, position
     try:
         yield
     finally:
-        _go_to(device, before)
-
-
-def _go_to(device: Device, position: int) -> None:
-    global _stream
-    if device.recording is None:
-        _stream = position
-    else:
-        _of(device, device.recording).draws = position
+        drawing.draws = before

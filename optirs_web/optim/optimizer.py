@@ -126,6 +126,11 @@ class Optimizer(Stateful):
     ) -> Any:
         """The step itself, between the hooks."""
         result = closure() if closure is not None else None
+        with self._built.device.turn():
+            self._step_in_turn(grads)
+        return result
+
+    def _step_in_turn(self, grads: Sequence[Any] | None) -> None:
         params = self._params()
         if grads is not None:
             self._take(params, grads)
@@ -142,7 +147,6 @@ class Optimizer(Stateful):
         self._built.device.all_or_nothing(partial(self._change, params, live, projected))
         if any(live):
             self._note_change(live)
-        return result
 
     def _ask(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         """What a subclass asks its callables for, before a step enqueues anything."""

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from threading import local
 from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..autograd import grad_enabled, no_grad
 from ..ops.creation import full
-from ..ops.random_state import get_rng_state, set_rng_state
+from ..ops.random_state import drawn_again
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32
@@ -111,8 +112,8 @@ class _Trail(NamedTuple):
     owed: float
 
 
-class Fastest:
-    """Compares the processor and a GPU.
+class Fastest(local):
+    """Compares the processor and a GPU. What it has learned each thread has for itself.
 
     An operation runs where it takes less time, with the transfers that this needs. What an operation saves may be less
     than a transfer costs when that of a hundred is more; so what was lost by staying is added up along the values
@@ -134,7 +135,7 @@ class Fastest:
         self._spent = 0.0
         self._stretches = Stretches(devices, _NEAR)
         for one in devices:
-            one.on_wait = self._stretches.waited
+            one.on_wait = self._waited
 
     @classmethod
     def between(cls, devices: Sequence[Device]) -> Fastest:
@@ -143,6 +144,9 @@ class Fastest:
         if earlier is None or earlier.candidates != tuple(devices):
             earlier = vars(devices[1])["_fastest"] = cls(devices)
         return earlier
+
+    def _waited(self) -> None:
+        self._stretches.waited()  # those of the thread that waited
 
     # Figures.
 
@@ -193,10 +197,8 @@ class Fastest:
         operations = self._figures["operations"]
         if name not in operations:
             started = perf_counter()
-            state = get_rng_state()
-            with no_grad():
+            with no_grad(), drawn_again(self._gpu, 0):
                 operations[name] = timed([(one, _over_ones(call, one)) for one in self.candidates], _AT_MOST)
-            set_rng_state(state)
             self._spent += perf_counter() - started
             cache.store(self._identity, self._figures)
         cpu, gpu = operations[name]

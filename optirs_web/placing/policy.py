@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from functools import partial
-from types import TracebackType
+from types import EllipsisType
 from typing import Any, Literal, Protocol, Self, get_args
+from weakref import ref
 
 from .. import ops
 from ..autograd import walks_back
@@ -14,6 +15,7 @@ from ..compiled import Compiled
 from ..errors import DeviceNotAvailableError
 from ..runtime.backend import AdapterInfo
 from ..runtime.device import Device
+from ..runtime.modes import Block, Mode
 from ..runtime.registry import adapters, device as device_of
 from ..tensors import Tensor
 from .choice import Call, Fastest
@@ -90,27 +92,45 @@ class _FewestBytes(_LearnsNothing):
         return max(names, key=lambda device: sum(one.size for one in tensors if is_at(one, device)))
 
 
-_policy: ContextVar[Policy | None] = ContextVar("placement", default=None)
+_inner: Mode[Policy | EllipsisType | None] = Mode("placement", ...)
+"""What the innermost block of this thread or task says; `...` outside of all."""
+
+_outright: list[tuple[ref[placement], Policy | None]] = []
+"""What was said outside of blocks, for all threads, and by whom: one that is still held may become a block yet."""
+
+_lock = threading.Lock()
+"""Held while that changes."""
 
 
 def current() -> Policy | None:
-    """The policy of this thread or task. Where one of its devices was lost or closed, it is opened anew."""
-    policy = _policy.get()
+    """The policy here. Where one of its devices was lost or closed, it is opened anew."""
+    policy = _inner.get()
+    is_inner = not isinstance(policy, EllipsisType)
+    if isinstance(policy, EllipsisType):
+        said = _outright[-1:]
+        policy = said[0][1] if said else None
     if policy is not None and any(one.lost for one in policy.candidates):
         devices = [device_of(one.info.label) if one.lost else one for one in policy.candidates]
-        policy = Fastest.between(devices) if len(devices) > 1 else _Forced(devices[0])
-        _policy.set(policy)
+        again: Policy = Fastest.between(devices) if len(devices) > 1 else _Forced(devices[0])
+        if is_inner:
+            _inner.replace(again)
+        else:
+            with _lock:
+                _outright[:] = [(by, again if one is policy else one) for by, one in _outright]
+        return again
     return policy
 
 
-class placement:
+class placement(Block["Policy | EllipsisType | None"]):
     """Say where operations run: from the call on, or in a block, after which the policy is the one before.
 
     Operands that lie elsewhere are carried over, each once as long as it does not change. A result stays where it was
     computed. The backward pass of an operation runs where it ran itself; the gradient of a leaf goes to the leaf. Views
     (`reshape`, slices) and `embedding` stay with what they look at. What makes tensors is not moved, nor is a
-    `custom_op`. A policy holds in its own thread or task alone, and goes on with a device that was lost or closed once
-    it is opened anew.
+    `custom_op`. A policy goes on with a device that was lost or closed once it is opened anew.
+
+    A block holds in its own thread or asyncio task alone. A call outside of all blocks holds in all threads, those that
+    run already and those that start later, wherever they are in no block of their own; one in a block, to its end.
 
     A compiled step runs on one device as a whole, unless `compile` was given one: the parameters, optimizers and
     buffers that it uses move there, without gradients. With "auto" its first calls are run on each device in turn and
@@ -145,18 +165,36 @@ class placement:
     """
 
     def __init__(self, policy: PolicyName | None = "auto", *, gpu: str | Device | None = None) -> None:
-        self._before = _policy.get()
-        self._own = _made(policy, gpu)
-        _policy.set(self._own)
+        made = _made(policy, gpu)
+        super().__init__(_inner, made)
+        self._replaced = _inner.get()
+        self._is_outright = True
+        if not isinstance(self._replaced, EllipsisType):
+            _inner.replace(made)
+            return
+        with _lock:
+            settled = [number for number, (by, _) in enumerate(_outright) if by() is None]
+            del _outright[: max(settled, default=0)]  # what is below can come to hold no more
+            _outright.append((ref(self), made))
+
+    def _take_back(self) -> None:
+        """It is a block, and says nothing outside of it."""
+        if self._is_outright:
+            self._is_outright = False
+            if not isinstance(self._replaced, EllipsisType):
+                _inner.replace(self._replaced)
+            with _lock:
+                _outright[:] = [(by, one) for by, one in _outright if by() is not self]
 
     def __enter__(self) -> Self:
-        _policy.set(self._own)
+        self._take_back()
+        super().__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _policy.set(self._before)
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, called inside such a block."""
+        self._take_back()
+        return Block(self._mode, self._value)(function)
 
 
 def _made(name: str | None, gpu: str | Device | None) -> Policy | None:
@@ -206,8 +244,7 @@ def _place(operation: Callable[..., Any], arguments: tuple[Any, ...], options: M
     tensors = tensors_in(arguments, options)
     if not tensors:
         return operation(*arguments, **options)
-    token = _policy.set(None)  # what an operation is made of stays together
-    try:
+    with Block(_inner, None):  # what an operation is made of stays together
         target = _target(policy, Call(operation, arguments, options, tensors))
         if target is not None and any(one.device is not target for one in tensors):
             change = partial(_moved, target)
@@ -216,8 +253,6 @@ def _place(operation: Callable[..., Any], arguments: tuple[Any, ...], options: M
         result = operation(*arguments, **options)
         policy.ran(result)
         return result
-    finally:
-        _policy.reset(token)
 
 
 def _moved(target: Device, x: Tensor) -> Tensor:

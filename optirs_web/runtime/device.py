@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 from weakref import WeakSet
 
 from ..errors import OutOfDeviceMemoryError, ShapeError, UnsupportedError
@@ -14,7 +15,7 @@ from .buffer import View
 from .device_memory import DeviceMemory
 from .interrupts import Uninterrupted
 from .launches import Copy, Launch, Recorded
-from .program import Program
+from .program import Program, recorded_here
 from .stats import Stats
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ async def _no_bytes() -> memoryview:
 
 
 class Device(DeviceMemory):
-    """One opened device. Make it with `optirs_web.device(name)`; use it from one thread.
+    """One opened device. Make it with `optirs_web.device(name)`.
+
+    Threads may share it, and take turns: an operation, a step of an optimizer and a call of a compiled step happen as
+    a whole. What each thread enqueues runs in its order. Threads with a device each do not wait for one another.
 
     Attributes:
         name: "cpu", "vulkan", or "vulkan:1" for the second of a kind.
@@ -58,14 +62,12 @@ class Device(DeviceMemory):
         why: why it was chosen, in one sentence.
         stats: counts since it was opened.
         observers: called with the kernel and the views of each dispatch, while it is enqueued or recorded.
-        meanwhile: called, once, by the next call that waits, when the device has its work and before the wait.
+        meanwhile: called, once, by the next call that waits, when the device has its work and before the wait; with the
+            ident of the thread whose call that is, or None for any.
         programs: those that were recorded, as long as anybody holds them.
         on_change: called with a view, a launch, a copy or a program that writes memory now.
         on_wait: called when a call has waited.
     """
-
-    _recorder: ClassVar[Device | None] = None
-    """The device that records, if one does."""
 
     on_change: Callable[[View | Recorded | Program], None] | None = None
     on_wait: Callable[[], None] | None = None
@@ -77,10 +79,12 @@ class Device(DeviceMemory):
         self.why = why
         self.stats: Stats = backend.stats
         self.observers: list[Callable[[Kernel, Sequence[View]], None]] = []
-        self.meanwhile: list[Callable[[], None]] = []
+        self.meanwhile: dict[Callable[[], None], int | None] = {}
         self.programs: WeakSet[Program] = WeakSet()
         self._uploads: list[Command] = []  # sent before what is pending
         self._pending: list[Command] = []
+        self._turn = threading.RLock()
+        self._is_recorded = False
 
     @property
     def can_wait(self) -> bool:
@@ -110,20 +114,21 @@ class Device(DeviceMemory):
             raise ShapeError(f"{data.nbytes} bytes do not fit a view of {view.nbytes}")
         if data.nbytes == 0:
             return
-        if self.on_change is not None:
-            self.on_change(view)
-        handle, offset = view.buffer.handle, view.offset
-        self.stats.bytes_up += data.nbytes
-        if data.nbytes > _SMALL_UPLOAD:
-            self.flush()
-            self._with_room(data.nbytes, lambda: self._backend.write(handle, offset, data))
-            return
-        self._check_open()
-        if self._pending:
-            self.flush()
-        self._uploads.append(self._backend.upload(handle, offset, bytes(data)))
-        if len(self._uploads) >= _PENDING_LIMIT:
-            self.flush()
+        with self.lock:
+            if self.on_change is not None:
+                self.on_change(view)
+            handle, offset = view.buffer.handle, view.offset
+            self.stats.bytes_up += data.nbytes
+            if data.nbytes > _SMALL_UPLOAD:
+                self.flush()
+                self._with_room(data.nbytes, lambda: self._backend.write(handle, offset, data))
+                return
+            self._check_open()
+            if self._pending:
+                self.flush()
+            self._uploads.append(self._backend.upload(handle, offset, bytes(data)))
+            if len(self._uploads) >= _PENDING_LIMIT:
+                self.flush()
 
     def read(self, view: View) -> memoryview:
         """Wait for the work enqueued so far and copy bytes to the host.
@@ -131,32 +136,38 @@ class Device(DeviceMemory):
         Raises:
             UnsupportedError: a program is being recorded, so there is no value yet.
         """
-        self._refuse_while_recording()
-        self.flush()
-        self.stats.bytes_down += view.nbytes
+        with self.lock:
+            self._refuse_while_recording()
+            self.flush()
+            self.stats.bytes_down += view.nbytes
         if view.nbytes == 0:
             return memoryview(bytearray())
         self._use_the_time()
         handle = view.buffer.handle
-        data: memoryview = self._with_room(view.nbytes, lambda: self._backend.read(handle, view.offset, view.nbytes))
+        with self.lock:
+            data: memoryview = self._with_room(
+                view.nbytes, lambda: self._backend.read(handle, view.offset, view.nbytes)
+            )
         if self.on_wait is not None:
             self.on_wait()
         return data
 
     def read_async(self, view: View) -> Awaitable[memoryview]:
         """The awaitable twin of `read`: the bytes as they are at the call, whatever is enqueued afterwards."""
-        self._refuse_while_recording()
-        self.flush()
-        self.stats.bytes_down += view.nbytes
-        if view.nbytes == 0:
-            return _no_bytes()
-        reading = self._backend.read_async(view.buffer.handle, view.offset, view.nbytes)
+        with self.lock:
+            self._refuse_while_recording()
+            self.flush()
+            self.stats.bytes_down += view.nbytes
+            if view.nbytes == 0:
+                return _no_bytes()
+            reading = self._backend.read_async(view.buffer.handle, view.offset, view.nbytes)
         self._use_the_time()
         return reading
 
     def _use_the_time(self) -> None:
-        while self.meanwhile:
-            self.meanwhile.pop()()
+        for call, thread in list(self.meanwhile.items()):
+            if thread in (None, threading.get_ident()) and self.meanwhile.pop(call, None) is not None:
+                call()
 
     def read_all(self, views: Mapping[_Key, View]) -> dict[_Key, memoryview]:
         """The bytes of several views."""
@@ -169,7 +180,7 @@ class Device(DeviceMemory):
     def _refuse_while_recording(self) -> None:
         if self._held is not None:
             raise UnsupportedError("an optimizer's step is enqueued as a whole; nothing is read in the middle of it")
-        if self._recording is not None:
+        if self.recording is not None:
             raise UnsupportedError(
                 "a tensor cannot be read inside a compiled step: its value exists only when the step is "
                 "replayed. Return the tensor from the step and read it outside"
@@ -236,26 +247,44 @@ class Device(DeviceMemory):
         self._enqueue(Copy(source, target))
 
     def _enqueue(self, one: Recorded) -> None:
-        recorder = Device._recorder
-        if recorder is not None and recorder is not self:
-            raise UnsupportedError(
-                f"a step compiled for '{recorder.name}' does work on '{self.name}', which a replay would leave out; "
-                f"put everything on one device, and name it: compile(step, device='{self.name}')"
-            )
-        if self._recording is not None:
-            self._recording.add(one)
+        program = recorded_here()
+        if program is not None:
+            if program.device is not self:
+                raise self._not_recorded(program)
+            program.add(one)
             return
-        if self.on_change is not None:
-            self.on_change(one)
-        command = self._bound(one)
-        is_dispatch = isinstance(one, Launch)
-        self.stats.dispatches += is_dispatch
-        self.stats.copies += not is_dispatch
-        if self._held is not None:
-            self._held.append(command)
-            return
-        self._pending.append(command)
-        self._flush_if_many()
+        with self.lock:
+            self._check_open()
+            if self.on_change is not None:
+                self.on_change(one)
+            command = self._bound(one)
+            is_dispatch = isinstance(one, Launch)
+            self.stats.dispatches += is_dispatch
+            self.stats.copies += not is_dispatch
+            if self._held is not None:
+                self._held.append(command)
+                return
+            self._pending.append(command)
+            self._flush_if_many()
+
+    def _not_recorded(self, program: Program) -> UnsupportedError:
+        return UnsupportedError(
+            f"a step compiled for '{program.device.name}' does work on '{self.name}', which a replay would leave out; "
+            f"put everything on one device, and name it: compile(step, device='{self.name}')"
+        )
+
+    def turn(self) -> threading.RLock:
+        """A lock for what happens as a whole between threads, as a call of a compiled step or a step of an optimizer.
+
+        It is taken before `lock`, and by a thread on one device at a time.
+
+        Raises:
+            UnsupportedError: a program is being recorded on another device.
+        """
+        program = recorded_here()
+        if program is not None and program.device is not self:
+            raise self._not_recorded(program)
+        return self._turn
 
     def _bound(self, one: Recorded) -> Command:
         """The backend's command for it."""
@@ -280,7 +309,14 @@ class Device(DeviceMemory):
         Raises:
             OutOfDeviceMemoryError: there is none, though all that was in the pool has been given back.
         """
-        if self._recording is not None or self._held is not None:
+        if self.recording is not None:
+            enqueue()
+            return
+        with self.lock:
+            self._all_or_nothing(enqueue)
+
+    def _all_or_nothing(self, enqueue: Callable[[], None]) -> None:
+        if self._held is not None:
             enqueue()
             return
         before = self.stats.dispatches, self.stats.copies
@@ -303,26 +339,28 @@ class Device(DeviceMemory):
 
     def flush(self) -> None:
         """Submit what was enqueued; does not wait for it."""
-        self._check_open()
-        uploads, pending = self._uploads, self._pending
-        if not uploads and not pending:
-            return
-        with Uninterrupted():
-            self._uploads, self._pending = [], []
-            try:
-                self._backend.submit(uploads + pending)
-            except AllocationFailed as error:
-                if error.operation is None:
-                    # The pool cannot be given back here: the commands name its buffers. They stay, to be tried again.
-                    self._uploads, self._pending = uploads + self._uploads, pending + self._pending
-                raise self._no_memory(0, self._limit, str(error)) from None
-        self.stats.submits += bool(pending)
+        with self.lock:
+            self._check_open()
+            uploads, pending = self._uploads, self._pending
+            if not uploads and not pending:
+                return
+            with Uninterrupted():
+                self._uploads, self._pending = [], []
+                try:
+                    self._backend.submit(uploads + pending)
+                except AllocationFailed as error:
+                    if error.operation is None:
+                        # The pool cannot be given back here: the commands name its buffers, and are tried again.
+                        self._uploads, self._pending = uploads + self._uploads, pending + self._pending
+                    raise self._no_memory(0, self._limit, str(error)) from None
+            self.stats.submits += bool(pending)
 
     def synchronize(self) -> None:
         """Wait until everything enqueued so far has run."""
         self.flush()
         self._use_the_time()
-        self._backend.synchronize()
+        with self.lock:
+            self._backend.synchronize()
         if self.on_wait is not None:
             self.on_wait()
 
@@ -330,23 +368,23 @@ class Device(DeviceMemory):
         """The awaitable twin of `synchronize`."""
         self.flush()
         self._use_the_time()
-        await self._backend.synchronize_async()
+        with self.lock:
+            waiting = self._backend.synchronize_async()
+        await waiting
 
     # Programs.
 
-    @classmethod
-    def recorder(cls) -> Device | None:
-        """The device that records a program now, if one does."""
-        return cls._recorder
-
-    @property
-    def recording(self) -> Program | None:
-        """The program being recorded, if any."""
-        return self._recording
+    @staticmethod
+    def recorder() -> Device | None:
+        """The device that this thread or task records a program on, if it does."""
+        program = recorded_here()
+        return program.device if program is not None else None
 
     @contextmanager
     def record(self, *, fuses: bool = True) -> Iterator[Program]:
-        """Record the work enqueued in the block into a program instead of running it.
+        """Record the work that this thread or task enqueues in the block into a program instead of running it.
+
+        Other threads may use the device meanwhile, but for what takes a `turn`.
 
         Args:
             fuses: launches are fused where that computes the same with less.
@@ -354,27 +392,31 @@ class Device(DeviceMemory):
         Raises:
             UnsupportedError: a program is being recorded already.
         """
-        if Device._recorder is not None:
+        if recorded_here() is not None:
             raise UnsupportedError("a compiled step cannot be recorded inside another one")
-        program = Program(self, fuses=fuses)
-        self._recording = program
-        Device._recorder = self
-        try:
-            yield program
-        finally:
-            self._recording = Device._recorder = None
-        if program.as_recorded:
-            program.finish(self._take_for_program)
-            self.bind(program)
-            self.programs.add(program)
+        with self._turn:
+            if self._is_recorded:  # by a task of this thread that waits in the middle of its step
+                raise UnsupportedError(f"another task records a compiled step on '{self.name}', and waits in it")
+            program = Program(self, fuses=fuses)
+            self._is_recorded = True
+            try:
+                with program.recording():
+                    yield program
+            finally:
+                self._is_recorded = False
+            if program.as_recorded:
+                program.finish(self._take_for_program)
+                self.bind(program)
+                self.programs.add(program)
 
     def bind(self, program: Program) -> None:
         """Bind the launches of a program, perhaps anew: to the kernels that are tuned by now."""
-        if self._backend.tuned is None:
-            for one in program.launches:
-                if isinstance(one, Launch):
-                    self._backend.expect(one.kernel)
-        program.recorded = self._backend.record([self._bound(one) for one in program.launches])
+        with self.lock:
+            if self._backend.tuned is None:
+                for one in program.launches:
+                    if isinstance(one, Launch):
+                        self._backend.expect(one.kernel)
+            program.recorded = self._backend.record([self._bound(one) for one in program.launches])
 
     def replay(self, program: Program) -> None:
         """Enqueue a recorded program. What is enqueued next, until the next `flush`, shares its submit.
@@ -382,21 +424,35 @@ class Device(DeviceMemory):
         Raises:
             StaleProgramError: a buffer that it bound has moved.
         """
-        program.prepare()
-        if self.on_change is not None:
-            self.on_change(program)
-        if self.memory_observers:
-            self._tell("replay", None, program.nbytes)
-        if program.recorded is not None:
-            self._pending.append(program.recorded)
-        self.stats.dispatches += program.dispatches
-        self.stats.copies += program.copies
-        self.stats.replays += 1
+        with self.lock:
+            self._check_open()
+            program.prepare()
+            if self.on_change is not None:
+                self.on_change(program)
+            if self.memory_observers:
+                self._tell("replay", None, program.nbytes)
+            if program.recorded is not None:
+                self._pending.append(program.recorded)
+            self.stats.dispatches += program.dispatches
+            self.stats.copies += program.copies
+            self.stats.replays += 1
 
     def close(self) -> None:
         """Release the device; nothing on it can be used afterwards."""
-        self._closed = True
-        self._uploads.clear()
-        self._pending.clear()
-        self._pool.drain()
-        self._backend.close()
+        with self.lock:
+            self._closed = True
+            self._uploads.clear()
+            self._pending.clear()
+            self._pool.drain()
+            self._backend.close()
+
+    def __copy__(self) -> Device:
+        """Itself: there is one of each."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Device:
+        """Itself."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError(f"a device is not pickled: pickle its name, and open it there by device('{self.name}')")

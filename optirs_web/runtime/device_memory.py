@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import DeviceLostError, OutOfDeviceMemoryError
 from ..parts import imported
 from .backend import AllocationFailed, Backend, Capabilities, Command
 from .buffer import Buffer
 from .pool import Pool, size_class
+from .program import Program, recorded_here
 from .stats import MemoryStats
-
-if TYPE_CHECKING:
-    from .program import Program
 
 __all__ = ["DeviceMemory"]
 
@@ -44,6 +43,8 @@ class DeviceMemory(ABC):
     Attributes:
         name: "cpu", "vulkan", or "vulkan:1" for the second of a kind.
         capabilities: its limits and features.
+        lock: held while work is enqueued and while memory changes hands, so that threads take turns. Who holds it
+            waits for no other lock, and calls no code of users.
         returned: memory whose owners have gone, as (who takes it back, handle, bytes). Appending is all that is safe
             there.
         memory_observers: called with what happened, the handle (None where it is about no single one) and the bytes,
@@ -59,11 +60,11 @@ class DeviceMemory(ABC):
         self._backend = backend
         self.capabilities: Capabilities = backend.capabilities
         self.name = backend.info.label
+        self.lock = threading.RLock()
         self.returned: deque[tuple[Callable[[Any, int], None], Any, int]] = deque()
         self.memory_observers: list[Callable[[str, Any, int], None]] = []
         self.last_resorts: list[Callable[[int], None]] = []
         self._held: list[Command] | None = None  # what `all_or_nothing` has enqueued so far
-        self._recording: Program | None = None
         self._closed = False
         self._pool = Pool()
         self._limit = _limit_from_environment()
@@ -95,6 +96,12 @@ class DeviceMemory(ABC):
         return self._held is not None
 
     @property
+    def recording(self) -> Program | None:
+        """The program that this thread or task records on the device now, if it does."""
+        program = recorded_here()
+        return program if program is not None and program.device is self else None
+
+    @property
     def live_bytes(self) -> int:
         """Bytes in use."""
         return self._live_bytes
@@ -110,11 +117,13 @@ class DeviceMemory(ABC):
         Raises:
             OutOfDeviceMemoryError: neither the pool nor the device has it, or the limit forbids it.
         """
-        self._check_open()
-        self._take_back()
-        if self._recording is not None:
-            return self._recording.allocate(nbytes)
-        handle, rounded = self._take(nbytes)
+        with self.lock:
+            self._check_open()
+            self._take_back()
+            recording = self.recording
+            if recording is not None:
+                return recording.allocate(nbytes)
+            handle, rounded = self._take(nbytes)
         return self._buffer(handle, nbytes, lambda handle, _: self.reclaim(handle, rounded))
 
     def _take(self, nbytes: int) -> tuple[Any, int]:
@@ -131,9 +140,10 @@ class DeviceMemory(ABC):
 
     def _take_for_program(self, nbytes: int) -> tuple[Any, int]:
         """The same for a compiled step, which is to keep it."""
-        handle, rounded = self._take(nbytes)
-        self._tell("record", handle, rounded)
-        return handle, rounded
+        with self.lock:
+            handle, rounded = self._take(nbytes)
+            self._tell("record", handle, rounded)
+            return handle, rounded
 
     def _rounded(self, nbytes: int) -> int:
         """The size class; or, where the device or its limit has no room for that, the size itself."""
@@ -152,23 +162,26 @@ class DeviceMemory(ABC):
 
         For what lives as long as a model: arenas, optimizer state, constants of a program.
         """
-        self._take_back()
-        handle = self._new_handle(nbytes, nbytes)
-        self._hold(handle, nbytes, nbytes, "allocate")
+        with self.lock:
+            self._check_open()
+            self._take_back()
+            handle = self._new_handle(nbytes, nbytes)
+            self._hold(handle, nbytes, nbytes, "allocate")
         return self._buffer(handle, nbytes, self._free)
 
     def trim(self) -> None:
         """Give all pooled memory back to the device."""
-        if self._held is not None:  # commands that are not on their way yet name it
-            return
-        self._take_back()
-        self.flush()
-        nbytes = self._pool.nbytes
-        for handle, _ in self._pool.drain():
-            self._backend.free(handle)
-        if nbytes:
-            self._trims += 1
-            self._tell("trim", None, nbytes)
+        with self.lock:
+            if self._held is not None:  # commands that are not on their way yet name it
+                return
+            self._take_back()
+            self.flush()
+            nbytes = self._pool.nbytes
+            for handle, _ in self._pool.drain():
+                self._backend.free(handle)
+            if nbytes:
+                self._trims += 1
+                self._tell("trim", None, nbytes)
 
     def set_memory_limit(self, nbytes: int | None) -> None:
         """Allow at most `nbytes` in all, live and pooled; None lifts the limit.
@@ -178,26 +191,28 @@ class DeviceMemory(ABC):
         """
         if nbytes is not None and operator.index(nbytes) < 0:
             raise ValueError(f"a memory limit is a number of bytes, not {nbytes}")
-        self._limit = nbytes
-        if nbytes is not None and self._live_bytes + self._pool.nbytes > nbytes:
-            self.trim()
+        with self.lock:
+            self._limit = nbytes
+            if nbytes is not None and self._live_bytes + self._pool.nbytes > nbytes:
+                self.trim()
 
     def memory_stats(self) -> MemoryStats:
         """What is held now, and how it was served."""
-        self._take_back()
-        return MemoryStats(
-            live_buffers=len(self._asked),
-            live_bytes=self._live_bytes,
-            asked_bytes=sum(self._asked.values()),
-            pooled_bytes=self._pool.nbytes,
-            pool=self._pool.sizes(),
-            peak_bytes=self._peak_bytes,
-            limit=self._limit,
-            reused=self._reused,
-            allocated=self._allocated,
-            trims=self._trims,
-            recovered=self._recovered,
-        )
+        with self.lock:
+            self._take_back()
+            return MemoryStats(
+                live_buffers=len(self._asked),
+                live_bytes=self._live_bytes,
+                asked_bytes=sum(self._asked.values()),
+                pooled_bytes=self._pool.nbytes,
+                pool=self._pool.sizes(),
+                peak_bytes=self._peak_bytes,
+                limit=self._limit,
+                reused=self._reused,
+                allocated=self._allocated,
+                trims=self._trims,
+                recovered=self._recovered,
+            )
 
     def _new_handle(self, nbytes: int, asked: int) -> Any:
         if nbytes > self.capabilities.max_buffer_bytes:

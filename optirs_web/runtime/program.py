@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptirsError, OutOfDeviceMemoryError
@@ -12,12 +13,13 @@ from .backend import Command
 from .buffer import Buffer, View
 from .fusion import fuse, stays
 from .launches import Copy, Launch, Recorded
+from .modes import Block, Mode
 from .planning import Plan, plan
 
 if TYPE_CHECKING:
     from .device import Device
 
-__all__ = ["NotReadyError", "Program", "ProgramBuffer", "StaleProgramError"]
+__all__ = ["NotReadyError", "Program", "ProgramBuffer", "StaleProgramError", "recorded_here"]
 
 
 class StaleProgramError(OptirsError, RuntimeError):
@@ -60,6 +62,15 @@ class ProgramBuffer(Buffer):
         return self.held_by is None or self.held_by() is None
 
 
+_recording: Mode[Program | None] = Mode("recording", None)
+
+
+def recorded_here() -> Program | None:
+    """The program that this thread or task records now, if it does."""
+    program = _recording.get()
+    return program if program is not None and program.is_open else None
+
+
 class Program:
     """What `Device.record` yields.
 
@@ -70,6 +81,7 @@ class Program:
     Attributes:
         as_recorded: launches and copies as they were called, in order.
         launches: those that are replayed.
+        is_open: it is being recorded.
         dispatches: how many kernels a replay runs.
         recomputed: how many launches are run a second time, since the device had no memory to keep all results.
         copies: how many copies it makes.
@@ -86,6 +98,7 @@ class Program:
         self.dispatches = 0
         self.copies = self.recomputed = 0
         self.recorded: Command | None = None
+        self.is_open = False
         self.before_replay: list[Callable[[], None]] = []
         self.at_replay: list[Callable[[], None]] = []
         self._fuses = fuses
@@ -94,6 +107,16 @@ class Program:
         self._bound: dict[int, Buffer] = {}
 
     # Called by the device while it records.
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """In the block, what this thread or task enqueues on the device is recorded."""
+        self.is_open = True
+        try:
+            with Block(_recording, self):
+                yield
+        finally:
+            self.is_open = False  # also for tasks that were made in the block
 
     def allocate(self, nbytes: int) -> Buffer:
         """A buffer of the program: it has memory when the recording has ended."""
