@@ -1,18 +1,20 @@
 // The digits: the knobs, the curves, what is read wrong, and the drawing area.
 import { getBytes } from "./lib/api.js";
 import { barChart, lineChart, short } from "./lib/chart.js";
+import { divergedSentence } from "./lib/diverged.js";
 import { create, everyFrame, find, onTheme, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { drawInk, Pad } from "./lib/pad.js";
 import { rateSlider } from "./lib/rate.js";
+import { loadRecording, playRecording } from "./lib/recording.js";
 import { PythonWorker } from "./lib/runtime.js";
-import { stopWithoutWebgpu } from "./lib/webgpu.js";
+import { serve } from "./lib/serve.js";
+import { explainWithoutWebgpu, runningOn } from "./lib/webgpu.js";
 
 const status = find("#status");
 const toggle = find("#toggle");
 const optimizer = find("#optimizer");
 const schedule = find("#schedule");
-const missing = await stopWithoutWebgpu(find("#stage"));
-if (!missing) await begin();
+await begin();
 
 async function begin() {
   const chart = lineChart(find("#chart"), {
@@ -21,19 +23,19 @@ async function begin() {
       { label: "test loss", scale: "y", color: "series-1" },
       { label: "test accuracy", scale: "%", color: "series-2" },
     ],
-    scales: { y: { log: true, label: "cross-entropy" }, "%": { range: (_, low) => [Math.min(80, 10 * Math.floor((low ?? 80) / 10)), 100.5], side: "right", label: "% right" } },
+    scales: { y: { log: true, label: "cross-entropy" }, "%": { range: (_, low) => [Math.min(80, 10 * Math.floor((low ?? 80) / 10)), 100.5], side: "right", label: "accuracy, %" } },
     height: 300,
   });
   const bars = barChart(find("#bars"), { label: "Probability of each digit", max: 1, format: (value) => `${(100 * value).toFixed(1)}%` });
   const seen = find("#seen").getContext("2d");
   let seenInk = null;
-  let state = "busy"; // busy, running, paused, done, diverged
+  let state = "busy"; // busy, running, paused, done, diverged, failed
+  let device = null; // on which it trains, when it does
   let wrong = [];
   let epochs = 0;
 
-  const data = getBytes("data/digits.bin");
-  const python = new PythonWorker({ programs: ["digit_images", "recipes", "digits"], onEvent: (kind, report) => handlers[kind]?.(report) });
-  const sendDrawing = everyFrame((strokes) => python.send("draw", strokes));
+  let program = null; // what trains, once there is a device
+  const sendDrawing = everyFrame((strokes) => program?.send("draw", strokes));
   const pad = new Pad(find("#pad"), drawn);
   showBars(null);
   onTheme(everyFrame(() => {
@@ -43,7 +45,6 @@ async function begin() {
   }));
 
   const handlers = {
-    loading: ({ step }) => setStatus(status, "busy", `Loading ${step}`),
     choices(report) {
       epochs = report.epochs;
       optimizer.replaceChildren(...optionGroups(report.optimizers));
@@ -52,8 +53,6 @@ async function begin() {
       schedule.value = report.schedule;
       showRate(report.lr);
       showSamples(report.samples);
-      find("#settings").disabled = toggle.disabled = find("#reset").disabled = false;
-      setState("running");
     },
     chosen: ({ lr }) => showRate(lr),
     steps({ step, losses, lr, steps_per_second: speed }) {
@@ -72,14 +71,14 @@ async function begin() {
       wrong = report.wrong;
       setText(find("#wrong-count"), `${report.wrong_count} of ${report.test_images}`);
       setText(find("#wrong-note"), wrong.length
-        ? "Test images that the network misreads, the surest mistakes first."
-        : "Not one of the test images: every one is read right.");
+        ? "Test images that the network misreads, the most confident mistakes first."
+        : "None: every test image is classified correctly.");
       showWrong();
-      if (report.epoch === epochs) setState("done", report);
+      if (device && report.epoch === epochs) setState("done", report);
     },
     diverged({ epoch, lr, optimizer: name }) {
       setState("diverged");
-      setStatus(status, "failed", `The loss is no number any more in epoch ${epoch}: ${name} with ${short(lr)} steps too far. Choose a smaller learning rate and start over.`);
+      setStatus(status, "failed", divergedSentence({ when: `in epoch ${epoch}`, optimizer: name, lr }));
     },
     recognised({ ink, probabilities }) {
       seenInk = ink;
@@ -92,32 +91,36 @@ async function begin() {
 
   function setState(next, report) {
     state = next;
-    setText(toggle, next === "paused" ? "Go on" : "Pause");
-    toggle.disabled = next !== "running" && next !== "paused";
+    setText(toggle, { paused: "Continue", failed: "Restart" }[next] ?? "Pause");
+    toggle.disabled = !["running", "paused", "failed"].includes(next);
     find("#more").hidden = find("#more").disabled = next !== "done";
-    if (next === "running") setStatus(status, "running", "Training on your GPU");
+    if (next === "running") setStatus(status, "running", runningOn(device));
     if (next === "paused") setStatus(status, "idle", "Paused");
-    if (next === "done") setStatus(status, "done", `${report.epoch} epochs done: ${percent(report.accuracy)} of ${report.test_images} unseen images read right`);
+    if (next === "done") setStatus(status, "done", `${report.epoch} epochs: ${percent(report.accuracy)} of ${report.test_images} unseen images classified correctly`);
   }
 
   toggle.addEventListener("click", () => {
-    python.send(state === "paused" ? "resume" : "pause");
-    setState(state === "paused" ? "running" : "paused");
+    program.send(state === "running" ? "pause" : "resume");
+    if (state !== "failed") setState(state === "running" ? "paused" : "running"); // else the program says so when it runs
   });
   find("#more").addEventListener("click", () => {
-    python.send("more", 10);
+    program.send("more", 10);
     setState("running");
   });
   find("#reset").addEventListener("click", () => {
-    python.send("reset");
+    program.send("reset");
+    clear();
+    if (state !== "failed") setState("running");
+  });
+  optimizer.addEventListener("change", () => program.send("optimizer", optimizer.value));
+  schedule.addEventListener("change", () => program.send("schedule", schedule.value));
+  const showRate = rateSlider((value) => program.send("lr", value));
+
+  function clear() {
     chart.clear();
     find("#progress").value = 0;
     for (const name of ["accuracy", "epoch", "loss", "speed", "rate-now"]) setText(find(`#${name}`), "–");
-    setState("running");
-  });
-  optimizer.addEventListener("change", () => python.send("optimizer", optimizer.value));
-  schedule.addEventListener("change", () => python.send("schedule", schedule.value));
-  const showRate = rateSlider((value) => python.send("lr", value));
+  }
 
   // Recognising.
 
@@ -134,9 +137,9 @@ async function begin() {
       const choose = () => {
         pad.show(ink);
         find("#clear").disabled = false;
-        python.send("sample", ink);
+        program.send("sample", ink);
       };
-      return create("button", { class: "sample", type: "button", onclick: choose, "aria-label": `a ${digit}` }, canvas);
+      return create("button", { class: "sample", type: "button", disabled: !device, onclick: choose, "aria-label": `a ${digit}` }, canvas);
     }));
   }
 
@@ -162,16 +165,41 @@ async function begin() {
     )));
   }
 
-  // Python.
+  // The recorded run, and then Python.
 
-  try {
-    const { device } = await python.ready;
-    setText(find("#device"), `on ${device.description}`);
-    setStatus(status, "busy", "Preparing the images");
-    await python.run("import digits\nawait digits.run_in_page(data)", { name: "digits", globals: { data: await data } });
-  } catch (error) {
-    setStatus(status, "failed", error.message);
-    console.error(error.traceback);
+  const recorded = playRecording(await loadRecording("digits"), find(".chart figcaption"), (kind, report) => handlers[kind](report));
+  setStatus(status, "busy", "Looking for a GPU");
+  if (await explainWithoutWebgpu(find("#stage"))) {
+    setStatus(status, "idle", "Not training: there is no GPU for this page");
+    return;
+  }
+  const data = await getBytes("data/digits.bin");
+  const python = new PythonWorker({
+    programs: ["digit_images", "recipes", "digits"],
+    onEvent(kind, report) {
+      if (kind === "choices") startLive();
+      handlers[kind]?.(report);
+    },
+  });
+  program = serve(python, status, {
+    source: "import digits\nawait digits.run_in_page(data)",
+    name: "digits",
+    globals: { data },
+    onReady(info) {
+      device = info.device;
+      setText(find("#device"), `on ${device.description}`);
+      setStatus(status, "busy", "Preparing the images");
+    },
+    onError: () => setState("failed"),
+  });
+
+  /** The program trains: what was recorded makes room. */
+  function startLive() {
+    recorded.stop();
+    clear();
+    find("#settings").disabled = find("#reset").disabled = false;
+    setState("running");
+    if (!pad.isEmpty) sendDrawing(pad.strokes);
   }
 }
 

@@ -1,6 +1,8 @@
 // Python in a module worker: Pyodide, the library's wheel, and the module `page` through which programs talk to the
 // page. The other side is lib/runtime.js, which also says what the messages are.
 
+import { DownloadError, Downloads } from "./lib/downloads.js";
+
 const controls = []; // messages of the page that Python has not taken yet
 let wake = () => {}; // ends the wait for one
 let pyodide = null;
@@ -42,21 +44,25 @@ const page = {
   },
 };
 
-async function fetchOk(address) {
-  const response = await fetch(address);
-  if (!response.ok) throw new Error(`${address}: ${response.status} ${response.statusText}`);
-  return response;
-}
+// Files of Pyodide that are loaded, whatever the program is.
+const PYODIDE_FILES = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
 
 async function start({ site, programs, more, device, interruptBuffer }) {
   const began = performance.now();
-  const progress = (step) => post({ type: "event", kind: "loading", payload: { step } });
-  progress("Python");
-  const [loaded, wheels, transport, sources] = await Promise.all([
-    import(new URL("pyodide.mjs", site.pyodide).href).then(({ loadPyodide }) => loadPyodide({ indexURL: site.pyodide })),
-    Promise.all([site.wheel, ...(more ? [site.more] : [])].map((one) => fetchOk(one).then((got) => got.arrayBuffer()))),
-    import(site.transport),
-    Promise.all(programs.map((name) => fetchOk(new URL(`programs/${name}.py`, site.root)).then((response) => response.text()))),
+  const progress = (step, bytes = null) => post({ type: "event", kind: "loading", payload: { step, ...bytes } });
+  const downloads = new Downloads(site.sizes ?? {}, (bytes) => progress("Python", bytes));
+  const wheelAddresses = [site.wheel, ...(more ? [site.more] : [])];
+  const programAddresses = programs.map((name) => `${site.root}programs/${name}.py`);
+  downloads.expect(PYODIDE_FILES.map((name) => site.pyodide + name));
+  const read = async (address, as) => (await downloads.fetch(address))[as]();
+  const [loaded, wheels, transport, sources] = await Promise.race([
+    downloads.failed,
+    Promise.all([
+      loadPyodideFrom(site.pyodide, downloads),
+      Promise.all(wheelAddresses.map((address) => read(address, "arrayBuffer"))),
+      downloads.import(site.transport),
+      Promise.all(programAddresses.map((address) => read(address, "text"))),
+    ]),
   ]);
   pyodide = loaded;
   for (const stream of ["stdout", "stderr"]) {
@@ -88,11 +94,32 @@ async function start({ site, programs, more, device, interruptBuffer }) {
   return info;
 }
 
+/** Pyodide, whose files are all asked for at once. It calls the global fetch, so that has to count while it loads. */
+async function loadPyodideFrom(base, downloads) {
+  const [loader, module] = ["pyodide.mjs", "pyodide.asm.mjs"].map((name) => downloads.import(base + name));
+  const early = new Map(PYODIDE_FILES.filter((name) => !name.endsWith(".mjs")).map((name) => [base + name, downloads.fetch(base + name)]));
+  for (const download of [module, ...early.values()]) download.catch(() => {}); // the first failure is known already
+  const uncounted = self.fetch;
+  self.fetch = (resource, options) => {
+    const address = new URL(resource.url ?? resource, self.location.href).href;
+    const started = early.get(address);
+    early.delete(address);
+    return started ?? downloads.fetch(resource, options);
+  };
+  try {
+    const { loadPyodide } = await loader;
+    const createPyodideModule = async (settings) => (await module).default(settings);
+    return await loadPyodide({ indexURL: base, createPyodideModule });
+  } finally {
+    self.fetch = uncounted;
+  }
+}
+
 const OPEN_DEVICE = `
 import json
 import optirs_web as ow
 _device = await ow.device_async("webgpu")
-json.dumps({"name": _device.name, "description": _device.info.description})
+json.dumps({"name": _device.name, "description": _device.info.description, "software": _device.info.software})
 `;
 
 /** What Python's value is in the page: proxies are converted, and those that cannot be become their repr. */
@@ -119,7 +146,10 @@ async function run({ source, name, globals }) {
 
 /** A traceback without Pyodide's own frames; the last line is the message, the last frame in `name` the line. */
 function described(error, name) {
-  if (error?.constructor?.name !== "PythonError") return { message: String(error?.message ?? error), traceback: "", line: null };
+  if (error?.constructor?.name !== "PythonError") {
+    const download = error instanceof DownloadError ? { address: error.address, status: error.status } : null;
+    return { message: String(error?.message ?? error), traceback: "", line: null, download };
+  }
   const kept = [];
   let skipping = false;
   let line = null;
@@ -147,6 +177,7 @@ self.onmessage = async ({ data }) => {
     const value = data.type === "start" ? await start(data) : await run(data);
     post({ type: "result", id: data.id, value });
   } catch (error) {
-    post({ type: "error", id: data.id, ...described(error, data.name) });
+    // After some errors, as when memory is exhausted, this Pyodide cannot be used again.
+    post({ type: "error", id: data.id, ...described(error, data.name), fatal: Boolean(error?.pyodide_fatal_error) });
   }
 };

@@ -46,6 +46,11 @@ export class Pad {
     };
   }
 
+  /** Lists of [x, y] from 0 to 1. */
+  get strokes() {
+    return this.#strokes;
+  }
+
   get isEmpty() {
     return this.#strokes.length === 0;
   }

@@ -1,5 +1,20 @@
-// Whether this browser has WebGPU, and what to tell people if it has not.
+// Whether this browser has WebGPU, what to tell people if it has not, and what its adapter is.
 import { create } from "./dom.js";
+
+/** Adapters in software, by what their descriptions hold. */
+const SOFTWARE = [[/swiftshader/i, "SwiftShader"], [/llvmpipe|lavapipe/i, "llvmpipe"], [/basic render/i, "Microsoft Basic Render Driver"]];
+
+/** What a device, {description, software}, is called in a sentence. */
+export function deviceName({ description, software }) {
+  if (!software) return description;
+  const [, name = description] = SOFTWARE.find(([pattern]) => pattern.test(description)) ?? [];
+  return `software adapter (${name})`;
+}
+
+/** "Training on your GPU", or the truth about an adapter in software. */
+export function runningOn(device, doing = "Training") {
+  return device.software ? `${doing} on a ${deviceName(device)}, on your processor` : `${doing} on your GPU`;
+}
 
 /** null if a GPU can be used, otherwise why not: "absent" (no WebGPU), "insecure" (not https), "adapter" (no GPU). */
 export async function webgpuProblem() {
@@ -35,6 +50,13 @@ export function explainMissing(problem) {
       create("code", {}, "about:support"), "; hardware acceleration has to be on in its settings. The same Python runs ",
       "without a browser too: ", create("code", {}, "make train"), " in a clone of the repository."),
   );
+}
+
+/** Puts the explanation before `element`, and returns true, if there is no WebGPU: the page shows what it can without. */
+export async function explainWithoutWebgpu(element) {
+  const problem = await webgpuProblem();
+  if (problem) element.before(explainMissing(problem));
+  return problem !== null;
 }
 
 /** Shows the explanation in place of `container`'s content and returns true, if there is no WebGPU. */

@@ -1,0 +1,111 @@
+"""While Python loads the page shows a recorded run and how far it is; where it cannot be loaded, why, and a button."""
+
+import re
+from http import HTTPStatus
+
+import pytest
+from chromium import SLOW, pyodide_folder
+from demo_servers import running_server
+from playwright.sync_api import expect
+
+from optirs_web.demo_site.settings import PYODIDE_CDN
+
+PAGE = "/digits"
+TRAINING = re.compile("^Training on ")
+WASM = "**/pyodide.asm.wasm"
+
+
+@pytest.fixture
+def fails(page):
+    """The page may complain: requests fail on purpose."""
+    yield page
+    page.complaints.clear()
+
+
+@pytest.fixture(scope="module")
+def site_with_cdn(site, tmp_path_factory):
+    """A server that has no Pyodide of its own, so that pages take it from the CDN."""
+    with running_server(tmp_path_factory.mktemp("cdn"), pyodide=None) as (_, address):
+        yield address.rstrip("/")
+
+
+def from_local_files(route):
+    """The CDN's answer, from the files of the npm package."""
+    path = pyodide_folder() / route.request.url.removeprefix(PYODIDE_CDN)
+    route.fulfill(path=path, headers={"Access-Control-Allow-Origin": "*", "Content-Type": content_type(path)})
+
+
+def content_type(path):
+    return {".wasm": "application/wasm", ".mjs": "text/javascript"}.get(path.suffix, "application/octet-stream")
+
+
+def test_a_recorded_run_is_shown_until_the_live_one_trains(page, site):
+    page.route(WASM, lambda route: held.append(route))
+    held = []
+    page.goto(f"{site}{PAGE}")
+    expect(page.get_by_text("Recorded run")).to_be_visible()
+    expect(page.locator("#accuracy")).to_have_text(re.compile(r"^9\d\.\d%$"))
+    expect(page.locator("#status")).to_have_text("Loading Python")
+    expect(page.get_by_role("button", name="Pause")).to_be_disabled()
+
+    for route in held:
+        route.continue_()
+    expect(page.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
+    expect(page.get_by_text("Recorded run")).to_have_count(0)
+
+
+def test_progress_is_shown_in_bytes(page, site):
+    page.route(WASM, lambda route: None)
+    page.goto(f"{site}{PAGE}")
+    expect(page.get_by_text(re.compile(r"^[2-4]\.\d (of \d+\.\d )?MB$"))).to_be_visible()
+
+
+def test_a_request_that_hangs_ends_with_retry_which_loads_it(fails, site):
+    page = fails
+    page.clock.install()
+    page.route(WASM, lambda route: None)
+    page.goto(f"{site}{PAGE}")
+    expect(page.get_by_text(re.compile(r"\d MB$"))).to_be_visible()
+    page.clock.run_for(31_000)
+    expect(page.locator("#status")).to_have_text("Loading Python stopped.")
+    expect(page.get_by_role("alert")).to_contain_text("nothing happened for 30 seconds")
+
+    page.unroute(WASM)
+    page.clock.resume()
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.parametrize("name", ["pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"])
+def test_a_blocked_cdn_is_a_sentence_and_a_cause(fails, site_with_cdn, name):
+    page = fails
+    page.route(f"{PYODIDE_CDN}**", from_local_files)
+    page.route(f"{PYODIDE_CDN}{name}", lambda route: route.abort("blockedbyclient"))
+    page.goto(f"{site_with_cdn}{PAGE}")
+    expect(page.locator("#status")).to_have_text("Python could not be loaded.", timeout=SLOW)
+    notice = page.get_by_role("alert")
+    expect(notice).to_contain_text("cdn.jsdelivr.net cannot be reached. You may be offline")
+    expect(notice).to_contain_text(f"{PYODIDE_CDN}{name}")
+
+
+def test_retry_loads_from_a_cdn_that_is_blocked_no_longer(fails, site_with_cdn):
+    page = fails
+    page.route(f"{PYODIDE_CDN}**", lambda route: route.abort())
+    page.goto(f"{site_with_cdn}{PAGE}")
+    retry = page.get_by_role("button", name="Retry")
+    retry.click()
+    expect(page.locator("#status")).to_have_text("Python could not be loaded.")
+    page.unroute(f"{PYODIDE_CDN}**")
+    page.route(f"{PYODIDE_CDN}**", from_local_files)
+    retry.click()
+    expect(page.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
+
+
+@pytest.mark.parametrize("pattern", [WASM, "**/wheel/**", "**/programs/digits.py", "**/python_stdlib.zip"])
+def test_an_answer_that_is_an_error_is_named(fails, site, pattern):
+    page = fails
+    page.route(pattern, lambda route: route.fulfill(status=HTTPStatus.SERVICE_UNAVAILABLE))
+    page.goto(f"{site}{PAGE}")
+    expect(page.get_by_role("alert")).to_contain_text("answered 503 for a file that is needed")
+    expect(page.get_by_role("button", name="Retry")).to_be_enabled()
