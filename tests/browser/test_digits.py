@@ -63,7 +63,7 @@ def test_knobs_act_while_it_runs(digits):
     expect(rate).to_have_text("0.01", timeout=SLOW)
 
     digits.get_by_role("button", name="Pause").click()
-    digits.get_by_role("button", name="Go on").click()
+    digits.get_by_role("button", name="Continue").click()
     expect(digits.locator("#epoch")).not_to_have_text("–", timeout=SLOW)
     digits.get_by_role("button", name="Start over").click()
     expect(digits.locator("#epoch")).to_have_text("–")

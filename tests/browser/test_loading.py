@@ -8,7 +8,7 @@ from chromium import SLOW, pyodide_folder
 from demo_servers import running_server
 from playwright.sync_api import expect
 
-from optirs_web.demo_site.settings import PYODIDE_CDN
+from optirs_web.demo_site.pyodide import PYODIDE_CDN
 
 PAGE = "/digits"
 TRAINING = re.compile("^Training on ")
@@ -39,25 +39,23 @@ def content_type(path):
     return {".wasm": "application/wasm", ".mjs": "text/javascript"}.get(path.suffix, "application/octet-stream")
 
 
-def test_a_recorded_run_is_shown_until_the_live_one_trains(page, site):
-    page.route(WASM, lambda route: held.append(route))
-    held = []
+def test_a_recorded_run_is_shown_while_python_loads_and_how_many_bytes_are_there(page, site, screenshot):
+    page.route(WASM, lambda route: None)
     page.goto(f"{site}{PAGE}")
     expect(page.get_by_text("Recorded run")).to_be_visible()
     expect(page.locator("#accuracy")).to_have_text(re.compile(r"^9\d\.\d%$"))
     expect(page.locator("#status")).to_have_text("Loading Python")
+    expect(page.get_by_text(re.compile(r"^[1-4]\.\d of 13\.\d MB$"))).to_be_visible()
     expect(page.get_by_role("button", name="Pause")).to_be_disabled()
+    screenshot(page, "digits-loading")
 
-    for route in held:
-        route.continue_()
+
+def test_the_live_run_takes_the_place_of_the_recorded_one(page, site):
+    page.goto(f"{site}{PAGE}")
+    expect(page.get_by_text("Recorded run")).to_be_visible()
     expect(page.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
     expect(page.get_by_text("Recorded run")).to_have_count(0)
-
-
-def test_progress_is_shown_in_bytes(page, site):
-    page.route(WASM, lambda route: None)
-    page.goto(f"{site}{PAGE}")
-    expect(page.get_by_text(re.compile(r"^[2-4]\.\d (of \d+\.\d )?MB$"))).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_be_enabled()
 
 
 def test_a_request_that_hangs_ends_with_retry_which_loads_it(fails, site):

@@ -10,8 +10,9 @@ export class DownloadError extends Error {
 }
 
 /**
- * Counts downloads and tells how far they are: `report({loaded, total, pending})`, bytes and requests. `total` is null
- * where a size is not known. `sizes` gives the bytes of files, unpacked, by the ends of their addresses.
+ * Counts downloads and tells how far they are: `report({loaded, total, pending})`, bytes and requests. A file whose
+ * size is not known counts when it is there; `total` is null while no size is known. `sizes` gives the bytes of files,
+ * decompressed, by the ends of their addresses.
  */
 export class Downloads {
   #files = new Map(); // by address: {loaded, total, pending}
@@ -108,8 +109,12 @@ export class Downloads {
 
   #tell() {
     const files = [...this.#files.values()];
-    const sum = (of) => files.reduce((bytes, file) => bytes + of(file), 0);
-    const total = files.some((file) => file.total === null) ? null : sum((file) => file.total);
-    this.#report({ loaded: sum((file) => file.loaded), total, pending: files.filter((file) => file.pending).length });
+    const measured = files.filter((file) => file.total !== null);
+    const sum = (some, of) => some.reduce((bytes, file) => bytes + file[of], 0);
+    this.#report({
+      loaded: sum(measured.length ? measured : files, "loaded"),
+      total: measured.length ? sum(measured, "total") : null,
+      pending: files.filter((file) => file.pending).length,
+    });
   }
 }
