@@ -1,4 +1,4 @@
-"""The benchmarks run in the page, stop when told to, and are kept."""
+"""The benchmarks run in the page, stop when told to, and are saved."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def measured(page, site):
     return page
 
 
-def test_results_are_drawn_downloaded_and_kept(measured, site, screenshot):
+def test_results_are_drawn_downloaded_and_saved(measured, site, screenshot):
     expect(measured.locator("#adamw-time .bar-spread").first).to_be_attached()
     counts = measured.locator("#host tr").first.locator("td").all_inner_texts()[1:]
     assert counts == ["2", "1", "0"]  # dispatches, submits, bind groups
@@ -33,8 +33,8 @@ def test_results_are_drawn_downloaded_and_kept(measured, site, screenshot):
         spread = one["milliseconds"]
         assert 0 < spread["min"] <= spread["q1"] <= spread["median"] <= spread["q3"] <= spread["max"]
         assert 2 <= len(one["samples"]) <= 5
-    measured.get_by_role("button", name="Keep on this server").click()
-    expect(measured.locator("#kept tr").first).to_contain_text(report["device"])
-    kept = measured.request.get(f"{site}/api/bench").json()
-    assert kept[0]["result"]["results"] == report["results"]
+    measured.get_by_role("button", name="Save").click()
+    expect(measured.locator("#saved tr").first).to_contain_text(report["device"])
+    saved = measured.request.get(f"{site}/api/bench").json()
+    assert saved[0]["result"]["results"] == report["results"]
     screenshot(measured, "bench")

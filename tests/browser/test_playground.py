@@ -122,7 +122,7 @@ def test_a_program_that_never_ends_is_stopped(playground, program):
 def test_a_link_carries_a_program_and_does_not_run_it(playground, site):
     program = "print('ä, +/=&#', 1)  # 日本"
     write(playground, program)
-    playground.get_by_role("button", name="Copy a link").click()
+    playground.get_by_role("button", name="Share").click()
     expect(playground).to_have_url(re.compile("#code="))
     link = playground.url
     playground.goto("about:blank")

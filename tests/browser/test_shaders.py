@@ -162,7 +162,7 @@ def test_two_languages_stand_side_by_side_and_on_a_phone_one_above_the_other(pag
     left, right = (page.locator(one).bounding_box() for one in ("#left", "#right"))
     assert left["x"] + left["width"] <= right["x"]
     assert left["y"] == right["y"]
-    page.locator("#right-target").select_option("Nothing beside it")
+    page.locator("#right-target").select_option("None")
     expect(page.locator("#right-code")).to_be_hidden()
     assert page.locator("#left").bounding_box()["width"] > 1.5 * left["width"]
 

@@ -3,10 +3,14 @@ import { getJson, request, site } from "./lib/api.js";
 import { barChart, short } from "./lib/chart.js";
 import { create, download, find, setStatus, toast } from "./lib/dom.js";
 import { PythonWorker } from "./lib/runtime.js";
+import { bindUrl, oneOf } from "./lib/url.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 
 const status = find("#status");
 const buttons = Object.fromEntries(["run", "stop", "download", "post"].map((id) => [id, find(`#${id}`)]));
+
+const rounds = find("#rounds");
+const ROUNDS = rounds.value; // unless the visitor or the address says otherwise
 
 /** Where a group is drawn, and what of a result: its time, or its rate. */
 const CHARTS = [
@@ -54,8 +58,7 @@ async function run() {
     if (stopped) break;
     find("#progress").value = done;
     setStatus(status, "running", `${done + 1} of ${benchmarks.length}: ${label}`);
-    const rounds = Number(find("#rounds").value);
-    results.push(await call("await bench.measure(ow.device(), name, rounds)", { name, rounds }));
+    results.push(await call("await bench.measure(ow.device(), name, rounds)", { name, rounds: Number(rounds.value) }));
     drawBars();
   }
   if (!stopped) find("#progress").value = benchmarks.length;
@@ -80,14 +83,14 @@ function report() {
   };
 }
 
-async function listKept() {
-  const kept = await getJson("api/bench");
+async function listSaved() {
+  const saved = await getJson("api/bench");
   const figure = (result, name, of) => {
     const found = Array.isArray(result.results) ? result.results.find((one) => one?.name === name)?.[of]?.median : null;
     return create("td", { class: "number" }, typeof found === "number" ? short(found) : "–");
   };
-  if (kept.length === 0) return;
-  find("#kept").replaceChildren(...kept.slice(0, 20).map(({ created, result }) =>
+  if (saved.length === 0) return;
+  find("#saved").replaceChildren(...saved.slice(0, 20).map(({ created, result }) =>
     create("tr", {},
       create("td", {}, new Date(created).toLocaleString()),
       create("td", {}, String(result.device ?? "unknown")),
@@ -96,7 +99,16 @@ async function listKept() {
 
 async function main() {
   drawBars();
-  listKept().catch((error) => toast(error.message));
+  await bindUrl(
+    { rounds: oneOf([...rounds.options].map(({ value }) => value)) },
+    {
+      state: () => ({ rounds: rounds.value === ROUNDS ? undefined : rounds.value }),
+      open: (values) => {
+        rounds.value = values.rounds ?? ROUNDS;
+      },
+    },
+  );
+  listSaved().catch((error) => toast(error.message));
   worker = new PythonWorker({ programs: ["bench"] });
   buttons.run.addEventListener("click", async () => {
     try {
@@ -116,8 +128,8 @@ async function main() {
   buttons.post.addEventListener("click", async () => {
     try {
       await request("POST", "api/bench", { json: report(), authorize: true });
-      toast("Kept");
-      await listKept();
+      toast("Saved");
+      await listSaved();
     } catch (error) {
       toast(error.message);
     }

@@ -5,6 +5,7 @@ import { copyButton, create, download, find, optionGroups, sentence, setStatus, 
 import { isValid } from "./lib/fields.js";
 import { savedRuns } from "./lib/runs.js";
 import { PythonWorker } from "./lib/runtime.js";
+import { bindUrl, oneOf, whole } from "./lib/url.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 import { takeFiles } from "./pages/files.js";
 
@@ -25,6 +26,7 @@ let loaded = 0; // epochs that came with a checkpoint
 let kept = 0; // epochs that are in some file
 let chart = null;
 let state = "starting"; // ready, training, diverged
+let trained = Promise.resolve(); // when the training that runs has ended
 
 const call = (expression, globals) =>
   worker.run(`import checkpoints\nimport optirs_web as ow\n${expression}`, { name: "checkpoints page", globals });
@@ -93,6 +95,13 @@ async function train() {
   } finally {
     setButtons();
   }
+}
+
+/** Stops the training after this epoch, and resolves then. */
+function pause() {
+  if (state === "training") state = "ready";
+  buttons.pause.disabled = true;
+  return trained;
 }
 
 /** What can be done now: a run that has diverged can be replaced, but neither trained nor saved. */
@@ -259,11 +268,10 @@ function guarded(action) {
 async function main() {
   worker = new PythonWorker({ programs: ["digit_images", "recipes", "checkpoints"] });
   guarded(listRuns)();
-  buttons.train.addEventListener("click", guarded(train));
-  buttons.pause.addEventListener("click", () => {
-    state = "ready"; // after this epoch
-    buttons.pause.disabled = true;
+  buttons.train.addEventListener("click", () => {
+    trained = guarded(train)();
   });
+  buttons.pause.addEventListener("click", pause);
   find("#setup").addEventListener("submit", guarded(async (event) => {
     event.preventDefault();
     if (state === "ready" || state === "diverged") await begin();
@@ -288,8 +296,17 @@ async function main() {
   offered = await call("checkpoints.offered()");
   find("#optimizer").append(...optionGroups(offered));
   find("#optimizer").disabled = false;
-  await begin();
-  setStatus(status, "idle", "Ready");
+  const first = { optimizer: find("#optimizer").value, seed: 0 };
+  const table = { optimizer: oneOf(offered.map(({ value }) => value)), seed: whole(0, 2 ** 32 - 1) };
+  await bindUrl(table, {
+    state: () => Object.fromEntries(Object.keys(first).map((key) => [key, config[key] === first[key] ? undefined : config[key]])),
+    open: guarded(async (values) => {
+      await pause();
+      for (const [key, value] of Object.entries({ ...first, ...values })) find(`#${key}`).value = value;
+      await begin();
+      setStatus(status, "idle", "Ready");
+    }),
+  });
 }
 
 if (!(await stopWithoutWebgpu(find("#stage")))) guarded(main)();

@@ -8,6 +8,7 @@ import { rateSlider } from "./lib/rate.js";
 import { loadRecording, playRecording } from "./lib/recording.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { serve } from "./lib/serve.js";
+import "./lib/url.js";
 import { explainWithoutWebgpu, runningOn } from "./lib/webgpu.js";
 
 const status = find("#status");

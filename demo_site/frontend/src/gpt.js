@@ -5,6 +5,7 @@ import { create, find, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
 import { rateSlider } from "./lib/rate.js";
 import { PythonWorker } from "./lib/runtime.js";
+import "./lib/url.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 
 const LARGEST_FILE = 4_000_000; // bytes: a million characters of any kind

@@ -5,6 +5,7 @@ import { copyButton, create, everyFrame, find, onTheme, setStatus, setText } fro
 import { createEditor } from "./lib/editor.js";
 import { drawClasses } from "./lib/field.js";
 import { PythonWorker } from "./lib/runtime.js";
+import "./lib/url.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 
 const REACH = 1.2; // of programs/home.py

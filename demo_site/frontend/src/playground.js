@@ -5,15 +5,16 @@ import { create, everyFrame, find, setStatus, setText, toast } from "./lib/dom.j
 import { createEditor } from "./lib/editor.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
-import { LONGEST_LINK, fromHash, toHash } from "./pages/sharing.js";
+import { bindUrl, fragment, oneOf, text } from "./lib/url.js";
 
 const NAME = "main.py"; // of the program, in tracebacks; no file that Python could find has it
 const PATIENCE = 1500; // milliseconds for a program to heed an interrupt
 const MOST_OUTPUT = 200_000; // characters
+const MOST_PROGRAM = 200_000; // bytes
 
 const status = find("#status");
 const output = find("#output");
-const buttons = { run: find("#run"), stop: find("#stop"), share: find("#share") };
+const buttons = { run: find("#run"), stop: find("#stop") };
 let editor;
 let worker;
 let running = false;
@@ -176,34 +177,25 @@ async function fetchExample(name) {
   return response.text();
 }
 
-async function share() {
-  const hash = await toHash(editor.text);
-  if (hash.length > LONGEST_LINK) return toast("The program is too long for a link");
-  history.replaceState(null, "", `#${hash}`);
-  try {
-    await navigator.clipboard.writeText(location.href);
-    return toast("The link is copied");
-  } catch {
-    return toast("The link stands in the address bar");
-  }
+const examples = [...find("#example").options].map(({ value }) => value).filter(Boolean);
+
+/** What the address has: #spirals is an example, #code=… a program, which somebody else may have written. */
+const ADDRESS = { example: fragment(oneOf(examples, { push: true })), code: text(MOST_PROGRAM) };
+
+function state() {
+  if (editor.text !== unchanged) return { code: editor.text };
+  const example = find("#example").value;
+  return { example: example === examples[0] ? undefined : example };
 }
 
-/** What the address asks for: a program that was shared, an example by name, or the first example. */
-async function open() {
-  const hash = location.hash;
-  try {
-    const program = await fromHash(hash);
-    if (program !== null) {
-      editor.text = program;
-      find("#example").value = "";
-      find("#shared").hidden = false;
-      return;
-    }
-  } catch {
-    toast("The program in the link cannot be read");
-  }
-  const names = [...find("#example").options].map(({ value }) => value).filter(Boolean);
-  await loadExample(names.includes(hash.slice(1)) ? hash.slice(1) : names[0]);
+/** Shows what the address asks for: a program, which is not run, or an example; without either the first one. */
+async function open({ code, example = examples[0] }) {
+  if (code === undefined) return loadExample(example);
+  asked = null;
+  unchanged = "";
+  editor.text = code;
+  find("#example").value = "";
+  find("#shared").hidden = false;
 }
 
 async function main() {
@@ -219,12 +211,10 @@ async function main() {
   editor.view.contentDOM.tabIndex = 0; // what can be edited can be focused anyway; axe-core wants to see it
   find("#example").addEventListener("change", async ({ target }) => {
     await loadExample(target.value);
-    history.replaceState(null, "", `#${target.value}`);
     editor.focus();
   });
   buttons.run.addEventListener("click", run);
   buttons.stop.addEventListener("click", stop);
-  buttons.share.addEventListener("click", share);
   find("#clear").addEventListener("click", clear);
   addEventListener("keydown", (event) => {
     if (event.key === "." && (event.ctrlKey || event.metaKey)) {
@@ -232,8 +222,7 @@ async function main() {
       stop();
     }
   });
-  addEventListener("hashchange", open);
-  await open();
+  await bindUrl(ADDRESS, { state, open });
 }
 
 if (!(await stopWithoutWebgpu(find("#stage")))) await main();

@@ -2,6 +2,7 @@
 import { lineChart, short } from "./lib/chart.js";
 import { create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
 import { PythonWorker } from "./lib/runtime.js";
+import "./lib/url.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 import { Terrain, drawRacers } from "./pages/terrain.js";
 

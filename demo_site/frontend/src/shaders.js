@@ -1,8 +1,9 @@
-// Every shader: what is written, and what it becomes for each target, two of them side by side. #adam opens one,
-// #adam/advance one of its kernels; ?left=cuda&right=ptx are the languages, once a visitor has chosen some.
+// Every shader: what is written, and what it becomes for each target, two of them side by side. In the address #adam is
+// a shader, #adam/advance one of its kernels, and ?left=cuda&right=ptx the languages, once a visitor has chosen some.
 import { getJson } from "./lib/api.js";
-import { copyButton, create, find, setText } from "./lib/dom.js";
+import { copyButton, create, find, sentence, setText } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
+import { bindUrl, fragment, oneOf } from "./lib/url.js";
 
 const FOLDERS = {
   optimizers: "Optimizers",
@@ -42,6 +43,8 @@ const [shaders, targets] = await Promise.all([getJson("api/shaders"), getJson("a
 const texts = new Map(); // what was fetched, by address
 let asked = null; // the info of the shader that was asked for last
 let shown = null; // {info, shader, variant}
+let languages = {}; // by side, where a visitor has chosen one
+let isNamed = false; // the address says which shader
 
 /** What the server has at an address. It is fetched once, unless it is not to be had now. */
 async function fetched(address) {
@@ -58,16 +61,20 @@ function hashOf(info) {
   return shaders.find(({ name }) => name === info.name) === info ? info.name : `${info.folder}/${info.name}`;
 }
 
-function fromHash() {
-  const hash = decodeURIComponent(location.hash.slice(1));
+/** The shader, and its kernel, that a place names. An error if there is none. */
+function atPlace(place) {
   for (const info of shaders) {
     for (const one of [hashOf(info), `${info.folder}/${info.name}`]) {
-      if (hash === one) return { info };
-      if (hash.startsWith(`${one}/`)) return { info, variant: hash.slice(one.length + 1) };
+      if (place === one) return { info };
+      if (place.startsWith(`${one}/`)) return { info, variant: place.slice(one.length + 1) };
     }
   }
-  return { info: shaders.find(({ name }) => name === "adam") ?? shaders[0] };
+  throw new RangeError(`there is no shader ${place}`);
 }
+
+const FIRST = { info: shaders.find(({ name }) => name === "adam") ?? shaders[0] };
+
+const placeOf = ({ info, variant }) => (!variant || variant === shown?.shader.variants[0] ? hashOf(info) : `${hashOf(info)}/${variant}`);
 
 function list(query) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
@@ -112,10 +119,9 @@ async function show({ info, variant: wanted }) {
   article.setAttribute("aria-busy", "false");
 }
 
-/** The language of a side: what the address says, or else what was written and, of a kernel, CUDA C++. */
+/** The language of a side: what was chosen, or else what was written and, of a kernel, CUDA C++. */
 function chosen(side) {
-  const language = new URLSearchParams(location.search).get(side);
-  if (Object.hasOwn(LANGUAGES, language) || (side === "right" && language === NOTHING)) return language;
+  if (languages[side]) return languages[side];
   if (side === "left") return SOURCE;
   return KERNELS.includes(shown.info.folder) ? "cuda" : "wgsl";
 }
@@ -169,10 +175,6 @@ function put(side, language, { text, note }) {
   pane.setAttribute("aria-busy", "false");
 }
 
-function sentence(text) {
-  return text && text[0].toUpperCase() + text.slice(1) + (/[.…'")]$/.test(text) ? "" : ".");
-}
-
 /** The languages of both sides, and below the panes which of them need a compiler that the server lacks. */
 function listTargets() {
   const known = Object.keys(LANGUAGES).filter((one) => one === SOURCE || targets.some(({ name }) => name === one));
@@ -181,36 +183,47 @@ function listTargets() {
       const isMissing = targets.find(({ name }) => name === one)?.missing;
       return new Option(`${LANGUAGES[one].title}${isMissing ? ", not installed" : ""}`, one);
     });
-    find(`#${side}-target`).replaceChildren(...options, ...(side === "right" ? [new Option("Nothing beside it", NOTHING)] : []));
+    find(`#${side}-target`).replaceChildren(...options, ...(side === "right" ? [new Option("None", NOTHING)] : []));
   }
   const reasons = new Map(); // titles by what is missing
   for (const { name, missing } of targets.filter((one) => one.missing)) {
     reasons.set(missing, [...(reasons.get(missing) ?? []), LANGUAGES[name].title]);
   }
-  find("#missing").replaceChildren("Not installed where this site is served:", ...[...reasons].map(([reason, titles]) =>
+  find("#missing").replaceChildren("Not installed on this server:", ...[...reasons].map(([reason, titles]) =>
     create("span", { class: "shader-missing" }, create("strong", {}, titles.join(", ")), `: ${sentence(reason)}`)));
   find("#missing").hidden = reasons.size === 0;
 }
 
 for (const side of SIDES) {
   find(`#${side}-target`).addEventListener("change", async ({ target }) => {
-    const address = new URL(location);
-    address.searchParams.set(side, target.value);
-    history.replaceState(null, "", address);
+    languages[side] = target.value;
     await fill(side);
     setText(find("#said"), find(`#${side}-note`).textContent || `${target.selectedOptions[0].text} of ${shown.variant}`);
   });
   copyButton(find(`#${side}-copy`), () => find(`#${side}-code`).textContent);
 }
 find("#variant").addEventListener("change", ({ target }) => {
-  location.hash = target.selectedIndex === 0 ? hashOf(shown.info) : `${hashOf(shown.info)}/${target.value}`;
+  location.hash = placeOf({ info: shown.info, variant: target.value });
 });
 find("#filter").addEventListener("input", ({ target }) => list(target.value));
-addEventListener("hashchange", async () => {
-  await show(fromHash());
+listTargets();
+
+async function open({ shader, left, right }) {
+  const isFirst = shown === null;
+  isNamed = Boolean(shader);
+  languages = { left, right };
+  await show(shader ?? FIRST);
+  if (isFirst) return;
   setText(find("#said"), `${shown.info.name}, ${shown.variant}`);
   const { top } = find("#shader").getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2) find("#shader").scrollIntoView();
-});
-listTargets();
-await show(fromHash());
+}
+
+await bindUrl(
+  {
+    shader: fragment({ parse: atPlace, format: placeOf }),
+    left: oneOf(Object.keys(LANGUAGES)),
+    right: oneOf([...Object.keys(LANGUAGES), NOTHING]),
+  },
+  { state: () => ({ shader: isNamed ? { info: asked, variant: shown.info === asked ? shown.variant : undefined } : undefined, ...languages }), open },
+);

@@ -1,7 +1,9 @@
-// Runs before the first paint, so that a chosen theme does not flash. Automatic, light, dark.
+// Runs before the first paint, so that a chosen theme does not flash: automatic, light, dark. Nor does what a page in a
+// frame (?embed) leaves out.
 (() => {
   const themes = ["auto", "light", "dark"];
   const root = document.documentElement;
+  root.toggleAttribute("data-embed", new URLSearchParams(location.search).has("embed"));
   const stored = () => {
     try {
       return localStorage.getItem("theme");

@@ -134,7 +134,9 @@ export function createEditor(container, { text = "", language = "python", label,
           "aria-label": readOnly ? label : `${label}. Press Escape, then Tab, to leave the editor`,
         }),
         EditorView.updateListener.of((update) => {
-          if (update.docChanged) onChange?.(view.state.doc.toString());
+          if (!update.docChanged) return;
+          onChange?.(view.state.doc.toString());
+          host.dispatchEvent(new Event("input", { bubbles: true })); // as of a field: CodeMirror's own stays inside
         }),
       ],
     }),
