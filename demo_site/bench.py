@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fastapi import APIRouter, Response
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from .access import WithToken
 from .errors import ApiError, documented
-from .runs import StoreOf
+from .runs import StoreOf, disk
 
 __all__ = ["bench_routes"]
 
@@ -23,6 +24,8 @@ class BenchResult(BaseModel):
     result: dict[str, Any]
 
 
+_TYPE = "application/json"
+
 bench_routes = APIRouter(prefix="/api/bench", tags=["bench"])
 
 
@@ -30,17 +33,36 @@ bench_routes = APIRouter(prefix="/api/bench", tags=["bench"])
     "",
     status_code=201,
     response_model=BenchResult,
-    responses=documented(400, 401, 413, 422),
+    responses=documented(401, 408, 413, 415, 422, 507),
     dependencies=[WithToken],
+    openapi_extra={"requestBody": {"required": True, "content": {_TYPE: {"schema": {"type": "object"}}}}},
 )
-def post_result(result: dict[str, Any], store: StoreOf) -> Response:
-    """Keep a result: any JSON object. The oldest ones make room."""
+async def post_result(request: Request, store: StoreOf) -> Response:
+    """Save a result: any JSON object. The oldest ones make room."""
+    # FastAPI would read a body that it is told of before it asks for the token.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
+        raise ApiError(415, "not_json", f"Send the result as {_TYPE}.")
+    text = _checked(await request.body())
+    with disk():
+        number, created = await to_thread.run_sync(store.add_result, text)
+    return _json(_object(number, created, text), 201)
+
+
+def _checked(body: bytes) -> str:
+    """The JSON object in a body, in ASCII.
+
+    Raises:
+        ApiError: it is none.
+    """
     try:
+        result = json.loads(body)
         text = json.dumps(result, allow_nan=False)
     except (ValueError, RecursionError):
-        raise ApiError(422, "invalid_request", "Numbers are finite, and objects are not nested so deeply.") from None
-    number, created = store.add_result(text)
-    return _json(_object(number, created, text), 201)
+        message = "This is no JSON in UTF-8, holds a number that is not finite, or is nested too deeply."
+        raise ApiError(422, "invalid_request", message) from None
+    if not isinstance(result, dict):
+        raise ApiError(422, "invalid_request", "The result has to be a JSON object.")
+    return text
 
 
 @bench_routes.get("", response_model=list[BenchResult], responses=documented())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import math
@@ -19,7 +20,7 @@ from .errors import ApiError, error_response
 from .pyodide import PYODIDE_CDN
 from .settings import Rate, Settings, is_loopback
 
-__all__ = ["Buckets", "Guard", "content_security_policy"]
+__all__ = ["Buckets", "Guard", "client_key", "content_security_policy"]
 
 _LOG = logging.getLogger(__name__)
 _SAFE = {"GET", "HEAD", "OPTIONS"}
@@ -98,11 +99,12 @@ class Guard:
             return
         is_head = scope["method"] == "HEAD"
         has_started = False
+        body = _Body(receive, self._limit(scope), self._settings)
 
         async def send_guarded(message: Message) -> None:
             nonlocal has_started
             if message["type"] == "http.response.start":
-                has_started = True
+                has_started = body.is_complete = True  # what still comes of the body is not waited for
                 headers = MutableHeaders(scope=message)
                 headers.update(self._headers)
                 if route_path(scope).startswith("/api/"):
@@ -116,7 +118,7 @@ class Guard:
         try:
             answer = self._refusal(scope)
             if answer is None:
-                await self._app(inner, _limited(receive, self._limit(scope)), send_guarded)
+                await self._app(inner, body, send_guarded)
             else:
                 await answer(inner, receive, send_guarded)
         except ClientDisconnect:
@@ -136,7 +138,7 @@ class Guard:
         # A page of another site, or of another port, has no business with the API.
         if route_path(scope).startswith("/api/") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             return error_response(403, "cross_site", "The API does not answer pages of other sites.")
-        client = _client(scope)
+        client = client_key(scope["client"][0] if scope.get("client") else "")
         wait = self._requests.wait(client)
         if not wait and scope["method"] not in _SAFE:
             wait = self._writes.wait(client)
@@ -175,26 +177,42 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _client(scope: Scope) -> str:
-    """Whom to count a request for: an IPv4 address, or the 64 bits of an IPv6 address that one customer has."""
-    host = scope["client"][0] if scope.get("client") else ""
+def client_key(host: str) -> str:
+    """Whom to count requests and connections for: an IPv4 address, or the 64 bits of IPv6 that one customer has."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return str(host)
+        return host
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
-    """`receive` that stops a body at so many bytes, whatever its Content-Length says."""
-    received = 0
+class _Body:
+    """`receive` for a body that may only be so large, whatever its Content-Length says, and must not stop to come."""
 
-    async def receive_limited() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > limit:
-            raise ApiError(413, "too_large", f"The body is larger than the {limit:,} bytes that are taken.")
+    def __init__(self, receive: Receive, limit: int, settings: Settings) -> None:
+        self._receive, self._limit = receive, limit
+        self._patience, self._rate = settings.body_patience, settings.least_body_rate
+        self._size, self._waited = 0, 0.0
+        self.is_complete = False
+
+    async def __call__(self) -> Message:
+        """The next piece, or, after the last, that the client is gone.
+
+        Raises:
+            ApiError: the body is too large, or too slow.
+        """
+        if self.is_complete:
+            return await self._receive()
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(min(self._patience, self._patience + self._size / self._rate - self._waited)):
+                message = await self._receive()
+        except TimeoutError:
+            reason = f"The body stopped, or it comes with less than {self._rate:,} bytes a second."
+            raise ApiError(408, "too_slow", reason, {"Connection": "close"}) from None
+        self._waited += time.monotonic() - began
+        self._size += len(message.get("body", b""))
+        self.is_complete = not message.get("more_body", False)
+        if self._size > self._limit:
+            raise ApiError(413, "too_large", f"The body is larger than the {self._limit:,} bytes that are taken.")
         return message
-
-    return receive_limited

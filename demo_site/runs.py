@@ -6,8 +6,8 @@ import asyncio
 import errno
 import json
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Annotated, Any
 
@@ -23,12 +23,13 @@ from .assets import OpenFile
 from .errors import ApiError, documented
 from .store import Run, Store, StoreFullError, Summary, Upload
 
-__all__ = ["run_routes"]
+__all__ = ["StoreOf", "disk", "run_routes"]
 
 _TYPE = "application/octet-stream"
 _BLOCK = 1 << 20
 _MAX_HEADER = 4 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_INDEX_FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 RunName = Annotated[str, Path(pattern=_NAME, description="Letters, digits, `.`, `_` and `-`; at most 64.")]
@@ -81,10 +82,12 @@ def get_run(name: RunName, store: StoreOf) -> RunInfo:
     return _info(run)
 
 
-@run_routes.delete("/{name}", status_code=204, responses=documented(401, 404, 422), dependencies=[WithToken])
+@run_routes.delete("/{name}", status_code=204, responses=documented(401, 404, 422, 507), dependencies=[WithToken])
 def delete_run(name: RunName, store: StoreOf) -> None:
     """Delete a run and its checkpoint."""
-    if not store.delete(name):
+    with disk():
+        was_there = store.delete(name)
+    if not was_there:
         raise _no_such_run(name)
 
 
@@ -136,14 +139,15 @@ async def put_checkpoint(
     if kind != _TYPE or "content-encoding" in request.headers:
         raise ApiError(415, "not_binary", f"Send the file as it is, as {_TYPE}.")
     _check_length(request, settings.max_checkpoint)
-    async with _place(request), _disk():
-        upload = await to_thread.run_sync(store.begin)
-        try:
-            await _receive(request, upload, settings.upload_patience)
-            summary = await to_thread.run_sync(_summary, upload)
-            run, is_new = await to_thread.run_sync(store.keep, name, upload, summary)
-        finally:
-            upload.discard()
+    async with _place(request):
+        with disk():
+            upload = await to_thread.run_sync(store.begin)
+            try:
+                await _receive(request, upload)
+                summary = await to_thread.run_sync(_summary, upload)
+                run, is_new = await to_thread.run_sync(store.keep, name, upload, summary)
+            finally:
+                upload.discard()
     response.status_code = 201 if is_new else 200
     response.headers["ETag"] = f'"{run.sha256}"'
     return _info(run)
@@ -167,39 +171,36 @@ async def _place(request: Request) -> AsyncIterator[None]:
         yield
 
 
-@asynccontextmanager
-async def _disk() -> AsyncIterator[None]:
-    """Tell what the disk and the quotas have against an upload."""
+@contextmanager
+def disk() -> Iterator[None]:
+    """Tell clients what the disk and the quotas have against a write.
+
+    Raises:
+        ApiError: 409 for a quota, 507 for a full disk.
+    """
     try:
         yield
     except StoreFullError as error:
         raise ApiError(409, "quota_exceeded", f"{error}.") from error
     except (OSError, sqlite3.OperationalError) as error:
-        if getattr(error, "errno", None) in _FULL or getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
-            raise ApiError(507, "disk_full", "The server's disk is full; the old checkpoint was kept.") from error
+        if getattr(error, "errno", None) in _FULL or getattr(error, "sqlite_errorname", "") in _INDEX_FULL:
+            raise ApiError(507, "disk_full", "The server's disk is full; nothing was changed.") from error
         raise
 
 
-async def _receive(request: Request, upload: Upload, patience: float) -> None:
+async def _receive(request: Request, upload: Upload) -> None:
     """Write the body to the upload, block by block.
 
     Raises:
         ClientDisconnect: the client went away.
+        ApiError: the body is too large, or stopped.
     """
-    chunks = request.stream()
     block = bytearray()
-    try:
-        while True:
-            async with asyncio.timeout(patience):
-                chunk = await anext(chunks, b"")
-            block += chunk
-            if block and (not chunk or len(block) >= _BLOCK):
-                await to_thread.run_sync(upload.write, bytes(block))
-                block.clear()
-            if not chunk:
-                return
-    except TimeoutError:
-        raise ApiError(408, "too_slow", f"Nothing came for {patience:g} s.", {"Connection": "close"}) from None
+    async for chunk in request.stream():  # ends with an empty one
+        block += chunk
+        if block and (not chunk or len(block) >= _BLOCK):
+            await to_thread.run_sync(upload.write, bytes(block))
+            block.clear()
 
 
 def _summary(upload: Upload) -> Summary:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
+from .connections import protocol_for
 from .pages import prepare
 from .settings import Settings
 
@@ -93,7 +94,7 @@ def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,  # a client could choose whom its requests are counted for
-        limit_concurrency=256,
+        http=protocol_for(settings),
         timeout_graceful_shutdown=3,
         ws="none",
     )

@@ -43,7 +43,12 @@ class Settings:
         max_total: bytes of all checkpoints together.
         max_results: how many benchmark results are kept; the oldest make room.
         max_uploads: checkpoints that are received at the same time.
-        upload_patience: seconds that a client may send nothing in mid-upload.
+        max_connections: connections that are open at the same time.
+        max_client_connections: those of them that one client may hold.
+        head_patience: seconds that the first line and the headers of a request may take.
+        body_patience: seconds that a client may send nothing of a body that it has announced.
+        least_body_rate: bytes a second that a body comes with, over all, once `body_patience` has passed.
+        read_patience: seconds that a client may take nothing of an answer.
         max_compiles: requests for what other compilers make that may wait; one at a time is served.
         compile_patience: seconds that one of them may take.
         rate: requests of one client.
@@ -65,7 +70,12 @@ class Settings:
     max_total: int = 2048 * _MIB
     max_results: int = 200
     max_uploads: int = 4
-    upload_patience: float = 20.0
+    max_connections: int = 256
+    max_client_connections: int = 64
+    head_patience: float = 10.0
+    body_patience: float = 20.0
+    least_body_rate: int = 16 << 10
+    read_patience: float = 30.0
     max_compiles: int = 8
     compile_patience: float = 60.0
     rate: Rate = field(default=Rate(per_second=50, burst=500))

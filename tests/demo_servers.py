@@ -20,6 +20,7 @@ __all__ = [
     "connect",
     "error_code",
     "files_of",
+    "is_closed",
     "put_head",
     "read_response",
     "running_server",
@@ -108,6 +109,19 @@ def connect(url):
     """A connection to the server."""
     parts = urlsplit(url)
     return socket.create_connection((parts.hostname, parts.port), timeout=30)
+
+
+def is_closed(connection):
+    """Whether the server has ended a connection, within ten seconds; what it sent before does not matter."""
+    connection.settimeout(10)
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+    return True
 
 
 def send_raw(url, raw):

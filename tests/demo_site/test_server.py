@@ -2,15 +2,26 @@
 
 import json
 import resource
+import socket
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
-from demo_servers import TOKEN, checkpoint, connect, files_of, put_head, read_response, running_server, send_raw
+from demo_servers import (
+    TOKEN,
+    checkpoint,
+    connect,
+    files_of,
+    is_closed,
+    put_head,
+    read_response,
+    running_server,
+    send_raw,
+)
 from requirements import missing
 
 LARGE = 200_000  # values: large enough that a checkpoint arrives in many pieces
@@ -72,12 +83,104 @@ def test_a_client_that_vanishes_in_mid_upload_leaves_nothing(shared, name):
 
 
 def test_a_client_that_stalls_is_given_up(data):
-    with running_server(data, upload_patience=0.2) as (_, url), connect(url) as connection:
+    with running_server(data, body_patience=0.2) as (_, url), connect(url) as connection:
         connection.sendall(put_head("run", Content_Length=1000) + b"x" * 999)
         status, headers, body = read_response(connection)
         assert (status, json.loads(body)["error"]["code"]) == (408, "too_slow")
         assert headers["connection"] == "close"
         assert files_of(data) == []
+
+
+POST_RESULT = (
+    "POST /api/bench HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    f"Authorization: Bearer {TOKEN}\r\n"
+)
+WITHOUT_TOKEN = POST_RESULT.replace(TOKEN, "wrong")
+GET = b"GET /site.json HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def trickle(connection):
+    """Send byte after byte for ten seconds, as if more were to come."""
+    for _ in range(200):
+        connection.sendall(b"X")
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("head", [POST_RESULT.encode(), put_head("run")[:-2]])
+def test_a_body_that_stops_or_trickles_is_not_waited_for(data, head):
+    with running_server(data, body_patience=0.5, least_body_rate=10_000) as (_, url):
+        with connect(url) as stops, connect(url) as trickles:
+            stops.sendall(head + b"Content-Length: 1000\r\n\r\n")
+            status, headers, body = read_response(stops)
+            assert (status, json.loads(body)["error"]["code"]) == (408, "too_slow")
+            assert headers["connection"] == "close"
+            trickles.sendall(head + b"Content-Length: 1000\r\n\r\n")
+            with pytest.raises(ConnectionError):
+                trickle(trickles)
+        assert files_of(data) == []
+
+
+@pytest.mark.parametrize("head", [WITHOUT_TOKEN.encode(), put_head("run", Authorization="Bearer wrong")[:-2]])
+def test_without_the_token_no_body_is_waited_for(shared, head):
+    with connect(shared[1]) as connection:
+        connection.sendall(head + b"Content-Length: 1000\r\n\r\n")
+        assert read_response(connection)[0] == 401
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([b"GET / HTTP/1.1\r\n", b"Host: localhost\r\n"], id="half a head"),
+        pytest.param([b"GET /site.json HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET"], id="half of a second head"),
+        pytest.param([GET + b"Content-Length: 1000000\r\n\r\n"], id="a body that nobody reads"),
+        pytest.param([GET + b"Transfer-Encoding: chunked\r\n\r\n", b"5;" + b"x" * 100], id="a chunk without an end"),
+    ],
+)
+def test_a_client_that_asks_nothing_is_hung_up_on(data, sent):
+    with running_server(data, head_patience=0.5) as (_, url), connect(url) as connection:
+        for piece in sent:
+            connection.sendall(piece)
+            time.sleep(0.05)
+        with pytest.raises(ConnectionError):
+            trickle(connection)
+
+
+@pytest.mark.parametrize("address", ["/static/home.js", "/programs/gpt.py", "/api/runs/large/checkpoint"])
+def test_a_client_that_reads_nothing_is_hung_up_on(data, address):
+    with running_server(data, read_patience=0.5, head_patience=60) as (_, url):
+        put(url, checkpoint(size=LARGE), "large")
+        with connect(url) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            request = f"GET {address} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+            with suppress(ConnectionError):
+                for _ in range(400):  # one after the other, without a look at the answers
+                    connection.sendall(request)
+                    time.sleep(0.01)
+            assert is_closed(connection)
+        assert get(url, "large")
+
+
+def test_idle_connections_make_room_for_who_asks(data):
+    with running_server(data, max_connections=20, max_client_connections=20) as (_, url), ExitStack() as stack:
+        held = [stack.enter_context(connect(url)) for _ in range(60)]
+        assert send_raw(url, GET + b"\r\n")[0] == 200
+        held[-1].sendall(GET + b"\r\n")
+        assert read_response(held[-1])[0] == 200
+        assert all(is_closed(one) for one in held[:40])
+
+
+def test_a_client_beyond_its_connections_is_told_to_come_back(data):
+    with running_server(data, max_client_connections=4) as (_, url), ExitStack() as stack:
+        busy = [stack.enter_context(connect(url)) for _ in range(4)]
+        for connection in busy:
+            connection.sendall(put_head("run", Content_Length=1000))
+        eventually(lambda: sum(name.endswith(".part") for name in files_of(data)) == 4)
+        status, headers, _ = send_raw(url, b"")
+        assert (status, headers["connection"]) == (503, "close")
+        busy.pop().close()
+        eventually(lambda: sum(name.endswith(".part") for name in files_of(data)) == 3)
+        assert send_raw(url, GET + b"\r\n")[0] == 200
 
 
 def test_a_body_of_unknown_length_is_stopped_at_the_limit(shared):
@@ -200,5 +303,9 @@ def test_a_full_disk_is_said_to_be_one_and_the_old_checkpoint_stays(data):
         put(url, checkpoint(7))
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         assert put(url, checkpoint(1, size=LARGE)) == 507
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 1 << 20))
+        request = POST_RESULT.encode() + b"Content-Length: 2\r\n\r\n{}"
+        assert send_raw(url, request)[0] == 507
+        assert send_raw(url, put_head("run").replace(b"PUT", b"DELETE").replace(b"/checkpoint", b""))[0] == 507
         assert get(url) == checkpoint(7)
         assert len(files_of(data)) == 1
