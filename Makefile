@@ -121,7 +121,6 @@ $(BUNDLES): $(PACKAGES) $(FRONTEND)/build.mjs $(shell find $(FRONTEND)/src -type
 	@touch $@
 
 demo: $(WASMTIME) bundles ## serve the site and print its address (DEMO_ARGS='--port 8080')
-	@test -e $(BUNDLES)
 	$(BIN)/optirs-web demo $(DEMO_ARGS)
 
 train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')

@@ -27,8 +27,8 @@ from .wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 __all__ = ["page_routes", "prepare", "site_facts", "why_no_pages"]
 
 _NOT_BUILT = (
-    "The pages are not built. In a clone `make bundles` builds them, with Node.js; "
-    "after it run `pip install . ./demo_site` again, and start anew."
+    "The pages are not built. In the clone, install Node.js 20 or newer with npm (https://nodejs.org) and run "
+    "`make bundles`, then `pip install . ./demo_site` if the demo was installed so, and restart."
 )
 # What the library's wheel for browsers lacks, and programs import like their neighbours: files by their folders.
 _SHARED = {

@@ -268,10 +268,18 @@ def pytest_terminal_summary(terminalreporter):
     if _numerical:
         counts = ", ".join(f"{count} on {device}" for device, count in sorted(_numerical.items()))
         terminalreporter.write_line(f"numerical cases passed: {counts}")
+    absent = Counter(skipped_for(report) for report in terminalreporter.stats.get("skipped", []))
+    for name in BASE.keys() & absent.keys():
+        terminalreporter.write_line(f"{absent[name]:,} tests need {name}, which is not here: {BASE[name]}")
     if selection.left_out:
         terminalreporter.write_line(f"left to `make test-all`: {selection.left_out.total():,} tests, of which")
         for reason, count in selection.left_out.most_common():
             terminalreporter.write_line(f"{count:8,} {reason}")
+
+
+def skipped_for(report):
+    """The name that `missing` was called with."""
+    return report.longrepr[2].removeprefix("Skipped: ").partition(":")[0]
 
 
 @pytest.fixture(scope="session")

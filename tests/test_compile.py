@@ -175,6 +175,7 @@ def test_recording_again_and_again_uses_the_memory_of_recordings_that_have_gone(
     assert held[1] == held[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 def test_1000_training_steps_leave_the_live_buffer_count_where_it_was(device, compiled):
     gc.collect()  # what other tests left

@@ -143,6 +143,7 @@ def test_a_training_step_of_the_gpt_is_one_submit_and_reads_nothing(device):
     assert (spent.submits, spent.replays, spent.bytes_down) == (1, 1, 0)
 
 
+@pytest.mark.slow
 @each
 def test_an_example_is_a_command(case, tmp_path):
     path = EXAMPLES / f"{case.module.__name__}.py"

@@ -182,6 +182,7 @@ def book():
     return alphabet, alphabet.codes(ow.datasets.load_book())
 
 
+@pytest.mark.slow
 def test_the_step_of_the_example_is_half_the_dispatches_and_memory(device, book):
     """`ow.explain` of the training step of examples/gpt.py, and the gradients of a step that is not fused."""
     alphabet, codes = book

@@ -85,6 +85,7 @@ def test_decides_as_torch_does_and_stays_close(device, torch, problem, options, 
         assert loss == pytest.approx(torch_loss, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "steps", "reached"), [("rosenbrock", 3, 1e-11), ("quadratic", 8, 1e-6)])
 def test_reaches_the_minimum(device, problem, steps, reached):
     _, optimizer, closure = ours(problem, device, **WOLFE)

@@ -181,6 +181,7 @@ def test_an_average_is_turned_into_a_new_basis_up_to_rounding(device, kind):
         assert 0 < off <= parts * ROUNDING[kind] * np.linalg.norm(exp_avg) * 1.1
 
 
+@pytest.mark.slow
 @by_kind
 @pytest.mark.parametrize("name", ["SM3", "Shampoo"])
 def test_a_run_is_off_by_what_rounding_adds_up_to(device, name, kind):

@@ -243,12 +243,14 @@ def assert_comes_down(name, device, kind):
     assert loss <= 0.02 * before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bfloat16", "float16", "8bit"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_rule_lowers_a_quadratic(name, kind):
     assert_comes_down(name, "cpu", kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bfloat16", "float16", "8bit"])
 @pytest.mark.parametrize("name", POSITIONS)
 def test_positions_are_kept_exactly_on_the_gpu(open_device, name, kind):
@@ -316,6 +318,7 @@ def test_state_of_torch_in_16_bits_is_widened(torch, dtype):
         np.testing.assert_array_equal(ours.state_dict()["state"][0][name], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "loss", "accuracy"),
     [

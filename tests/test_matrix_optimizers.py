@@ -300,6 +300,7 @@ def test_matrices_keep_their_state_when_a_group_is_added_and_steps_are_skipped(d
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Muon", "Shampoo", "SOAP", "GaLore"])
 def test_more_matrices_than_a_kernel_sees_at_once(device, monkeypatch, name):
     shapes = [(40, 60), (64, 64), (40, 60), (40, 60), (64, 64), (40, 60), (40, 60), (40, 60)]

@@ -50,6 +50,7 @@ def digits(device):
 PROBLEMS = {"rosenbrock": rosenbrock, "quadratic": quadratic, "digits": digits}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", CONVERGENCE, ids=[f"{one.optimizer}-{one.problem}" for one in CONVERGENCE])
 def test_lowers_its_problem_by_the_stated_factor(row):
     device = ow.device("cpu")

@@ -112,6 +112,7 @@ async def run_down(race, device, surface, frames, **options):
     return np.array([step for _ in range(frames) for step in await running.frame(race.FRAME)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("surface", ["rosenbrock", "beale", "himmelblau", "valley"])
 def test_every_racer_gets_down(race, device, surface):
     track = asyncio.run(run_down(race, device, surface, 10))
@@ -285,6 +286,7 @@ def test_a_run_moves_from_page_to_native_and_back(checkpoints, digits_bytes, dev
     assert_a_run_moves(checkpoints, digits_bytes, device, optimizer, tmp_path / "checkpoint.safetensors")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [one for one in OPTIMIZERS if one not in FIRST])
 def test_a_run_moves_with_the_other_optimizers_too(checkpoints, digits_bytes, open_device, optimizer, tmp_path):
     assert_a_run_moves(checkpoints, digits_bytes, open_device("cpu"), optimizer, tmp_path / "checkpoint.safetensors")

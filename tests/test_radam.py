@@ -40,6 +40,7 @@ def steps_at(device, beta2):
     return -np.array([one.item() for one in params])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta2", [0.9, 0.99, 0.999, 0.9999])
 def test_steps_1_to_1000_are_rectified_as_in_the_paper_from_where_the_length_exceeds_5(beta2, device):
     got = steps_at(device, beta2)

@@ -226,6 +226,7 @@ print(keep.tolist())
     assert lines == ["[1.0, 2.0]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", [False, True])
 @pytest.mark.parametrize("now", [False, True])
 def test_parameters_that_are_swapped_for_their_averages_stay_so(run, then, now):

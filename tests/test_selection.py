@@ -122,7 +122,7 @@ def test_the_tests_of_the_first_part_are_the_same_whatever_is_installed():
 
 def recipe(*targets, **variables):
     """What `make` would run for targets in a fresh clone."""
-    arguments = [f"{name}={value}" for name, value in variables.items()]
+    arguments = [f"{name}={value}" for name, value in {"NPM": "npm", "OPTIRS_REQUIRE": "", **variables}.items()]
     done = subprocess.run(
         ["make", "--dry-run", "--always-make", *targets, *arguments], cwd=ROOT, capture_output=True, text=True
     )
@@ -145,7 +145,7 @@ INSTALLED = (
 def test_ci_runs_the_targets_that_people_run_and_nothing_is_installed_before_the_first_tests_are_done():
     lines = [one for one in (ROOT / ".ci" / "run").read_text().splitlines() if one and not one.startswith("#")]
     assert lines == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "export CI=true", "make test check test-all"]
-    before, _, after = recipe("test", "check", "test-all", OPTIRS_REQUIRE="").partition("--part first")
+    before, _, after = recipe("test", "check", "test-all").partition("--part first")
     assert not [one for one in INSTALLED if one in before]
     assert all(one in after for one in INSTALLED)
     assert after.index("--part rest") > max(map(after.index, INSTALLED))
@@ -153,14 +153,26 @@ def test_ci_runs_the_targets_that_people_run_and_nothing_is_installed_before_the
 
 
 def test_checks_install_linters_and_tests_do_not():
-    checks, tests = recipe("check"), recipe("test", OPTIRS_REQUIRE="")
+    checks, tests = recipe("check"), recipe("test")
     assert not [one for one in INSTALLED if one in checks]
     assert "'.[dev]'" in checks
     assert "'.[dev]'" not in tests
 
 
 def test_the_whole_is_the_first_part_and_the_rest():
-    text = recipe("test-all", OPTIRS_REQUIRE="")
+    text = recipe("test-all")
     assert [text.count(one) for one in ("--part first", "--part rest")] == [1, 1]
     assert text.index("--part first") < text.index("--part rest")
     assert "tests/adapters/verify.py" in text
+
+
+def test_without_npm_the_demo_and_the_tests_say_what_is_missing_and_go_on():
+    for target, last in [
+        ("demo", "optirs-web demo"),
+        ("test", "--part first"),
+        ("test-all", "the shaders are not verified"),
+    ]:
+        text = recipe(target, NPM="")
+        assert "npm was not found, so the pages of the demo are not built. Install Node.js 20" in text
+        assert last in text.splitlines()[-1]
+        assert "npm ci" not in text

@@ -225,6 +225,7 @@ def lbfgs_on(params):
     return ow.optim.LBFGS(params, line_search_fn="strong_wolfe")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "problem", "steps", "factor"),
     [

@@ -271,6 +271,7 @@ def test_uploads_to_one_name_at_once_leave_one_of_them(shared):
     assert len(files_of(data)) == others + 1
 
 
+@pytest.mark.slow
 def test_a_killed_server_leaves_the_old_checkpoint_or_the_new_one(data):
     contents = [checkpoint(value, size=LARGE) for value in range(2)]
 
@@ -296,6 +297,7 @@ def test_a_killed_server_leaves_the_old_checkpoint_or_the_new_one(data):
             uploads.join()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_to_be_one_and_the_old_checkpoint_stays(data):
     if not hasattr(resource, "prlimit"):
         missing("linux", "the files of another process cannot be limited here")
