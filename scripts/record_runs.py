@@ -13,6 +13,8 @@ import argparse
 import ast
 import asyncio
 import base64
+import contextlib
+import io
 import json
 import math
 import sys
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import optirs_web as ow
+from optirs_web.datasets import load_book
 from optirs_web.demo_site.digits import digits_file
 from optirs_web.training import recipes
 
@@ -79,12 +82,15 @@ def run_program(path: Path) -> None:
         asyncio.run(awaitable)
 
 
-def packed(values: np.ndarray, bits: int) -> dict[str, Any]:
-    """Numbers as whole numbers of at most 8 or 16 bits times a scale, in base64; fewer bits compress better."""
-    values = values.astype(np.float64).ravel()
+def packed(values: np.ndarray, bits: int, power: int = 1) -> dict[str, Any]:
+    """Numbers as a power of whole numbers of at most 8 or 16 bits times a scale, in base64.
+
+    Fewer bits compress better; a power, of numbers that are not negative, keeps small ones apart.
+    """
+    values = values.astype(np.float64).ravel() ** (1 / power)
     scale = float(np.abs(values).max() or 1.0) / (2 ** (bits - 1) - 1)
     whole = np.rint(values / scale).astype("<i1" if bits <= 8 else "<i2")
-    return {"bits": bits, "scale": scale, "data": base64.b64encode(whole.tobytes()).decode()}
+    return {"bits": bits, "scale": scale, "power": power, "data": base64.b64encode(whole.tobytes()).decode()}
 
 
 def rounded(value: Any, digits: int = 4) -> Any:
@@ -168,7 +174,81 @@ def record_digits() -> list[Event]:
     return events
 
 
-RECORDERS = {"home": record_home, "digits": record_digits}
+GPT_SIZE, GPT_STEPS, GPT_STEP = "small", 800, 12
+"""The steps, and the milliseconds of each."""
+
+
+def record_gpt() -> list[Event]:
+    """The writer: its losses, and what it wrote, whole samples only."""
+    import writer
+
+    def visitor(kind: str, report: dict[str, Any]) -> list[tuple[str, Any]]:
+        if kind == "choices" and report["size"] != GPT_SIZE:
+            return [("size", GPT_SIZE)]
+        return [("close", None)] if kind == "steps" and report["step"] >= GPT_STEPS else []
+
+    writer.AT_THE_PEN = math.inf  # a sample is written at once
+    page = Recorder(visitor)
+    asyncio.run(writer.Session(page, load_book()).run())
+    (*_, start) = (number for number, (kind, _, _) in enumerate(page.reports) if kind == "choices")
+    events: list[Event] = []
+    step = 0
+    for kind, payload, _ in page.reports[start:]:
+        step = payload.get("step", step)
+        if kind == "steps":
+            payload = without(payload, "speed", "characters")
+        if kind != "written" or payload["done"]:
+            events.append([GPT_STEP * step, kind, rounded(payload)])
+    return events
+
+
+RACE_SURFACE, RACE_RACERS = "rosenbrock", ("sgd", "momentum", "adam", "amsgrad")
+RACE_STEPS, RACE_STEP, RACE_GRID = 640, 15, 120
+
+
+def record_race() -> list[Event]:
+    """The race: what can be chosen, the landscape, who runs, and their tracks, a frame at a time."""
+    import race
+
+    race.GRID = RACE_GRID
+    device = ow.device()
+    described = race.described()
+    surface = described["surfaces"][RACE_SURFACE]
+    racers = [{"kind": kind, "lr": surface["rates"][kind]} for kind in RACE_RACERS]
+    heights = np.array(asyncio.run(race.heights(device, RACE_SURFACE)), np.float32)
+    run = race.Race(device, RACE_SURFACE, racers, surface["start"], surface["noise"])
+    events: list[Event] = [
+        [0, "described", rounded(described)],
+        [0, "heights", {"surface": RACE_SURFACE, "grid": RACE_GRID}, packed(heights, 16, power=4)],
+        [0, "race", {"surface": RACE_SURFACE, "racers": racers, "start": surface["start"]}],
+    ]
+    for step in range(0, RACE_STEPS, race.FRAME):
+        track = asyncio.run(run.frame(race.FRAME))
+        events.append([RACE_STEP * (step + race.FRAME), "track", {"positions": rounded(track)}])
+    return events
+
+
+def record_playground() -> list[Event]:
+    """The examples of the playground: what each prints and plots."""
+    events: list[Event] = []
+    for path in sorted((PROGRAMS / "examples").glob("*.py")):
+        page = Recorder()
+        sys.modules["page"] = page
+        ow.manual_seed(0)
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            run_program(path)
+        events.append([0, "output", {"example": path.stem, "text": output.getvalue()}])
+        events += ([0, kind, rounded({"example": path.stem, **payload})] for kind, payload, _ in page.reports)
+    return events
+
+
+RECORDERS = {
+    "home": record_home,
+    "digits": record_digits,
+    "gpt": record_gpt,
+    "race": record_race,
+    "playground": record_playground,
+}
 
 
 def record(name: str) -> dict[str, Any]:
@@ -186,7 +266,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECORDERS)}; all of them by default")
     names = parser.parse_args(arguments).names or list(RECORDERS)
-    sys.path.insert(0, str(PROGRAMS))
+    sys.path[:0] = [str(PROGRAMS), str(ROOT / "examples")]
     sys.modules["recipes"] = recipes
     RECORDED.mkdir(exist_ok=True)
     for name in names:

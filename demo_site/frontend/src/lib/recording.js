@@ -2,11 +2,11 @@
 // live. One file a page, in src/recorded: {made: {version, device}, events: [[milliseconds, kind, payload, packed?]]}.
 import { create } from "./dom.js";
 
-/** Numbers that were packed as whole numbers of at most 8 or 16 bits: {bits, scale, data}, data in base64. */
-function unpack({ bits, scale, data }) {
+/** Numbers that were packed as a power of whole numbers of at most 8 or 16 bits times a scale, `data` in base64. */
+function unpack({ bits, scale, power, data }) {
   const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
   const whole = bits <= 8 ? new Int8Array(bytes.buffer) : new Int16Array(bytes.buffer);
-  return Float32Array.from(whole, (value) => value * scale).buffer;
+  return Float32Array.from(whole, (value) => (value * scale) ** power).buffer;
 }
 
 /** The recorded run of a page: "home", "digits", "gpt", "race", "playground". */
