@@ -21,9 +21,10 @@ _LONGEST = 60  # characters of what a message quotes
 
 def quoted(value: object) -> str:
     """What a file or a user gave, for a message: a string in quotes with its control characters escaped, and cut."""
-    if isinstance(value, int) and value.bit_length() > 8 * _LONGEST:  # Python prints no number of 4,301 digits
-        return f"an integer of {value.bit_length():,} bits"
-    text = repr(value[: _LONGEST + 1] if isinstance(value, (str, bytes, list, tuple)) else value)
+    try:
+        text = repr(value[: _LONGEST + 1] if isinstance(value, (str, bytes, list, tuple)) else value)
+    except ValueError:  # Python prints no number of more than 4,300 digits
+        text = f"an object of {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

@@ -45,7 +45,7 @@ def host_data(data: Any, dtype: DType | None = None) -> HostData:
     """Make `data` ready for a device.
 
     float64 becomes float32 and int64 int32, with a warning once. `dtype` asks for a type by itself,
-    without a warning.
+    without a warning; as bool, everything but 0 is True.
 
     Raises:
         UnsupportedError: the data is of a type that no tensor can have.
@@ -82,7 +82,11 @@ def _from_buffer(view: memoryview, dtype: DType | None) -> HostData:
         dtype = _AS_THEY_ARE.get(view.format) or _NARROWED[name]
         _warn_of_loss(name, dtype)
     flat = view.tobytes()
-    values = list(struct.unpack(f"{len(flat) // view.itemsize}{view.format}", flat))
+    values: list[Any]
+    if name == "bool":  # C leaves open what other bytes than 0 and 1 are
+        values = [one != 0 for one in flat]
+    else:
+        values = list(struct.unpack(f"{len(flat) // view.itemsize}{view.format}", flat))
     return _from_flat(values, tuple(view.shape or ()), dtype)
 
 
@@ -96,6 +100,8 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
     import numpy as np
 
     values = np.asarray(data)
+    if values.dtype == bool:  # the bytes of another library's may be others than 0 and 1
+        values = values.view(np.uint8) != 0
     if dtype is None:
         name = values.dtype.name
         dtype = next((one for one in _AS_THEY_ARE.values() if one.name == name), None) or _NARROWED.get(name)
@@ -104,11 +110,11 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
         _warn_of_loss(name, dtype)
     if values.dtype.kind in "OSUcMmV":
         raise UnsupportedError(f"dtype '{values.dtype}' is not supported; convert the data to float32 or int32")
+    if dtype is BOOL:
+        values = values != 0
     with np.errstate(over="ignore", invalid="ignore"):
         converted = np.ascontiguousarray(values, dtype=_ARRAY_FORMATS[dtype.wgsl])
-    if dtype is BOOL and values.dtype.kind == "b":
-        pass  # 0 and 1
-    elif dtype is FLOAT32:
+    if dtype is FLOAT32:
         if values.dtype.kind == "f" and values.dtype.itemsize > 4 and (np.isinf(converted) & ~np.isinf(values)).any():
             raise OverflowError("a value does not fit float32")
     elif values.dtype != converted.dtype and (converted.astype(np.float64) != values.astype(np.float64)).any():
@@ -139,10 +145,10 @@ def _type_of(flat: list[Any]) -> DType:
 
 
 def _from_flat(flat: list[Any], shape: tuple[int, ...], dtype: DType) -> HostData:
+    if dtype is BOOL:
+        flat = [one != 0 for one in flat]
     if dtype is not FLOAT32 and any(one != int(one) for one in flat if math.isfinite(one)):
         raise OverflowError(f"a value does not fit {dtype}")
-    if dtype is BOOL and not {*flat} <= {0, 1}:
-        raise OverflowError("a bool is 0 or 1")
     convert = float if dtype is FLOAT32 else int
     try:
         values = array(_ARRAY_FORMATS[dtype.wgsl], (convert(one) for one in flat))

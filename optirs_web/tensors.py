@@ -168,6 +168,7 @@ class Tensor(TensorMethods, TensorValues):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         copied = call_operation("clone", self.detach())
         copied.requires_grad = self.requires_grad
+        copied.grad = self.grad  # which torch copies too, of tensors, but not of parameters
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -209,6 +209,19 @@ def test_nested_tapes_watch_the_same_tensor(device):
     assert not x.requires_grad
 
 
+def test_a_copy_of_a_tensor_has_its_gradient_and_one_of_a_parameter_has_none(device):
+    """As torch's have."""
+    for leaf in (ow.tensor([3.0], device=device, requires_grad=True), ow.Parameter([3.0], device=device)):
+        (leaf * leaf).sum().backward()
+        other = copy.deepcopy(leaf)
+        assert other.requires_grad
+        if isinstance(leaf, ow.Parameter):
+            assert other.grad is None
+            continue
+        leaf.grad = [0.0]
+        assert other.grad.tolist() == [6.0]
+
+
 def test_copies_of_tensors_are_tensors(device):
     w = ow.Parameter([1.0], device=device, name="w")
     other = copy.deepcopy(w)

@@ -336,3 +336,54 @@ def test_options_of_a_state_dict_are_numbers(name):
     with pytest.raises(CheckpointError, match="do not fit"):
         optimizer.load_state_dict(broken)
     assert optimizer.state_dict()["param_groups"] == before["param_groups"]
+
+
+@pytest.mark.parametrize(
+    ("name", "betas"),
+    [("AdamW", (0.9, 0.99)), ("Lion", (0.9, 0.99)), ("Adan", (0.9, 0.8, 0.7)), ("AdEMAMix", (0.9, 0.99, 0.999))],
+)
+@pytest.mark.parametrize("made", ["tensors", "tensors of one axis", "arrays"])
+def test_betas_are_tensors_too(device, name, betas, made):
+    rounded = [float(np.float32(one)) for one in betas]
+    tensors = {
+        "tensors": lambda one: ow.tensor(one, device=device),
+        "tensors of one axis": lambda one: ow.tensor([one], device=device),
+        "arrays": np.array,
+    }[made]
+    params = [ow.Parameter([1.0, 2.0], device=device) for _ in range(2)]
+    given = (rounded, [tensors(one) for one in rounded])
+    for param, its_betas in zip(params, given, strict=True):
+        optimizer = getattr(ow.optim, name)([param], betas=its_betas)
+        for _ in range(3):
+            optimizer.step(grads=[[0.5, -1.0]])
+    assert params[1].tolist() == params[0].tolist()
+    assert optimizer.param_groups[0]["betas"] == optimizer.defaults["betas"] == tuple(rounded)
+    pickle.loads(pickle.dumps(optimizer))
+
+
+@pytest.mark.parametrize(
+    ("betas", "message"),
+    [
+        (lambda tensor: (tensor(0.9), 0.99), "betas must be either all numbers or all tensors"),
+        (lambda tensor: (0.9, np.array(0.99)), "betas must be either all numbers or all tensors"),
+        (lambda tensor: (tensor([0.9, 0.9]), tensor(0.99)), r"Tensor betas\[0\] must be 1-element"),
+        (lambda tensor: (tensor(0.9), tensor([])), r"Tensor betas\[1\] must be 1-element"),
+        (lambda tensor: tensor([0.9, 0.99]), "betas are numbers in a tuple, not <Tensor"),
+        (lambda tensor: (tensor(0.9), tensor(1.5)), "Invalid beta parameter at index 1: 1.5"),
+        (lambda tensor: (tensor(0.9),), "betas are 2 numbers"),
+        (lambda tensor: (0.9, "0.99"), "Invalid beta parameter at index 1: '0.99', a str, where a number is expected"),
+    ],
+)
+def test_betas_that_are_none_are_refused_in_words(betas, message):
+    given = betas(lambda value: ow.tensor(value, device="cpu"))
+    with pytest.raises(ValueError, match=message):
+        ow.optim.Adam([ow.Parameter([1.0], device="cpu")], betas=given)
+
+
+def test_adagrad_has_one_initial_value_for_all_groups():
+    groups = [
+        {"params": [ow.Parameter([1.0], device="cpu")], "initial_accumulator_value": value} for value in (1.0, 4.0)
+    ]
+    ow.optim.Adagrad(groups[:1], initial_accumulator_value=1.0)
+    with pytest.raises(ValueError, match="initial_accumulator_value is one for all groups"):
+        ow.optim.Adagrad(groups, initial_accumulator_value=1.0)

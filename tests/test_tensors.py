@@ -3,12 +3,16 @@
 import array
 import math
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import optirs_web as ow
 from optirs_web.errors import ShapeError, UnsupportedError
+from optirs_web.interop import safetensors
+from optirs_web.optim import schedules
+from optirs_web.training import Config
 
 
 @pytest.mark.parametrize(
@@ -99,6 +103,40 @@ def test_what_does_not_fit_is_refused(data, dtype, error, message):
         ow.tensor(data, device="cpu", dtype=dtype)
 
 
+ODD_BOOLS = np.array([2, 3, 0, 255, 1], np.uint8)
+_HEADER = b'{"x":{"dtype":"BOOL","shape":[5],"data_offsets":[0,5]}}'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ODD_BOOLS.astype(np.int64),
+        ODD_BOOLS.astype(np.float64) / 7,
+        ODD_BOOLS.tolist(),
+        ODD_BOOLS.view(bool),
+        np.repeat(ODD_BOOLS, 2).view(bool)[::2],
+        memoryview(ODD_BOOLS.tobytes()),
+        memoryview(ODD_BOOLS.tobytes()).cast("?"),
+        SimpleNamespace(__dlpack__=None, __array__=lambda *_, **__: ODD_BOOLS.view(bool)),
+        safetensors.load_state_dict(len(_HEADER).to_bytes(8, "little") + _HEADER + ODD_BOOLS.tobytes())["x"],
+    ],
+    ids=["integers", "floats", "list", "bools", "every second", "bytes", "memoryview", "DLPack", "safetensors"],
+)
+def test_whatever_is_not_0_is_true(device, data):
+    x = ow.tensor(data, device=device, dtype="bool")
+    assert x.tolist() == [True, True, False, True, True]
+    assert x.astype("float32").sum().item() == 4
+    assert (x == ow.tensor([True] * 5, device=device)).tolist() == x.tolist()
+
+
+def test_a_bool_tensor_full_of_2_is_true(device):
+    assert ow.full((2,), 2, device=device, dtype="bool").astype("float32").tolist() == [1.0, 1.0]
+
+
+def test_bools_that_become_numbers_are_0_and_1(device):
+    assert ow.tensor(ODD_BOOLS.view(bool), device=device, dtype="float32").tolist() == [1.0, 1.0, 0.0, 1.0, 1.0]
+
+
 def test_infinities_and_nan_pass_unchanged(device):
     values = np.array([np.inf, -np.inf, np.nan, -0.0, 1e-45], np.float32)
     got = ow.tensor(values, device=device).numpy()
@@ -172,6 +210,41 @@ def test_the_seed_decides_the_sequence(device):
     assert first[0] != first[1]
     with pytest.raises(ValueError, match="a seed is an integer"):
         ow.manual_seed(-1)
+
+
+SEEDS = {
+    "manual_seed": ow.manual_seed,
+    "rand": lambda seed: ow.rand((2,), device="cpu", seed=seed),
+    "randn": lambda seed: ow.randn((2,), device="cpu", seed=seed),
+    "set_rng_state": lambda seed: ow.ops.set_rng_state({"seed": seed, "stream": 0, "replays": {}}),
+    "DataLoader": lambda seed: ow.nn.DataLoader([1.0], seed=seed),
+    "SophiaH": lambda seed: ow.optim.SophiaH([ow.Parameter([1.0], device="cpu")], hvp=lambda *_: None, seed=seed),
+    "APOLLO": lambda seed: ow.optim.APOLLO([ow.Parameter([[1.0]], device="cpu")], rank=1, seed=seed),
+    "add_noise": lambda seed: ow.optim.transforms.add_noise(0.1, seed=seed),
+    "spectral": lambda seed: ow.optim.projections.spectral(1.0, seed=seed),
+    "noisy": lambda seed: schedules.noisy(schedules.constant_schedule(1.0), "uniform", 0.1, seed=seed),
+    "Config": lambda seed: Config(seed=seed).checked(),
+}
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [math.nan, math.inf, 0.5, 2.0, -1, 1 << 64, 10**5000, True, "1", [1]],
+    ids=lambda seed: repr(seed)[:8] if seed != 10**5000 else "10**5000",
+)
+@pytest.mark.parametrize("name", SEEDS)
+def test_a_seed_is_an_integer(name, seed):
+    before = ow.ops.get_rng_state()
+    with pytest.raises(
+        (TypeError, ValueError), match=r"a seed is an integer from 0 to 2\*\*|Invalid seed value|get_rng_state"
+    ):
+        SEEDS[name](seed)
+    assert ow.ops.get_rng_state() == before
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), np.uint8(3)], ids=["int64", "uint8"])
+def test_integers_of_numpy_are_seeds(seed):
+    assert ow.rand((2,), device="cpu", seed=seed).tolist() == ow.rand((2,), device="cpu", seed=3).tolist()
 
 
 def test_moving_between_devices(open_device):

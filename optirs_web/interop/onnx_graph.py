@@ -77,7 +77,7 @@ class Graph(Module):
         if value.dtype != np.float32:
             if value.dtype.kind not in "iub":
                 raise UnsupportedError(f"'{name}' is of {value.dtype}, and float32 is needed")
-            self._constants[name] = value
+            self._constants[name] = value.view(np.uint8) != 0 if value.dtype == bool else value  # a file has any byte
             return
         attribute = plain = name.replace(".", "_")
         number = len(self._attribute_of)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from ..hostdata import HostData
+from ..ops.random_state import checked_seed
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.registry import device as device_of
@@ -72,10 +73,8 @@ class DataLoader:
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is a number of samples from 1, not {batch_size}")
-        if not 0 <= seed < 1 << 64:
-            raise ValueError(f"a seed is an integer from 0 to 2**64 - 1, not {seed}")
         self.dataset = dataset
-        self.batch_size, self.shuffle, self.drop_last, self.seed = batch_size, shuffle, drop_last, seed
+        self.batch_size, self.shuffle, self.drop_last, self.seed = batch_size, shuffle, drop_last, checked_seed(seed)
         self.epoch = self.position = 0
         self._count, self._pick = picker(dataset, collate_fn)
         self._asked_device = device

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from ..runtime.device import Device
-from ..runtime.dtypes import FLOAT32, DType, dtype as dtype_of
+from ..runtime.dtypes import BOOL, FLOAT32, DType, dtype as dtype_of
 from ..runtime.registry import device as device_of
 from ..tensors import Tensor, as_shape
 from .launch import apply, need_float32
@@ -43,6 +43,8 @@ def full(
 
 
 def _fitting(value: float, dtype: DType) -> float:
+    if dtype is BOOL:
+        return int(value != 0)
     try:
         number: float = float(value) if dtype.format == "f" else operator.index(value)  # type: ignore[arg-type]
         struct.pack(dtype.format, number)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
+from ..errors import quoted
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.dtypes import UINT32
@@ -105,18 +106,23 @@ def manual_seed(seed: int) -> None:
         >>> ow.manual_seed(1); a == ow.randn((2,), device="cpu").tolist()
         True
     """
-    set_rng_state({"seed": seed, "stream": 0, "replays": {}})
+    set_rng_state({"seed": checked_seed(seed), "stream": 0, "replays": {}})
 
 
-def checked_seed(seed: int) -> int:
+def checked_seed(seed: Any, bits: int = 64) -> int:
     """The seed as an int.
 
     Raises:
-        ValueError: it is out of range.
+        TypeError: it is not an integer; True and False are not taken for one.
+        ValueError: it is below 0 or not below 2**bits.
     """
-    if not 0 <= operator.index(seed) < 1 << 64:
-        raise ValueError(f"a seed is an integer from 0 to 2**64 - 1, not {seed}")
-    return operator.index(seed)
+    message = f"a seed is an integer from 0 to 2**{bits} - 1, not {quoted(seed)}"
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise TypeError(message)
+    number = operator.index(seed)
+    if not 0 <= number < 1 << bits:
+        raise ValueError(message)
+    return number
 
 
 def get_rng_state() -> dict[str, Any]:
@@ -151,11 +157,13 @@ def set_rng_state(state: dict[str, Any]) -> None:
     """
     global _seed, _stream, _replays
     try:
-        seed, stream, replays = (state[key] for key in ("seed", "stream", "replays"))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"a state of the random numbers is what get_rng_state returns, not {state!r}") from error
+        seed, stream = checked_seed(state["seed"]), operator.index(state["stream"])
+        replays = {str(name): operator.index(count) for name, count in state["replays"].items()}
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"a state of the random numbers is what get_rng_state returns, not {quoted(state)}"
+        raise ValueError(message) from error
     with _lock:
-        _seed, _stream, _replays = checked_seed(seed), operator.index(stream), dict(replays)
+        _seed, _stream, _replays = seed, stream, replays
     for device, one in list(_of_devices.items()):
         if not device.lost:
             one.refresh()

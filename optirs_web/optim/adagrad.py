@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from ..errors import UnsupportedError
@@ -11,6 +11,9 @@ from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 from .sparse_layout import SparseLayout
 
 __all__ = ["Adagrad"]
+
+
+_INITIAL = "initial_accumulator_value"
 
 
 @documented
@@ -25,7 +28,7 @@ class Adagrad(Optimizer):
 
     Args:
         lr_decay: of the learning rate, with each step.
-        initial_accumulator_value: what the sum begins with.
+        initial_accumulator_value: what the sum begins with; one for all groups (torch ignores that of a group).
 
     Raises:
         UnsupportedError: at a step with `SparseRows` and weight decay.
@@ -56,6 +59,13 @@ class Adagrad(Optimizer):
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
         at_least_zero(group, "lr_decay", "initial_accumulator_value")
+
+    def _append_groups(self, groups: Sequence[Any]) -> None:
+        for group in groups:
+            value = group.get(_INITIAL, self.defaults[_INITIAL]) if isinstance(group, Mapping) else None
+            if value is not None and value != self.defaults[_INITIAL]:
+                raise ValueError(f"{_INITIAL} is one for all groups: give it to Adagrad, not to a group")
+        super()._append_groups(groups)
 
     def changes_rows_alone(self, group: Mapping[str, Any]) -> bool:
         if self._flag(group, "use_weight_decay"):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
+from ..ops.random_state import checked_seed
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
 from .arguments import documented, given
@@ -147,9 +147,6 @@ class APOLLO(LowRankOptimizer):
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
         at_least_zero(group, "scale", "gamma")
-        for name, is_right in (
-            ("scale_type", group["scale_type"] in ("channel", "tensor")),
-            ("seed", 0 <= operator.index(group["seed"]) < 1 << 32),
-        ):
-            if not is_right:
-                raise ValueError(f"Invalid {name} value: {group[name]}")
+        checked_seed(group["seed"], 32)
+        if group["scale_type"] not in ("channel", "tensor"):
+            raise ValueError(f"Invalid scale_type value: {group['scale_type']}")

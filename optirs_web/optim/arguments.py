@@ -13,7 +13,8 @@ Class = TypeVar("Class", bound=type[Any])
 _MEANINGS = {
     "params": 'parameters, or dicts with "params" and options of their own.',
     "lr": "learning rate; a number, or a tensor of one element.",
-    "betas": "decay of the averages of the gradient and of its square.",
+    "betas": "decay of the averages of the gradient and of its square: all numbers, or all tensors of one element, "
+    "which are read when they are given.",
     "eps": "added to the root.",
     "weight_decay": "L2 penalty.",
     "amsgrad": "divide by the largest exp_avg_sq so far.",

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from ..errors import ShapeError, UnsupportedError
 from ..ops.creation import rand, randn
+from ..ops.random_state import checked_seed
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Tensor, tensor
 from .arguments import documented
@@ -118,7 +119,7 @@ class SophiaH(_DiagonalHessian):
         self.update_interval = update_interval
         self.hvp = hvp
         self.distribution = distribution
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self._steps_taken = 0
         defaults = {
             "lr": lr,

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 from .optimizer import Optimizer
+from .options import LARGEST_FLOAT32, SMALLEST_NORMAL
 
 __all__ = ["EstimatesDistance", "above_zero"]
 
@@ -15,14 +16,14 @@ _LARGEST_GROWTH = 1e30  # instead of infinity, which shaders need not know
 
 
 def above_zero(group: Mapping[str, Any], *names: str) -> None:
-    """Refuse options that are not above zero.
+    """Refuse options that are not above zero in float32, on every device.
 
     Raises:
         ValueError: the message names the option.
     """
     for name in names:
         value = group[name]
-        if not (isinstance(value, Real) and 0 < float(value) < math.inf):
+        if not (isinstance(value, Real) and SMALLEST_NORMAL <= float(value) <= LARGEST_FLOAT32):
             raise ValueError(f"Invalid {'epsilon' if name == 'eps' else name} value: {value}")
 
 

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from .arguments import documented, given
 from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
+from .options import LARGEST_FLOAT32, SMALLEST_NORMAL
 
 __all__ = ["FTRL"]
 
@@ -21,7 +22,8 @@ class FTRL(Optimizer):
 
     In the state z is `linear` and n `accumulator`, as in TensorFlow. n begins at 0. z begins at -beta / lr param: at 0,
     as in the paper, where the parameter begins at 0 as it does there; elsewhere beta pulls to where the parameter
-    began. With beta = 0 that is forgotten at the first step.
+    began. With beta = 0 that is forgotten at the first step; then a parameter stays until the square of a gradient,
+    which n is made of, is more than 0 in float32 (gradients above 1e-22).
 
     Args:
         lr: the paper's alpha.
@@ -54,5 +56,6 @@ class FTRL(Optimizer):
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
         at_least_zero(group, "beta", "lambda1", "lambda2")
-        if not group["lr"] > 0:
-            raise ValueError(f"Invalid learning rate: {group['lr']}")
+        lr = group["lr"]
+        if not (lr >= SMALLEST_NORMAL and max(1.0, group["beta"]) / lr <= LARGEST_FLOAT32):
+            raise ValueError(f"Invalid learning rate: {lr}; beta / lr is a number of float32")

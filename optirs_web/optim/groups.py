@@ -13,7 +13,7 @@ from ..runtime.dtypes import FLOAT32
 from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter, Tensor
 from .arguments import instead_of
-from .options import LARGEST_FLOAT32, at_least_zero, derived, fractions
+from .options import LARGEST_FLOAT32, at_least_zero, derived, fractions, numbers_of
 
 __all__ = ["Grouped", "Params", "Rate", "on_host"]
 
@@ -148,8 +148,13 @@ class Grouped(ABC):
             raise ValueError("all optimizer params should be with/without names. Some param names are missing")
         self.param_groups.extend(added)
 
-    def _check(self, group: Mapping[str, Any]) -> None:
-        """Raise an error if an option of the group cannot be used; the value of a tensor is not looked at."""
+    def _check(self, group: dict[str, Any]) -> None:
+        """Raise an error if an option of the group cannot be used; the value of a tensor lr is not looked at.
+
+        Betas that are tensors become numbers.
+        """
+        if "betas" in group:
+            group["betas"] = numbers_of(group["betas"])
         lr = group.get("lr")
         if isinstance(lr, Tensor):
             if lr.size != 1:

@@ -22,7 +22,7 @@ from .arguments import instead_of
 from .groups import Params, Rate
 from .hooks import global_step_post_hooks, global_step_pre_hooks
 from .layout import Layout
-from .options import LARGEST_FLOAT32, Options, at_least_zero, fractions
+from .options import LARGEST_FLOAT32, Options, at_least_zero, fractions, numbers_of
 from .stateful import Stateful
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class Optimizer(Stateful):
         **unknown: object,
     ) -> None:
         self.defaults = {**defaults, "maximize": maximize}
+        if "betas" in defaults:
+            self.defaults["betas"] = numbers_of(defaults["betas"])
         if unknown:
             name = next(iter(unknown))
             hint = instead_of(name, [*defaults, *Options.__annotations__])

@@ -7,15 +7,28 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ..errors import quoted
 from ..tensors import Tensor
 
 if TYPE_CHECKING:
     from .projections import Projection
     from .transforms import Transform
 
-__all__ = ["LARGEST_FLOAT32", "SMALLEST_8_BIT", "STATE_DTYPES", "Options", "at_least_zero", "derived", "fractions"]
+__all__ = [
+    "LARGEST_FLOAT32",
+    "SMALLEST_8_BIT",
+    "SMALLEST_NORMAL",
+    "STATE_DTYPES",
+    "Options",
+    "at_least_zero",
+    "derived",
+    "fractions",
+    "numbers_of",
+]
 
 LARGEST_FLOAT32 = 3.4028234663852886e38
+SMALLEST_NORMAL = 2.0**-126
+"""Of float32: smaller numbers are 0 on some devices."""
 
 STATE_DTYPES = ("float32", "float16", "bfloat16", "8bit")
 SMALLEST_8_BIT = 4096
@@ -86,10 +99,30 @@ def fractions(group: Mapping[str, Any], *names: str) -> None:
                 raise ValueError(f"Invalid {name} value: {value}")
             continue
         if not isinstance(value, (tuple, list)):
-            raise ValueError(f"betas are numbers in a tuple, not {value}")
+            raise ValueError(f"betas are numbers in a tuple, not {quoted(value)}")
         for index, beta in enumerate(value):
             if not _is_fraction(beta):
-                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+                kind = "" if isinstance(beta, Real) else f", a {type(beta).__name__}, where a number is expected"
+                raise ValueError(f"Invalid beta parameter at index {index}: {quoted(beta)}{kind}")
+
+
+def numbers_of(betas: Any) -> Any:
+    """Betas that are tensors, or arrays, of one element each as numbers: they are read now, once. Others as they are.
+
+    Raises:
+        ValueError: only some are tensors, or one has more elements or none; in torch's words.
+    """
+    if not isinstance(betas, (tuple, list)):
+        return betas
+    tensors = [hasattr(one, "shape") and not isinstance(one, Real) for one in betas]
+    if not any(tensors):
+        return betas
+    if not all(tensors):
+        raise ValueError("betas must be either all numbers or all tensors")
+    for index, one in enumerate(betas):
+        if math.prod(one.shape) != 1:
+            raise ValueError(f"Tensor betas[{index}] must be 1-element")
+    return tuple(float(one.item()) for one in betas)
 
 
 def _is_fraction(value: Any) -> bool:

@@ -19,6 +19,7 @@ from ..ops.arithmetic import multiply
 from ..ops.creation import randn
 from ..ops.launch import apply
 from ..ops.linear import matmul
+from ..ops.random_state import checked_seed
 from ..ops.reduce import sum as sum_of
 from ..ops.shape import reshape
 from ..runtime.buffer import View
@@ -221,7 +222,7 @@ def spectral(limit: float = 1.0, iterations: int = 1, seed: int = 0, mask: Mask 
     _positive(limit=limit)
     if operator.index(iterations) < 1:
         raise ValueError(f"a power iteration has 1 turn or more, not {iterations}")
-    return _Spectral(float(limit), iterations, seed, mask)
+    return _Spectral(float(limit), iterations, checked_seed(seed), mask)
 
 
 class _Spectral(Projection):

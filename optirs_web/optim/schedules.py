@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from ..errors import quoted
+from ..ops.random_state import checked_seed
 from ..runtime.schedules import Piece
 from .schedule_pieces import Curve, Schedule, geometric, hold, one_layer, ramp
 
@@ -363,7 +365,7 @@ def noisy(
         seed: from 0 to 2^24 - 1.
 
     Raises:
-        ValueError: the seed or the distribution is another.
+        ValueError: the seed or the distribution is none of these.
 
     Example:
         >>> from optirs_web.optim.schedules import constant_schedule, noisy
@@ -371,10 +373,12 @@ def noisy(
         [1.0, 1.1, 1.0, 0.9, 1.0]
     """
     kinds = ("uniform", "gaussian", "cyclical", "decaying")
-    if distribution not in kinds or not 0 <= seed < 1 << 24:
-        raise ValueError(f"noise is {', '.join(kinds)}, with a seed from 0 to 2^24 - 1")
+    if distribution not in kinds:
+        raise ValueError(f"noise is {', '.join(kinds)}, not {quoted(distribution)}")
     stairs = float(kinds.index(distribution))
-    noise = Piece("noise", start=first, end=second, steps=steps, rest=float(seed), offset=lowest, stairs=stairs)
+    noise = Piece(
+        "noise", start=first, end=second, steps=steps, rest=float(checked_seed(seed, 24)), offset=lowest, stairs=stairs
+    )
     return Schedule((*schedule.layers, (noise,)))
 
 

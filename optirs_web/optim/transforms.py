@@ -22,6 +22,7 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
+from ..ops.random_state import checked_seed
 from ..runtime.rules import Stage
 from ..tensors import Parameter
 from .options import at_least_zero
@@ -220,10 +221,8 @@ def add_noise(eta: float, gamma: float = 0.55, seed: int = 0, mask: Mask | None 
     """
     _positive(eta=eta)
     at_least_zero({"gamma": gamma}, "gamma")
-    if not 0 <= operator.index(seed) < 1 << 32:
-        raise ValueError(f"a seed is an integer from 0 to 2**32 - 1, not {seed}")
     made = _transform("add_noise", {"eta": eta, "gamma": gamma, "seed": 0}, mask)
-    made.options["seed"] = seed
+    made.options["seed"] = checked_seed(seed, 32)
     return made
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from ..datasets.digits import FOLDS
+from ..ops.random_state import checked_seed
 from .recipes import recipe
 
 __all__ = ["CLASSES", "MAY_DIFFER", "PIXELS", "Config"]
@@ -49,6 +50,7 @@ class Config:
         """The same with the learning rate filled in, and the optimizer as checkpoints have it.
 
         Raises:
+            TypeError: the seed is not an integer.
             ValueError: an option is out of range; the message names it.
         """
         chosen = recipe(self.optimizer)
@@ -58,8 +60,7 @@ class Config:
                 raise ValueError(f"{name} is at least 1, not {value}")
         if self.fold not in range(FOLDS):
             raise ValueError(f"there is no fold {self.fold}: the folds of the digits are 0 to {FOLDS - 1}")
-        if not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"seed is an integer from 0 to 2**64 - 1, not {self.seed}")
+        checked_seed(self.seed)
         lr = chosen.lr if self.lr is None else self.lr
         for name, rate in (("lr", lr), ("lr_decay", self.lr_decay)):
             if not (math.isfinite(rate) and rate > 0):

@@ -15,6 +15,8 @@ struct Entry { tensor: u32, work: u32, q: u32 }
 @group(0) @binding(4) var<storage, read> tensor_scalars: array<u32>;
 @group(0) @binding(5) var<uniform> parameters: OrthogonaliseParameters;
 
+// Normal numbers begin here: the reciprocal of a smaller one may be infinite.
+const SMALLEST: f32 = 1.1754944e-38;
 const WORKGROUP: u32 = 256u;
 // So many invocations share a column that is reflected.
 const TEAM: u32 = 8u;
@@ -59,7 +61,7 @@ fn main(
         magnitude = max(magnitude, abs(work[entry.work + at]));
     }
     magnitude = largest(magnitude, lane, WORKGROUP);
-    let scale = select(1.0, 1.0 / magnitude, magnitude > 0.0);
+    let scale = select(0.0, 1.0 / magnitude, magnitude >= SMALLEST);
     for (var at = lane; at < size * count; at += WORKGROUP) {
         work[entry.work + at] = work[entry.work + at] * scale;
         columns[entry.work + at] = select(0.0, 1.0, at / size == at % size);
@@ -82,7 +84,7 @@ fn main(
         storageBarrier();
         workgroupBarrier();
         let half_square = norm * (norm + abs(diagonal)); // of the vector's length
-        let factor = select(0.0, 1.0 / half_square, half_square > 0.0);
+        let factor = select(0.0, 1.0 / half_square, half_square >= SMALLEST);
         for (var start = j + 1u; start < count; start += TEAMS) {
             let k = start + lane / TEAM;
             var dot = 0.0;
@@ -112,7 +114,7 @@ fn main(
             squares += work[column + i] * work[column + i];
         }
         let square = total(squares, lane, WORKGROUP);
-        let factor = select(0.0, 2.0 / square, square > 0.0);
+        let factor = select(0.0, 2.0 / square, square >= SMALLEST);
         for (var start = j; start < count; start += TEAMS) {
             let k = start + lane / TEAM;
             var dot = 0.0;

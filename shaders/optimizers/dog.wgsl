@@ -24,7 +24,8 @@ fn settle(s: Scalars, measured: Measured, h: Hyper) -> Scalars {
     let first = h.reps_rel * (1.0 + sqrt(measured.param_sq));
     let max_dist = select(max(s.max_dist, sqrt(measured.dist_sq)), first, s.max_dist == 0.0);
     let sum_sq_norm_grads = s.sum_sq_norm_grads + measured.grad_sq;
-    return Scalars(s.step, max_dist, sum_sq_norm_grads, max_dist / sqrt(sum_sq_norm_grads + h.eps));
+    let root = sqrt(sum_sq_norm_grads + h.eps);
+    return Scalars(s.step, max_dist, sum_sq_norm_grads, select(max_dist / root, 0.0, root == 0.0));
 }
 
 fn update(param: f32, grad: f32, state: State, h: Hyper, s: Scalars) -> Updated {

@@ -14,10 +14,12 @@ fn update(param: f32, grad: f32, state: State, h: Hyper, s: Scalars) -> Updated 
     let square = grad * grad;
     let n = state.accumulator + square;
     // (sqrt(n) - sqrt(state.accumulator)) / lr
-    let sigma = select(square / (sqrt(n) + sqrt(state.accumulator)) / h.lr, 0.0, n == 0.0);
+    let roots = sqrt(n) + sqrt(state.accumulator);
+    let sigma = select(square / roots / h.lr, 0.0, roots == 0.0);
     let z_before = select(state.linear, -(h.beta / h.lr) * param, s.step == 1.0);
     let z = z_before + (grad - sigma * param);
     let strength = (h.beta + sqrt(n)) / h.lr + h.lambda2;
-    let w = select(-(z - sign(z) * h.lambda1) / strength, 0.0, abs(z) <= h.lambda1);
-    return Updated(w, State(z, n));
+    // Where nothing pulls, as with beta = 0 and gradients whose squares are 0 in float32, it stays.
+    let pulled = select(-(z - sign(z) * h.lambda1) / strength, param, strength == 0.0);
+    return Updated(select(pulled, 0.0, abs(z) <= h.lambda1), State(z, n));
 }

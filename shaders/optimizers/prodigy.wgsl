@@ -101,6 +101,7 @@ fn update(param: f32, grad: f32, state: State, h: Hyper, s: Scalars) -> Updated 
     if decouple {
         decay = h.weight_decay * param;
     }
-    let step = next.exp_avg / (sqrt(next.exp_avg_sq) + s.d * h.eps);
+    let root = sqrt(next.exp_avg_sq) + s.d * h.eps;
+    let step = select(next.exp_avg / root, 0.0, root == 0.0);  // d eps is 0 in float32 for the smallest d
     return Updated(param - s.dlr * (decay + step), next);
 }
