@@ -62,10 +62,11 @@ class GPT(nn.Module):
 
 
 class Alphabet:
-    """The characters of a text, by number."""
+    """The characters of a text, by number. `padding` fills up what is too short: a line break, if the text has any."""
 
     def __init__(self, text: str) -> None:
         self.characters = "".join(sorted(set(text)))
+        self.padding = "\n" if "\n" in self.characters else self.characters[0]
 
     def codes(self, text: str) -> memoryview:
         """Their numbers, as int32."""
@@ -113,7 +114,7 @@ def write(
     device = model.head.weight.device
     chances = ow.compile(lambda codes: (model(codes)[0, -1] / temperature).softmax(-1), device=device)
     draw = random.Random(seed)
-    text = prompt.rjust(model.block, "\n")
+    text = prompt.rjust(model.block, alphabet.padding)
     with ow.no_grad():
         for _ in range(length):
             codes = alphabet.codes(text[-model.block :]).cast("B").cast("i", (1, model.block))

@@ -52,7 +52,7 @@ def after(steps, *messages, then=(("close", None),)):
     return act
 
 
-def test_it_learns_writes_as_it_learns_and_goes_on_with_a_visitors_words(writer):
+def test_it_learns_writes_as_it_learns_and_continues_a_visitors_words(writer):
     page, session = run_session(writer, after(45, ("prompt", {"text": "Catherine ", "temperature": 0.8})))
     losses = [one["loss"] for one in page.all("held_out")]
     assert losses[0] > 4
@@ -84,10 +84,16 @@ def test_who_pauses_it_can_still_ask(writer):
     [
         ("prompt", {"text": "", "temperature": 1}, "Write 1 to 500 characters; these are 0"),
         ("prompt", {"text": "a" * 501, "temperature": 1}, "these are 501"),
-        ("prompt", {"text": "naïve \x00", "temperature": 1}, "has not met these characters in its text: U+0000 ï"),
-        ("text", "short", "has 5 characters; this model needs 2,000 to 1,000,000"),
-        ("text", "long" * 250_001, "has 1,000,004 characters"),
-        ("text", "".join(map(chr, range(300))) * 10, "300 different characters; at most 256"),
+        ("prompt", {"text": "naïve \x00", "temperature": 1}, "do not occur in the text that the model learns: U+0000 ï"),
+        ("text", "", "at least two different characters"),
+        ("text", "\r\n\n\r" * 1000, "at least two different characters"),
+        ("text", "long" * 250_001, "has 1,000,004 characters; at most 1,000,000"),
+        ("text", 3, "AttributeError"),
+        ("lr", "nan", "from 0, not nan"),
+        ("lr", -1, "from 0, not -1"),
+        ("optimizer", "Newton", "Newton"),
+        ("size", "huge", "KeyError: 'huge'"),
+        ("dance", None, "there is no message 'dance'"),
     ],
 )
 def test_what_cannot_be_used_is_refused_and_training_goes_on(writer, kind, value, words):
@@ -99,21 +105,85 @@ def test_what_cannot_be_used_is_refused_and_training_goes_on(writer, kind, value
     assert session.text is session.book
 
 
-def test_another_text_is_learned_from_new_weights(writer):
-    text = "<b>one</b>\r\ntwo\n" * 200
-    seeds = []
+def run_with_text(writer, text):
+    """A session in which the visitor gives a text of their own, until a sample of it is written."""
+    texts = []
 
     def act(kind, report):
         if kind == "choices":
-            seeds.append(report["text"])
-            return [("text", text)] if len(seeds) == 1 else []
-        return [("close", None)] if kind == "steps" and len(seeds) == 2 else []
+            texts.append(report["text"])
+            return [("text", text)] if len(texts) == 1 else []
+        return [("close", None)] if kind == "written" and report["done"] and len(texts) == 2 else []
 
     page, session = run_session(writer, act)
+    return page, session, texts[-1]
+
+
+def test_another_text_is_learned_from_new_weights(writer):
+    text = "<b>one</b>\r\ntwo\r" * 200
+    page, session, shown = run_with_text(writer, text)
     assert page.all("begun") == [{}]
-    assert seeds[1] == {"characters": 3000, "different": 10, "is_book": False}
+    assert shown == {"characters": 3000, "different": 10, "replaced": 0, "is_held_out": True, "is_book": False}
     assert session.training.alphabet.characters == "".join(sorted(set(text) - {"\r"}))
     assert session.training.seed == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "is_held_out"),
+    [
+        ("one long line " * 1000, True),
+        ("日本語の文章。" * 600, True),
+        ("👩‍👩‍👧‍👦🎉" * 500, True),
+        ("ab", False),
+        ("\x00\udcff", False),
+        ("to be or not to be", False),
+        ("".join(map(chr, range(0x4E00, 0x4E00 + 3000))), True),
+    ],
+    ids=["no line break", "Japanese", "emoji", "two characters", "no characters of any script", "short", "3,000 kinds"],
+)
+def test_any_text_of_two_different_characters_trains_and_is_written(writer, text, is_held_out):
+    page, session, shown = run_with_text(writer, text)
+    assert page.all("refused") == page.all("failed") == page.all("diverged") == []
+    assert shown["is_held_out"] is is_held_out
+    assert shown["different"] == len(set(text))
+    assert session.training.steps > 0
+    assert set(page.all("written")[-1]["text"]) <= set(text)
+
+
+def test_the_rarest_characters_become_one_where_a_text_has_too_many(writer, monkeypatch):
+    monkeypatch.setattr(writer, "MOST_CHARACTERS", 5)
+    _, session, shown = run_with_text(writer, "eeeeedddddccccc" * 100 + "bbbbb" + "avwxyz")
+    assert session.training.alphabet.characters == "bcde" + writer.RARE
+    assert (shown["different"], shown["replaced"]) == (5, 6)
+
+
+def test_what_raises_while_it_trains_is_said_and_leaves_a_session_that_can_start_over(writer, monkeypatch):
+    step, restarts = writer.Training.step, []
+
+    def failing_once(training):
+        if training.seed == 0:
+            raise RuntimeError("no luck")
+        return step(training)
+
+    def act(kind, report):
+        if kind == "failed":
+            restarts.append(report["message"])
+            return [("reset", None)]
+        return [("close", None)] if kind == "steps" else []
+
+    monkeypatch.setattr(writer.Training, "step", failing_once)
+    _, session = run_session(writer, act)
+    assert restarts == ["RuntimeError: no luck"]
+    assert session.training.steps > 0
+
+
+def test_a_lost_device_ends_the_session(writer, monkeypatch):
+    def lost(training):
+        raise ow.errors.DeviceLostError("gone")
+
+    monkeypatch.setattr(writer.Training, "step", lost)
+    with pytest.raises(ow.errors.DeviceLostError):
+        run_session(writer, lambda kind, report: [])
 
 
 def test_optimizer_and_rate_change_while_it_runs(writer):
@@ -134,11 +204,11 @@ def test_a_diverged_training_says_so_and_stops(writer):
     ((diverged),) = page.all("diverged")
     assert (diverged["optimizer"], diverged["lr"]) == ("SGD", 1e30)
     assert session.is_paused
-    assert "start over first" in page.all("refused")[0]["message"]
+    assert "Start over first" in page.all("refused")[0]["message"]
 
 
 def test_the_lines_on_the_page_are_a_program_that_trains(writer, monkeypatch):
-    training = writer.Training(BOOK, "small")
+    training = writer.Training(writer.Text.of(BOOK), "small")
     batches = gpt.batches
     monkeypatch.setattr(gpt, "batches", lambda *given: itertools.islice(batches(*given), 3))
     names = {"book": BOOK}
@@ -166,7 +236,7 @@ def written(pen, codes, temperature, characters):
 
 
 def test_the_pen_writes_what_the_example_writes_where_nothing_is_left_to_chance(writer, monkeypatch):
-    training = writer.Training(BOOK, "small")
+    training = writer.Training(writer.Text.of(BOOK), "small")
     for _ in range(10):
         training.step()
     prompt = "No one who had"
@@ -176,7 +246,7 @@ def test_the_pen_writes_what_the_example_writes_where_nothing_is_left_to_chance(
 
 
 def test_several_characters_are_one_replay_and_one_read(writer, monkeypatch):
-    training = writer.Training(BOOK, "small")
+    training = writer.Training(writer.Text.of(BOOK), "small")
     written(training.pen, [1], 1.0, 8)
     device = ow.device()
     before = device.stats.copy()

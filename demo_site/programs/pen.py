@@ -20,24 +20,22 @@ class Pen:
     Args:
         model: gives logits (1, block, characters) of codes (1, block), int32.
         block: how much of a text it sees.
+        padding: the code that fills up a text shorter than a block.
     """
 
-    def __init__(self, model: Any, block: int) -> None:
-        self._model, self._block = model, block
+    def __init__(self, model: Any, block: int, padding: int = 0) -> None:
+        self._model, self._block, self._padding = model, block, padding
         self._stroke = ow.compile(self._draw, device=model.head.weight.device)
         self._texts: dict[str, tuple[ow.Tensor, ow.Tensor, list[int]]] = {}
 
     def begin(self, name: str, codes: memoryview, temperature: float) -> None:
-        """Begin a text of that name after these codes, of which the last block counts; zeros stand before a short one.
-
-        Where the characters are in order, zero is the line break.
-        """
-        seen = array("i", [0] * self._block) + array("i", codes)
+        """Begin a text of that name after these codes, of which the last block counts; padding precedes a short one."""
+        seen = array("i", [self._padding] * self._block) + array("i", codes)
         last = memoryview(seen[-self._block :]).cast("B").cast("i", (1, self._block))
         self._texts[name] = ow.tensor(last), ow.tensor([temperature]), []
 
     async def write(self, name: str) -> list[int]:
-        """Write `STROKE` characters more; the codes of all that have been written."""
+        """Write `STROKE` more characters. Returns the codes of all that have been written."""
         codes, temperature, written = self._texts[name]
         codes = self._stroke(codes, temperature)
         (row,) = await codes.tolist_async()

@@ -1,4 +1,4 @@
-"""Train the GPT of examples/gpt.py while somebody watches what it writes, and has it go on with their own words.
+"""Train the GPT of examples/gpt.py while a visitor watches what it writes, and has it continue their own words.
 
 The page runs `run_in_page`. Everything else knows the page only as an object that takes reports and gives messages.
 """
@@ -10,6 +10,7 @@ import json
 import math
 import time
 from array import array
+from collections import Counter
 from typing import Any, NamedTuple, Protocol
 
 import gpt
@@ -25,10 +26,13 @@ SAMPLE, ANSWER = 200, 240
 TEMPERATURE = 0.6  # of what it writes by itself
 
 LONGEST_PROMPT = 500
-LEAST_TEXT, LONGEST_TEXT, MOST_CHARACTERS = 2_000, 1_000_000, 256
+LONGEST_TEXT = 1_000_000
+MOST_CHARACTERS = 4096
+"""How many different characters a model has: the most frequent of the text. The others become `RARE`."""
+RARE = "\ufffd"
 HELD_OUT = 10  # one part in so many, at the end of the text
 SHORTEST, LONGEST, MOST_STEPS = 0.06, 0.25, 32
-"""Seconds between two looks at the page: the steps between them become more, or fewer, until it takes that long."""
+"""Seconds between two looks at the page: the number of steps between them adapts until it takes that long."""
 
 AT_THE_PEN = 0.04
 """Seconds of each such turn that a text may take, but for what is written at once: training waits no longer for it."""
@@ -79,6 +83,48 @@ class Refused(ValueError):
     """What the visitor gave cannot be used; the message says why."""
 
 
+class Text(NamedTuple):
+    """A text that a model can learn from.
+
+    Attributes:
+        content: its characters.
+        replaced: how many different characters it had too many; each became `RARE`.
+    """
+
+    content: str
+    replaced: int
+
+    @classmethod
+    def of(cls, text: str) -> Text:
+        """Line ends become those of Python; what is too rare for the model becomes one character.
+
+        Raises:
+            Refused: the text is too long, or has not two different characters.
+        """
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        if len(text) > LONGEST_TEXT:
+            raise Refused(f"The text has {len(text):,} characters; at most {LONGEST_TEXT:,} can be learned here.")
+        counts = Counter(text)
+        if len(counts) < 2:
+            raise Refused("The text needs at least two different characters.")
+        if len(counts) <= MOST_CHARACTERS:
+            return cls(text, 0)
+        rare = [character for character, _ in counts.most_common()[MOST_CHARACTERS - 1 :]]
+        return cls(text.translate(dict.fromkeys(map(ord, rare), RARE)), len(rare))
+
+    def parts(self, codes: memoryview, size: Size) -> tuple[memoryview, memoryview, bool]:
+        """What is learned, what is held out, and whether these are different.
+
+        A text too short for a model of that size is repeated, and all of it is learned.
+        """
+        least = 2 * size.batch * size.block
+        if len(codes) >= least:
+            learned = len(codes) - len(codes) // HELD_OUT
+            return codes[:learned], codes[learned:], True
+        repeated = memoryview(array("i", codes) * math.ceil(least / len(codes)))
+        return repeated, repeated, False
+
+
 class Training:
     """A model that learns a text, and its optimizer, which may be changed at any time.
 
@@ -88,35 +134,33 @@ class Training:
         optimizer: the name of one of the recipes.
         lr: its learning rate; None means one that does well.
         seed: of the first weights and the order of the pieces.
-
-    Raises:
-        Refused: the text is too short, too long, or has too many different characters.
     """
 
-    def __init__(self, text: str, size: str, optimizer: str = "AdamW", lr: float | None = None, seed: int = 0) -> None:
+    def __init__(self, text: Text, size: str, optimizer: str = "AdamW", lr: float | None = None, seed: int = 0) -> None:
         ow.manual_seed(seed)
         self.size_name, self.size, self.seed, self.steps = size, SIZES[size], seed, 0
-        self.alphabet = gpt.Alphabet(checked(text, self.size))
-        codes = self.alphabet.codes(text)
-        learnt = len(codes) - len(codes) // HELD_OUT
+        self.alphabet = gpt.Alphabet(text.content)
+        learned, held_out, self.is_held_out = text.parts(self.alphabet.codes(text.content), self.size)
         block, width, layers, heads, batch = self.size
         self.model = gpt.GPT(len(self.alphabet.characters), block, width, layers, heads)
-        self._batches = gpt.batches(self.model, codes[:learnt], batch, seed)
-        self._held_out = pieces(codes[learnt:], block, 2 * batch)
+        self._batches = gpt.batches(self.model, learned, batch, seed)
+        self._held_out = pieces(held_out, block, 2 * batch)
         self._loss = ow.compile(self._loss_without_gradients, device=ow.device())
-        self.pen = Pen(self.model, block)
+        self.pen = Pen(self.model, block, self.alphabet.characters.index(self.alphabet.padding))
         self.choose_optimizer(optimizer, lr)
 
     def choose_optimizer(self, name: str, lr: float | None = None) -> None:
-        """Go on from the same weights with another optimizer, whose state is new."""
+        """Continue from the same weights with another optimizer, whose state is new."""
         chosen = recipe(name)
-        self.optimizer_name = chosen.name
-        self.lr = _RATES.get(chosen.name, chosen.lr) if lr is None else lr
-        self.optimizer = chosen.make(self.model.parameters(), self.lr)
+        lr = _RATES.get(chosen.name, chosen.lr) if lr is None else lr
+        self.optimizer = chosen.make(self.model.parameters(), lr)
+        self.optimizer_name, self.lr = chosen.name, lr
         self._step = gpt.train_step(self.model, self.optimizer)
 
     def set_rate(self, lr: float) -> None:
-        """Go on with another learning rate."""
+        """Continue with another learning rate."""
+        if not (math.isfinite(lr) and lr >= 0):
+            raise Refused(f"A learning rate is a number from 0, not {lr}.")
         self.lr = lr
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -128,7 +172,7 @@ class Training:
         return loss
 
     async def held_out_loss(self) -> float:
-        """The mean cross-entropy on pieces of the text that it never learns from."""
+        """The mean cross-entropy on pieces of the part that is held out."""
         return await self._loss(*self._held_out).item_async()
 
     def _loss_without_gradients(self, codes: ow.Tensor, following: ow.Tensor) -> ow.Tensor:
@@ -154,16 +198,6 @@ class Training:
             f"for given, following in gpt.batches(model, codes, {batch}):\n"
             "    loss = step(given, following)\n"
         )
-
-
-def checked(text: str, size: Size) -> str:
-    """The text, if a model of that size can learn from it."""
-    least = max(LEAST_TEXT, 2 * size.batch * size.block)
-    if not least <= len(text) <= LONGEST_TEXT:
-        raise Refused(f"The text has {len(text):,} characters; this model needs {least:,} to {LONGEST_TEXT:,}.")
-    if (count := len(set(text))) > MOST_CHARACTERS:
-        raise Refused(f"The text has {count:,} different characters; at most {MOST_CHARACTERS} can be learned here.")
-    return text
 
 
 def pieces(codes: memoryview, block: int, most: int) -> tuple[ow.Tensor, ow.Tensor]:
@@ -193,9 +227,9 @@ class Session:
 
     def __init__(self, page: Page, text: str) -> None:
         self.page = page
-        self.book = self.text = text
+        self.book = self.text = Text.of(text)
         self.is_paused = False
-        self.training = Training(text, "small" if ow.device().info.software else "medium")
+        self.training = Training(self.book, "small" if ow.device().info.software else "medium")
         self._count = 1  # steps at a time
         self._has_diverged = False
         self._next_look = self._samples = self._answers = 0
@@ -216,7 +250,14 @@ class Session:
             size=training.size_name,
             optimizer=training.optimizer_name,
             lr=training.lr,
-            text={"characters": len(self.text), "different": characters, "is_book": self.text is self.book},
+            text={
+                "characters": len(self.text.content),
+                "different": characters,
+                "replaced": self.text.replaced,
+                "is_held_out": training.is_held_out,
+                "is_book": self.text is self.book,
+            },
+            longest_text=LONGEST_TEXT,
             lines=training.lines(),
             paused=self.is_paused,
             software=ow.device().info.software,
@@ -229,12 +270,26 @@ class Session:
             await self._listen()
             if self._is_closed:
                 return
-            if not self.is_paused:
-                if self.training.steps >= self._next_look:
-                    await self._look()
-                await self._train()
-            await self._write()
+            try:
+                await self._advance()
+            except ow.errors.DeviceLostError:
+                raise  # nothing that was on it is left
+            except Exception as error:
+                self._stop_after(error)
             await self.page.pause()
+
+    async def _advance(self) -> None:
+        if not self.is_paused:
+            if self.training.steps >= self._next_look:
+                await self._look()
+            await self._train()
+        await self._write()
+
+    def _stop_after(self, error: Exception) -> None:
+        """Pause, so that the visitor can choose something else."""
+        self.is_paused = True
+        self._writing.clear()
+        self.report("failed", message=described(error))
 
     async def _train(self) -> None:
         training = self.training
@@ -256,14 +311,14 @@ class Session:
             self._count = max(1, self._count // 2)
 
     async def _look(self) -> None:
-        """Measure the model, and have it write unless it does: seldomer as it changes more slowly."""
+        """Measure the model, and have it write unless it does: less often as it changes more slowly."""
         training = self.training
         loss = await training.held_out_loss()
         self.report("held_out", step=training.steps, loss=loss if math.isfinite(loss) else None)
         self._next_look = training.steps + min(200, max(10, training.steps // 4))
         if "sample" not in self._writing:
             self._samples += 1
-            self._begin(Writing("sample", self._samples, training.steps, loss, SAMPLE, "\n"), TEMPERATURE)
+            self._begin(Writing("sample", self._samples, training.steps, loss, SAMPLE, training.alphabet.padding), TEMPERATURE)
 
     def _begin(self, writing: Writing, temperature: float) -> None:
         self.training.pen.begin(writing.name, self.training.alphabet.codes(writing.prompt), temperature)
@@ -289,8 +344,10 @@ class Session:
                 given = json.loads(message)
                 try:
                     self._handle(given["kind"], given["value"])
-                except (Refused, ow.errors.OptirsError) as error:
-                    self.report("refused", what=given["kind"], message=str(error))
+                except ow.errors.DeviceLostError:
+                    raise
+                except Exception as error:
+                    self.report("refused", what=given["kind"], message=described(error))
             if self._is_closed or not self.is_paused or self._writing:
                 return
             await self.page.wait()
@@ -310,30 +367,30 @@ class Session:
         elif kind == "prompt":
             self._answer(value["text"], float(value["temperature"]))
         elif kind == "reset":
-            self._begin_anew(self.text, training.size_name)
+            self._restart(self.text, training.size_name)
         elif kind == "size":
-            self._begin_anew(self.text, value)
+            self._restart(self.text, value)
         elif kind == "text":
-            self._begin_anew(self.book if value is None else value.replace("\r\n", "\n"), training.size_name)
+            self._restart(self.book if value is None else Text.of(value), training.size_name)
         elif kind == "close":
             self._is_closed = True
         else:
             raise ValueError(f"there is no message '{kind}'")
 
     def _answer(self, prompt: str, temperature: float) -> None:
-        """Go on with a visitor's text."""
+        """Continue a visitor's text."""
         if self._has_diverged:
-            raise Refused("The training has diverged, and the model with it: start over first.")
+            raise Refused("The training has diverged, and the model with it. Start over first.")
         if not prompt or len(prompt) > LONGEST_PROMPT:
             raise Refused(f"Write 1 to {LONGEST_PROMPT} characters; these are {len(prompt):,}.")
         if unknown := sorted(set(prompt) - set(self.training.alphabet.characters)):
             shown = " ".join(one if one.isprintable() else f"U+{ord(one):04X}" for one in unknown[:8])
-            raise Refused(f"The model has not met these characters in its text: {shown}")
+            raise Refused(f"These characters do not occur in the text that the model learns: {shown}")
         self._answers += 1
         writing = Writing("answer", self._answers, self.training.steps, None, ANSWER, prompt)
         self._begin(writing, min(max(temperature, 0.05), 2.0))
 
-    def _begin_anew(self, text: str, size: str) -> None:
+    def _restart(self, text: Text, size: str) -> None:
         """New weights, for this text and size; what else was chosen stays."""
         before = self.training
         self.training = Training(text, size, before.optimizer_name, before.lr, before.seed + 1)
@@ -343,6 +400,12 @@ class Session:
         self._writing.clear()
         self.report("begun")
         self.report_choices()
+
+
+def described(error: Exception) -> str:
+    """An error as a sentence: ours say what is wrong, of others the type is part of that."""
+    is_ours = isinstance(error, (Refused, ow.errors.OptirsError))
+    return str(error) if is_ours else f"{type(error).__name__}: {error}"
 
 
 async def run_in_page(text: memoryview) -> None:

@@ -60,3 +60,23 @@ def fits(screenshot):
             screenshot(page, f"{name}-{theme}-{width}")
 
     return look
+
+
+_REMEMBER_DEVICE = """
+const requestDevice = GPUAdapter.prototype.requestDevice;
+GPUAdapter.prototype.requestDevice = async function (...given) {
+  return self.lastDevice = await requestDevice.apply(this, given);
+};
+"""
+
+
+@pytest.fixture
+def lose_device(page):
+    """`lose_device()`: the GPU device of the page's Python is destroyed, as by a driver that is reset."""
+
+    def remembering(route):
+        response = route.fetch()
+        route.fulfill(response=response, body=_REMEMBER_DEVICE + response.text())
+
+    page.route("**/static/worker.js*", remembering)
+    return lambda: page.workers[-1].evaluate("self.lastDevice.destroy()")

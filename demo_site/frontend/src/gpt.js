@@ -1,4 +1,4 @@
-// The writer: a GPT trains, and what it writes is shown as it learns. All text of models and visitors is textContent.
+// The writer: a GPT trains, and what it writes is shown as it learns. Text of models and visitors is only set as textContent.
 import { address, getBytes } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
 import { create, find, optionGroups, setStatus, setText } from "./lib/dom.js";
@@ -9,7 +9,7 @@ import "./lib/url.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 
 const LARGEST_FILE = 4_000_000; // bytes: a million characters of any kind
-const EARLIER = 60; // samples that are kept
+const EARLIER = 60; // samples that are listed
 const FIGURES = ["step", "loss", "held-out", "speed", "characters"];
 
 const status = find("#status");
@@ -24,17 +24,17 @@ async function begin() {
       { label: "training loss", scale: "y", color: "series-8", width: 1 },
       { label: "held-out loss", scale: "y", color: "series-1", points: true },
     ],
-    scales: { y: { label: "cross-entropy a character" } },
+    scales: { y: { label: "cross-entropy per character" } },
     height: 320,
   });
-  const book = getBytes("data/book.txt");
-  const python = new PythonWorker({
-    programs: ["gpt", "recipes", "pen", "writer"],
-    more: true,
-    onEvent: (kind, report) => handlers[kind]?.(report),
-  });
+  let python;
   let sizes = [];
-  let state = "busy"; // busy, running, paused, diverged
+  let state = "busy"; // busy, running, paused, diverged, ended: Python is gone, and what is asked for next starts it again
+  let unsent = []; // messages for a Python that is being started
+  let ownText = null; // what is learned instead of the book
+  let sentText = null; // the same, as long as nobody knows whether it can be learned
+  let longestText = Infinity;
+  let divergence = ""; // the sentence that says so
   let latest = null; // the sample that is shown large
 
   const handlers = {
@@ -47,13 +47,16 @@ async function begin() {
       for (const id of ["latest", "latest-note", "answer", "answer-prompt", "answer-note"]) setText(find(`#${id}`), "");
     },
     choices(report) {
+      if (unsent.length) return unsent.splice(0).forEach(([kind, value]) => python.send(kind, value));
       sizes = report.sizes;
+      longestText = report.longest_text;
+      ownText = report.text.is_book ? null : sentText ?? ownText;
       size.replaceChildren(...sizes.map(({ name, weights }) => new Option(`${name}: ${weights.toLocaleString("en")} weights`, name)));
       optimizer.replaceChildren(...optionGroups(report.optimizers));
       size.value = report.size;
       optimizer.value = report.optimizer;
       const { layers, width, heads, block, batch } = sizes.find(({ name }) => name === report.size);
-      setText(find("#size-note"), `${layers} ${layers === 1 ? "layer" : "layers"}, ${width} wide, ${heads} heads; ${batch} × ${block} characters a step`);
+      setText(find("#size-note"), `${layers} ${layers === 1 ? "layer" : "layers"}, ${width} wide, ${heads} heads; ${batch} × ${block} characters per step`);
       find("#software-note").hidden = !report.software;
       showRate(report.lr);
       showText(report.text);
@@ -79,12 +82,17 @@ async function begin() {
       else showSample(report);
     },
     refused({ what, message }) {
+      setState(state);
       if (what in errors) showError(what, message);
       else setStatus(status, "failed", message);
     },
+    failed({ message }) {
+      setState("paused");
+      setStatus(status, "failed", message);
+    },
     diverged({ step, lr, optimizer: name }) {
+      divergence = `The loss became NaN or infinite at step ${step}: a learning rate of ${short(lr)} is too high for ${name}. Lower it and start over.`;
       setState("diverged");
-      setStatus(status, "failed", `The loss is no number any more at step ${step}: ${name} with ${short(lr)} steps too far. Choose a smaller learning rate and start over.`);
     },
   };
 
@@ -92,25 +100,37 @@ async function begin() {
 
   function setState(next) {
     state = next;
-    setText(toggle, next === "paused" ? "Go on" : "Pause");
+    setText(toggle, { paused: "Continue", ended: "Restart" }[next] ?? "Pause");
     toggle.disabled = next === "diverged";
+    if (next === "ended") find("#reset").disabled = false;
+    if (next === "diverged") setStatus(status, "failed", divergence);
     if (next === "running") setStatus(status, "running", "Training on your GPU");
     if (next === "paused") setStatus(status, "idle", "Paused");
   }
 
+  /** Tells Python, which is started first where it has ended: then it learns the text that it learned before. */
+  function send(kind, value = null) {
+    if (state !== "ended") return unsent.length ? unsent.push([kind, value]) : python.send(kind, value);
+    if (ownText !== null && kind !== "text") unsent.push(["text", ownText]);
+    if (kind !== "reset" && kind !== "pause") unsent.push([kind, value]);
+    handlers.begun();
+    return connect();
+  }
+
   function restart(kind, value = null) {
-    setStatus(status, "busy", "Beginning with new weights");
-    python.send(kind, value);
+    setStatus(status, "busy", "Starting with new weights");
+    send(kind, value);
   }
 
   toggle.addEventListener("click", () => {
-    python.send(state === "paused" ? "resume" : "pause");
+    if (state === "ended") return restart("reset");
+    send(state === "paused" ? "resume" : "pause");
     setState(state === "paused" ? "running" : "paused");
   });
   find("#reset").addEventListener("click", () => restart("reset"));
   size.addEventListener("change", () => restart("size", size.value));
-  optimizer.addEventListener("change", () => python.send("optimizer", optimizer.value));
-  const showRate = rateSlider((value) => python.send("lr", value));
+  optimizer.addEventListener("change", () => send("optimizer", optimizer.value));
+  const showRate = rateSlider((value) => send("lr", value));
   temperature.addEventListener("input", () => setText(find("#temperature-value"), temperature.value));
 
   // What it writes.
@@ -134,26 +154,49 @@ async function begin() {
     setText(find("#answer-prompt"), prompt);
     setText(find("#answer"), text);
     setText(find("#answer-note"), step === until ? `step ${step}` : `steps ${step} to ${until}`);
-    if (done) setText(find("#answer-said"), `It goes on: ${text}`);
+    if (done) setText(find("#answer-said"), `The model continues: ${text}`);
   }
 
   find("#prompt-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const prompt = find("#prompt").value;
     errors.prompt.hidden = true;
-    python.send("prompt", { text: prompt, temperature: Number(temperature.value) });
+    send("prompt", { text: prompt.toWellFormed(), temperature: Number(temperature.value) });
   });
 
   find("#prompt").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("#prompt-form").requestSubmit();
   });
 
-  // What it learns from.
+  // The text that it is trained on.
 
-  function showText({ characters, different, is_book: isBook }) {
-    const counts = `${characters.toLocaleString("en")} characters, ${different} kinds; the last tenth is held out`;
-    setText(find("#text-note"), isBook ? `It learns from the first half of Northanger Abbey by Jane Austen: ${counts}.` : `It learns from your text: ${counts}.`);
+  function showText({ characters, different, replaced, is_held_out: isHeldOut, is_book: isBook }) {
+    const sentences = [
+      `The model trains on ${isBook ? "the first half of Northanger Abbey by Jane Austen" : "your text"}: ${characters.toLocaleString("en")} characters, ${different.toLocaleString("en")} different ones.`,
+      isHeldOut ? "The last tenth is held out." : "It is too short to hold a part out: the held-out loss is measured on what the model has learned.",
+      ...(replaced ? [`The ${replaced.toLocaleString("en")} rarest characters became \ufffd.`] : []),
+    ];
+    setText(find("#text-note"), sentences.join(" "));
     find("#book").hidden = isBook;
+  }
+
+  /** An error where a text has more characters than can be learned. A character has at most two units. */
+  function checkLength(text) {
+    if (text.length <= longestText || (text.length <= 2 * longestText && [...text].length <= longestText)) return;
+    throw new Error(`The text has more than ${longestText.toLocaleString("en")} characters, which is the most that can be learned here.`);
+  }
+
+  // A text far too long is not put into the field at all: to lay it out would take the page minutes.
+  for (const [kind, content] of [["paste", "clipboardData"], ["drop", "dataTransfer"]]) {
+    find("#text").addEventListener(kind, (event) => {
+      errors.text.hidden = true;
+      try {
+        checkLength(event[content]?.getData("text/plain") ?? "");
+      } catch (error) {
+        event.preventDefault();
+        showError("text", error.message);
+      }
+    });
   }
 
   // Of a file and a pasted text the later one counts.
@@ -168,7 +211,10 @@ async function begin() {
     errors.text.hidden = true;
     const [file] = find("#file").files;
     try {
-      restart("text", file ? await readText(file) : find("#text").value);
+      const text = file ? await readText(file) : find("#text").value.toWellFormed();
+      checkLength(text);
+      sentText = text;
+      restart("text", text);
     } catch (error) {
       showError("text", error.message);
     }
@@ -176,35 +222,51 @@ async function begin() {
   find("#book").addEventListener("click", () => {
     find("#text").value = find("#file").value = "";
     errors.text.hidden = true;
+    ownText = sentText = null;
     restart("text");
   });
 
   function showError(what, message) {
     errors[what].hidden = false;
     setText(errors[what], message);
-    if (what === "text") setState(state);
   }
 
   // Python.
 
-  try {
-    const { device } = await python.ready;
-    setText(find("#device"), `on ${device.description}`);
-    setStatus(status, "busy", "Preparing the text");
-    fetch(address("programs/gpt.py")).then((response) => response.text()).then((text) => highlight(find("#model"), text, "python"));
-    await python.run("import writer\nawait writer.run_in_page(book)", { name: "writer", globals: { book: await book } });
-  } catch (error) {
-    setStatus(status, "failed", error.message);
-    console.error(error.traceback);
+  /** Starts Python, and trains until it ends, which only an error that leaves nothing to continue makes it do. */
+  async function connect() {
+    setState("busy");
+    const book = getBytes("data/book.txt");
+    book.catch(() => {}); // reported where it is awaited
+    python = new PythonWorker({
+      programs: ["gpt", "recipes", "pen", "writer"],
+      more: true,
+      onEvent: (kind, report) => handlers[kind]?.(report),
+    });
+    try {
+      const { device } = await python.ready;
+      setText(find("#device"), `on ${device.description}`);
+      setStatus(status, "busy", "Preparing the text");
+      await python.run("import writer\nawait writer.run_in_page(book)", { name: "writer", globals: { book: await book } });
+    } catch (error) {
+      python.terminate();
+      unsent = [];
+      setState("ended");
+      setStatus(status, "failed", error.message);
+      if (error.traceback) console.warn(error.traceback);
+    }
   }
+
+  fetch(address("programs/gpt.py")).then((response) => response.text()).then((text) => highlight(find("#model"), text, "python"));
+  await connect();
 }
 
 /** A file's text, or an error that people understand. */
 async function readText(file) {
-  if (file.size > LARGEST_FILE) throw new Error(`The file has ${file.size.toLocaleString("en")} bytes; at most ${LARGEST_FILE.toLocaleString("en")} are read.`);
+  if (file.size > LARGEST_FILE) throw new Error(`The file has ${file.size.toLocaleString("en")} bytes; at most ${LARGEST_FILE.toLocaleString("en")} can be read.`);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
   } catch {
-    throw new Error("The file is no plain text in UTF-8.");
+    throw new Error("The file is not plain text in UTF-8.");
   }
 }
