@@ -105,11 +105,12 @@ def racers_of(race, surface):
     return [{"kind": kind, "lr": race.SURFACES[surface].rates[kind]} for kind in race.SURFACES[surface].rates]
 
 
-async def run_down(race, device, surface, frames, **options):
-    """The track of a whole race, (steps, racers, 3)."""
+async def run_down(race, device, surface, frames, *, with_results=False, **options):
+    """The track of a whole race, (steps, racers, 3), and if asked for how it ended for each racer."""
     settings = {"racers": racers_of(race, surface), "start": race.SURFACES[surface].start} | options
     running = race.Race(device, surface, **settings)
-    return np.array([step for _ in range(frames) for step in await running.frame(race.FRAME)])
+    track = np.array([step for _ in range(frames) for step in await running.frame(race.FRAME)])
+    return (track, running.results) if with_results else track
 
 
 @pytest.mark.slow
@@ -126,13 +127,52 @@ def test_racers_run_as_each_would_alone(race, device):
         np.testing.assert_allclose(together[:, number], alone[:, 0], rtol=1e-4, atol=1e-5)
 
 
-def test_a_racer_that_flies_off_spoils_no_other(race, device):
-    wild, tame = {"kind": "sgd", "lr": 1.0}, {"kind": "adam", "lr": 0.05}
-    track = asyncio.run(run_down(race, device, "rosenbrock", 4, racers=[wild, tame]))
-    assert np.isfinite(track).all()
+@pytest.mark.parametrize(
+    ("kind", "lr"), [("sgd", 1.0), ("sgd", 1e9), ("sgd", 1e30), ("momentum", 1e9), ("adam", 1e9), ("lion", 1e9)]
+)
+def test_a_racer_that_diverges_is_out_and_spoils_no_other(race, device, kind, lr):
+    wild, tame = {"kind": kind, "lr": lr}, {"kind": "adam", "lr": 0.05}
+    track, (diverged, racing) = asyncio.run(
+        run_down(race, device, "rosenbrock", 4, racers=[wild, tame], with_results=True)
+    )
+    assert diverged.arrived is None
+    assert 0 < diverged.out < 10
+    assert (racing.arrived, racing.out) == (None, None)
     np.testing.assert_allclose(
         track[:, 1], asyncio.run(run_down(race, device, "rosenbrock", 4, racers=[tame]))[:, 0], rtol=1e-4, atol=1e-5
     )
+
+
+LOW, HIGH, FAR, LOST = [3.0, 0.5, 0.001], [3.0, 0.5, 1.0], [99.0, 0.5, 0.0], [math.nan, 0.5, math.nan]
+
+
+@pytest.mark.parametrize(
+    ("points", "arrived", "out"),
+    [
+        ([HIGH] * 5 + [LOW] * 25, 5, None),
+        ([HIGH] * 5 + [LOW] * 24, None, None),
+        ([LOW] * 24 + [HIGH] + [LOW] * 25, 25, None),
+        ([LOW, HIGH] * 100, None, None),
+        ([FAR] * 50, None, 0),
+        ([LOW] * 3 + [LOST] * 50, None, 3),
+        ([LOW] * 25 + [FAR], 0, None),
+        ([FAR] + [LOW] * 50, None, 0),
+    ],
+    ids=["stays", "not long enough", "leaves and comes back", "passes", "far", "NaN", "far after it", "back from far"],
+)
+def test_a_racer_has_arrived_when_it_stays_at_the_goal_and_is_out_when_it_is_far_off(race, points, arrived, out):
+    assert race.STAY == 25
+    result = race.Result()
+    for step, point in enumerate(points):
+        result.follow(step, point, race.SURFACES["beale"])
+    assert (result.arrived, result.out) == (arrived, out)
+
+
+@pytest.mark.parametrize("surface", ["rosenbrock", "beale", "himmelblau", "valley"])
+def test_on_every_surface_some_racer_arrives(race, open_device, surface):
+    _, results = asyncio.run(run_down(race, open_device("cpu"), surface, 50, with_results=True))
+    assert any(one.arrived is not None for one in results)
+    assert all(one.out is None for one in results)
 
 
 @pytest.mark.parametrize("noise", [0.0, 2.0])

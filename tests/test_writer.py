@@ -84,7 +84,11 @@ def test_who_pauses_it_can_still_ask(writer):
     [
         ("prompt", {"text": "", "temperature": 1}, "Write 1 to 500 characters; these are 0"),
         ("prompt", {"text": "a" * 501, "temperature": 1}, "these are 501"),
-        ("prompt", {"text": "naïve \x00", "temperature": 1}, "do not occur in the text that the model learns: U+0000 ï"),
+        (
+            "prompt",
+            {"text": "naïve \x00", "temperature": 1},
+            "do not occur in the text that the model learns: U+0000 ï",
+        ),
         ("text", "", "at least two different characters"),
         ("text", "\r\n\n\r" * 1000, "at least two different characters"),
         ("text", "long" * 250_001, "has 1,000,004 characters; at most 1,000,000"),

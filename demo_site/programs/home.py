@@ -1,4 +1,4 @@
-"""What the program on the first page uses: points to tell apart, and a stage on which the training is watched."""
+"""What the program on the first page uses: points to classify, and a stage on which the training is watched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TURNS = 0.9
 """How often an arm winds around the middle."""
 
 SHORTEST, LONGEST = 0.06, 0.25
-"""Seconds between two reports: the steps between them become more, or fewer, until it takes that long."""
+"""Seconds between two reports: the number of steps between them adapts until it takes that long."""
 
 
 class Page(Protocol):
@@ -40,8 +40,13 @@ def spiral(points: int = 900, arms: int = 3, noise: float = 0.025, seed: int = 0
     """Points on the arms of a spiral, and the arm of each.
 
     Returns:
-        Places, float32 of shape (points, 2) within about -1 to 1, and labels, int32 of shape (points,).
+        Coordinates, float32 of shape (points, 2) within about -1 to 1, and labels, int32 of shape (points,).
+
+    Raises:
+        ValueError: there is no arm, or there are more arms than points.
     """
+    if not 1 <= arms <= points:
+        raise ValueError(f"spiral needs 1 to {points:,} arms, for as many points, not {arms:,}")
     chance = random.Random(seed)
     places, labels = array("f"), array("i")
     for number in range(points):
@@ -55,9 +60,9 @@ def spiral(points: int = 900, arms: int = 3, noise: float = 0.025, seed: int = 0
 
 
 def dense(inputs: int, outputs: int) -> tuple[ow.Parameter, ow.Parameter]:
-    """The weights, (inputs, outputs), and the biases, (outputs,), of a layer, to begin with.
+    """The initial weights, (inputs, outputs), and biases, (outputs,), of a layer.
 
-    Normal weights of He et al.'s variance (2015, arXiv:1502.01852), and no biases.
+    The weights are normal, of He et al.'s variance (2015, arXiv:1502.01852); the biases are zero.
     """
     weights = ow.randn((inputs, outputs)) * math.sqrt(2 / inputs)
     return ow.Parameter(weights), ow.Parameter(ow.zeros((outputs,)))
@@ -71,15 +76,18 @@ async def watch(
     steps: int = 2000,
     page: Page | None = None,
 ) -> None:
-    """Train before the visitor's eyes, until all steps are done or the page says stop.
+    """Train before the visitor's eyes, until all steps are done, the page says stop, or the loss is not finite.
 
     Args:
-        step: the compiled training step, of places and labels.
-        model: logits, (n, classes), of places, (n, 2).
-        x: the places.
+        step: the compiled training step, of coordinates and labels.
+        model: logits, (n, classes), of coordinates, (n, 2).
+        x: the coordinates.
         labels: their classes.
         steps: how many at most.
         page: who watches; None means the page that this Python lives in.
+
+    Raises:
+        ValueError: a label is not one of the model's classes.
     """
     if page is None:
         import page as here
@@ -87,18 +95,21 @@ async def watch(
         page = here
     assert page is not None
     predict = ow.compile(_without_gradients(model))
-    places, targets, grid = ow.tensor(x), ow.tensor(labels), ow.tensor(_grid())  # uploaded once, not at each step
+    points, targets, grid = ow.tensor(x), ow.tensor(labels), ow.tensor(_grid())  # uploaded once, not at each step
     page.emit_buffer("points", json.dumps({"labels": list(labels)}), x)
+    _check_classes(labels, predict(points).shape[-1])
     began = time.perf_counter()
     done, count = 0, 1
     while done < steps:
         count = min(count, steps - done)
-        seconds, figures = await _advance(lambda: step(places, targets), count)
+        seconds, figures = await _advance(lambda: step(points, targets), count)
         done += count
-        accuracy = _accuracy(await predict(places).tolist_async(), labels)
+        accuracy = _accuracy(await predict(points).tolist_async(), labels)
         logits = predict(grid)
         progress = {"step": done, "steps": steps, "seconds": time.perf_counter() - began, "shape": logits.shape}
         page.emit_buffer("map", json.dumps({**figures, **progress, "accuracy": accuracy}), await logits.read_async())
+        if figures["loss"] is None:
+            return
         await page.pause()
         if page.take() is not None:  # the one message there is: stop
             return
@@ -109,7 +120,11 @@ async def watch(
 
 
 async def _advance(step: Callable[[], ow.Tensor], count: int) -> tuple[float, dict[str, float | None]]:
-    """Make steps, then wait for the device. How long that took, the last loss, and what a step cost."""
+    """Make steps, then wait for the device.
+
+    Returns:
+        The seconds that took, and the last loss (None unless it is finite) with what a step cost.
+    """
     device = ow.device()
     before, started = device.stats.copy(), time.perf_counter()
     for _ in range(count):
@@ -126,6 +141,14 @@ async def _advance(step: Callable[[], ow.Tensor], count: int) -> tuple[float, di
     }
 
 
+def _check_classes(labels: array[int], classes: int) -> None:
+    """What `cross_entropy` says on request only, since looking at labels on the device costs a read: see `ow.debug`."""
+    if max(labels, default=0) >= classes:
+        raise ValueError(
+            f"the labels go up to {max(labels)}, so the model needs {max(labels) + 1} outputs, and it has {classes}"
+        )
+
+
 def _without_gradients(model: Callable[[ow.Tensor], ow.Tensor]) -> Callable[[ow.Tensor], ow.Tensor]:
     def predict(x: ow.Tensor) -> ow.Tensor:
         with ow.no_grad():
@@ -137,8 +160,8 @@ def _without_gradients(model: Callable[[ow.Tensor], ow.Tensor]) -> Callable[[ow.
 def _grid() -> memoryview:
     """The points of the map, row by row from the top left."""
     along = [REACH * (2 * (one + 0.5) / GRID - 1) for one in range(GRID)]
-    places = array("f", (value for y in reversed(along) for x in along for value in (x, y)))
-    return memoryview(places).cast("B").cast("f", (GRID * GRID, 2))
+    points = array("f", (value for y in reversed(along) for x in along for value in (x, y)))
+    return memoryview(points).cast("B").cast("f", (GRID * GRID, 2))
 
 
 def _accuracy(rows: list[list[float]], labels: array[int]) -> float:

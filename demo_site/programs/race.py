@@ -5,11 +5,14 @@ The page runs this file once, and then calls `described`, `heights` and the meth
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import optirs_web as ow
+from optirs_web.ops import concat, where
 
 FRAME = 16
 """The most steps between two readings: their positions are gathered on the device and read at once."""
@@ -17,12 +20,18 @@ FRAME = 16
 GRID = 240
 """The surface is drawn from its heights at GRID x GRID points."""
 
+STAY = 25
+"""A racer has arrived when it stays at or below the goal's height for so many steps: to pass it once is not enough."""
+
 Axis = tuple[float, float]
 Height = Callable[[Any, Any], Any]
 
 
 class Surface(NamedTuple):
-    """What the racers run down: its height, the part of the plane that is shown, and where to start."""
+    """What the racers run down: its height, the part of the plane that is shown, where to start, and the goal's height.
+
+    `noise` is the standard deviation of what is added to the gradients; `rates` are the learning rates to begin with.
+    """
 
     label: str
     formula: str
@@ -32,6 +41,7 @@ class Surface(NamedTuple):
     start: tuple[float, float]
     minima: tuple[tuple[float, float], ...]
     noise: float = 0.0
+    goal: float = 0.01
     rates: dict[str, float] = {}  # noqa: RUF012  (never written)
 
 
@@ -60,7 +70,7 @@ def valley(x: Any, y: Any) -> Any:
 
 
 def _rates(sgd: float, momentum: float, adam: float) -> dict[str, float]:
-    """The learning rate that each kind begins with."""
+    """The initial learning rate of each kind."""
     like_adam = dict.fromkeys(("adam", "adamw", "amsgrad", "adabelief", "adan"), adam)
     return {"sgd": sgd, "momentum": momentum, "nesterov": momentum, **like_adam, "rmsprop": adam / 5, "lion": adam / 5}
 
@@ -82,7 +92,7 @@ SURFACES = {
     ),
     "valley": Surface(
         "Noisy valley", "(x + y)² / 20 + 2 (x − y)², gradients with noise", valley, (-4, 4), (-4, 4), (-3.5, -1.5),
-        ((0, 0),), noise=2.0,
+        ((0, 0),), noise=2.0, goal=0.1,
         rates=_rates(0.1, 0.03, 0.05),
     ),
 }  # fmt: skip
@@ -94,6 +104,40 @@ class Kind(NamedTuple):
     label: str
     optimizer: str
     options: dict[str, Any]
+
+
+@dataclass
+class Result:
+    """How the race ended for one racer, or that it has not.
+
+    Attributes:
+        arrived: the first of the `STAY` steps for which it stayed at the goal.
+        out: the step at which it was no finite number any more, or had left the map by more than its width.
+    """
+
+    arrived: int | None = None
+    out: int | None = None
+    _since: int | None = None
+
+    def follow(self, step: int, point: list[float], surface: Surface) -> None:
+        """Take note of where the racer was before a step, (x, y, height). What has ended stays as it is."""
+        *position, height = point
+        if self.arrived is not None or self.out is not None:
+            return
+        if not (math.isfinite(height) and all(map(_is_near, position, (surface.x, surface.y)))):
+            self.out = step
+        elif height > surface.goal:
+            self._since = None
+        else:
+            self._since = step if self._since is None else self._since
+            if step - self._since + 1 >= STAY:
+                self.arrived = self._since
+
+
+def _is_near(value: float, axis: Axis) -> bool:
+    """Whether a coordinate is on the map, or outside of it by no more than its width. NaN is not."""
+    low, high = axis
+    return 2 * low - high <= value <= 2 * high - low
 
 
 KINDS = {
@@ -108,7 +152,7 @@ KINDS = {
     "adabelief": Kind("AdaBelief", "AdaBelief", {}),
     "adan": Kind("Adan", "Adan", {}),
 }
-"""A dozen lines on a map is what an eye can follow, so these are not all of the library's."""
+"""An eye can follow a dozen lines on a map, so these are not all of the library's."""
 
 
 class Race:
@@ -121,6 +165,10 @@ class Race:
         start: where they all begin.
         noise: the standard deviation of what is added to the gradients.
         seed: of that noise.
+
+    Attributes:
+        steps: how many have been taken.
+        results: of each racer.
     """
 
     def __init__(
@@ -134,40 +182,39 @@ class Race:
     ) -> None:
         self.surface = SURFACES[surface]
         self.steps = 0
-        axes = (self.surface.x, self.surface.y)
-        self._walls = [low - (high - low) for low, high in axes], [high + (high - low) for low, high in axes]
+        self.results = [Result() for _ in racers]
         self._noise, self._random = noise, random.Random(seed)
         self._positions = [ow.Parameter([list(map(float, start))], device=device) for _ in racers]
         self._optimizers = [_optimizer(one, at) for one, at in zip(racers, self._positions, strict=True)]
-        rows = range(len(racers))
-        # One column for each racer: times its position, it is a matrix with that row and zeros elsewhere.
-        self._rows = [ow.tensor([[float(row == one)] for row in rows], device=device) for one in rows]
-        self._slots = [
-            ow.tensor([[[float(slot == one)]] for slot in range(FRAME)], device=device) for one in range(FRAME)
-        ]
+        self._slots = [ow.tensor([[[slot == one]] for slot in range(FRAME)], device=device) for one in range(FRAME)]
         self._track = ow.zeros((FRAME, len(racers), 3), device=device)
         self._step = ow.compile(self._step_all, device=device)
 
     def _step_all(self, noise: ow.Tensor, slot: ow.Tensor, track: ow.Tensor) -> ow.Tensor:
-        """One step of every racer. Where each of them was goes into a slot of the track."""
+        """One step of every racer. Where each of them was goes into a slot of the track.
+
+        Racers are rows. Only the sum that the gradient comes from adds rows, so one that is NaN spoils no other.
+        """
         for one in self._optimizers:
             one.zero_grad()
-        at = _sum(row * position for row, position in zip(self._rows, self._positions, strict=True))
-        at = _between(at, *self._walls)
-        heights = self.surface.height(_column(at, 0), _column(at, 1))
+        at = concat(self._positions)
+        heights = self.surface.height(at[:, :1], at[:, 1:])
         (heights.sum() + (noise * at).sum()).backward()  # the gradient of noise * at is the noise
         for one in self._optimizers:
             one.step()
-        record = at @ [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]] + heights * [0.0, 0.0, 1.0]
-        return track + slot * record.detach()
+        return where(slot, concat([at, heights], axis=1).detach(), track)
 
     async def frame(self, steps: int) -> list[list[list[float]]]:
         """Take up to `FRAME` steps; for each, x, y and height of every racer before it. Reads once."""
         track = self._track
         for slot in self._slots[:steps]:
             track = self._step(self._draw_noise(), slot, track)
-        self.steps += steps
-        return (await track.tolist_async())[:steps]
+        points = (await track.tolist_async())[:steps]
+        for step, row in enumerate(points, self.steps):
+            for result, point in zip(self.results, row, strict=True):
+                result.follow(step, point, self.surface)
+        self.steps += len(points)
+        return points
 
     def _draw_noise(self) -> list[list[float]]:
         return [[self._random.gauss(0.0, self._noise) for _ in "xy"] for _ in self._positions]
@@ -180,24 +227,10 @@ def _optimizer(racer: dict[str, Any], position: ow.Parameter) -> ow.optim.Optimi
     return optimizer
 
 
-def _sum(tensors: Any) -> ow.Tensor:
-    total, *others = tensors
-    for one in others:
-        total = total + one
-    return total
-
-
-def _column(at: ow.Tensor, number: int) -> ow.Tensor:
-    return at @ [[float(number == 0)], [float(number == 1)]]
-
-
-def _between(at: ow.Tensor, low: list[float], high: list[float]) -> ow.Tensor:
-    """Positions held between walls.
-
-    Behind them the gradient is zero, so that a racer that flies off stays a finite number. NaN would spread
-    through the sums to the other racers.
-    """
-    return at + (low - at).relu() - (at - high).relu()
+async def advance(race: Race, steps: int) -> dict[str, Any]:
+    """A frame, for the page: the points of each step, and the results after them."""
+    points = await race.frame(steps)
+    return {"points": points, "results": [{"arrived": one.arrived, "out": one.out} for one in race.results]}
 
 
 async def heights(device: ow.Device, name: str) -> memoryview:
@@ -217,4 +250,5 @@ def described() -> dict[str, Any]:
     surfaces: dict[str, Any] = {name: {**one._asdict(), "about": one.height.__doc__} for name, one in SURFACES.items()}
     for one in surfaces.values():
         del one["height"]  # a function
-    return {"surfaces": surfaces, "kinds": {name: one._asdict() for name, one in KINDS.items()}, "grid": GRID}
+    kinds = {name: one._asdict() for name, one in KINDS.items()}
+    return {"surfaces": surfaces, "kinds": kinds, "grid": GRID, "stay": STAY}

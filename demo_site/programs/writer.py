@@ -318,7 +318,9 @@ class Session:
         self._next_look = training.steps + min(200, max(10, training.steps // 4))
         if "sample" not in self._writing:
             self._samples += 1
-            self._begin(Writing("sample", self._samples, training.steps, loss, SAMPLE, training.alphabet.padding), TEMPERATURE)
+            self._begin(
+                Writing("sample", self._samples, training.steps, loss, SAMPLE, training.alphabet.padding), TEMPERATURE
+            )
 
     def _begin(self, writing: Writing, temperature: float) -> None:
         self.training.pen.begin(writing.name, self.training.alphabet.codes(writing.prompt), temperature)

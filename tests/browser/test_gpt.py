@@ -34,7 +34,9 @@ def test_it_learns_and_shows_what_it_writes_and_continues_a_visitors_words(write
 
     writer.get_by_label("Your words").fill("naïve")
     writer.get_by_role("button", name="Continue", exact=True).click()
-    expect(writer.locator("#prompt-error")).to_have_text("These characters do not occur in the text that the model learns: ï")
+    expect(writer.locator("#prompt-error")).to_have_text(
+        "These characters do not occur in the text that the model learns: ï"
+    )
     expect(writer.locator("#answer-prompt")).to_have_text("Catherine was ")
     fits(writer, "gpt-learned")
 
@@ -63,7 +65,9 @@ def test_knobs_act_and_a_text_of_ones_own_is_learned_as_it_is(writer):
 
     file.set_input_files({"name": "x.txt", "mimeType": "text/plain", "buffer": HOSTILE.encode()})
     learn.click()
-    expect(writer.locator("#text-note")).to_contain_text("The model trains on your text: 3,420 characters", timeout=SLOW)
+    expect(writer.locator("#text-note")).to_contain_text(
+        "The model trains on your text: 3,420 characters", timeout=SLOW
+    )
     expect(error).to_be_hidden()
     writer.get_by_label("Your words").fill("<img src=x onerror=alert(1)>")
     writer.get_by_role("button", name="Continue", exact=True).click()

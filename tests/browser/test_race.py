@@ -73,12 +73,12 @@ def test_the_lowest_racer_stands_on_top(race):
     assert heights == sorted(heights)
 
 
-def test_a_race_can_be_paused_and_goes_on(race):
+def test_a_race_can_be_paused_and_continued(race):
     race.get_by_role("button", name="Start", exact=True).click()
     expect(race.locator("#steps")).not_to_have_text("0")
     race.get_by_role("button", name="Pause").click()
     expect(race.locator("#status")).to_have_text("Paused")
-    race.get_by_role("button", name="Go on").click()
+    race.get_by_role("button", name="Continue").click()
     expect(race.locator("#status")).to_have_text("Running")
 
 
@@ -94,6 +94,79 @@ def test_the_keyboard_chooses_the_start(race):
     race.get_by_label("Start x").fill("0.5")
     race.get_by_label("Start x").press("Tab")
     expect(race.locator("#standing tbody td").first).to_have_text("0.500")
+
+
+def marked_at_the_edge(race, kind):
+    """How many pixels of the racer's colour are within 20 pixels of the map's edge: its number is, its track may be."""
+    return race.locator("#map").evaluate(
+        """(canvas, kind) => {
+            const bib = document.querySelector(`.racer[data-kind=${kind}] .bib`);
+            const color = getComputedStyle(bib).backgroundColor.match(/\\d+/g).map(Number);
+            const { width, height } = canvas;
+            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+            const margin = (20 * width) / canvas.clientWidth;
+            let count = 0;
+            for (let at = 0; at < data.length; at += 4) {
+                const [x, y] = [(at / 4) % width, Math.floor(at / 4 / width)];
+                const isInside = x > margin && y > margin && x < width - margin && y < height - margin;
+                if (!isInside && color.every((value, channel) => Math.abs(value - data[at + channel]) < 3)) count++;
+            }
+            return count;
+        }""",
+        kind,
+    )
+
+
+def set_rate(race, kind, value):
+    rate = race.locator(f".racer[data-kind={kind}] input[type=number]")
+    rate.fill(value)
+    rate.press("Tab")
+    expect(race.locator("#status")).to_have_text("Ready")
+
+
+def test_a_diverged_racer_is_out_in_the_table_on_the_map_and_in_the_verdict(race, screenshot):
+    race.get_by_label("Landscape").select_option("Himmelblau")
+    choose_racers(race, "sgd", "adam")
+    set_rate(race, "sgd", "1e9")
+    assert marked_at_the_edge(race, "sgd") == 0
+    race.get_by_role("radio", name="16").check()
+    race.get_by_role("button", name="Start", exact=True).click()
+    status = race.locator("#status")
+    expect(status).to_have_text(re.compile(r"^Finished: Adam arrives first, at step \d+; out: SGD$"))
+    cells = standing(race)
+    assert list(cells) == ["adam", "sgd"]
+    assert cells["sgd"][3].startswith("out at step ")
+    assert marked_at_the_edge(race, "sgd") > 50
+    screenshot(race, "race-diverged")
+
+
+def test_a_race_that_nobody_survives_ends(race):
+    choose_racers(race, "sgd", "momentum")
+    set_rate(race, "sgd", "1e9")
+    set_rate(race, "momentum", "1e30")
+    race.get_by_role("button", name="Start", exact=True).click()
+    expect(race.locator("#status")).to_have_text("Finished: no racer has arrived, all are out")
+
+
+@pytest.mark.parametrize("rate", ["0", "1e300"])
+def test_any_rate_leaves_every_button_alive(race, rate):
+    choose_racers(race, "sgd")
+    race.locator(".racer[data-kind=sgd] input[type=number]").fill(rate)
+    race.get_by_role("button", name="Back to the start").click()
+    expect(race.locator("#status")).not_to_have_attribute("data-state", "busy")
+    set_rate(race, "sgd", "0.001")
+    race.get_by_role("button", name="One step").click()
+    expect(race.locator("#steps")).to_have_text("1")
+
+
+def test_a_race_starts_again_after_its_device_is_lost(lose_device, race):
+    lose_device()
+    race.get_by_role("button", name="One step").click()
+    expect(race.locator("#status")).to_contain_text("was lost")
+    race.get_by_role("button", name="Back to the start").click()
+    expect(race.locator("#status")).to_have_text("Ready")
+    race.get_by_role("button", name="One step").click()
+    expect(race.locator("#steps")).to_have_text("1")
 
 
 def test_racers_are_where_the_native_ones_are(race, monkeypatch, open_device):

@@ -7,27 +7,32 @@ import { stopWithoutWebgpu } from "./lib/webgpu.js";
 import { Terrain, drawRacers } from "./pages/terrain.js";
 
 const MOST_STEPS = 2000;
-const ARRIVED = 0.01; // the height at which a racer is there
 const LOWEST_DRAWN = 1e-4; // a logarithm has no zero
 const FIRST_RACERS = ["sgd", "momentum", "adam", "amsgrad"];
 
 const canvas = find("#map");
 const context = canvas.getContext("2d");
 const status = find("#status");
-const py = { worker: null };
 const fields = Object.fromEntries(["surface", "start-x", "start-y", "noise"].map((id) => [id, find(`#${id}`)]));
 const buttons = Object.fromEntries(["play", "step", "reset"].map((id) => [id, find(`#${id}`)]));
 
+let python = null;
+let lastCall = Promise.resolve();
 let offered; // surfaces and kinds of racers, as Python describes them
 let terrain = null;
-let racers = []; // {kind, label, number, color, box, rate, points, height, arrived, row, cells}
+const racers = []; // {kind, label, number, color, box, rate, points, height, arrived, out, row, cells}
+let racing = []; // those of the race that is on
 let chart = null;
 let steps = 0;
 let playing = false;
 let generation = 0; // of the race; frames of an older one are dropped
 
-const call = (expression, globals) =>
-  py.worker.run(`import optirs_web as ow\nimport race\n${expression}`, { name: "race page", globals });
+/** The value of an expression in Python, which computes one at a time. */
+function call(expression, globals) {
+  const value = lastCall.then(() => python.run(`import optirs_web as ow\nimport race\n${expression}`, { name: "race page", globals }));
+  lastCall = value.catch(() => {});
+  return value;
+}
 
 // Setting up.
 
@@ -46,11 +51,9 @@ function fillForm() {
     });
     const row = create("div", { class: "racer", data: { kind } }, create("label", {}, box, bib, label), rate);
     find("#racers").append(row);
-    racers.push({ kind, label, number, color: name, box, rate, points: [], height: null, arrived: null, row: null, cells: [] });
+    racers.push({ kind, label, number, color: name, box, rate, points: [], height: null, arrived: null, out: null, row: null, cells: [] });
   });
 }
-
-const running = () => racers.filter(({ box }) => box.checked);
 
 async function chooseSurface() {
   pause();
@@ -61,8 +64,10 @@ async function chooseSurface() {
   for (const { kind, rate } of racers) rate.value = surface.rates[kind] ?? 0.01;
   setText(find("#about"), surface.about);
   setText(find("#formula"), surface.formula);
+  setText(find("#goal"), `A racer has arrived when its height stays at or below ${surface.goal} for ${offered.stay} steps, and is out when it leaves the map by more than its width.`);
   canvas.setAttribute("aria-label", `Contour map of ${surface.label}, with the tracks of the racers; the table has their positions`);
   const heights = await call("(await race.heights(ow.device(), name)).cast('B').cast('f')", { name });
+  if (fields.surface.value !== name) return; // another one was chosen meanwhile
   terrain = new Terrain({ ...surface, heights, grid: offered.grid });
   await begin();
 }
@@ -74,23 +79,24 @@ async function begin() {
   const mine = ++generation;
   const start = [Number(fields["start-x"].value), Number(fields["start-y"].value)];
   steps = 0;
-  for (const racer of racers) {
+  racing = racers.filter(({ box }) => box.checked);
+  for (const racer of racing) {
     racer.points = [start];
-    racer.height = racer.arrived = null;
+    racer.height = racer.arrived = racer.out = null;
   }
   setText(find("#steps"), 0);
   listRacers();
   chart?.destroy();
   find("#heights").replaceChildren();
   chart = lineChart(find("#heights"), {
-    series: running().map(({ label, color }) => ({ label, color })),
+    series: racing.map(({ label, color }) => ({ label, color })),
     scales: { y: { log: true } },
     height: 280,
   });
   draw();
   const options = {
     surface: fields.surface.value,
-    racers: running().map(({ kind, rate }) => ({ kind, lr: Number(rate.value) })),
+    racers: racing.map(({ kind, rate }) => ({ kind, lr: Number(rate.value) })),
     start,
     noise: Number(fields.noise.value),
   };
@@ -98,15 +104,19 @@ async function begin() {
   setText(buttons.play, "Start");
   if (options.racers.length === 0) return setStatus(status, "idle", "Choose a racer");
   setStatus(status, "busy", "Preparing the race");
-  await call("race.running = race.Race(ow.device(), **options)", { options });
-  if (mine !== generation) return;
-  for (const button of Object.values(buttons)) button.disabled = false;
-  setStatus(status, "idle", "Ready");
+  try {
+    await call("race.running = race.Race(ow.device(), **options)", { options });
+    if (mine !== generation) return;
+    buttons.play.disabled = buttons.step.disabled = false;
+    setStatus(status, "idle", "Ready");
+  } finally {
+    if (mine === generation) buttons.reset.disabled = false;
+  }
 }
 
 function listRacers() {
   find("#standing tbody").replaceChildren(
-    ...running().map((racer) => {
+    ...racing.map((racer) => {
       const bib = create("span", { class: "bib", "aria-hidden": "true" }, String(racer.number));
       bib.style.background = `var(--${racer.color})`;
       const cells = Array.from({ length: 4 }, () => create("td", { class: "number" }, "–"));
@@ -123,16 +133,20 @@ function listRacers() {
 async function frame(count) {
   const mine = generation;
   count = Math.min(count, MOST_STEPS - steps);
-  const track = await call("await race.running.frame(count)", { count });
+  const { points, results } = await call("await race.advance(race.running, count)", { count });
   if (mine !== generation) return;
-  for (const positions of track) {
+  racing.forEach((racer, index) => {
+    racer.arrived = results[index].arrived ?? null; // Python's None is undefined here
+    racer.out = results[index].out ?? null;
+  });
+  for (const row of points) {
     const heights = {};
-    running().forEach((racer, index) => {
-      const [x, y, height] = positions[index];
-      racer.points.push([x, y]);
+    racing.forEach((racer, index) => {
+      const [x, y, height] = row[index];
+      if (racer.out !== null && steps > racer.out) return;
+      if (Number.isFinite(x) && Number.isFinite(y)) racer.points.push([x, y]);
       racer.height = height;
-      if (height <= ARRIVED) racer.arrived ??= steps;
-      heights[racer.label] = Math.max(height, LOWEST_DRAWN);
+      if (racer.out === null) heights[racer.label] = Math.max(height, LOWEST_DRAWN);
     });
     chart.push(steps++, heights);
   }
@@ -157,26 +171,34 @@ function finish() {
   setStatus(status, "done", `Finished: ${verdict()}`);
 }
 
-/** The racers from the first to the last: who arrived, by the step, then the others by their height. */
+/** The racers from the first to the last: who has arrived, by the step, then by height, then who is out, the latest first. */
 function ranked() {
-  const result = ({ arrived, height }) => (arrived !== null ? arrived - MOST_STEPS : Number.isFinite(height) ? height : Infinity);
-  return running().sort((one, other) => Math.sign(result(one) - result(other)) || 0);
+  const rank = ({ arrived, out, height }) => (arrived !== null ? [0, arrived] : out !== null ? [2, -out] : [1, height]);
+  return racing.map((racer) => [rank(racer), racer])
+    .sort(([[group, one]], [[otherGroup, other]]) => group - otherGroup || one - other)
+    .map(([, racer]) => racer);
 }
 
-const isOver = () => steps >= MOST_STEPS || (steps > 0 && running().every(({ arrived }) => arrived !== null));
+const isOver = () => steps >= MOST_STEPS || (steps > 0 && racing.every(({ arrived, out }) => arrived !== null || out !== null));
 
 function verdict() {
-  const [{ label, arrived, height }] = ranked();
-  if (arrived !== null) return `${label} arrives first, at step ${arrived.toLocaleString("en")}`;
-  return `nobody has arrived, ${label} is lowest, at ${short(height)}`;
+  const [{ label, arrived, out, height }] = ranked();
+  const losers = racing.filter((racer) => racer.out !== null).map((racer) => racer.label);
+  if (out !== null) return "no racer has arrived, all are out";
+  const result = arrived !== null
+    ? `${label} arrives first, at step ${arrived.toLocaleString("en")}`
+    : `no racer has arrived, ${label} is lowest, at ${short(height)}`;
+  return losers.length ? `${result}; out: ${losers.join(", ")}` : result;
 }
 
 function pause() {
   if (!playing) return;
   playing = false;
-  setText(buttons.play, "Go on");
+  setText(buttons.play, "Continue");
   setStatus(status, "idle", "Paused");
 }
+
+const coordinate = (value) => (Math.abs(value) < 1e4 ? value.toFixed(3) : value.toExponential(1));
 
 const draw = everyFrame(() => {
   if (!terrain) return;
@@ -184,11 +206,12 @@ const draw = everyFrame(() => {
   const [width, height] = [Math.round(canvas.clientWidth * scale), Math.round(canvas.clientHeight * scale)];
   if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
   terrain.draw(context);
-  drawRacers(context, terrain, running(), scale);
+  drawRacers(context, terrain, racing, scale);
   setText(find("#steps"), steps.toLocaleString("en"));
-  for (const { points, height, arrived, cells } of running()) {
+  for (const { points, height, arrived, out, cells } of racing) {
     const [x, y] = points.at(-1);
-    const texts = [x.toFixed(3), y.toFixed(3), height === null ? "–" : short(height), arrived === null ? "–" : `step ${arrived}`];
+    const result = arrived !== null ? `step ${arrived}` : out !== null ? `out at step ${out}` : "–";
+    const texts = [coordinate(x), coordinate(y), Number.isFinite(height) ? short(height) : "–", result];
     texts.forEach((text, index) => setText(cells[index], text));
   }
   const rows = ranked().map(({ row }) => row);
@@ -196,19 +219,27 @@ const draw = everyFrame(() => {
   if (rows.some((row, place) => table.rows[place] !== row)) table.replaceChildren(...rows);
 });
 
-/** Errors of Python end up in the status line. */
+/** Errors of Python end up in the status line. After one that lost the device, the next race has a new Python. */
 const guarded = (action) => async (...values) => {
   try {
     await action(...values);
   } catch (error) {
     playing = false;
+    generation++;
+    if (/DeviceLostError|^stopped/.test(error.message)) {
+      python.terminate();
+      python = new PythonWorker({ programs: ["race"] });
+    }
+    setText(buttons.play, "Start");
+    buttons.play.disabled = buttons.step.disabled = true;
+    buttons.reset.disabled = false;
     setStatus(status, "failed", error.message);
   }
 };
 
 async function main() {
-  py.worker = new PythonWorker({ programs: ["race"] });
-  await py.worker.ready;
+  python = new PythonWorker({ programs: ["race"] });
+  await python.ready;
   offered = await call("race.described()");
   fillForm();
   fields.surface.disabled = false;

@@ -1,9 +1,10 @@
 import optirs_web as ow
 from home import dense, spiral, watch  # weights, data, this page
 
-x, labels = spiral(points=600, arms=3)
+arms = 3
+x, labels = spiral(points=600, arms=arms)
 (w1, b1), (w2, b2) = dense(2, 32), dense(32, 32)
-w3, b3 = dense(32, 3)
+w3, b3 = dense(32, arms)
 optimizer = ow.optim.AdamW([w1, b1, w2, b2, w3, b3], lr=0.005)
 
 

@@ -127,23 +127,55 @@ export class Terrain {
   }
 }
 
-/** The racers' tracks with a halo, and above them all their numbers. `points` are [x, y] of the landscape. */
+/**
+ * The racers' tracks with a halo, and above them all their numbers. `points` are [x, y] of the landscape. A racer that is
+ * not on the map is marked at its edge, with an arrow towards it; the number of one that is out is hollow.
+ */
 export function drawRacers(context, terrain, racers, scale) {
   const placed = racers.map((racer) => ({
     ...racer,
     places: racer.points.map((point) => terrain.place(point, context.canvas)),
   }));
   for (const { places, color: name } of placed) drawTrack(context, places, name, scale);
-  for (const { places, color: name, number } of placed) drawNumber(context, places.at(-1), name, number, scale);
+  for (const { places, color: name, number, out } of placed) {
+    const at = nearestShown(places.at(-1), context.canvas, scale);
+    if (at.away) drawArrow(context, at, name, scale);
+    drawNumber(context, at.place, name, number, scale, out !== null);
+  }
+}
+
+const RADIUS = 9; // of a number
+const ARROW = 7;
+
+/** Where a racer is marked, and if that is not where it is the direction, in radians, in which it is. */
+function nearestShown([x, y], { width, height }, scale) {
+  const margin = (RADIUS + ARROW) * scale;
+  const within = (value, size) => Math.min(Math.max(value, margin), size - margin);
+  if (x >= 0 && x <= width && y >= 0 && y <= height) return { place: [x, y], away: false };
+  const place = [within(x, width), within(y, height)];
+  return { place, away: true, direction: Math.atan2(y - place[1], x - place[0]) };
+}
+
+function drawArrow(context, { place: [x, y], direction }, name, scale) {
+  const point = (distance, turn) => [x + distance * scale * Math.cos(direction + turn), y + distance * scale * Math.sin(direction + turn)];
+  context.beginPath();
+  context.moveTo(...point(RADIUS + ARROW, 0));
+  context.lineTo(...point(RADIUS + 1, 0.6));
+  context.lineTo(...point(RADIUS + 1, -0.6));
+  context.closePath();
+  context.fillStyle = color(name);
+  context.fill();
 }
 
 function drawTrack(context, places, name, scale) {
+  const far = 100 * context.canvas.width; // a canvas draws nothing of a line to where floats end
+  const clamped = (value) => Math.min(Math.max(value, -far), far);
   context.lineJoin = context.lineCap = "round";
   for (const [stroke, width] of [[color("sheet"), 4.5], [color(name), 2.25]]) {
     context.strokeStyle = stroke;
     context.lineWidth = width * scale;
     context.beginPath();
-    places.forEach(([x, y], index) => (index ? context.lineTo(x, y) : context.moveTo(x, y)));
+    places.forEach(([x, y], index) => (index ? context.lineTo(clamped(x), clamped(y)) : context.moveTo(x, y)));
     context.stroke();
   }
   const [startX, startY] = places[0];
@@ -154,15 +186,16 @@ function drawTrack(context, places, name, scale) {
   context.stroke();
 }
 
-function drawNumber(context, [x, y], name, number, scale) {
+function drawNumber(context, [x, y], name, number, scale, isHollow) {
+  const [inside, outside] = isHollow ? ["sheet", name] : [name, "sheet"];
   context.beginPath();
-  context.arc(x, y, 9 * scale, 0, 2 * Math.PI);
-  context.fillStyle = color(name);
+  context.arc(x, y, RADIUS * scale, 0, 2 * Math.PI);
+  context.fillStyle = color(inside);
   context.fill();
   context.lineWidth = 1.5 * scale;
-  context.strokeStyle = color("sheet");
+  context.strokeStyle = color(outside);
   context.stroke();
-  context.fillStyle = color("sheet");
+  context.fillStyle = color(outside);
   context.font = `600 ${11 * scale}px "JetBrains Mono", monospace`;
   context.textAlign = "center";
   context.textBaseline = "middle";
