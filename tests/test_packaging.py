@@ -1,5 +1,7 @@
 """The wheels for native Python: what is in them, and that the library's works without the demo's."""
 
+import json
+import re
 import subprocess
 import sys
 import sysconfig
@@ -7,6 +9,8 @@ import tomllib
 
 import pytest
 from wheels import FOLDERS, ROOT, build_wheels
+
+from optirs_web.demo_site.wheel import wheel_name
 
 APPLICATIONS = ("cli", "datasets", "demo_site", "examples", "training", "translations")
 SOURCES = {".py", ".js", ".wgsl", ".gz", ".html", ".typed"}
@@ -83,3 +87,28 @@ def test_the_two_distributions_have_one_version():
     assert demo["dependencies"] == [f"optirs-web[applications]=={library['version']}"]
     for extra in ("demo", "train"):
         assert library["optional-dependencies"][extra] == [f"optirs-web-demo=={library['version']}"]
+
+
+# Until the packages are on PyPI, their names install nothing, or what somebody else has put there.
+
+
+def test_what_the_pages_say_to_install_is_in_the_clone_or_a_wheel_that_it_builds():
+    lines = {
+        page: re.findall(r"^ *(?:%?pip install|await micropip\.install\()(.*?)(?:#.*)?$", text, re.MULTILINE)
+        for page, text in (
+            ("docs/package.md", (ROOT / "docs/package.md").read_text("utf-8")),
+            ("docs/jupyterlite.md", (ROOT / "docs/jupyterlite.md").read_text("utf-8").partition("```sh")[0]),
+            *((path.name, "".join(sources_of(path))) for path in (ROOT / "docs/jupyterlite").glob("*.ipynb")),
+        )
+    }
+    assert len(lines) == 3
+    for page, commands in lines.items():
+        assert commands, page
+        for command in commands:
+            for one in command.strip(' ")').removeprefix("-q ").split():
+                name = one.removeprefix("emfs:")
+                assert name == wheel_name() if name != one else (ROOT / one / "pyproject.toml").is_file(), (page, one)
+
+
+def sources_of(notebook):
+    return [line for cell in json.loads(notebook.read_text("utf-8"))["cells"] for line in [*cell["source"], "\n"]]

@@ -40,7 +40,7 @@ async def main():
     with ow.no_grad():
         guesses = await logits().tolist_async()
     right = sum((second > first) == label for (first, second), label in zip(guesses, LABELS, strict=True))
-    say(f"{device.info.description}: {right / len(LABELS):.1%} of {len(LABELS)} points are right")
+    say(f"{device.info.description}: {right / len(LABELS):.1%} of {len(LABELS)} points are classified correctly")
 
 
 await main()
