@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CheckpointError",
+    "DeviceLimitError",
     "DeviceLostError",
     "DeviceNotAvailableError",
     "GradcheckError",
@@ -113,6 +114,25 @@ class ShapeError(OptirsError, ValueError):
 
 class UnsupportedError(OptirsError, NotImplementedError):
     """A thing that this device, data type or version cannot do."""
+
+
+class DeviceLimitError(UnsupportedError):
+    """A kernel needs more than a device allows one: of a buffer, of buffers, or of workgroups.
+
+    Attributes:
+        kernel: its name.
+        asked: what it needs.
+        limit: what the device allows.
+        device: the name of the device.
+    """
+
+    def __init__(self, kernel: str, asked: int, limit: int, device: str, what: str) -> None:
+        """`what` is asked for: "bytes of one buffer"."""
+        self.kernel, self.asked, self.limit, self.device = kernel, asked, limit, device
+        super().__init__(
+            f"kernel '{kernel}' needs {asked:,} {what} at once; '{device}' allows a kernel at most {limit:,}. Split "
+            'the tensor, compute on another device, or have optirs_web.placement("auto") do so'
+        )
 
 
 class CheckpointError(OptirsError, ValueError):

@@ -12,7 +12,6 @@ from .runtime.device import Device
 from .runtime.dtypes import FLOAT32, INT32, UINT32
 from .runtime.kernels import cooperative
 from .tensors import Tensor, as_shape, empty, tensor
-from .wgsl.shell import BLOCK
 
 __all__ = ["ROW_THREADS", "Coalesced", "SparseRows"]
 
@@ -168,7 +167,8 @@ class Coalesced(NamedTuple):
 
     def windows(self, whole: View) -> list[tuple[View, int]]:
         """The parts of something of the parameter's size that a kernel can see at once, and where they begin."""
-        limit = whole.buffer.device.capabilities.max_binding_bytes // (4 * BLOCK) * BLOCK
+        limits = whole.buffer.device.capabilities
+        limit = limits.max_binding_bytes // limits.offset_alignment * limits.offset_alignment // 4
         size = whole.nbytes // 4
         firsts = range(0, size, limit)
         return [(whole.part(4 * first, 4 * min(limit, size - first)), first) for first in firsts]

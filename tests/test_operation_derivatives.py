@@ -107,11 +107,11 @@ def assert_close(got, want, tolerance, what, of_each=False):
 def test_values_and_derivatives_equal_those_in_float64(case, library, found, requires):
     torch = requires("torch") if library == "torch" else None
     for call, ours in found(case):
-        compare = _with_torch if torch else _with_numpy
+        compare = _with_torch if torch else compare_with_numpy
         compare(torch, call, ours)
 
 
-def _with_numpy(_, call, ours):
+def compare_with_numpy(_, call, ours):
     case, what = call.case, f"{call.case.name} of {call.variant}"
     assert_close(ours.value, call.value, case.tolerance, f"value of {what}", case.of_each)
     if case.why_not:
@@ -222,4 +222,4 @@ def test_a_wrong_gradient_and_a_lost_second_derivative_are_found():
         arguments = call.arguments()[1:]
         result = numerics_of_table._read([numerics_of_table._derivatives(case, 0, *arguments, ow.device("cpu"))])
         with pytest.raises(AssertionError, match=what):
-            _with_numpy(None, call, Found(call, *result))
+            compare_with_numpy(None, call, Found(call, *result))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import software_cuda
 from processes import run_python
-from requirements import each_needing, missing
+from requirements import each_needing
 
 import optirs_web as ow
-from optirs_web.errors import ShaderError, UnsupportedError
+from optirs_web.errors import ShaderError
 from optirs_web.runtime.kernels import Binding, Kernel
 from optirs_web.wgsl import parse
 
@@ -186,13 +186,3 @@ def test_a_shader_with_a_syntax_error_names_file_line_and_column():
     with pytest.raises(ShaderError, match=r"^mine\.wgsl:2:\d+: ") as caught:
         parse("fn f(x: f32) -> f32 {\n    return x + ;\n}", "mine.wgsl")
     assert (caught.value.file, caught.value.line) == ("mine.wgsl", 2)
-
-
-def test_a_binding_that_a_kernel_cannot_see_whole_is_refused(open_device):
-    vulkan = open_device("vulkan")
-    side = 1 + vulkan.capabilities.max_binding_bytes // 4
-    if side * 4 > vulkan.capabilities.max_buffer_bytes:
-        missing("vulkan", "an adapter that shows kernels less than its largest buffer")
-    x = ow.zeros((1, side), device=vulkan)
-    with pytest.raises(UnsupportedError, match="Split the tensor"):
-        x @ x.reshape(side, 1)

@@ -151,6 +151,7 @@ _WITHIN = {
     "classes": (1, 10),
     "columns": (1, 70),
     "count": (1, 5),
+    "first": (0, 50),
     "inner": (1, 5),
     "length": (1, 50),
     "places": (1, 50),

@@ -179,7 +179,7 @@ def eye_(tensor: _T) -> _T:
     """
     if tensor.ndim != 2:
         raise ShapeError(f"eye_ needs a matrix, not the shape {tensor.shape}")
-    values = apply("initial_values", "eye", tensor.shape[1], device=tensor.device, shape=tensor.shape)
+    values = apply("initial_values", "eye", 0, tensor.shape[1], device=tensor.device, shape=tensor.shape)
     return _write(tensor, values)
 
 

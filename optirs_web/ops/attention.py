@@ -19,6 +19,7 @@ from .composed import once, record_composed
 from .creation import arange, full
 from .dropouts import dropout
 from .launch import broadcast_shapes, collapse, contiguous, float_type, need_float32, need_one_device
+from .limits import in_parts
 from .linear import matmul
 from .shape import broadcast_to, reshape, transpose
 from .softmaxes import softmax
@@ -132,7 +133,14 @@ def _tiled(query: Tensor, key: Tensor, value: Tensor, call: _Call) -> Tensor:
     shape = (*query.shape[:-1], value.shape[-1])
     result = empty(shape, float_type(query, key, value), query.device)
     log_sums = empty(shape[:-1], FLOAT32, query.device)
-    _Dispatch(query, key, query, value, call.mask, True, True).run("attention", log_sums, result, call)
+
+    def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        query, key, value, *mask = operands
+        of_part = _Dispatch(query, key, query, value, mask[0] if mask else None, True, True)
+        of_part.run("attention", results[1], results[0], call)
+
+    masks = [] if call.mask is None else [call.mask]
+    in_parts([result, log_sums], [query, key, value, *masks], len(shape) - 2, run)
     known = once(lambda g, y: _known_of_queries(g, y, log_sums))
     return record(
         result,
@@ -147,15 +155,21 @@ def _gradient(
     number: int, query: Tensor, key: Tensor, value: Tensor, g: Tensor, of_queries: Tensor, call: _Call
 ) -> Tensor:
     """The gradient of query, key or value. Its own gradients are those of the formula."""
-    mask = call.mask
-    if number == 0:
-        work = _Dispatch(query, key, g, value, mask, True, False)
-    else:
-        turned = None if mask is None else transpose(mask, -1, -2)
-        work = _Dispatch(key, query, value, g, turned, False, number == 2)
+
+    def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        query, key, value, g, its_queries, *masks = operands
+        mask = masks[0] if masks else None
+        if number == 0:
+            work = _Dispatch(query, key, g, value, mask, True, False)
+        else:
+            turned = None if mask is None else transpose(mask, -1, -2)
+            work = _Dispatch(key, query, value, g, turned, False, number == 2)
+        work.run("attention_grad", its_queries, results[0], call, 1.0 if number == 2 else call.scale)
+
     wanted = (query, key, value)[number]
     result = empty(wanted.shape, wanted.dtype, query.device)
-    work.run("attention_grad", of_queries, result, call, 1.0 if number == 2 else call.scale)
+    masks = [] if call.mask is None else [call.mask]
+    in_parts([result], [query, key, value, g, of_queries, *masks], result.ndim - 2, run)
 
     def formula(query: Tensor, key: Tensor, value: Tensor, g: Tensor) -> Tensor:
         from ..derivatives import vjp
@@ -169,16 +183,21 @@ def _gradient(
 
 def _known_of_queries(g: Tensor, y: Tensor, log_sums: Tensor) -> Tensor:
     """(..., n, 2): the logarithm of a query's sum of weights, and the sum of g y over its row."""
-    rows, columns = y.shape[-2:]
     result = empty((*y.shape[:-1], 2), FLOAT32, y.device)
-    inner, _, [(view, walk)] = _placed(y.shape[:-2], [g])
-    queries = log_sums.size
-    y.device.dispatch(
-        cooperative("attention_delta"),
-        [view, y.view, log_sums.view, result.view],
-        -(-queries // 8),
-        (queries, rows, columns, inner, *walk),
-    )
+
+    def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        g, y, log_sums = operands
+        rows, columns = y.shape[-2:]
+        inner, _, [(view, walk)] = _placed(y.shape[:-2], [g])
+        queries = log_sums.size
+        y.device.dispatch(
+            cooperative("attention_delta"),
+            [view, y.view, log_sums.view, results[0].view],
+            -(-queries // 8),
+            (queries, rows, columns, inner, *walk),
+        )
+
+    in_parts([result], [g.detach(), y.detach(), log_sums], y.ndim - 1, run)
     return result
 
 

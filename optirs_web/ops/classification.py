@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..autograd import record
@@ -11,7 +12,9 @@ from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty, tensor
 from .arithmetic import add, divide, multiply, negate, subtract
 from .composed import record_composed
-from .launch import apply, at_once, need_float32, need_one_device
+from .joining import concat
+from .launch import apply, at_once, contiguous, need_float32, need_one_device
+from .limits import in_parts
 from .loss_reduction import check_reduction
 from .reduce import sum
 from .shape import broadcast_to, permute, reshape, walk_over
@@ -65,6 +68,9 @@ def cross_entropy(
         return _of_probabilities(logits, target, weight, reduction, label_smoothing)
     rows, labels, shape = _as_rows("cross_entropy", logits, target, weight)
     call = _Call(labels, weight, ignore_index, label_smoothing)
+    if FLOAT32.nbytes(rows.shape[1]) > rows.device.capabilities.max_binding_bytes:  # no kernel can be shown a row
+        of_targets = call._replace(smoothing=0.0).shares(rows)
+        return _of_shares(log_softmax(rows), call.shares(rows), of_targets, reduction, shape)
     return _of_classes(rows, call, reduction, shape)
 
 
@@ -87,10 +93,7 @@ def nll_loss(
     rows, labels, shape = _as_rows("nll_loss", log_probs, target, weight)
     call = _Call(labels, weight, ignore_index, 0.0)
     shares = call.shares(rows)
-    terms = record(apply("cross_entropy", "nll_term", rows, shares), (rows, lambda g, _: negate(multiply(g, shares))))
-    if reduction == "none":
-        return reshape(sum(terms, -1), shape)
-    return sum(terms) if reduction == "sum" else divide(sum(terms), sum(shares))
+    return _of_shares(rows, shares, shares, reduction, shape)
 
 
 class _Call(NamedTuple):
@@ -105,7 +108,7 @@ class _Call(NamedTuple):
         """The last arguments of the map functions."""
         column = reshape(self.labels, (-1, 1))
         weight = 1.0 if self.weight is None else self.weight.detach()
-        return column, weight, rows.shape[1], self.ignored, self.smoothing
+        return 0, column, weight, rows.shape[1], self.ignored, self.smoothing
 
     def shares(self, rows: Tensor) -> Tensor:
         """What each class of each row is meant to have. No history."""
@@ -132,20 +135,40 @@ def _classes_last(x: Tensor) -> Tensor:
     return permute(x, (0, *range(2, x.ndim), 1)) if x.ndim > 2 else x
 
 
+def _of_shares(log_probs: Tensor, shares: Tensor, of_targets: Tensor, reduction: str, shape: tuple[int, ...]) -> Tensor:
+    """The loss of rows of logarithms, whose mean is by the shares `of_targets`."""
+    terms = record(
+        apply("cross_entropy", "nll_term", log_probs, shares),
+        (log_probs, lambda g, _: negate(multiply(g, shares))),
+    )
+    if reduction == "none":
+        return reshape(sum(terms, -1), shape)
+    return sum(terms) if reduction == "sum" else divide(sum(terms), sum(of_targets))
+
+
 # Classes as targets.
 
 
 def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...]) -> Tensor:
     n, classes = rows.shape
     of_rows = empty((n, 2), FLOAT32, rows.device)
-    both = empty((2, n), FLOAT32, rows.device)  # losses and weights
-    teams = at_once(classes, n)
-    rows.device.dispatch(
-        cooperative("cross_entropy", smooths=call.smoothing != 0),
-        [rows.view, call.labels.view, (rows if call.weight is None else call.weight).view, of_rows.view, both.view],
-        -(-n // teams),
-        (n, classes, call.weight is not None, call.ignored, call.smoothing, teams),
-    )
+    parts: list[Tensor] = []  # losses and weights
+
+    def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        values, labels = (one.view for one in operands)
+        count = results[0].shape[0]
+        parts.append(empty((2, count), FLOAT32, rows.device))
+        weight = values if call.weight is None else call.weight.view
+        teams = at_once(classes, count)
+        rows.device.dispatch(
+            cooperative("cross_entropy", smooths=call.smoothing != 0),
+            [values, labels, weight, results[0].view, parts[-1].view],
+            -(-count // teams),
+            (count, classes, call.weight is not None, call.ignored, call.smoothing, teams),
+        )
+
+    in_parts([of_rows], [contiguous(rows.detach()), call.labels.detach()], 1, run)
+    both = parts[0] if len(parts) == 1 else concat(parts, 1)
     if reduction == "none":
         result = walk_over(both, (n,), (1,))
         losses = record(result, (rows, lambda g, _: _gradient(reshape(g, (n, 1)), rows, of_rows, call)))

@@ -87,7 +87,7 @@ def arange(end: int, device: str | Device | None = None) -> Tensor:
         >>> ow.arange(3, device="cpu").tolist()
         [0, 1, 2]
     """
-    return apply("arange", "arange", dtype=dtype_of("int32"), device=device_of(device), shape=as_shape(end))
+    return apply("arange", "arange", 0, dtype=dtype_of("int32"), device=device_of(device), shape=as_shape(end))
 
 
 def _random(function: str, shape: Any, device: str | Device | None, seed: int | None, requires_grad: bool) -> Tensor:

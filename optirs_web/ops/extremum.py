@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 
 from ..autograd import record
 from ..errors import ShapeError
@@ -11,7 +13,9 @@ from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .arithmetic import divide, multiply
 from .compare import astype, equal
-from .launch import at_once
+from .launch import apply, at_once, write_into
+from .limits import compute_part, fits, reduce_into
+from .lookup import looked_up, of_each
 from .reduce import Axes, any_axes, as_three_axes, normalize_axes, reduced_shapes, sum
 from .shape import reshape
 
@@ -130,17 +134,43 @@ def _found(
     x: Tensor, axes: tuple[int, ...], shape: tuple[int, ...], dtype: DType, *, is_smallest: bool, gives_value: bool
 ) -> Tensor:
     flat, (outer, length, inner) = as_three_axes(x, axes)
-    values = flat.view
+    result = empty((outer, inner), dtype, x.device)
+    values = Tensor(flat.view, (outer, length, inner), x.dtype)
+    find = partial(_find_into, is_smallest=is_smallest, gives_value=gives_value)
+    if fits(values.view):
+        find(result, values)
+    else:
+        reduce_into(result, values, find, None if gives_value else partial(_join_places, is_smallest=is_smallest))
+    return Tensor(result.view, shape, dtype)
+
+
+def _join_places(result: Tensor, parts: Sequence[Tensor], *, is_smallest: bool) -> None:
+    """Of the parts of an axis, where the extreme element stands: in that part whose own is the extreme one."""
+    _, length, inner = parts[0].shape
+    kept = (len(parts), inner)
+    largest, places = empty(kept, parts[0].dtype, result.device), empty(kept, INT32, result.device)
+    for found, gives_value in ((largest, True), (places, False)):
+        find = partial(_find_into, is_smallest=is_smallest, gives_value=gives_value)
+        for number, part in enumerate(parts):
+            compute_part(found, 0, number, 1, partial(reduce_into, x=part, reduce=find))
+    part_number = _found(largest, (0,), (1, inner), INT32, is_smallest=is_smallest, gives_value=False)
+    place = looked_up(places, of_each(part_number, kept, 0), (1, inner), 0)
+    write_into(result, apply("indexing", "in_whole", place, part_number, length, dtype=INT32))
+
+
+def _find_into(result: Tensor, x: Tensor, *, is_smallest: bool, gives_value: bool) -> None:
+    """Enqueue the search along the middle axis."""
+    (outer, length, inner), values = x.shape, x.view
     places, count = values, length
     while True:
         chunks = -(-count // _CHUNK)
         is_last = chunks == 1
         results = outer * chunks * inner
-        result = empty(shape, dtype, x.device) if is_last else empty((results,), INT32, x.device)
+        target = result if is_last else empty((results,), INT32, x.device)
         teams = at_once(count, results, inner)
         x.device.dispatch(
             cooperative("extremum"),
-            [values, places, result.view],
+            [values, places, target.view],
             -(-results // teams),
             (
                 outer, length, inner, count, _CHUNK, _KINDS[x.dtype.wgsl],
@@ -148,5 +178,5 @@ def _found(
             ),
         )  # fmt: skip
         if is_last:
-            return result
-        places, count = result.view, chunks
+            return
+        places, count = target.view, chunks

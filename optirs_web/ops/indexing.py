@@ -70,7 +70,7 @@ def _flipped(x: Tensor, axis: int) -> Tensor:
     size = x.shape[axis]
     if size < 2:
         return x
-    order = apply("indexing", "reversed", size - 1, dtype=INT32, device=x.device, shape=(size,))
+    order = apply("indexing", "reversed", 0, size - 1, dtype=INT32, device=x.device, shape=(size,))
     return record(
         looked_up(x, along(order, x.shape, axis, wraps=False), x.shape, 0), (x, lambda g, _: _flipped(g, axis))
     )

@@ -10,15 +10,13 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import ShapeError, UnsupportedError
-from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .launch import contiguous, need_one_device
+from .limits import write_rows
 from .reduce import normalize_axes
 from .slices import Pick, part_of, place, whole_axis
 
 __all__ = ["chunk", "concat", "pad", "split", "stack"]
-
-_THREADS = 256
 
 
 def _between(shape: Sequence[int], axis: int, start: int, count: int) -> tuple[Pick, ...]:
@@ -59,7 +57,7 @@ def concat(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) 
     result = empty((*before, starts[-1], *after), given[0].dtype, given[0].device)
     inner = math.prod(after)
     for one, start in zip(given, starts, strict=False):
-        _write_part(contiguous(one), result, math.prod(before), start * inner, starts[-1] * inner)
+        write_rows(contiguous(one), result, math.prod(before), start * inner)
     shape = result.shape
     edges = [(one, _part_rule(_between(shape, axis, *at))) for one, *at in zip(given, starts, lengths, strict=False)]
     return record(result, *edges)
@@ -78,16 +76,6 @@ def _checked(operation: str, tensors: Iterable[Any]) -> list[Tensor]:
             raise UnsupportedError(f"{operation} needs tensors of one dtype, not {given[0]!r} and {one!r}")
     need_one_device(operation, *given)
     return given
-
-
-def _write_part(part: Tensor, whole: Tensor, rows: int, first: int, whole_row: int) -> None:
-    """Copy a part to its place; both lie in order."""
-    place = whole.view.part(part.dtype.itemsize * first, part.view.nbytes)
-    if rows == 1 and place.offset % part.device.capabilities.offset_alignment == 0:
-        part.device.copy(part.view, place)  # a recorded program may have the part made there at once
-    elif part.size:
-        parameters = (part.size, part.size // rows, whole_row, first)
-        part.device.dispatch(cooperative("join"), [part.view, whole.view], -(-part.size // _THREADS), parameters)
 
 
 def stack(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) -> Tensor:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from typing import cast
 
 from ..errors import DeviceLostError, ShapeError, UnsupportedError
-from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType
 from ..runtime.kernels import ElementwiseKernel, elementwise
 from ..tensors import Tensor, empty
+from .limits import compute_part, cut, fits, in_parts, narrowed, part_along
 
 __all__ = [
     "Operand",
@@ -136,26 +138,53 @@ def launch_map(
         if isinstance(one, Tensor) and one.dtype.wgsl != type_:
             raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {one!r}")
     walks = [one.walk for one in tensors]
+    views = [*((one.view for one in tensors) if is_flat else (one.view for one in walks)), result.view]
+    if size and not fits(*views) and _mapped_in_parts(kernel, operands, walked, steps, result):
+        return result
     layout = [] if is_flat else [*walked, *(one.start for one in walks), *(step for one in steps for step in one)]
     scalars = [one for one in operands if not isinstance(one, Tensor)]
-    views = [one.view for one in (tensors if is_flat else walks)]
-    _dispatch(kernel, [*views, result.view], size, (*layout, *scalars))
+    workgroups = -(-size // kernel.elements_per_workgroup)
+    result.device.dispatch(kernel, views, workgroups, (size, *layout, *scalars))
     return result
 
 
-def _dispatch(kernel: ElementwiseKernel, views: Sequence[View], size: int, parameters: Sequence[float]) -> None:
-    """Dispatch over `size` elements; in windows, where all views hold them in order and a kernel cannot see all."""
-    device = views[-1].buffer.device
-    window = size if kernel.rank or kernel.uses_index or any(one.kind for one in views) else _window(device)
-    for first in range(0, size, max(1, window)):
-        count = min(window, size - first)
-        parts = [one.part(4 * first, 4 * count) for one in views] if count < size else views
-        device.dispatch(kernel, parts, -(-count // kernel.elements_per_workgroup), (count, *parameters))
+def _mapped_in_parts(
+    kernel: ElementwiseKernel, operands: Sequence[Operand], shape: Shape, strides: Sequence[Shape], result: Tensor
+) -> bool:
+    """Run a map function over parts that a kernel can be shown; whether that is possible.
 
+    What depends on the index of an element has a parameter `first`, which is added to it.
+    """
+    numbers = iter(strides)
+    given = [
+        Tensor(one.walk.view, shape, one.dtype, strides=next(numbers), start=one.walk.start)
+        if isinstance(one, Tensor)
+        else one
+        for one in operands
+    ]
+    whole = Tensor(result.view, shape, result.dtype)
+    found = cut([*(one for one in given if isinstance(one, Tensor)), whole])
+    offset = kernel.operand_names.index("first") if "first" in kernel.operand_names else None
+    if found is not None and kernel.uses_index:
+        if offset is None:
+            return False
+        found = found if found[0] == 0 else (0, 1)  # parts of the result that lie one after the other
 
-def _window(device: Device) -> int:
-    """Elements of a buffer that a kernel can see at once, so that each window is aligned."""
-    return device.capabilities.max_binding_bytes // 256 * 64
+    def run(operands: Sequence[Operand], target: Tensor) -> None:
+        parts = [narrowed(one) if isinstance(one, Tensor) else one for one in operands]
+        its_strides = [one.walk.strides for one in parts if isinstance(one, Tensor)]
+        launch_map(kernel.file, kernel.name, parts, its_strides, target.shape, target)
+
+    if found is None:
+        run(given, whole)
+        return True
+    axis, length = found
+    for first in range(0, shape[axis], length):
+        parts = [part_along(one, axis, first, length) if isinstance(one, Tensor) else one for one in given]
+        if offset is not None:
+            parts[offset] = cast(int, parts[offset]) + first * math.prod(shape[1:])
+        compute_part(whole, axis, first, length, partial(run, parts))
+    return True
 
 
 def apply(
@@ -222,4 +251,14 @@ def apply_in_place(file: str, function: str, target: Tensor, *operands: Tensor) 
     The other operands have the shape of `target` and lie in other buffers. Leaves no history.
     """
     kernel = elementwise(file, function, ("result", *("tensor" for _ in operands)), 0)
-    _dispatch(kernel, [*(one.view for one in operands), target.view], target.size, ())
+
+    def run(targets: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        views = [one.view for one in (*operands, *targets)]
+        size = targets[0].size
+        target.device.dispatch(kernel, views, -(-size // kernel.elements_per_workgroup), (size,))
+
+    in_parts([_flat(target)], [_flat(one) for one in operands], 1, run)
+
+
+def _flat(x: Tensor) -> Tensor:
+    return Tensor(x.view, (x.size,), x.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from ..autograd import record
@@ -11,7 +12,17 @@ from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty, tensor
 from .creation import full
-from .launch import broadcast_shapes, collapse, contiguous, float_type, need_float32, need_one_device
+from .launch import (
+    apply_in_place,
+    broadcast_shapes,
+    collapse,
+    contiguous,
+    float_type,
+    need_float32,
+    need_one_device,
+    write_into,
+)
+from .limits import compute_part, cut, fits, narrowed, part_along
 from .reduce import sum_to
 from .shape import broadcast_to, reshape, transpose, walk_over
 
@@ -100,23 +111,67 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Enqueue the products. Leaves no history."""
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     result = empty((*batch, rows, columns), float_type(a, b), a.device)
-    walks = [broadcast_to(one, (*batch, *one.shape[-2:])).walk for one in (a, b)]
-    sizes, strides = collapse(batch, [one.strides[:-2] for one in walks])
+    left, right = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (a, b))
+    shape, of_left, of_right = (*batch, rows, columns, inner), left.walk.strides, right.walk.strides
+    _multiply_into(
+        result,
+        walk_over(left, shape, (*of_left[:-1], 0, of_left[-1])),
+        walk_over(right, shape, (*of_right[:-2], 0, of_right[-1], of_right[-2])),
+    )
+    return result
+
+
+def _multiply_into(result: Tensor, a: Tensor, b: Tensor) -> None:
+    """Enqueue products of matrices that both have the axes of the batch, rows, columns and the inner one, in parts."""
+    if fits(a.walk.view, b.walk.view, result.view):
+        _dispatch(result, a, b)
+        return
+    found = cut([a, b, walk_over(result, a.shape, (*result.walk.strides, 0))])
+    if found is None:
+        _dispatch(result, narrowed(a), narrowed(b))
+        return
+    axis, length = found
+    firsts = range(0, a.shape[axis], length)
+    parts = [[part_along(one, axis, first, length) for one in (a, b)] for first in firsts]
+    if axis < result.ndim:
+        for first, (left, right) in zip(firsts, parts, strict=True):
+            compute_part(result, axis, first, length, partial(_multiply_into, a=left, b=right))
+        return
+    total = result if result.dtype is FLOAT32 else empty(result.shape, FLOAT32, result.device)
+    _multiply_into(total, *parts[0])
+    for left, right in parts[1:]:
+        product = empty(result.shape, FLOAT32, result.device)
+        _multiply_into(product, left, right)
+        apply_in_place("add", "add", total, product)
+    if total is not result:
+        write_into(result, total)
+
+
+def _dispatch(result: Tensor, a: Tensor, b: Tensor) -> None:
+    """Enqueue such products, of matrices that a kernel can be shown."""
+    *batch, rows, columns, inner = a.shape
+    (a_view, a_start, a_strides), (b_view, b_start, b_strides) = a.walk, b.walk
+    sizes, strides = collapse(tuple(batch), [a_strides[:-3], b_strides[:-3]])
     if len(sizes) > _BATCH_AXES:
-        left, right = (contiguous(broadcast_to(one, (*batch, *one.shape[-2:]))) for one in (a, b))
-        return _multiplied(left, right, batch)
+        left = contiguous(walk_over(a, (*batch, rows, inner), (*a_strides[:-2], a_strides[-1])))
+        right = contiguous(walk_over(b, (*batch, inner, columns), (*b_strides[:-3], b_strides[-1], b_strides[-2])))
+        _multiply_into(
+            result,
+            walk_over(left, a.shape, (*left.walk.strides[:-1], 0, 1)),
+            walk_over(right, a.shape, (*right.walk.strides[:-2], 0, 1, columns)),
+        )
+        return
     (a_outer, a_batch), (b_outer, b_batch) = ((0,) * (_BATCH_AXES - len(one)) + tuple(one) for one in strides)
     tile_rows = -(-rows // _TILE)
     products = math.prod(sizes)
-    most = max(1, a.device.capabilities.max_workgroups // tile_rows)
+    most = max(1, result.device.capabilities.max_workgroups // tile_rows)
     for first in range(0, products, most):
-        a.device.dispatch(
+        result.device.dispatch(
             cooperative("matmul"),
-            [*(one.view for one in walks), result.view],
+            [a_view, b_view, result.view],
             (-(-columns // _TILE), tile_rows * min(most, products - first)),
             (
-                rows, columns, inner, *walks[0].strides[-2:], *walks[1].strides[-2:], walks[0].start, walks[1].start,
+                rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2], a_start, b_start,
                 first, sizes[-1], a_outer, a_batch, b_outer, b_batch,
             ),
         )  # fmt: skip
-    return result

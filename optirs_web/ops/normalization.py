@@ -14,6 +14,7 @@ from ..tensors import Tensor, empty
 from .arithmetic import add, multiply, subtract
 from .composed import once, record_composed
 from .launch import at_once, contiguous, need_float32, need_one_device, write_into
+from .limits import fits, in_parts, narrowed, part_along
 from .reduce import mean, sum
 from .shape import broadcast_to, reshape, walk_over
 from .unary import rsqrt
@@ -63,23 +64,31 @@ def layer_norm(
         raise ShapeError(f"layer_norm over the last axes {shape} of tensors of shape {shapes}")
     if x.size == 0:
         return _affine(x, weight, bias)
+    if 2 * FLOAT32.nbytes(math.prod(shape)) > x.device.capabilities.max_binding_bytes:  # no kernel can be shown a row
+        return _affine(_normalized(x, tuple(range(-len(shape), 0)), eps)[0], weight, bias)
     return _layer_norm(x, weight, bias, len(shape), eps)
 
 
 def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int, eps: float) -> Tensor:
     columns = math.prod(x.shape[-rank:])
     rows = x.size // columns
-    teams = at_once(columns, rows)
     result = empty(x.shape, FLOAT32, x.device)
     of_rows = empty((rows, 2), FLOAT32, x.device)
     given = contiguous(x.detach())  # for the gradients too
-    x.device.dispatch(
-        cooperative("layer_norm"),
-        [given.view, *((x if one is None else one).view for one in (weight, bias)), of_rows.view, result.view],
-        -(-rows // teams),
-        (rows, columns, weight is not None, bias is not None, eps, teams),
-    )
-    of_affine = once(lambda g, _: _gradients_of_affine(g, given, of_rows, columns))
+
+    def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        values = operands[0].view
+        shared = (values if one is None else one.view for one in (weight, bias))
+        teams = at_once(columns, rows := results[0].shape[0])
+        x.device.dispatch(
+            cooperative("layer_norm"),
+            [values, *shared, *(one.view for one in results)],
+            -(-rows // teams),
+            (rows, columns, weight is not None, bias is not None, eps, teams),
+        )
+
+    in_parts([of_rows, _matrix(result, rows)], [_matrix(given, rows)], 1, run)
+    of_affine = once(lambda g, _: _gradients_of_affine(_matrix(g, rows), _matrix(given, rows), of_rows))
     return record(
         result,
         (x, lambda g, _: _gradient_of_input(g, x, given, weight, of_rows, rank, eps)),
@@ -88,18 +97,27 @@ def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int
     )
 
 
+def _matrix(x: Tensor, rows: int) -> Tensor:
+    return Tensor(x.view, (rows, x.size // rows), x.dtype)
+
+
 def _gradient_of_input(
     g: Tensor, x: Tensor, given: Tensor, weight: Tensor | None, of_rows: Tensor, rank: int, eps: float
 ) -> Tensor:
     rows, columns = of_rows.shape[0], math.prod(x.shape[-rank:])
-    teams = at_once(columns, rows)
     result = empty(x.shape, FLOAT32, x.device)
-    x.device.dispatch(
-        cooperative("layer_norm_grad"),
-        [g.view, given.view, (x if weight is None else weight).view, of_rows.view, result.view],
-        -(-rows // teams),
-        (rows, columns, weight is not None, teams),
-    )
+
+    def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        grads, values, its_rows = (one.view for one in operands)
+        teams = at_once(columns, rows := results[0].shape[0])
+        x.device.dispatch(
+            cooperative("layer_norm_grad"),
+            [grads, values, values if weight is None else weight.view, its_rows, results[0].view],
+            -(-rows // teams),
+            (rows, columns, weight is not None, teams),
+        )
+
+    in_parts([_matrix(result, rows)], [_matrix(g, rows), _matrix(given, rows), of_rows], 1, run)
 
     def formula(g: Tensor, x: Tensor, weight: Tensor | None = None) -> Tensor:
         axes = tuple(range(-rank, 0))
@@ -111,9 +129,15 @@ def _gradient_of_input(
     return record_composed(result, formula, g, x, *([] if weight is None else [weight]))
 
 
-def _gradients_of_affine(g: Tensor, given: Tensor, of_rows: Tensor, columns: int) -> Tensor:
+def _gradients_of_affine(g: Tensor, given: Tensor, of_rows: Tensor) -> Tensor:
     """(2, columns): of the weight, and of the bias. Leaves no history."""
-    rows = of_rows.shape[0]
+    rows, columns = g.shape
+    if rows > 1 and not fits(*(one.walk.view for one in (g, given, of_rows))):
+        middle = max(1, rows // 2 // _CHUNK * _CHUNK)
+        first, second = (
+            [narrowed(part_along(one, 0, *at)) for one in (g, given, of_rows)] for at in ((0, middle), (middle, rows))
+        )
+        return add(_gradients_of_affine(*first), _gradients_of_affine(*second))
     chunk = max(_CHUNK, -(-rows // g.device.capabilities.max_workgroups))
     chunks = -(-rows // chunk)
     partial = empty((chunks, 2, columns), FLOAT32, g.device)

@@ -62,7 +62,7 @@ def max_pool2d(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0
     shape = (*images.shape[:2], *w.grid)
     result, places = empty(shape, FLOAT32, x.device), empty((planes, w.windows), INT32, x.device)
     if images.size:
-        run("window_largest", [contiguous(images.detach())], [result, places], w, result.size)
+        run("window_largest", [contiguous(images.detach())], [result, places], w, planes)
     result = record(result, (images, lambda g, _: _to_places(g, places, w)))
     return result if x.ndim == 4 else reshape(result, shape[1:])
 
@@ -70,7 +70,7 @@ def max_pool2d(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0
 def _to_places(g: Tensor, places: Tensor, w: Windows) -> Tensor:
     """Each pixel the sum of the windows that chose it. Gradient: the pixels that were chosen."""
     result = empty((*g.shape[:2], *w.size), FLOAT32, g.device)
-    run("window_places", [contiguous(g.detach()), places], [result], w, result.size)
+    run("window_places", [contiguous(g.detach()), places], [result], w, places.shape[0])
     return record(result, (g, lambda v, _: _at_places(v, places, w)))
 
 
@@ -117,7 +117,7 @@ def _sums(x: Tensor, w: Windows) -> Tensor:
     """Of each window. Gradient: each pixel gets those of the windows over it."""
     result = empty((*x.shape[:2], *w.grid), FLOAT32, x.device)
     if x.size:
-        run("window_sums", [contiguous(x.detach())], [result], w, result.size)
+        run("window_sums", [contiguous(x.detach())], [result], w, x.shape[0] * x.shape[1])
     return record(result, (x, lambda g, _: _shared_out(g, w)))
 
 

@@ -47,6 +47,7 @@ class Draw(NamedTuple):
     seed_high: Operand
     stream: int
     replay: Operand
+    first: int = 0
 
 
 class _OfDevice:

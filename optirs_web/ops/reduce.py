@@ -13,6 +13,7 @@ from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .creation import full
 from .launch import at_once, need_float32
+from .limits import fits, reduce_into
 from .shape import broadcast_to, permute, reshape
 
 __all__ = ["any_axes", "as_three_axes", "mean", "normalize_axes", "one_axis", "reduced_shapes", "sum", "sum_to"]
@@ -83,16 +84,27 @@ def as_three_axes(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, tuple[int, 
 
 def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
     """Sum over the middle one of three axes."""
+    result, values = empty((outer, inner), FLOAT32, x.device), Tensor(x.view, (outer, length, inner), x.dtype)
+    if fits(values.view):
+        _sum_into(result, values)
+    else:
+        reduce_into(result, values, _sum_into)
+    return result
+
+
+def _sum_into(result: Tensor, x: Tensor) -> None:
+    """Enqueue the sum over the middle axis."""
+    (outer, length, inner), view = x.shape, x.view
     while True:
         chunks = max(1, -(-length // _CHUNK))
         count = outer * chunks * inner
-        result = empty((count,), FLOAT32, x.device)
+        target = result if chunks == 1 else empty((count,), FLOAT32, x.device)
         teams = at_once(length, count, inner)
         parameters = outer, length, inner, min(length, _CHUNK), teams
-        x.device.dispatch(cooperative("sum"), [x.view, result.view], -(-count // teams), parameters)
+        x.device.dispatch(cooperative("sum"), [view, target.view], -(-count // teams), parameters)
         if chunks == 1:
-            return result
-        x, length = result, chunks
+            return
+        view, length = target.view, chunks
 
 
 def sum(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..autograd import record
 from ..errors import ShapeError, UnsupportedError
-from ..runtime.dtypes import DType
+from ..runtime.dtypes import FLOAT32, DType
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .creation import full
-from .launch import Shape
+from .launch import Shape, contiguous, launch_map, write_into
+from .limits import compute_part, fits, narrowed, part_along
 from .shape import walk_over
 
 __all__ = ["Index", "Parts", "Pick", "bits_of", "parsed", "part_of", "place", "whole_axis"]
@@ -183,7 +186,8 @@ def place(part: Tensor, parts: Parts, shape: Shape, fill: float = 0.0) -> Tensor
             axes.append(_Placed(shape[len(axes)], one, stride))
             picks.append(one)
     merged = _merged(axes)
-    if len(merged) > _AXES:
+    is_shown = fits(part.walk.view) and FLOAT32.nbytes(math.prod(shape)) <= part.device.capabilities.max_binding_bytes
+    if len(merged) > _AXES or not is_shown:
         result = _placed_by_axes(part, picks, shape, fill)
     else:
         result = _put(part, merged, shape, fill)
@@ -207,11 +211,17 @@ def _merged(axes: Sequence[_Placed]) -> list[_Placed]:
 
 
 def _put(part: Tensor, axes: Sequence[_Placed], shape: Shape, fill: float) -> Tensor:
-    """Enqueue the kernel. Leaves no history."""
-    word = bits_of(fill, part.dtype)
+    """A whole with the part in it. Leaves no history."""
     if not part.size:  # a kernel is shown no empty buffer
         return full(shape, fill, part.device, part.dtype)
     result = empty(shape, part.dtype, part.device)
+    _put_into(result, part, axes, fill)
+    return result
+
+
+def _put_into(result: Tensor, part: Tensor, axes: Sequence[_Placed], fill: float) -> None:
+    """Enqueue the kernel."""
+    word = bits_of(fill, part.dtype)
     four = [*(_NO_AXIS,) * (_AXES - len(axes)), *axes]
     view, first, _ = part.walk
     part.device.dispatch(
@@ -229,22 +239,57 @@ def _put(part: Tensor, axes: Sequence[_Placed], shape: Shape, fill: float) -> Te
             word,
         ),
     )
-    return result
 
 
 def _placed_by_axes(part: Tensor, picks: Sequence[Pick], shape: Shape, fill: float) -> Tensor:
-    """One axis after the other: more than the kernel has. Leaves no history."""
+    """One axis after the other: more than the kernel has, or can be shown. Leaves no history."""
     found = part.detach()
     sizes = [one.length for one in picks]
     for axis, pick in enumerate(picks):
         if pick[:3] != (0, 1, shape[axis]):
             before, after = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
-            axes = [
-                _Placed(before, whole_axis(before), pick.length * after),
-                _Placed(shape[axis], pick, after),
-                _Placed(after, whole_axis(after), 1),
-            ]
-            flat = Tensor(found.view, tuple(sizes), found.dtype)
+            flat = Tensor(found.view, (before, pick.length, after), found.dtype)
             sizes[axis] = shape[axis]
-            found = _put(flat, axes, tuple(sizes), fill)
-    return found
+            found = empty(tuple(sizes), part.dtype, part.device)
+            _put_along(Tensor(found.view, (before, shape[axis], after), part.dtype), flat, pick, fill)
+    return Tensor(found.view, shape, part.dtype)
+
+
+def _put_along(whole: Tensor, part: Tensor, pick: Pick, fill: float) -> None:
+    """Put (before, count, after) where it belongs along the middle axis of a whole, in parts. Leaves no history."""
+    (before, size, after), most = whole.shape, part.device.capabilities.max_binding_bytes
+    most -= part.device.capabilities.offset_alignment  # a part may begin between two multiples
+    if whole.dtype.nbytes(size * after) <= most and part.dtype.nbytes(pick.length * after) <= most:
+        length = most // whole.dtype.nbytes(max(size, pick.length) * after)
+        for first in range(0, before, length):
+            some = contiguous(narrowed(part_along(part, 0, first, length)))
+            compute_part(whole, 0, first, length, partial(_put_rows, part=some, pick=pick, fill=fill))
+        return
+    length = max(1, most // whole.dtype.nbytes(after))
+    for row, first in itertools.product(range(before), range(0, size, length)):
+        ends = first, min(first + length, size)
+        begin, end = (min(max(0, -(-(at - pick.start) // pick.step)), pick.length) for at in ends)
+        some = part_along(part_along(part, 0, row, 1), 1, begin, end - begin)
+        its_pick = Pick(pick.start + begin * pick.step - first, pick.step, some.shape[1])
+        target = Tensor(whole.view, (before * size, after), whole.dtype)
+        length_here = min(length, size - first)
+        compute = partial(_put_rows, part=some, pick=its_pick, fill=fill)
+        compute_part(target, 0, row * size + first, length_here, compute)
+
+
+def _put_rows(whole: Tensor, part: Tensor, pick: Pick, fill: float) -> None:
+    """Put (before, count, after) into a whole that a kernel can be shown, or that is all of the part."""
+    before, count, after = part.shape
+    size = whole.size // max(1, before * after)
+    if (pick.start, count) == (0, size):  # all of it
+        write_into(Tensor(whole.view, part.shape, part.dtype), part)
+    elif count:
+        axes = [
+            _Placed(before, whole_axis(before), count * after),
+            _Placed(size, pick, after),
+            _Placed(after, whole_axis(after), 1),
+        ]
+        _put_into(whole, contiguous(narrowed(part)), axes, fill)
+    else:
+        number = fill if whole.dtype.format == "f" else int(fill)
+        launch_map("identity", f"identity_{whole.dtype.wgsl}", [number], [], whole.shape, whole)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 from ..autograd import record
 from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
-from .arithmetic import multiply, subtract
+from .arithmetic import divide, multiply, subtract
 from .launch import at_once, need_float32
+from .limits import in_parts
 from .reduce import normalize_axes, one_axis, sum
 from .shape import permute
 from .unary import exp
@@ -77,11 +79,31 @@ def _moved(function: Callable[[Tensor], Tensor], x: Tensor, along: int) -> Tenso
 
 
 def _over_rows(x: Tensor, *, is_log: bool) -> Tensor:
-    result = empty(x.shape, FLOAT32, x.device)
     columns = x.shape[-1]
-    if x.size:
-        rows = x.size // columns
+    if FLOAT32.nbytes(columns) > x.device.capabilities.max_binding_bytes:
+        return _of_long_rows(x.detach(), is_log=is_log)
+    result = empty(x.shape, FLOAT32, x.device)
+
+    def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        rows = results[0].shape[0]
         teams = at_once(columns, rows)
-        parameters = rows, columns, int(is_log), teams
-        x.device.dispatch(cooperative("softmax"), [x.view, result.view], -(-rows // teams), parameters)
+        views = [operands[0].view, results[0].view]
+        x.device.dispatch(cooperative("softmax"), views, -(-rows // teams), (rows, columns, int(is_log), teams))
+
+    if x.size:
+        ours, its = (Tensor(one.view, (x.size // columns, columns), one.dtype) for one in (result, x))
+        in_parts([ours], [its], 1, run)
     return result
+
+
+def _of_long_rows(x: Tensor, *, is_log: bool) -> Tensor:
+    """Of rows that a kernel cannot be shown whole, by other operations."""
+    from .compare import isfinite, where
+    from .extremum import max
+    from .unary import log
+
+    largest = max(x, -1, keepdims=True)
+    below = subtract(x, where(isfinite(largest), largest, math.nan))
+    power = exp(below)
+    total = sum(power, -1, keepdims=True)
+    return subtract(below, log(total)) if is_log else divide(power, total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..autograd import record
@@ -13,6 +13,7 @@ from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .creation import full
 from .launch import contiguous, need_float32
+from .limits import compute_part, fits, in_parts, part_along
 from .shape import reshape
 
 __all__ = ["Pair", "Windows", "as_images", "columns_of", "fold", "fold_into", "pair", "run", "unfold", "windows_over"]
@@ -112,15 +113,37 @@ def as_images(operation: str, x: Tensor) -> Tensor:
 
 
 def run(
-    kernel: str, given: list[Tensor], results: list[Tensor], w: Windows, size: int, first: int = 0,
+    kernel: str, given: list[Tensor], results: list[Tensor], w: Windows, planes: int, first: int = 0,
     plane_stride: int = 0, tap_stride: int = 0,
 ) -> None:  # fmt: skip
-    """Enqueue a kernel over windows; see windows.wgsl for what the numbers are."""
-    views = [one.view for one in (*given, *results)]
-    parameters = (
-        size, first, plane_stride, tap_stride, *w.size, *w.grid, *w.kernel, *w.stride, *w.before, *w.dilation,
-    )  # fmt: skip
-    results[0].device.dispatch(cooperative(kernel), views, -(-size // _THREADS), parameters)
+    """Enqueue a kernel over windows on so many planes, from plane `first` of the images on; see windows.wgsl."""
+
+    def dispatch(results: Sequence[Tensor], given: Sequence[Tensor], planes: int, first: int = 0) -> None:
+        size = planes * w.pixels if kernel == "fold" else results[0].size
+        views = [one.view for one in (*given, *results)]
+        parameters = (
+            size, first * w.pixels, plane_stride, tap_stride, *w.size, *w.grid, *w.kernel, *w.stride, *w.before,
+            *w.dilation,
+        )  # fmt: skip
+        results[0].device.dispatch(cooperative(kernel), views, -(-size // _THREADS), parameters)
+
+    def run_part(results: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+        dispatch(results, given, results[0].shape[0])
+
+    if fits(*(one.view for one in (*given, *results))):
+        dispatch(results, given, planes, first)
+    elif kernel == "fold":
+        columns = _planes(given[0], planes)
+        whole = _planes(results[0], results[0].size // w.pixels)
+        compute_part(whole, 0, first, planes, lambda target: in_parts([target], [columns], 1, run_part))
+    else:
+        operands = [_planes(one, one.size // w.pixels if kernel == "unfold" else planes) for one in given]
+        some = [part_along(one, 0, first, planes) for one in operands]
+        in_parts([_planes(one, planes) for one in results], some, 1, run_part)
+
+
+def _planes(x: Tensor, count: int) -> Tensor:
+    return Tensor(x.view, (count, x.size // count), x.dtype)
 
 
 def columns_of(x: Tensor, w: Windows, first: int, planes: int) -> Tensor:
@@ -128,17 +151,16 @@ def columns_of(x: Tensor, w: Windows, first: int, planes: int) -> Tensor:
     if w.is_pixelwise and planes * w.pixels == x.size:
         return Tensor(x.view, (planes, 1, w.pixels), x.dtype)
     result = empty((planes, w.taps, w.windows), x.dtype, x.device)
-    run("unfold", [x], [result], w, result.size, first * w.pixels)
+    run("unfold", [x], [result], w, planes, first)
     return result
 
 
 def fold_into(result: Tensor, columns: Tensor, w: Windows, first: int, planes: int, *, is_shared: bool = False) -> None:
     """Add up contiguous columns in images, from a plane on; they hold one value for all taps if these share it."""
-    size = planes * w.pixels
     if is_shared:
-        run("fold", [columns], [result], w, size, first * w.pixels, w.windows, 0)
+        run("fold", [columns], [result], w, planes, first, w.windows, 0)
     else:
-        run("fold", [columns], [result], w, size, first * w.pixels, w.taps * w.windows, w.windows)
+        run("fold", [columns], [result], w, planes, first, w.taps * w.windows, w.windows)
 
 
 def unfold(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:

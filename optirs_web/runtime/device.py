@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 from weakref import WeakSet
 
-from ..errors import OutOfDeviceMemoryError, ShapeError, UnsupportedError
+from ..errors import DeviceLimitError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
 from ..parts import imported
 from .backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Command
 from .buffer import View
@@ -215,20 +215,14 @@ class Device(DeviceMemory):
         if min(grid) == 0:
             return
         if max(grid) > limit:
-            raise UnsupportedError(
-                f"kernel '{kernel.name}' needs a grid of {grid} workgroups; '{self.name}' allows {limit}"
-            )
-        if len(views) > self.capabilities.max_storage_buffers:
-            raise UnsupportedError(
-                f"kernel '{kernel.name}' needs {len(views)} buffers; '{self.name}' binds at most "
-                f"{self.capabilities.max_storage_buffers}"
-            )
+            raise DeviceLimitError(kernel.name, max(grid), limit, self.name, "workgroups along one axis")
+        most = self.capabilities.max_storage_buffers
+        if len(views) > most:
+            raise DeviceLimitError(kernel.name, len(views), most, self.name, "buffers")
+        most = self.capabilities.max_binding_bytes
         for view in views:
-            if view.nbytes > self.capabilities.max_binding_bytes:
-                raise UnsupportedError(
-                    f"kernel '{kernel.name}' needs {view.nbytes:,} bytes of one buffer at once; '{self.name}' shows a "
-                    f"kernel at most {self.capabilities.max_binding_bytes:,}. Split the tensor"
-                )
+            if view.nbytes > most:
+                raise DeviceLimitError(kernel.name, view.nbytes, most, self.name, "bytes of one buffer")
             view.buffer.first_kernel = view.buffer.first_kernel or kernel.name
         for observe in self.observers:
             observe(kernel, views)

@@ -186,14 +186,23 @@ class ElementwiseKernel(GeneratedKernel):
         return load_map_module("elementwise", self.file, (self.name,))
 
     @cached_property
+    def _operands(self) -> list[syntax.Parameter]:
+        declared = shell.function_of(self.map_module, self.name).parameters
+        return [one for one in declared if one.name != "index"]
+
+    @cached_property
     def operand_types(self) -> tuple[str, ...]:
         """The WGSL type of each operand."""
-        declared = shell.function_of(self.map_module, self.name).parameters
-        return tuple(str(one.type) for one in declared if one.name != "index")
+        return tuple(str(one.type) for one in self._operands)
+
+    @cached_property
+    def operand_names(self) -> tuple[str, ...]:
+        """The name of each operand."""
+        return tuple(one.name for one in self._operands)
 
     @cached_property
     def uses_index(self) -> bool:
-        """The function depends on the element's index, so the elements cannot be split among dispatches."""
+        """The function depends on the element's index; a parameter `first` is added to that where it has one."""
         return any(one.name == "index" for one in shell.function_of(self.map_module, self.name).parameters)
 
     @cached_property

@@ -37,6 +37,6 @@ fn truncated_normal(uniform: f32, mean: f32, deviation_times_root_2: f32, low: f
     return clamp(mean + deviation_times_root_2 * erfinv(uniform), low, high);
 }
 
-fn eye(index: u32, columns: u32) -> f32 {
-    return select(0.0, 1.0, index / columns == index % columns);
+fn eye(index: u32, first: u32, columns: u32) -> f32 {
+    return select(0.0, 1.0, (first + index) / columns == (first + index) % columns);
 }

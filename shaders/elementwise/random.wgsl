@@ -53,18 +53,21 @@ fn random_normal(index: u32, seed_low: u32, seed_high: u32, stream: u32) -> f32 
 }
 
 // The same for the draws of users: `replay` numbers the replays of compiled steps from 1, and is 0 outside of them.
+// `first` is the number of the element that has the index 0.
 
-fn draw_uniform(index: u32, seed_low: u32, seed_high: u32, stream: u32, replay: u32) -> f32 {
-    return fraction(philox(Words(index, stream, BITS, replay), seed_low, seed_high).a);
+fn draw_uniform(index: u32, seed_low: u32, seed_high: u32, stream: u32, replay: u32, first: u32) -> f32 {
+    return fraction(philox(Words(first + index, stream, BITS, replay), seed_low, seed_high).a);
 }
 
-fn draw_normal(index: u32, seed_low: u32, seed_high: u32, stream: u32, replay: u32) -> f32 {
-    return normal_of(philox(Words(index, stream, NORMAL, replay), seed_low, seed_high));
+fn draw_normal(index: u32, seed_low: u32, seed_high: u32, stream: u32, replay: u32, first: u32) -> f32 {
+    return normal_of(philox(Words(first + index, stream, NORMAL, replay), seed_low, seed_high));
 }
 
 // 1 with probability p; a p that is no probability makes NaN.
-fn draw_bernoulli(p: f32, index: u32, seed_low: u32, seed_high: u32, stream: u32, replay: u32) -> f32 {
-    let drawn = select(0.0, 1.0, draw_uniform(index, seed_low, seed_high, stream, replay) < p);
+fn draw_bernoulli(
+    p: f32, index: u32, seed_low: u32, seed_high: u32, stream: u32, replay: u32, first: u32,
+) -> f32 {
+    let drawn = select(0.0, 1.0, draw_uniform(index, seed_low, seed_high, stream, replay, first) < p);
     return replace_bits(drawn, NAN_BITS, !(p >= 0.0 && p <= 1.0) || is_nan(p));
 }
 
