@@ -19,7 +19,7 @@ from .errors import ShapeError, UnsupportedError
 from .parts import imported
 from .runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType
 
-__all__ = ["HostData", "host_data"]
+__all__ = ["HostData", "host_data", "outside"]
 
 _AS_THEY_ARE = {"f": FLOAT32, "i": INT32, "I": UINT32}
 _NARROWED = {"float64": FLOAT32, "int64": INT32, "float16": FLOAT32, "int16": INT32, "int8": INT32, "uint8": INT32,
@@ -93,7 +93,7 @@ def _from_buffer(view: memoryview, dtype: DType | None) -> HostData:
 def _warn_of_loss(name: str, dtype: DType) -> None:
     if name in _LOSSY and name not in _warned:
         _warned.add(name)
-        warnings.warn(f"{name} data becomes {dtype}; convert it yourself to silence this", stacklevel=_outside())
+        warnings.warn(f"{name} data becomes {dtype}; convert it yourself to silence this", stacklevel=outside())
 
 
 def _from_array(data: Any, dtype: DType | None) -> HostData:
@@ -122,7 +122,7 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
     return HostData(converted.data.cast("B") if converted.size else memoryview(b""), values.shape, dtype)
 
 
-def _outside() -> int:
+def outside() -> int:
     """The stack level of the first caller that is not of this package: where a warning is of use."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("optirs_web."):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..autograd import grad_enabled, no_grad
+from ..errors import DeviceLimitError, OutOfDeviceMemoryError
 from ..ops.creation import full
 from ..ops.random_state import drawn_again
 from ..runtime.buffer import Buffer, View
@@ -128,6 +129,7 @@ class Fastest(local):
         self.candidates = tuple(devices)
         self._cpu, self._gpu = devices
         self._known: dict[Any, tuple[float, float]] = {}
+        self._only: dict[Any, Device] = {}  # where alone an operation can run
         self._trails: WeakKeyDictionary[Buffer, _Trail] = WeakKeyDictionary()
         self._seen: dict[Any, float] = {}  # by the key of a trail, what its gain came to
         self._last: _Trail | None = None
@@ -187,7 +189,8 @@ class Fastest(local):
         less, more = sorted(predicted)
         seconds = predicted[0], predicted[1]
         if launches and more < _NEAR * less and self._spent < _MEASURING:
-            seconds = self._measured(key, call)
+            with suppress(DeviceLimitError, OutOfDeviceMemoryError):  # one of them cannot run it, as will be seen
+                seconds = self._measured(key, call)
         self._known[key] = seconds
         return seconds
 
@@ -213,6 +216,10 @@ class Fastest(local):
         if way is not None:
             return way
         key = call.key()
+        only = self._only.get(key)
+        if only is not None:
+            self._stretches.placed(only, [0.0] * len(self.candidates))
+            return only
         seconds = self._known.get(key) or self._learn(key, call)
         device = self._faster_one(key, call, seconds)
         self._stretches.placed(device, seconds)
@@ -227,6 +234,10 @@ class Fastest(local):
             else:
                 return faster
         return self._compared(key, call.tensors, seconds)
+
+    def cannot_run(self, call: Call, device: Device) -> None:
+        """The limits of this device do not allow the operation: from now on the other one runs it."""
+        self._only[call.key()] = self._cpu if device is self._gpu else self._gpu
 
     def stays(self) -> None:
         """An operation comes that is not placed."""

@@ -12,7 +12,7 @@ from weakref import ref
 from .. import ops
 from ..autograd import walks_back
 from ..compiled import Compiled
-from ..errors import DeviceNotAvailableError
+from ..errors import DeviceLimitError, DeviceNotAvailableError, OutOfDeviceMemoryError
 from ..runtime.backend import AdapterInfo
 from ..runtime.device import Device
 from ..runtime.modes import Block, Mode
@@ -20,6 +20,7 @@ from ..runtime.registry import adapters, device as device_of
 from ..tensors import Tensor
 from .choice import Call, Fastest
 from .copies import is_at, moved, tensors_in, with_tensors
+from .fallback import holds, is_of_a_limit, other_device, warn_once
 from .steps import place_step
 
 __all__ = ["Policy", "current", "placement"]
@@ -55,6 +56,9 @@ class Policy(Protocol):
     def stays(self) -> None:
         """The next operation runs where its operands lie: nothing is asked about it."""
 
+    def cannot_run(self, call: Call, device: Device) -> None:
+        """The limits of this device do not allow the operation: it runs elsewhere."""
+
     def ran(self, result: Any) -> None:
         """The operation that `device_for` or `stays` was called for has run, and gave this."""
 
@@ -63,6 +67,9 @@ class _LearnsNothing:
     """What does not depend on what ran before."""
 
     def stays(self) -> None:
+        pass
+
+    def cannot_run(self, call: Call, device: Device) -> None:
         pass
 
     def ran(self, result: Any) -> None:
@@ -128,6 +135,9 @@ class placement(Block["Policy | EllipsisType | None"]):
     computed. The backward pass of an operation runs where it ran itself; the gradient of a leaf goes to the leaf. Views
     (`reshape`, slices) and `embedding` stay with what they look at. What makes tensors is not moved, nor is a
     `custom_op`. A policy goes on with a device that was lost or closed once it is opened anew.
+
+    What the limits of a device do not allow runs on the other one, with a warning at the first time; under "gpu" and
+    "cpu" its result is carried back.
 
     A block holds in its own thread or asyncio task alone. A call outside of all blocks holds in all threads, those that
     run already and those that start later, wherever they are in no block of their own; one in a block, to its end.
@@ -245,14 +255,35 @@ def _place(operation: Callable[..., Any], arguments: tuple[Any, ...], options: M
     if not tensors:
         return operation(*arguments, **options)
     with Block(_inner, None):  # what an operation is made of stays together
-        target = _target(policy, Call(operation, arguments, options, tensors))
-        if target is not None and any(one.device is not target for one in tensors):
-            change = partial(_moved, target)
-            arguments = tuple(with_tensors(one, change) for one in arguments)
-            options = {name: with_tensors(one, change) for name, one in options.items()}
-        result = operation(*arguments, **options)
+        call = Call(operation, arguments, options, tensors)
+        target = _target(policy, call)
+        try:
+            result = _run_on(target, call)
+        except (DeviceLimitError, OutOfDeviceMemoryError) as error:
+            result = _run_elsewhere(policy, call, target or tensors[0].device, error)
         policy.ran(result)
         return result
+
+
+def _run_on(target: Device | None, call: Call) -> Any:
+    if target is not None and any(one.device is not target for one in call.tensors):
+        call = call.with_tensors(partial(_moved, target))
+    return call.run()
+
+
+def _run_elsewhere(policy: Policy, call: Call, device: Device, error: Exception) -> Any:
+    """Run on another device what this one cannot run, with the result where the policy has it, or raise the error."""
+    other = None
+    if Device.recorder() is None and is_of_a_limit(error, device):
+        other = other_device(device, partial(_gpu, None), partial(device_of, "cpu"))
+    if other is None:
+        raise error
+    policy.cannot_run(call, device)
+    result = _run_on(other, call)
+    warn_once(call.operation.__name__, [one.shape for one in call.tensors], error, device, other)
+    if tuple(policy.candidates) == (device,):
+        result = with_tensors(result, lambda one: moved(one, device) if holds(device, one) else one)
+    return result
 
 
 def _moved(target: Device, x: Tensor) -> Tensor:

@@ -1,0 +1,94 @@
+"""What the limits of a device do not allow runs on the other one under a policy, and says so once."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import optirs_web as ow
+from optirs_web.errors import DeviceLimitError, OutOfDeviceMemoryError, UnsupportedError
+from optirs_web.placing import fallback
+
+LIMIT = 2048
+
+
+@pytest.fixture
+def vulkan(open_device, monkeypatch):
+    """Shows kernels half of what the queries of one product need, which are not cut."""
+    vulkan = open_device("vulkan")
+    monkeypatch.setattr(vulkan, "capabilities", replace(vulkan.capabilities, max_binding_bytes=LIMIT))
+    monkeypatch.setattr(fallback, "_warned", set())
+    return vulkan
+
+
+def _queries(device):
+    values = np.random.default_rng(0).standard_normal((1, 64, 16)).astype(np.float32)
+    return ow.tensor(values, device=device, requires_grad=True)
+
+
+def _attention(q):
+    return ow.ops.scaled_dot_product_attention(q, q, q)
+
+
+def _in_float64(q):
+    scores = q @ q.swapaxes(1, 2) / 4
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ q
+
+
+@pytest.mark.parametrize(("policy", "where"), [("gpu", "vulkan"), ("auto", "cpu"), ("minimize_transfers", "cpu")])
+def test_it_runs_on_the_processor_and_the_result_is_where_the_policy_says(policy, where, vulkan):
+    q = _queries(vulkan)
+    with ow.placement(policy, gpu=vulkan):
+        with pytest.warns(UserWarning, match="ran on 'cpu', not on 'vulkan'") as caught:
+            result = _attention(q)
+        (result * result).sum().backward()
+    (warning,) = caught
+    for part in ("scaled_dot_product_attention", "(1, 64, 16)", "'cpu'", "'vulkan'", "4,096", "2,048"):
+        assert part in str(warning.message)
+    assert warning.filename == __file__
+    assert (result.device.name, q.grad.device.name) == (where, "vulkan")
+    values = q.numpy().astype(np.float64)
+    np.testing.assert_allclose(result.numpy(), _in_float64(values), atol=1e-5)
+    here = _queries("cpu")
+    (_attention(here) * _attention(here)).sum().backward()
+    np.testing.assert_allclose(q.grad.numpy(), here.grad.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["auto", "gpu", "minimize_transfers"])
+def test_the_second_time_there_is_no_warning(policy, vulkan):
+    q = _queries(vulkan)
+    with ow.placement(policy, gpu=vulkan):
+        with pytest.warns(UserWarning, match="ran on 'cpu'"):
+            _attention(q)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            _attention(q)
+
+
+def test_under_cpu_nothing_is_asked_of_the_gpu(vulkan):
+    with ow.placement("cpu"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert _attention(_queries(vulkan)).device.name == "cpu"
+
+
+def test_without_a_policy_the_error_names_limit_and_size_and_what_to_do(vulkan):
+    with pytest.raises(DeviceLimitError, match=r"4,096 bytes .*2,048.*Split.*another device.*placement\(\"auto\"\)"):
+        _attention(_queries(vulkan))
+
+
+def test_a_tensor_that_the_device_cannot_hold_stays_on_the_processor(vulkan, monkeypatch):
+    monkeypatch.setattr(vulkan, "capabilities", replace(vulkan.capabilities, max_buffer_bytes=8192))
+    x = ow.ones((60, 1), device=vulkan)
+    with pytest.raises(OutOfDeviceMemoryError):
+        x @ x.T
+    with ow.placement("gpu", gpu=vulkan), pytest.warns(UserWarning, match=r"matmul of \(60, 1\).*ran on 'cpu'"):
+        result = x @ x.T
+    assert result.device.name == "cpu"
+    assert (result.numpy() == 1.0).all()
+
+
+def test_mistakes_are_errors_under_a_policy_too(vulkan):
+    with ow.placement("gpu", gpu=vulkan), pytest.raises(UnsupportedError, match="needs float32"):
+        ow.ops.softmax(ow.tensor([1, 2], device=vulkan))
