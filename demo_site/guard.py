@@ -106,7 +106,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 has_started = body.is_complete = True  # what still comes of the body is not waited for
                 headers = MutableHeaders(scope=message)
-                headers.update(self._headers)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)  # the reference has a policy of its own
                 if route_path(scope).startswith("/api/"):
                     headers.setdefault("Cache-Control", "no-store")
             elif is_head and message["type"] == "http.response.body":

@@ -19,9 +19,11 @@ from .addresses import PAGES
 from .assets import Content, prepare_file, respond, send_file
 from .digits import digits_file
 from .errors import ApiError
+from .guides import find_guides, guide_html
 from .pyodide import PYODIDE_CDN, file_sizes
 from .rendering import Renderer
 from .settings import Settings
+from .source import source_address, source_archive, source_name
 from .wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
 __all__ = ["page_routes", "prepare", "site_facts", "why_no_pages"]
@@ -36,6 +38,10 @@ _SHARED = {
     "gpt.py": Path(__file__).parent.with_name("examples"),  # in a clone and where the demo is installed
 }
 _NO_CACHE = {"Cache-Control": "no-cache"}
+# pdoc writes styles and the script of its search into its pages, which hold nothing that visitors have sent.
+_REFERENCE_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src data:"
+)
 
 
 def site_facts(settings: Settings) -> dict[str, Any]:
@@ -51,7 +57,18 @@ def site_facts(settings: Settings) -> dict[str, Any]:
         "sizes": file_sizes(settings.pyodide),
         "transport": "transport.mjs",
         "pages": PAGES,
+        "links": _links(settings),
     }
+
+
+def _links(settings: Settings) -> dict[str, str]:
+    """Addresses of what else there is about the library, by the words of the links."""
+    links = {}
+    if find_guides(settings.clone):
+        links["Guides"] = "docs/"
+    if (settings.reference / "index.html").is_file():
+        links["Reference"] = "reference/optirs_web.html"
+    return {**links, "Source": source_address()}
 
 
 def why_no_pages(settings: Settings) -> str:
@@ -73,6 +90,7 @@ class _Site:
         self._settings = settings
         self._renderer = renderer
         self._facts = dict(facts)
+        self._guides = find_guides(settings.clone)
 
     def page(self, name: str) -> Callable[[Request], Response]:
         def page(request: Request) -> Response:
@@ -85,6 +103,22 @@ class _Site:
                 raise ApiError(503, "not_built", f"The template '{error.name}' is missing.") from error
 
         return page
+
+    def guide(self, request: Request) -> Response:
+        name = request.path_params.get("name") or next(iter(self._guides), "")
+        if name not in self._guides:
+            raise ApiError(404, "not_found", f"There is no guide '{name[:100]}' here.")
+        titles = {name: guide.title for name, guide in self._guides.items()}
+        html = guide_html(self._guides[name], self._guides)
+        return HTMLResponse(self._renderer.guide(titles, name, html), headers=_NO_CACHE)
+
+    def reference(self, request: Request) -> Response:
+        response = send_file(request, self._settings.reference, request.path_params["path"])
+        response.headers["Content-Security-Policy"] = _REFERENCE_POLICY
+        return response
+
+    def source(self, request: Request) -> Response:
+        return respond(request, Content(source_archive(), "application/zip"))
 
     def facts(self, request: Request) -> Response:
         return JSONResponse(self._facts, headers=_NO_CACHE)
@@ -128,6 +162,10 @@ def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, Any]
     site = _Site(settings, renderer, facts)
     return [
         *(Route(f"/{address.removeprefix('./')}", site.page(name)) for name, address in PAGES.items()),
+        Route("/docs/{name}", site.guide),
+        Route("/docs/", site.guide, name="guides"),
+        Route("/reference/{path:path}", site.reference),
+        Route(f"/source/{source_name()}", site.source),
         Route("/site.json", site.facts),
         Route("/static/{path:path}", site.static),
         Route("/programs/{path:path}", site.program),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, TemplateNotFound
+from markupsafe import Markup
 
 __all__ = ["Renderer"]
 
@@ -37,6 +38,15 @@ class Renderer:
             TemplateNotFound: it has no template.
         """
         return self._templates.get_template(f"{name}.html").render(site=self._site, page=name, root="./")
+
+    def guide(self, names: Mapping[str, str], name: str, content: str) -> str:
+        """The HTML of a guide, in the folder of all of them: `names` are their titles, `content` is HTML.
+
+        Raises:
+            TemplateNotFound: there is no template for guides.
+        """
+        template = self._templates.get_template("guide.html")
+        return template.render(site=self._site, page="", root="../", guides=names, guide=name, content=Markup(content))
 
     def error(self, status: int, message: str, root: str) -> str:
         """The HTML of an error, at an address from which `root` leads to the site's root.

@@ -37,6 +37,8 @@ class Settings:
         templates: the folder of the pages.
         programs: the folder of the Python programs that run in the pages.
         pyodide: the folder of the Pyodide distribution; None takes it from the public CDN.
+        clone: the folder with README.md and docs/, whose guides are shown; elsewhere there are none.
+        reference: the folder of the reference that `make docs` builds; without it there is no link to it.
         max_checkpoint: bytes of one checkpoint.
         max_json: bytes of any other body.
         max_runs: how many runs are kept.
@@ -64,6 +66,8 @@ class Settings:
     templates: Path = HERE / "templates"
     programs: Path = HERE / "programs"
     pyodide: Path | None = field(default_factory=local_pyodide)
+    clone: Path = HERE.parent
+    reference: Path = HERE.parent / "build" / "docs"
     max_checkpoint: int = 64 * _MIB
     max_json: int = 64 << 10
     max_runs: int = 200

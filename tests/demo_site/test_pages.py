@@ -33,7 +33,7 @@ def test_a_page_is_html_that_knows_the_site(client, address):
 @pytest.mark.parametrize("address", [*PAGES.values(), "nothing", "static/nothing/here", "nothing%2fhere", "a/x/"])
 def test_what_a_page_links_to_is_there_whatever_the_prefix(make_client, tmp_path, address, prefix):
     client = make_client(prefix=prefix)
-    for name in (*PAGES, "theme"):
+    for name in (*PAGES, "shell", "theme"):
         (tmp_path / "static" / f"{name}.js").write_text("1")
     response = client.get(f"/{address}", headers={"Accept": "text/html"})
     facts = client.get("/site.json").json()
