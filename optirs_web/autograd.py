@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 from .errors import OptirsError, ShapeError, UnsupportedError
 from .runtime.buffer import View
 from .runtime.dtypes import FLOAT32
+from .runtime.flags import used_flags
 from .runtime.modes import Block, Mode
+from .runtime.program import ProgramBuffer
 from .sparse import SparseRows
 from .tensors import Edge, Parameter, Tensor, tensor
 
@@ -92,12 +94,19 @@ def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor, Tensor], Tensor
             differentiable operations, so that its result has gradients in turn. It must not hold the result
             itself: a cycle would keep memory alive.
     """
-    if grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one, _ in inputs):
+    if not grad_enabled():
+        return result
+    flags = used_flags()
+    if flags is not None:
+        for one, _ in inputs:
+            if isinstance(one, Tensor) and not isinstance(one.walk.view.buffer.handle, ProgramBuffer):
+                flags.note(one, "requires_grad", one._requires_grad)
+    edges = [(one, rule) for one, rule in inputs if isinstance(one, Tensor) and one._requires_grad]
+    if edges:
         tracked = [one._tracked for one, _ in inputs if isinstance(one, Tensor)]
         used = tuple((one, one._version) for one in tracked if one is not None)
-        edges = tuple(Edge(one, rule, used) for one, rule in inputs if isinstance(one, Tensor) and one.requires_grad)
-        result.requires_grad = True
-        result._edges = edges
+        result._requires_grad = True
+        result._edges = tuple(Edge(one, rule, used) for one, rule in edges)
         made = _made.get()
         if made is not None:
             made.add(id(result))

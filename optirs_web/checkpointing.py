@@ -64,7 +64,7 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
 
 def _as_at_first(precision: DType | None) -> AbstractContextManager[Any]:
     """Products take the operands that they took in the first call. A cast from outside would hide its parameter."""
-    if precision is ops.autocast_to() is None:
+    if precision is None and ops.autocast_to() is None:
         return nullcontext()
     from .precision import autocast
 

@@ -7,16 +7,17 @@ import math
 import warnings
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from . import ops
 from .autograd import ObservedGrad, grad_enabled, observe_grads
-from .errors import DeviceLostError, UnsupportedError
+from .errors import DeviceLostError, OptirsError, UnsupportedError
 from .hostdata import HostData, host_data
 from .ops.launch import contiguous
 from .recovery import recover, recover_async, snapshot, snapshot_async
 from .runtime.buffer import View
 from .runtime.device import Device
+from .runtime.flags import UsedFlags
 from .runtime.program import NotReadyError, Program, StaleProgramError
 from .runtime.registry import device as device_of
 from .tensors import Parameter, Tensor, empty
@@ -35,7 +36,7 @@ class _Guard:
     def __init__(self, every: int, to: str | None) -> None:
         if every < 1:
             raise ValueError(f"snapshot_every is a number of calls from 1, not {every}")
-        self._every = every
+        self.every = every
         self.to = to  # where to go on; None for the same device
         self._calls = 0
         self._device: Device | None = None  # that of the last call
@@ -44,7 +45,7 @@ class _Guard:
 
     @property
     def _is_due(self) -> bool:
-        return self._calls % self._every == 0
+        return self._calls % self.every == 0
 
     def check(self) -> None:
         """Raise DeviceLostError if the device of the last call has gone: before another one is opened."""
@@ -103,15 +104,31 @@ class _Recorded(NamedTuple):
 
     key: Hashable
     program: Program
+    is_bound: bool  # to its device, since parameters lie there
     inputs: list[Tensor]
     output: Any
     grads: list[tuple[ObservedGrad, Tensor | None]]  # what it found, and what it leaves
+    flags: UsedFlags
 
-    def fits(self, key: Hashable) -> bool:
-        """Called alike, with gradients on the same tensors, in the same places."""
-        return self.key == key and all(
-            _lie_alike(found.leaf._grad, found.before) for found, _ in self.grads if found.is_read
+    def fits(self, key: Hashable, device: Device, may_go: bool) -> bool:
+        """Called alike, for this device, with the same flags, and gradients on the same tensors in the same places."""
+        its_device = self.program.device
+        return (
+            self.key == key
+            and (its_device is device or (may_go and self.is_bound))
+            and not its_device.lost
+            and self.flags.are_unchanged()
+            and all(_lie_alike(found.leaf._grad, found.before) for found, _ in self.grads if found.is_read)
         )
+
+
+class _ElsewhereError(Exception):
+    """What a step uses lies on another device. Not shown to users, who are shown the reason."""
+
+    def __init__(self, device: Device, reason: OptirsError | None = None) -> None:
+        super().__init__(f"run it on {device.name}")
+        self.device = device
+        self.reason = reason or UnsupportedError(f"what the step uses lies on '{device.name}' and elsewhere")
 
 
 def _lie_alike(one: Tensor | None, other: Tensor | None) -> bool:
@@ -174,6 +191,29 @@ class Compiled:
         self._recovered(self._guard)
         return self._run(arguments)
 
+    def __copy__(self) -> Compiled:
+        """The same step, not recorded yet."""
+        return self._of(Compiled.__new__(Compiled), self._step)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        """A copy of the step, not recorded yet: a method of a copy of its object; of a function, that function."""
+        import copy  # which few steps need
+
+        copied = memo[id(self)] = Compiled.__new__(Compiled)
+        return self._of(copied, copy.deepcopy(self._step, memo))
+
+    def _of(self, copied: Compiled, step: Callable[..., Any]) -> Compiled:
+        guard = self._guard
+        recover = (guard.to or True) if guard else False
+        Compiled.__init__(copied, step, self._asked_device, recover, guard.every if guard else 1, self._fuses)
+        return copied
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError(
+            f"the compiled step '{getattr(self, '__qualname__', type(self._step).__name__)}' cannot be pickled: pickle "
+            "the state_dict() of what it trains, and compile the step where that is loaded"
+        )
+
     def _by_position(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         from inspect import signature  # which takes longer than a step that is called by position
 
@@ -203,54 +243,82 @@ class Compiled:
             raise UnsupportedError("a compiled step cannot be called inside another one; call the function itself")
         if self._guard is not None:
             self._guard.check()
-        device = self._device(arguments)
-        if self._guard is not None:
-            self._guard.before_call(device)
-        prepared = [_on(device, prepare(one)) for one in arguments]
-        with device.turn():
-            return self._run_in_turn(device, prepared)
+        device, may_go = self._device(arguments)
+        prepared = [prepare(one) for one in arguments]
+        try:
+            return self._run_on(device, prepared, may_go)
+        except _ElsewhereError as error:
+            device, reason = error.device, error.reason
+        try:
+            return self._run_on(device, prepared, may_go, is_bound=True)
+        except _ElsewhereError:  # what it uses lies on several
+            raise reason from None
 
-    def _run_in_turn(self, device: Device, prepared: list[Any]) -> Any:
-        for _ in range(2):
-            recorded = self.recorded_on(device, prepared)
-            _upload(recorded.inputs, prepared)
-            try:
-                results = _replay(device, recorded)
-            except StaleProgramError:
-                self._recorded.clear()
-                continue
-            if not self._recorded or self._recorded[-1] is not recorded:  # it was forgotten for want of memory
-                self._recorded.append(recorded)
-            return results
+    def _run_on(self, device: Device, prepared: list[Any], may_go: bool, is_bound: bool = False) -> Any:
+        """Run there, and record there first where that has not been done.
+
+        Args:
+            device: where.
+            prepared: the arguments, as `prepare` gives them.
+            may_go: it may run where its parameters lie instead.
+            is_bound: they lie here.
+
+        Raises:
+            _ElsewhereError: they lie elsewhere.
+        """
+        with device.turn():
+            recorded = self.recorded_on(device, prepared, may_go, is_bound)
+            if self._guard is not None:
+                self._guard.before_call(device)
+            values = [_on(device, one) for one in prepared]
+            for _ in range(2):
+                _upload(recorded.inputs, values)
+                try:
+                    results = _replay(device, recorded)
+                except StaleProgramError:
+                    self._recorded.clear()
+                    recorded = self.recorded_on(device, prepared, may_go, is_bound)
+                    continue
+                if not self._recorded or self._recorded[-1] is not recorded:  # it was forgotten for want of memory
+                    self._recorded.append(recorded)
+                return results
         raise UnsupportedError("the step moves the buffers that it has bound itself; build optimizers outside")
 
-    def _device(self, arguments: tuple[Any, ...]) -> Device:
+    def _device(self, arguments: tuple[Any, ...]) -> tuple[Device, bool]:
+        """Where a call runs, and whether it may run where its parameters lie instead."""
         asked = self._asked_device
         if asked is not None:
-            return device_of(asked.name if self._guard and isinstance(asked, Device) and asked.lost else asked)
-        found = None if Compiled.place is None else Compiled.place(self, arguments)
-        return found or next((one.device for one in arguments if isinstance(one, Tensor)), None) or device_of(None)
+            is_lost = self._guard is not None and isinstance(asked, Device) and asked.lost
+            return device_of(asked.name if is_lost and isinstance(asked, Device) else asked), False
+        placed = None if Compiled.place is None else Compiled.place(self, arguments)
+        if placed is not None:
+            return placed, False
+        return next((one.device for one in arguments if isinstance(one, Tensor)), None) or device_of(None), True
 
-    def recorded_on(self, device: Device, prepared: list[Any]) -> _Recorded:
-        """The recording for a device and such arguments, as `prepare` gives them; made if there is none."""
-        key = (device, ops.autocast_to(), grad_enabled(), *(_signature(one) for one in prepared))
-        return self._find(key) or self._record_when_ready(key, device, prepared)
+    def recorded_on(
+        self, device: Device, prepared: list[Any], may_go: bool = False, is_bound: bool = False
+    ) -> _Recorded:
+        """The recording for a device and such arguments, made if there is none; see `_run_on`."""
+        key = (ops.autocast_to(), grad_enabled(), *(_signature(one) for one in prepared))
+        recorded = self._find(key, device, may_go)
+        if recorded is None:
+            while True:
+                try:
+                    return self._record(key, device, prepared, may_go, is_bound)
+                except NotReadyError as error:
+                    error.prepare()
+        if recorded.program.device is not device:
+            raise _ElsewhereError(recorded.program.device)
+        return recorded
 
-    def _find(self, key: Hashable) -> _Recorded | None:
+    def _find(self, key: Hashable, device: Device, may_go: bool) -> _Recorded | None:
         recorded = self._recorded
-        if recorded and recorded[-1].fits(key) and not recorded[-1].program.device.lost:
+        if recorded and recorded[-1].fits(key, device, may_go):
             return recorded[-1]
-        kept = [one for one in self._recorded if not one.program.device.lost]
-        found = next((one for one in kept if one.fits(key)), None)
-        self._recorded = kept if found is None else [*(one for one in kept if one is not found), found]
-        return found
-
-    def _record_when_ready(self, key: Hashable, device: Device, prepared: list[Any]) -> _Recorded:
-        while True:
-            try:
-                return self._record(key, device, prepared)
-            except NotReadyError as error:
-                error.prepare()
+        kept = [one for one in recorded if not one.program.device.lost]
+        match = next((one for one in kept if one.fits(key, device, may_go)), None)
+        self._recorded = kept if match is None else [*(one for one in kept if one is not match), match]
+        return match
 
     def _outputs(self, inputs: list[Tensor | None], prepared: list[Any]) -> Any:
         """What the step returns, in order and without the history, which would keep every activation."""
@@ -259,18 +327,26 @@ class Compiled:
         _check_output(output)
         return _map_tensors(output, lambda one: one if isinstance(one, Parameter) else contiguous(one.detach()))
 
-    def _record(self, key: Hashable, device: Device, prepared: list[Any]) -> _Recorded:
+    def _record(self, key: Hashable, device: Device, prepared: list[Any], may_go: bool, is_bound: bool) -> _Recorded:
         inputs = [_input(device, one) for one in prepared]
         observed: dict[int, ObservedGrad] = {}
-        with observe_grads(observed):
+        flags = UsedFlags()
+        with observe_grads(observed), flags.noted():
             try:
                 with device.record(fuses=self._fuses) as program:
-                    output = self._outputs(inputs, prepared)
+                    try:
+                        output = self._outputs(inputs, prepared)
+                    except OptirsError as error:
+                        if may_go and program.elsewhere is not None:
+                            raise _ElsewhereError(program.elsewhere, error) from error
+                        raise
                 grads = [(found, found.leaf._grad) for found in observed.values()]
             finally:
                 for found in observed.values():  # nothing has run yet
                     found.leaf._grad = found.before
-        recorded = _Recorded(key, program, [one for one in inputs if one is not None], output, grads)
+        tensors = [one for one in inputs if one is not None]
+        flags.finish(but=tensors)
+        recorded = _Recorded(key, program, is_bound, tensors, output, grads, flags)
         self._recorded.append(recorded)
         if len(self._recorded) > _RECORDINGS_KEPT:
             del self._recorded[0]
@@ -288,6 +364,12 @@ class CompiledMethod:
     def __init__(self, step: Compiled, instance: object) -> None:
         self.__func__ = step
         self.__self__ = instance
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledMethod:
+        """The method of a copy of the object."""
+        import copy
+
+        return CompiledMethod(self.__func__, copy.deepcopy(self.__self__, memo))
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the step with the object and these."""
@@ -345,8 +427,12 @@ def compile(
 
     The arguments of the step are tensors or arrays (uploaded at each call into fixed buffers) and other hashable
     values, which are constants of the recording. Each combination of shapes, types and constants is recorded once, and
-    the 16 used last are kept. The step may differentiate and use optimizers made outside; it cannot read values, and
-    Python in it runs only while it is recorded. Results come back in memory of their own.
+    the 16 used last are kept. So is each combination of the flags that the step met, `requires_grad` of tensors and
+    `training` of modules: when a parameter is frozen, or after ``model.eval()``, the step is recorded again, once. It
+    may differentiate and use optimizers made outside; it cannot read values, and Python in it runs only while it is
+    recorded. Results come back in memory of their own.
+
+    Threads may call it at once: on one device they take turns.
 
     As a decorator it serves functions and methods. The object of a method is such a constant: each has recordings of
     its own, which keep it alive, and what it held when it was recorded is what a replay uses.
@@ -356,7 +442,9 @@ def compile(
 
     Args:
         step: a function of tensors that returns tensors in any nesting of tuples, lists and dicts, or None.
-        device: where to put arrays; by default that of the first tensor argument, then `optirs_web.device()`.
+        device: where to run. By default where the parameters and other tensors that the step refers to lie; if it
+            refers to none, where the first tensor argument lies, then `optirs_web.device()`. Arguments that lie
+            elsewhere are carried over.
         recover: when the device was lost, open it again, go on from the last snapshot and run the call that noticed.
             Its arguments are arrays then, since tensors are lost with the device. Results that were not read before
             the loss raise DeviceLostError. A name, as `optirs_web.recover` takes it, moves the work there: "auto" to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ _TAKEN = re.compile(
 )
 """Names in the code that is generated around the functions."""
 
+_numbers = itertools.count()
 _files: dict[tuple[str, str], str] = {}
 """The name under which each text can be imported, by the text and its title."""
 
@@ -248,7 +250,7 @@ def _read(source: str | os.PathLike[str], function: str | None) -> tuple[str, st
 def _added(text: str, title: str, module: Module) -> str:
     """The name of the text among the elementwise modules, from which kernels take their functions."""
     if (text, title) not in _files:
-        name = f"custom_{len(_files)}"
+        name = f"custom_{next(_numbers)}"
         add_module(("elementwise", name), module)
         _files[text, title] = name
     return _files[text, title]

@@ -210,7 +210,7 @@ def _as_tensors(arguments: Sequence[Any], positions: Sequence[int]) -> list[Any]
 def _fresh(one: Tensor) -> Tensor:
     """The same values as a variable of its own, whose history goes on to `one`."""
     alias = record(one.detach(), (one, lambda g, _: g))
-    alias.requires_grad = True
+    alias._requires_grad = True
     return alias
 
 

@@ -105,6 +105,9 @@ class autocast(Block["ops.Autocast | None"]):
         casts = {} if outer is None else outer.casts
         return ops.Autocast(self.dtype if self.enabled else None, self.cache_enabled, casts)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return autocast, (self.dtype.name, self.enabled, self.cache_enabled)
+
     def __enter__(self) -> autocast:
         super().__enter__()
         return self

@@ -7,6 +7,7 @@ A browser takes the GPU away from a tab in the background, and a driver may rese
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, NamedTuple, Protocol
 from weakref import WeakValueDictionary
@@ -62,16 +63,21 @@ class KeepsValues:
 
 _numbers = itertools.count()
 _known: WeakValueDictionary[int, Recoverable] = WeakValueDictionary()
+_lock = threading.Lock()  # held while that changes or is listed
+_recovering = threading.RLock()  # held by the one thread that brings back what a device held
 
 
 def keep_track(one: Recoverable) -> None:
     """Have it in snapshots from now on."""
-    _known[next(_numbers)] = one
+    with _lock:
+        _known[next(_numbers)] = one
 
 
 def tracked() -> list[Recoverable]:
     """Parameters in the order in which they were made, then optimizers."""
-    return [one for _, one in sorted(_known.items(), key=lambda item: (item[1].recovery_order, item[0]))]
+    with _lock:
+        known = list(_known.items())
+    return [one for _, one in sorted(known, key=lambda item: (item[1].recovery_order, item[0]))]
 
 
 def device_under(one: Recoverable) -> Device:
@@ -150,14 +156,16 @@ def recover(to: str | Device | None = None) -> list[Device]:
         >>> ow.recover()
         []
     """
-    lost = _lost(to)
-    return _revive(lost, {name: device_of(to or name) for name in _names(lost)})
+    with _recovering:
+        lost = _lost(to)
+        return _revive(lost, {name: device_of(to or name) for name in _names(lost)})
 
 
 async def recover_async(to: str | Device | None = None) -> list[Device]:
     """The awaitable twin of `recover`."""
-    lost = _lost(to)
-    return _revive(lost, {name: await device_async(to or name) for name in _names(lost)})
+    devices = {name: await device_async(to or name) for name in _names(_lost(to))}
+    with _recovering:  # what another task has brought back meanwhile is not lost any more
+        return _revive([one for one in _lost(to) if device_under(one).name in devices], devices)
 
 
 def _lost(to: str | Device | None) -> list[Recoverable]:

@@ -14,6 +14,7 @@ from .recovery import KeepsValues, keep_track
 from .runtime.buffer import View
 from .runtime.device import Device
 from .runtime.dtypes import FLOAT32, DType, dtype as dtype_of
+from .runtime.flags import flag_changed, flag_used
 from .runtime.registry import device as device_of
 from .tensor_methods import TensorMethods, call_operation
 from .tensor_values import TensorValues
@@ -61,7 +62,6 @@ class Tensor(TensorMethods, TensorValues):
     Attributes:
         shape: a tuple of ints.
         dtype: "float32", "float16", "bfloat16", "int32", "uint32" or "bool", as a `DType`.
-        requires_grad: gradients of what is computed from it will be asked for.
         walk: where it lies: the memory, the element of it that comes first, and the elements from one index to the
             next along each axis.
 
@@ -98,7 +98,7 @@ class Tensor(TensorMethods, TensorValues):
             self.view = view
         else:
             self.walk = Walk(view, start, strides)
-        self.requires_grad = requires_grad
+        self._requires_grad = requires_grad
         self._grad: Tensor | None = None
         self._grad_place: View | None = None
         self._edges: tuple[Edge, ...] | None = None
@@ -149,6 +149,18 @@ class Tensor(TensorMethods, TensorValues):
         return math.prod(self.shape)
 
     @property
+    def requires_grad(self) -> bool:
+        """Gradients of what is computed from it will be asked for."""
+        flag_used(self, "requires_grad", self._requires_grad)
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        before, self._requires_grad = self._requires_grad, bool(value)
+        if before is not self._requires_grad:
+            flag_changed(self, "requires_grad", before)
+
+    @property
     def grad(self) -> Tensor | None:
         """The gradient that `backward` left, or None. Assigning an array or tensor of the same shape copies it.
 
@@ -167,7 +179,7 @@ class Tensor(TensorMethods, TensorValues):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         copied = call_operation("clone", self.detach())
-        copied.requires_grad = self.requires_grad
+        copied._requires_grad = self._requires_grad
         copied.grad = self.grad  # which torch copies too, of tensors, but not of parameters
         return copied
 
@@ -302,7 +314,7 @@ class Parameter(Tensor, KeepsValues):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         copied = Parameter(self, name=self.name)
-        copied.requires_grad = self.requires_grad
+        copied._requires_grad = self._requires_grad
         return copied
 
 
@@ -318,7 +330,7 @@ def _restore(
     """What was pickled."""
     values = tensor(HostData(memoryview(content), shape, dtype_of(dtype)), device=device)
     restored = kind(values, name=name) if issubclass(kind, Parameter) else values
-    restored.requires_grad = requires_grad
+    restored._requires_grad = requires_grad
     return restored
 
 
@@ -395,5 +407,5 @@ def _of_tensor(data: Tensor, dtype: str | DType | None, requires_grad: bool) -> 
     if its_dtype is not data.dtype:
         raise UnsupportedError(f"a {data.dtype} tensor cannot be converted to {dtype}; convert the array it came from")
     result = call_operation("clone", data.detach())
-    result.requires_grad = requires_grad
+    result._requires_grad = requires_grad
     return result

@@ -135,7 +135,7 @@ def test_a_closed_device_says_so(open_device):
         print([one.name for one in registry.opened()])
         """
     )
-    assert lines == ["device 'vulkan' was closed", "[1.0, 1.0, 1.0, 1.0]", "[]"]
+    assert lines == ["device 'vulkan' was closed, and what was on it is gone", "[1.0, 1.0, 1.0, 1.0]", "[]"]
 
 
 def test_only_a_device_that_is_open_is_closed():

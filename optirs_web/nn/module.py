@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ..runtime.device import Device
+from ..runtime.flags import flag_changed, flag_used
 from ..runtime.registry import device as device_of
 from ..tensors import Parameter, Tensor
 from .buffers import Buffer
@@ -44,7 +45,6 @@ class Module:
         ([6.0], ['weight'])
     """
 
-    training: bool
     forward: Callable[..., Any] = _no_forward
     may_be_missing: frozenset[str] = frozenset()
     """Buffers that a state dict need not have."""
@@ -73,6 +73,20 @@ class Module:
         return after_forward(self, after, args, kwargs, result) if after else result
 
     # Attributes.
+
+    @property
+    def training(self) -> bool:
+        """The mode that `train` and `eval` set."""
+        value: bool = self.__dict__["training"]
+        flag_used(self, "training", value)
+        return value
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        before, now = self.__dict__.get("training"), bool(value)
+        self.__dict__["training"] = now
+        if before is not None and before is not now:
+            flag_changed(self, "training", before)
 
     def __getattr__(self, name: str) -> Any:
         for table in ("_parameters", "_buffers", "_modules"):

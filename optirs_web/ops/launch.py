@@ -11,6 +11,7 @@ from ..errors import DeviceLostError, ShapeError, UnsupportedError
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType
 from ..runtime.kernels import ElementwiseKernel, elementwise
+from ..runtime.program import recorded_here
 from ..tensors import Tensor, empty
 from .limits import compute_part, cut, fits, in_parts, narrowed, part_along
 
@@ -67,6 +68,9 @@ def need_one_device(operation: str, *tensors: Tensor) -> None:
                 f"{operation} got a tensor on a device '{lost.name}' that was lost or closed; optirs_web.recover() "
                 "brings parameters back to their last snapshot"
             )
+        program = recorded_here()
+        if program is not None:
+            program.elsewhere = next(one for one in devices if one is not program.device)
         names = " and ".join(one.name for one in devices)
         raise ShapeError(
             f"{operation} got tensors on {names}; move them to one device: tensor(x, device=...) copies, "

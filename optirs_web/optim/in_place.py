@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import ShapeError
 from ..runtime.arena import Arena
 from ..runtime.buffer import Buffer, View
+from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32
 from ..runtime.program import NotReadyError
 from ..runtime.rules import Flags, Rule
@@ -53,6 +54,10 @@ class InPlace:
 
     def run(self, live: Sequence[bool], hyper: Mapping[str, float]) -> None:
         """Apply the rule to those that are live."""
+        with self.layout.device.turn():
+            self._run(live, hyper)
+
+    def _run(self, live: Sequence[bool], hyper: Mapping[str, float]) -> None:
         self.layout.set_hyper([hyper])
         recording = self.layout.device.recording
         if recording is not None:
@@ -96,15 +101,22 @@ def in_place(
     if len(devices) > 1:
         raise ShapeError(f"the parameters lie on different devices: {', '.join(map(str, devices))}")
     key = (rule, layout_type, flags, *map(id, params))
+    with devices[0].turn():
+        return _known(key, devices[0], params)
+
+
+def _known(key: tuple[Any, ...], device: Device, params: Sequence[Parameter]) -> InPlace:
+    rule, layout_type, flags = key[:3]
     known = _made.get(key)
     if known is not None and known.fits(params):
         return known
-    if devices[0].recording is not None:  # making it moves parameters
+    if device.recording is not None:  # making it moves parameters
         raise NotReadyError(partial(_prepare, rule, list(params), layout_type, flags))
+    made = InPlace(rule, params, layout_type, flags)
     for other, old in list(_made.items()):
         if other == key or any(param() is None for param in old.params):
-            del _made[other]
+            _made.pop(other, None)
     while len(_made) >= _KEPT:
-        del _made[next(iter(_made))]
-    made = _made[key] = InPlace(rule, params, layout_type, flags)
+        _made.pop(next(iter(list(_made))), None)
+    _made[key] = made
     return made

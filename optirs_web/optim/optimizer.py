@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -115,7 +116,8 @@ class Optimizer(Stateful):
                 if not (isinstance(changed, tuple) and len(changed) == 2):
                     raise TypeError(f"a hook before a step returns None or (args, kwargs), not {changed!r}")
                 args, kwargs = changed
-        result = self._step(*args, **kwargs)
+        with nullcontext() if args else self._built.device.turn():  # a closure may do anything
+            result = self._step(*args, **kwargs)
         for hook in (*self._hooks["step_post"], *global_step_post_hooks):
             hook(self, args, kwargs)
         return result

@@ -96,12 +96,14 @@ def _copied(view: View, device: Device) -> View:
     if recording is not None:
         recording.keep(buffer)
     there = View(buffer, 0, view.nbytes)
-    if view.nbytes:
-        device.write(there, view.buffer.device.read(view))
     for one in (view.buffer.device, device):
         one.on_change = _forget
-    _copies.setdefault(view.buffer, {})[place] = there
-    _copied_from[buffer] = weakref.ref(view.buffer)
+    places = _copies.setdefault(view.buffer, {})
+    if view.nbytes:
+        device.write(there, view.buffer.device.read(view))
+    if _copies.get(view.buffer) is places:  # no other thread has changed what was read
+        places[place] = there
+        _copied_from[buffer] = weakref.ref(view.buffer)
     return there
 
 

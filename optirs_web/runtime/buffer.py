@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..errors import UnsupportedError
 
 if TYPE_CHECKING:
     from .device import Device
@@ -47,6 +49,11 @@ class Buffer:
 
     def __del__(self) -> None:
         self.release()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise UnsupportedError(
+            "memory of a device cannot be copied or pickled by itself: copy the tensor that is in it"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,8 @@ class Device(DeviceMemory):
 
     def exchange_backend(self, other: Backend) -> None:
         """Go on through another connector to the same hardware, as a profiler does that listens in between."""
-        self._backend = other
+        with self.lock:
+            self._backend = other
 
     def __repr__(self) -> str:
         return f"<Device {self.name}: {self.info.description}>"
@@ -262,6 +263,7 @@ class Device(DeviceMemory):
             self._flush_if_many()
 
     def _not_recorded(self, program: Program) -> UnsupportedError:
+        program.elsewhere = self
         return UnsupportedError(
             f"a step compiled for '{program.device.name}' does work on '{self.name}', which a replay would leave out; "
             f"put everything on one device, and name it: compile(step, device='{self.name}')"
@@ -279,6 +281,11 @@ class Device(DeviceMemory):
         if program is not None and program.device is not self:
             raise self._not_recorded(program)
         return self._turn
+
+    def renew_locks(self) -> None:
+        """In a child process, where the threads that held them are not."""
+        self.lock, self._turn = threading.RLock(), threading.RLock()
+        self._held = None
 
     def _bound(self, one: Recorded) -> Command:
         """The backend's command for it."""
@@ -449,4 +456,6 @@ class Device(DeviceMemory):
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise UnsupportedError(f"a device is not pickled: pickle its name, and open it there by device('{self.name}')")
+        raise UnsupportedError(
+            f"the device '{self.name}' cannot be pickled: pickle its name, and open it where that is loaded"
+        )

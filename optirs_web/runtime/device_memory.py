@@ -278,7 +278,7 @@ class DeviceMemory(ABC):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise DeviceLostError(f"device '{self.name}' was closed")
+            raise DeviceLostError(f"device '{self.name}' was closed, and what was on it is gone")
 
     def _take_back(self) -> None:
         """Take back what was returned. Called where no command is half-way to the device."""

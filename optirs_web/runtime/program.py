@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..errors import OptirsError, OutOfDeviceMemoryError
+from ..errors import OptirsError, OutOfDeviceMemoryError, UnsupportedError
 from ..parts import imported
 from .backend import Command
 from .buffer import Buffer, View
@@ -82,6 +82,7 @@ class Program:
         as_recorded: launches and copies as they were called, in order.
         launches: those that are replayed.
         is_open: it is being recorded.
+        elsewhere: another device, on which something lies that what is recorded uses; that is an error.
         dispatches: how many kernels a replay runs.
         recomputed: how many launches are run a second time, since the device had no memory to keep all results.
         copies: how many copies it makes.
@@ -99,6 +100,7 @@ class Program:
         self.copies = self.recomputed = 0
         self.recorded: Command | None = None
         self.is_open = False
+        self.elsewhere: Device | None = None
         self.before_replay: list[Callable[[], None]] = []
         self.at_replay: list[Callable[[], None]] = []
         self._fuses = fuses
@@ -233,6 +235,9 @@ class Program:
 
     def __del__(self) -> None:
         self.release()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise UnsupportedError("a recorded program cannot be copied or pickled: record it again")
 
 
 def _is_own(buffer: Buffer) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,6 +53,7 @@ avoided: dict[str, str] = {}
 """Devices that failed, by label, and what happened: "auto" takes another. Who asks for one by name tries it again."""
 
 _opened: dict[str, Device] = {}
+_lock = threading.RLock()  # held while a device is opened or forgotten
 _closed_stats = Stats()
 _set_limit: list[int | None] = []  # what set_memory_limit was told last, if it was called
 
@@ -136,10 +138,13 @@ def device(name: str | Device | None = None, *, power: str | None = None) -> Dev
     if isinstance(name, Device):
         return name
     name = _asked(name, power)
-    if name not in _opened:
-        _opened[name] = _taken(name)
+    found = _opened.get(name)
+    if found is None:
+        with _lock:
+            found = _opened.get(name) or _taken(name)
+            _opened[name] = found
     avoided.pop(name, None)
-    return _opened[name]
+    return found
 
 
 async def device_async(name: str | Device | None = None, *, power: str | None = None) -> Device:
@@ -215,10 +220,13 @@ def _module(info: AdapterInfo) -> Any:
 
 def _forget_lost() -> None:
     global _closed_stats
-    lost = {id(one): one for one in _opened.values() if one.lost}
-    for name in [name for name, one in _opened.items() if id(one) in lost]:
-        del _opened[name]
-    _closed_stats = sum((one.stats for one in lost.values()), _closed_stats)
+    if not any(one.lost for one in list(_opened.values())):
+        return
+    with _lock:
+        lost = {id(one): one for one in list(_opened.values()) if one.lost}
+        for name in [name for name, one in list(_opened.items()) if id(one) in lost]:
+            del _opened[name]
+        _closed_stats = sum((one.stats for one in lost.values()), _closed_stats)
     for one in lost.values():
         if not one.closed and not _IS_PAGE:  # a browser takes devices away, and gives them back
             avoided[one.name] = "it was lost"
@@ -227,8 +235,9 @@ def _forget_lost() -> None:
 def avoid(label: str, why: str) -> None:
     """Have "auto" take another device from now on."""
     avoided[label] = why
-    for name in [name for name, one in _opened.items() if name.startswith("auto") and one.name == label]:
-        del _opened[name]
+    with _lock:
+        for name in [name for name, one in _opened.items() if name.startswith("auto") and one.name == label]:
+            del _opened[name]
 
 
 def _keep(backend: Backend, why: str) -> Device:
@@ -293,7 +302,7 @@ def close_device(target: str | Device | None) -> None:
 
 def opened() -> list[Device]:
     """The devices that are open now."""
-    return list(dict.fromkeys(_opened.values()))
+    return list(dict.fromkeys(list(_opened.values())))
 
 
 def set_memory_limit(nbytes: int | None) -> None:
@@ -314,6 +323,18 @@ def set_memory_limit(nbytes: int | None) -> None:
     for one in opened():
         one.set_memory_limit(nbytes)
     _set_limit[:] = [nbytes]
+
+
+def _after_fork() -> None:
+    """In the child. Who holds a lock may be a thread that is not in this process."""
+    global _lock
+    _lock = threading.RLock()
+    for one in opened():
+        one.renew_locks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def stats() -> Stats:
