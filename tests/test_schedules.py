@@ -195,6 +195,69 @@ def test_steps_that_would_divide_by_0_do_so_as_in_torch(torch, make):
             make(module, optimizer)
 
 
+NUMBERS = {
+    "StepLR": ({"step_size": 3}, ("step_size", "gamma")),
+    "MultiStepLR": ({"milestones": [3]}, ("milestones", "gamma")),
+    "ConstantLR": ({}, ("factor", "total_iters")),
+    "LinearLR": ({}, ("start_factor", "end_factor", "total_iters")),
+    "ExponentialLR": ({"gamma": 0.5}, ("gamma",)),
+    "PolynomialLR": ({}, ("total_iters", "power")),
+    "CosineAnnealingLR": ({"T_max": 3}, ("T_max", "eta_min")),
+    "CosineAnnealingWarmRestarts": ({"T_0": 3}, ("T_0", "T_mult", "eta_min")),
+    "CurriculumLR": ({"stages": [0.1]}, ("stages",)),
+    "CyclicLR": (
+        {"base_lr": 0.1, "max_lr": 0.2, "cycle_momentum": False},
+        ("base_lr", "max_lr", "step_size_up", "step_size_down", "gamma", "base_momentum", "max_momentum"),
+    ),
+    "OneCycleLR": (
+        {"max_lr": 0.1, "total_steps": 10, "cycle_momentum": False},
+        ("max_lr", "total_steps", "pct_start", "div_factor", "final_div_factor", "base_momentum", "max_momentum"),
+    ),
+    "ReduceLROnPlateau": ({}, ("factor", "patience", "threshold", "cooldown", "min_lr", "eps")),
+    "ScheduleLR": ({"schedule": schedules.constant_schedule(1.0)}, ("factors",)),
+    "LambdaLR": ({"lr_lambda": lambda count: 1.0}, ()),
+    "MultiplicativeLR": ({"lr_lambda": lambda count: 1.0}, ()),
+}
+WRONG = [math.nan, -math.inf, 10**400, 1j, "1", b"1", object(), [[]], [math.nan], ["1"]]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda one: f"{type(one).__name__} {str(one)[:4]}")
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_is_no_number_is_refused_by_the_name_of_the_argument_and_changes_nothing(name, wrong):
+    options, arguments = NUMBERS[name]
+    for argument in (*arguments, *(["last_epoch"] if name != "ReduceLROnPlateau" else [])):
+        optimizer = ours("cpu")
+        before = [dict(group) for group in optimizer.param_groups]
+        with pytest.raises(ValueError, match=f"^({name}: {argument} is |Expected float or int {argument})"):
+            getattr(lr_scheduler, name)(optimizer, **{**options, argument: wrong})
+        assert optimizer.param_groups == before
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("StepLR", {"step_size": 0}, "StepLR: step_size is a finite number other than 0, not 0"),
+        ("CosineAnnealingLR", {"T_max": 0}, "CosineAnnealingLR: T_max is a finite number other than 0, not 0"),
+        ("CyclicLR", {"step_size_up": 0}, "CyclicLR: step_size_up is a number above 0, not 0"),
+        ("CyclicLR", {"step_size_up": -1}, "CyclicLR: step_size_up is a number above 0, not -1"),
+        ("OneCycleLR", {"div_factor": 0.0}, "OneCycleLR: div_factor is a finite number other than 0, not 0"),
+        ("OneCycleLR", {"pct_start": 0.1}, "pct_start times total_steps is 1"),
+        ("ReduceLROnPlateau", {"patience": -1}, "ReduceLROnPlateau: patience is a number from 0, not -1"),
+        ("ExponentialLR", {"last_epoch": -2}, "ExponentialLR: last_epoch is an integer from -1, not -2"),
+    ],
+)
+def test_a_number_that_steps_could_not_use_is_refused_when_the_scheduler_is_made(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(lr_scheduler, name)(ours("cpu"), **{**NUMBERS[name][0], **options})
+
+
+def test_a_patience_may_be_infinite():
+    scheduler = lr_scheduler.ReduceLROnPlateau(ours("cpu"), patience=math.inf)
+    for _ in range(3):
+        scheduler.step(1.0)
+    assert scheduler.num_bad_epochs == 2
+
+
 def test_a_line_of_one_cycle_ends_at_its_end(device):
     """torch's goes on below 0 with the step after the last one that anybody takes, which no optimizer would take."""
     optimizer = ours(device)

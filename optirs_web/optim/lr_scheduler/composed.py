@@ -10,6 +10,7 @@ from ...errors import UnsupportedError
 from ..optimizer import Optimizer
 from ..schedule_pieces import Schedule
 from ..schedules import join_schedules
+from .arguments import checked
 from .attached import attached, get_option, set_option
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler
@@ -47,6 +48,7 @@ class _ComposedLR(LRScheduler):
         super()._load(state_dict)
 
 
+@checked
 class SequentialLR(_ComposedLR):
     """One scheduler after the other, from milestone to milestone, as `torch.optim.lr_scheduler.SequentialLR`.
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from ...runtime.schedules import Piece
 from ..optimizer import Optimizer
 from ..schedule_pieces import Curve, Schedule, one_layer, ramp, split_ratio
+from .arguments import DividesByZeroError, checked
 from .attached import set_option
 from .scheduler import LRScheduler, _check_optimizer
 
@@ -55,6 +56,7 @@ class _CycleLR(LRScheduler):
         return "beta1" if self.use_beta1 else "momentum"
 
 
+@checked
 class CyclicLR(_CycleLR):
     """Up and down between two values (Smith 2017, arXiv:1506.01186), as `torch.optim.lr_scheduler.CyclicLR`.
 
@@ -154,6 +156,7 @@ class CyclicLR(_CycleLR):
             vars(self._scale_fn).update(custom)
 
 
+@checked
 class OneCycleLR(_CycleLR):
     """One cycle (Smith & Topin 2017, arXiv:1708.07120), as `torch.optim.lr_scheduler.OneCycleLR`.
 
@@ -235,7 +238,7 @@ class OneCycleLR(_CycleLR):
             if until != begin:
                 pieces.append(ramp(start, end, until - begin, curve, begin=begin, is_absolute=True))
             elif not begin:
-                raise ZeroDivisionError("pct_start * total_steps is 1")
+                raise DividesByZeroError("OneCycleLR: pct_start times total_steps is 1: the first phase has no step")
             begin = until
         return one_layer(*pieces)
 

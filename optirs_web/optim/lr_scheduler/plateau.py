@@ -16,6 +16,7 @@ from ...tensors import Tensor, tensor
 from ..layout import Layout
 from ..optimizer import Optimizer
 from ..schedule_pieces import Schedule
+from .arguments import checked
 from .attached import attached, get_option, set_option
 from .scheduler import LRScheduler, _check_optimizer
 
@@ -25,6 +26,7 @@ _FLOAT, _FLOATS = struct.Struct("<f"), struct.Struct("<3f")
 _WORST = 3e38  # stands for infinity on a device
 
 
+@checked
 class ReduceLROnPlateau(LRScheduler):
     """Times a factor when a metric has stopped improving, as `torch.optim.lr_scheduler.ReduceLROnPlateau`.
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from ...errors import CheckpointError, UnsupportedError
 from ..optimizer import Optimizer
 from ..schedule_pieces import Schedule, plot_values
+from .arguments import checked
 from .attached import attached, get_option, set_option
 
 __all__ = ["LRScheduler", "ScheduleLR"]
@@ -328,6 +329,7 @@ def _check_optimizer(optimizer: Any) -> None:
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
 
 
+@checked
 class ScheduleLR(LRScheduler):
     """Any schedule, for any option.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from bisect import bisect_right
 from collections import Counter
@@ -10,6 +11,7 @@ from typing import Any
 
 from ..optimizer import Optimizer
 from ..schedule_pieces import Schedule, geometric, hold, one_layer, ramp
+from .arguments import DividesByZeroError, checked
 from .attached import attached, get_option
 from .scheduler import LRScheduler
 
@@ -59,6 +61,7 @@ class _FunctionLR(LRScheduler):
                 vars(one).update(held)
 
 
+@checked
 class LambdaLR(_FunctionLR):
     """The first value times a function of `last_epoch`, as `torch.optim.lr_scheduler.LambdaLR`.
 
@@ -79,6 +82,7 @@ class LambdaLR(_FunctionLR):
         return [self.base_lrs[group] * self.lr_lambdas[group](count) for count in range(steps)]
 
 
+@checked
 class MultiplicativeLR(_FunctionLR):
     """The value so far times a function of `last_epoch`, as `torch.optim.lr_scheduler.MultiplicativeLR`.
 
@@ -109,6 +113,7 @@ def _until(start: float, end: float, steps: float, power: float = 1.0) -> Schedu
     return one_layer(ramp(start, end if steps >= 1 else start, steps, power=power))
 
 
+@checked
 class StepLR(_MultipleLR):
     """Times gamma every `step_size` steps, as `torch.optim.lr_scheduler.StepLR`.
 
@@ -131,6 +136,7 @@ class StepLR(_MultipleLR):
         return one_layer(geometric(1.0, self.gamma, abs(every), stairs=1.0))
 
 
+@checked
 class MultiStepLR(_MultipleLR):
     """Times gamma at each milestone, as `torch.optim.lr_scheduler.MultiStepLR`.
 
@@ -166,6 +172,7 @@ class MultiStepLR(_MultipleLR):
         return one_layer(*map(hold, factors, begins))
 
 
+@checked
 class ConstantLR(_MultipleLR):
     """Times a factor for `total_iters` steps, as `torch.optim.lr_scheduler.ConstantLR`.
 
@@ -197,6 +204,7 @@ class ConstantLR(_MultipleLR):
         return one_layer(hold(self.factor), *([hold(1.0, end)] if comes else []))
 
 
+@checked
 class LinearLR(_MultipleLR):
     """Times a factor on a straight line, as `torch.optim.lr_scheduler.LinearLR`.
 
@@ -232,6 +240,7 @@ class LinearLR(_MultipleLR):
         return _until(self.start_factor, self.end_factor, self.total_iters)
 
 
+@checked
 class ExponentialLR(_MultipleLR):
     """Times gamma at every step, as `torch.optim.lr_scheduler.ExponentialLR`.
 
@@ -252,6 +261,7 @@ class ExponentialLR(_MultipleLR):
         return one_layer(geometric(1.0, self.gamma))
 
 
+@checked
 class PolynomialLR(_MultipleLR):
     """Times (1 - t / total_iters)^power, as `torch.optim.lr_scheduler.PolynomialLR`.
 
@@ -275,6 +285,7 @@ class PolynomialLR(_MultipleLR):
         return _until(1.0, 0.0, self.total_iters, self.power)
 
 
+@checked
 class CosineAnnealingLR(LRScheduler):
     """eta_min + (first value - eta_min) (1 + cos(pi t / T_max)) / 2, as `torch.optim.lr_scheduler`'s.
 
@@ -312,11 +323,12 @@ class CosineAnnealingLR(LRScheduler):
         return float(self.eta_min)
 
     def _schedule(self, group: int) -> Schedule:
-        if not self.T_max:
-            raise ZeroDivisionError("T_max is 0")
+        if not self.T_max:  # of a state dict
+            raise DividesByZeroError("T_max is 0")
         return one_layer(ramp(1.0, 0.0, abs(self.T_max), "cosine", offset=self.eta_min))
 
 
+@checked
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Cosine annealing that begins anew after T_0 steps, then T_0 T_mult, ..., as torch's. Epochs may be fractions.
 
@@ -326,6 +338,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         >>> [round(value, 3) for value in ow.optim.lr_scheduler.CosineAnnealingWarmRestarts(opt, T_0=2).values(5)]
         [1.0, 0.5, 1.0, 0.5, 1.0]
     """
+
+    _refuses = frozenset({"eta_min"})
 
     def __init__(
         self,
@@ -341,7 +355,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             raise ValueError(f"Expected positive integer T_0, but got {T_0}")
         if T_mult < 1 or not isinstance(T_mult, int):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
-        if not isinstance(eta_min, (float, int)):
+        lowest: Any = eta_min
+        if not isinstance(lowest, (float, int)) or not abs(lowest) <= sys.float_info.max:
             raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
         self.T_0 = self.T_i = T_0
         self.T_mult = T_mult
@@ -382,6 +397,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return begin + self.T_cur
 
 
+@checked
 class CurriculumLR(LRScheduler):
     """Values in stages, each ended by `advance()`; for stages of known length see `schedules.curriculum`.
 

@@ -1,0 +1,101 @@
+"""The arguments of schedulers: what each may be, by its name, before anything is changed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+from ...errors import quoted
+from ..groups import NotANumberError
+
+__all__ = ["DividesByZeroError", "checked"]
+
+Class = TypeVar("Class", bound=type[Any])
+Test = Callable[[float], bool]
+
+
+class DividesByZeroError(ValueError, ZeroDivisionError):
+    """A number by which steps would divide is 0. It is a ZeroDivisionError, too, as torch's steps raise."""
+
+
+def _any(value: float) -> bool:
+    return True
+
+
+_FINITE = ("a finite number", Real, _any)
+_NOT_ZERO = ("a finite number other than 0", Real, _any)
+_COUNT = ("a number from 0", Real, lambda value: value >= 0)
+_SOME = ("a number above 0", Real, lambda value: value > 0)
+_ONE_OR_ALL = {"base_lr", "max_lr", "base_momentum", "max_momentum", "min_lr"}
+"""A number, or one for each group."""
+_SEQUENCES = {"milestones", "stages", "factors"}
+_MAY_BE_NONE = {"step_size_down", "total_steps", "epochs", "steps_per_epoch", "factors"}
+_MAY_BE_INFINITE = {"patience", "cooldown"}
+
+_ARGUMENTS: dict[str, tuple[str, type[Any], Test]] = {
+    **dict.fromkeys(("gamma", "factor", "start_factor", "end_factor", "total_iters", "power", "eta_min"), _FINITE),
+    **dict.fromkeys(("T_0", "T_mult", "pct_start", "total_steps", "epochs", "steps_per_epoch"), _FINITE),
+    **dict.fromkeys((*_ONE_OR_ALL, *_SEQUENCES, "threshold", "eps"), _FINITE),
+    **dict.fromkeys(("step_size", "T_max", "div_factor", "final_div_factor"), _NOT_ZERO),
+    **dict.fromkeys(("patience", "cooldown", "step_size_down"), _COUNT),
+    "step_size_up": _SOME,
+    "last_epoch": ("an integer from -1", Integral, lambda value: value >= -1),
+}
+
+
+def checked(cls: Class) -> Class:
+    """Have the constructor refuse arguments that are of another kind than their names say.
+
+    Those in `_refuses` of the class it refuses itself, in torch's words.
+
+    Raises:
+        TypeError: a number is something else.
+        ValueError: a number is out of range, NaN or infinite. The messages name the argument.
+    """
+    make, taken = cls.__init__, inspect.signature(cls.__init__)
+
+    @functools.wraps(make)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            given = taken.bind(self, *args, **kwargs).arguments
+        except TypeError:
+            given = {}  # the call says what is missing or unknown
+        for name, value in given.items():
+            if (
+                name in _ARGUMENTS
+                and name not in getattr(cls, "_refuses", ())
+                and not (value is None and name in _MAY_BE_NONE)
+            ):
+                _check(cls.__name__, name, value)
+        make(self, *args, **kwargs)
+
+    cls.__init__ = __init__
+    return cls
+
+
+def _check(owner: str, name: str, value: Any) -> None:
+    words, kind, is_right = _ARGUMENTS[name]
+    values = [value]
+    if name in _SEQUENCES or (name in _ONE_OR_ALL and isinstance(value, (list, tuple))):
+        words = f"made of numbers, each {words}"
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise NotANumberError(f"{owner}: {name} is {words}, not {quoted(value)}")
+        values = list(value)
+    for one in values:
+        if not isinstance(one, kind):
+            raise NotANumberError(f"{owner}: {name} is {words}, not {quoted(one)}")
+        if one == 0 and _ARGUMENTS[name] in (_NOT_ZERO, _SOME):
+            raise DividesByZeroError(f"{owner}: {name} is {words}, not 0")
+        if not ((_is_finite(one) or (one == math.inf and name in _MAY_BE_INFINITE)) and is_right(one)):
+            raise ValueError(f"{owner}: {name} is {words}, not {quoted(one)}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that is no float
+        return False
