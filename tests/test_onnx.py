@@ -413,3 +413,74 @@ def test_what_has_no_counterpart_is_named(tmp_path):
         ow.interop.onnx.save(Sorted(), ow.ones((2, 2), device="cpu"), path)
     assert not path.exists()
     assert ops.place is placed
+
+
+def with_external(onnx, location, *, in_constant=False):
+    """The content of a model that adds values of another file."""
+    values = onnx.numpy_helper.from_array(floats(4), "w")
+    if in_constant:
+        raw = content(
+            onnx, [("Constant", (), ("w",), {"value": values}), ("Add", ("x", "w"), ("y",), {})], {"x": floats(4)}, {}
+        )
+    else:
+        raw = content(onnx, [("Add", ("x", "w"), ("y",), {})], {"x": floats(4)}, {"w": floats(4)})
+    model = onnx.load_model_from_string(raw)
+    tensor = model.graph.node[0].attribute[0].t if in_constant else model.graph.initializer[0]
+    bytes_of = tensor.raw_data
+    onnx.external_data_helper.set_external_data(tensor, location)
+    tensor.ClearField("raw_data")
+    return model.SerializeToString(), bytes_of
+
+
+@pytest.mark.parametrize("in_constant", [False, True], ids=["weight", "constant"])
+def test_values_in_another_file_are_read_from_the_folder_of_the_model(onnx, tmp_path, in_constant):
+    raw, values = with_external(onnx, "inner/w.bin", in_constant=in_constant)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "w.bin").write_bytes(values)
+    (tmp_path / "model.onnx").write_bytes(raw)
+    model = ow.interop.onnx.load(tmp_path / "model.onnx", device="cpu")
+    np.testing.assert_array_equal(model(floats(4)).numpy(), 2 * floats(4))
+
+
+@pytest.mark.parametrize("in_constant", [False, True], ids=["weight", "constant"])
+def test_bytes_read_no_file(onnx, tmp_path, monkeypatch, in_constant):
+    raw, values = with_external(onnx, "w.bin", in_constant=in_constant)
+    (tmp_path / "w.bin").write_bytes(values)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match=r"the model has the values of 'w' in another file, 'w\.bin'"):
+        ow.interop.onnx.load(raw, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["../w.bin", "inner/../../w.bin", "/etc/hostname", "", "C:w.bin", "..\\w.bin", "a\0b", "link", "linked/w.bin"],
+)
+def test_values_outside_the_folder_of_the_model_are_not_read(onnx, tmp_path, location):
+    raw, values = with_external(onnx, location)
+    (tmp_path / "w.bin").write_bytes(values)
+    folder = tmp_path / "folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "link").symlink_to(tmp_path / "w.bin")
+    (folder / "linked").symlink_to(tmp_path)
+    (folder / "model.onnx").write_bytes(raw)
+    with pytest.raises(CheckpointError, match=r"has the values of 'w' in '.*', which is not in its own"):
+        ow.interop.onnx.load(folder / "model.onnx", device="cpu")
+
+
+def test_values_in_a_file_that_is_missing_or_short_are_refused(onnx, tmp_path):
+    raw, values = with_external(onnx, "w.bin")
+    (tmp_path / "model.onnx").write_bytes(raw)
+    with pytest.raises(CheckpointError, match="which is not there"):
+        ow.interop.onnx.load(tmp_path / "model.onnx", device="cpu")
+    (tmp_path / "w.bin").write_bytes(values[:-1])
+    with pytest.raises(CheckpointError, match="is damaged"):
+        ow.interop.onnx.load(tmp_path / "model.onnx", device="cpu")
+
+
+def test_a_bool_of_any_byte_but_0_is_true(onnx):
+    odd = onnx.numpy_helper.from_array(np.array([True, False, True]), "c")
+    odd.raw_data = bytes([2, 0, 255])
+    raw = content(onnx, [("Cast", ("c",), ("y",), {"to": onnx.TensorProto.INT64})], {"x": floats(3)}, {})
+    model = onnx.load_model_from_string(raw)
+    model.graph.initializer.append(odd)
+    assert ow.interop.onnx.load(model.SerializeToString(), device="cpu")(floats(3)).tolist() == [1, 0, 1]

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError, UnsupportedError
+from ..errors import CheckpointError, UnsupportedError, quoted
 from ..files import write_whole
 from ..nn import Module
 from ..runtime.device import Device
@@ -47,7 +47,8 @@ def load(source: str | os.PathLike[str] | bytes, device: str | Device | None = N
     in training too.
 
     Args:
-        source: a path, or the content of a file.
+        source: a path, or the content of a file. Values that a model keeps in other files are read from the folder of
+            its path, or folders in it, and from nowhere else; of content alone they are refused.
         device: what `optirs_web.device` takes.
 
     Raises:
@@ -77,12 +78,14 @@ def load(source: str | os.PathLike[str] | bytes, device: str | Device | None = N
     inputs = [one.name for one in model.graph.input if one.name not in held]
     outputs = [one.name for one in model.graph.output]
     known = {*held, *inputs, *(one for node in nodes for one in node.outputs)}
+    folder = None if isinstance(source, bytes) else os.path.dirname(os.path.abspath(source))
+    for tensor in _external_tensors(onnx, model.graph):
+        _check_location(name, tensor, folder)
     missing = [one for one in (*(one for node in nodes for one in node.inputs if one), *outputs) if one not in known]
     if missing:
         raise CheckpointError(f"{name} is damaged: nothing computes '{missing[0]}'")
     try:
-        if not isinstance(source, bytes):
-            folder = os.path.dirname(os.path.abspath(source))
+        if folder is not None:
             importlib.import_module("onnx.external_data_helper").load_external_data_for_model(model, folder)
         _check(onnx, model)
         arrays = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
@@ -92,6 +95,38 @@ def load(source: str | os.PathLike[str] | bytes, device: str | Device | None = N
     except refused as error:
         raise CheckpointError(f"{name} is damaged: {' '.join(str(error).split())}") from error
     return Graph(nodes, inputs, outputs, arrays, opset, device)
+
+
+def _external_tensors(onnx: Any, graph: Any) -> Iterator[Any]:
+    """The tensors whose values are in another file: of a graph, and of what its nodes have as attributes."""
+    attributes = [one for node in graph.node for one in node.attribute]
+    tensors = [*graph.initializer, *(one.t for one in attributes), *(t for one in attributes for t in one.tensors)]
+    yield from (one for one in tensors if one.data_location == onnx.TensorProto.EXTERNAL)
+    for attribute in attributes:
+        for inner in (attribute.g, *attribute.graphs):
+            if inner.node or inner.initializer:
+                yield from _external_tensors(onnx, inner)
+
+
+def _check_location(name: str, tensor: Any, folder: str | None) -> None:
+    """Refuse values in a file that is not beside the model's, in its folder or one of that folder's."""
+    location = next((one.value for one in tensor.external_data if one.key == "location"), "")
+    if folder is None:
+        raise CheckpointError(
+            f"{name} has the values of {quoted(tensor.name)} in another file, {quoted(location)}: load it by its path"
+        )
+    parts = location.replace("\\", "/").split("/")
+    is_plain = bool(parts[0]) and not ({":", "\0"} & {*location}) and ".." not in parts
+    folder = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(folder, location)) if is_plain else ""
+    if not path.startswith(os.path.join(folder, "")):  # as where there is a symbolic link
+        raise CheckpointError(
+            f"{name} has the values of {quoted(tensor.name)} in {quoted(location)}, which is not in its own folder"
+        )
+    if not os.path.isfile(path):
+        raise CheckpointError(
+            f"{name} has the values of {quoted(tensor.name)} in {quoted(location)}, which is not there"
+        )
 
 
 def _check(onnx: Any, model: Any) -> None:

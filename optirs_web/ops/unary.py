@@ -8,6 +8,7 @@ from typing import Any
 from ..autograd import record
 from ..tensors import Tensor
 from .arithmetic import add, divide, multiply, negate
+from .creation import zeros
 from .launch import Operand, apply, need_float32
 
 __all__ = [
@@ -186,14 +187,14 @@ def abs(x: Tensor) -> Tensor:
 
 
 def sign(x: Tensor) -> Tensor:
-    """1, 0 or -1; 0 for NaN, as in torch. Its derivative is 0, so it leaves no history.
+    """1, 0 or -1; 0 for NaN, as in torch. Gradient: 0.
 
     Example:
         >>> import optirs_web as ow
         >>> ow.ops.sign(ow.tensor([-2.0, 0.0, 3.0], device="cpu")).tolist()
         [-1.0, 0.0, 1.0]
     """
-    return map_function("sign", "sign_", x)
+    return record(map_function("sign", "sign_", x), (x, lambda g, _: zeros(g.shape, g.device)))
 
 
 def sin(x: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ FUNCTIONS = [
         gelu_tanh,
         lambda a: functional.gelu(a, approximate="tanh"),
     ),
-    unary("sign", ops.sign, np.sign, torch.sign, tolerance=0, why_not=STEPS),
+    unary("sign", ops.sign, np.sign, torch.sign, domain="not small", tolerance=0),
 ]
 
 CHOICES = [
