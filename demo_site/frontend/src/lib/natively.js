@@ -1,7 +1,8 @@
-// Programs of pages as files that run outside a browser, and the tabs that show one or the other.
+// Programs of pages as files for `python`, outside a browser.
 
-const PLOT_IMPORT = /^from playground import plot\n/m;
-const PLOT = `import matplotlib.pyplot as plt  # pip install matplotlib
+const IMPORT_HOME = /^from home import /m;
+const IMPORT_PLOT = /^from playground import plot\n+/m;
+const PLOT = `import matplotlib.pyplot as plt
 
 
 def plot(*values, label=""):
@@ -9,22 +10,31 @@ def plot(*values, label=""):
 
 
 `;
-const SHOW = `
+const SHOW_PLOT = `
 plt.legend()
 plt.show()
 `;
 
-const DOCUMENTED = /^(?:"""[\s\S]*?"""\n\s*)?/;
+// At the top of a program: not indented, and not in a comment.
+const TOP_AWAIT = /^(?! |\t|#)[^#\n]*\bawait\b/gm;
+const AWAIT_STATEMENT = /^await (.+)$/m;
+const DOCSTRING = /^(?:"""[\s\S]*?"""\n\s*)?/;
 
 /**
- * A program of the playground as a file for `python`: where it plots, with Matplotlib, and where it awaits at its top,
- * inside a coroutine, since only pages and notebooks can await there.
+ * The program as a file: modules of the page come from the package, plots are Matplotlib's, and what is awaited at the
+ * top, where only pages and notebooks can await, is run by asyncio.
  */
 export function natively(program) {
-  let text = program;
-  if (PLOT_IMPORT.test(text)) text = text.replace(PLOT_IMPORT, PLOT) + SHOW;
-  if (!/^(?:\S.*)?\bawait\b/m.test(text)) return text;
-  const [head] = DOCUMENTED.exec(text);
-  const body = text.slice(head.length).trimEnd().replace(/^(?=.)/gm, "    ");
-  return `${head}import asyncio\n\n\nasync def main():\n${body}\n\n\nasyncio.run(main())\n`;
+  let text = program.trimEnd() + "\n";
+  text = text.replace(IMPORT_HOME, "from optirs_web.demo_site.programs.home import ");
+  if (IMPORT_PLOT.test(text)) text = text.replace(IMPORT_PLOT, PLOT) + SHOW_PLOT;
+  const awaits = text.match(TOP_AWAIT)?.length ?? 0;
+  if (awaits === 0) return text;
+  const [docstring] = DOCSTRING.exec(text);
+  const body = text.slice(docstring.length);
+  if (awaits === 1 && AWAIT_STATEMENT.test(body)) {
+    return `${docstring}import asyncio\n\n${body.replace(AWAIT_STATEMENT, "asyncio.run($1)")}`;
+  }
+  const inside = body.trimEnd().replace(/^(?=.)/gm, "    ");
+  return `${docstring}import asyncio\n\n\nasync def main():\n${inside}\n\n\nasyncio.run(main())\n`;
 }
