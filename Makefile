@@ -19,6 +19,7 @@ ACCELERATE    := accelerate==1.15.0
 ONNX          := onnx==1.23.2
 TENSORFLOW    := tensorflow-cpu==2.21.0
 TRANSFORMERS  := transformers==5.23.0
+TWINE         := twine==7.0.0
 FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
@@ -65,7 +66,7 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo train test test-all test-targets fuzz optimizers optimizers-targets check verify-shaders verify-dx12 bench bench-browser wheel pyodide docs bundles format clean
+.PHONY: help setup demo train test test-all test-targets fuzz optimizers optimizers-targets check verify-shaders verify-dx12 bench bench-browser wheel release pyodide docs bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -192,7 +193,7 @@ build/dx12/run: scripts/setup_dx12.sh tests/adapters/dxc.c
 
 # build/lib is setuptools' own; it keeps files that are gone from the sources. The comparison finds what package-data
 # or the lists of packages in the two pyproject.toml leave out; tests/test_packaging.py compares what the files hold.
-UNPACKAGED    := '.*' __pycache__ README.md frontend '*.egg-info' '*.map' '*.toml'
+UNPACKAGED    := '.*' __pycache__ LICENSE README.md frontend '*.egg-info' '*.map' '*.toml'
 MISSING       := LC_ALL=C diff -rq $(addprefix -x ,$(UNPACKAGED))
 
 wheel: setup ## build the library's wheel, the demo's, and the library's for browsers, in build/wheel
@@ -204,6 +205,12 @@ wheel: setup ## build the library's wheel, the demo's, and the library's for bro
 	@! $(MISSING) $(addprefix -x ,$(MAPPED)) optirs_web $(SITE)/optirs_web | grep '^Only'
 	@for folder in $(MAPPED); do ! $(MISSING) $$folder $(SITE)/optirs_web/$$folder | grep '^Only' || exit 1; done
 	$(BIN)/python -m optirs_web.demo_site.wheel build/wheel
+
+# Publishing is then `.venv/bin/twine upload build/wheel/*.whl`. There is no sdist: the demo's sources lie outside its folder.
+release: wheel ## build and check what is published: metadata, README, wheels in an empty environment, the exported site
+	$(PIP) $(TWINE)
+	$(BIN)/twine check --strict build/wheel/*.whl
+	$(BIN)/python scripts/check_release.py build/wheel requirements.lock
 
 # pyodide-build needs a newer Python than the library: it is installed for Pyodide's own, and runs there (under Node).
 $(PYODIDE_TOOLS)/.installed: $(STAMP)

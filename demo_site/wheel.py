@@ -58,12 +58,16 @@ _SUFFIXES = {".js", ".py", ".wgsl"}
 _MAPPED = ("native_backends", "shaders")
 _ENTRY = b"from .unpack import unpack\nexec(unpack(__name__, __file__))\n"
 _ABOUT_MORE = """\
-Metadata-Version: 2.1
+Metadata-Version: 2.4
 Name: optirs-web-more
 Version: {version}
 Summary: The part of optirs-web that a page does not need before it trains: modules, convolutions, attention, profiles
-License: Apache-2.0
+License-Expression: Apache-2.0
+License-File: LICENSE
 Requires-Dist: optirs-web=={version}
+Description-Content-Type: text/markdown
+
+The part of [OptiRS-Web](https://pypi.org/project/optirs-web/) for browsers that a page does not need before it trains.
 """
 _building = threading.Lock()
 

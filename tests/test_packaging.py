@@ -1,16 +1,22 @@
 """The wheels for native Python: what is in them, and that the library's works without the demo's."""
 
+import io
 import json
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tomllib
+import zipfile
+from types import SimpleNamespace
 
 import pytest
 from wheels import FOLDERS, ROOT, build_wheels
 
-from optirs_web.demo_site.wheel import wheel_name
+import optirs_web as ow
+from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
 APPLICATIONS = ("cli", "datasets", "demo_site", "examples", "training", "translations")
 SOURCES = {".py", ".js", ".wgsl", ".gz", ".html", ".typed"}
@@ -87,6 +93,44 @@ def test_the_two_distributions_have_one_version():
     assert demo["dependencies"] == [f"optirs-web[applications]=={library['version']}"]
     for extra in ("demo", "train"):
         assert library["optional-dependencies"][extra] == [f"optirs-web-demo=={library['version']}"]
+
+
+CHECK = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts/check_release.py")))
+
+
+def test_the_wheels_say_what_an_index_wants_to_know(built, tmp_path):
+    for one in (built.library, built.demo):
+        shutil.copy(one.filename, tmp_path)
+    (tmp_path / wheel_name()).write_bytes(library_wheel())
+    (tmp_path / more_wheel_name()).write_bytes(more_wheel())
+    assert list(CHECK.faults(tmp_path, ow.__version__)) == []
+    assert len(list(CHECK.faults(tmp_path, "9.9.9"))) >= 4
+    (tmp_path / more_wheel_name()).unlink()
+    (fault,) = CHECK.faults(tmp_path, ow.__version__)
+    assert "there has to be one each of" in fault
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "fault"),
+    [
+        ("License-Expression: Apache-2.0\n", "", "has no License-Expression"),
+        ("Requires-Dist: optirs-web==", "Requires-Dist: optirs-web>=", "not the same version"),
+        ("Description-Content-Type: text/markdown\n", "", "has no description in Markdown"),
+        ("\nVersion: ", "\nVersion: 1", "is of version 1"),
+    ],
+)
+def test_what_an_index_would_refuse_is_found(line, instead, fault, tmp_path):
+    whole = zipfile.ZipFile(io.BytesIO(more_wheel()))
+    path = tmp_path / more_wheel_name()
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name in whole.namelist():
+            content = whole.read(name)
+            if name.endswith("METADATA"):
+                assert line in content.decode()
+                content = content.decode().replace(line, instead).encode()
+            wheel.writestr(name, content)
+    (found,) = CHECK.faults_of(path, ow.__version__)
+    assert fault in found
 
 
 # Until the packages are on PyPI, their names install nothing, or what somebody else has put there.

@@ -176,3 +176,9 @@ def test_without_npm_the_demo_and_the_tests_say_what_is_missing_and_go_on():
         assert "npm was not found, so the pages of the demo are not built. Install Node.js 20" in text
         assert last in text.splitlines()[-1]
         assert "npm ci" not in text
+
+
+def test_a_release_is_checked_before_it_can_be_uploaded():
+    text = recipe("release")
+    assert text.index("-m build --wheel") < text.index("twine check --strict") < text.index("scripts/check_release.py")
+    assert "twine upload" not in text
