@@ -138,8 +138,8 @@ def test_functions_and_rows_of_gradients_stay_on_the_gpu(torch, to_gpu):
     assert moved == pytest.approx([0.0, 2.0, 0.0, 0.0, 4.0, 0.0], abs=1e-5)
 
 
-def test_each_library_comes_after_the_other_and_neither_waits(open_device, monkeypatch):
-    cuda, driver = open_device("cuda"), software_cuda.install()
+def test_each_library_comes_after_the_other_and_neither_waits(cuda, monkeypatch):
+    driver = software_cuda.install()
     if driver is None:
         missing("software-cuda", "NVIDIA's own driver is there, which does not tell what it did")
     monkeypatch.setattr(torch_memory, "current_stream", lambda number: DEFAULT)

@@ -238,3 +238,26 @@ def test_an_operation_that_has_no_memory_says_so_and_the_device_goes_on(device):
         """
     )
     assert lines == ["True", "[3.0, 3.0, 3.0, 3.0]"]
+
+
+@pytest.mark.xfail(reason="the device multiplies in float32 whatever is set")
+@pytest.mark.parametrize("is_autocast", [False, True])
+def test_products_have_the_precision_that_was_set(device, monkeypatch, is_autocast):
+    from jax import lax, numpy
+
+    multiply, precisions = numpy.matmul, []
+
+    def noting(a, b, *, precision=None):
+        precisions.append(precision)
+        return multiply(a, b, precision=precision)
+
+    monkeypatch.setattr(numpy, "matmul", noting)
+    x = ow.ones((3, 7 + is_autocast), device=device)
+    ow.set_float32_matmul_precision("medium")
+    try:
+        with ow.autocast(enabled=is_autocast):
+            (x @ x.T).read()
+    finally:
+        ow.set_float32_matmul_precision("highest")
+    assert precisions
+    assert lax.Precision.HIGHEST not in precisions
