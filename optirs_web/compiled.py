@@ -302,11 +302,7 @@ class Compiled:
         key = (ops.autocast_to(), grad_enabled(), *(_signature(one) for one in prepared))
         recorded = self._find(key, device, may_go)
         if recorded is None:
-            while True:
-                try:
-                    return self._record(key, device, prepared, may_go, is_bound)
-                except NotReadyError as error:
-                    error.prepare()
+            return _when_ready(lambda: self._record(key, device, prepared, may_go, is_bound))
         if recorded.program.device is not device:
             raise _ElsewhereError(recorded.program.device)
         return recorded
@@ -327,13 +323,20 @@ class Compiled:
         _check_output(output)
         return _map_tensors(output, lambda one: one if isinstance(one, Parameter) else contiguous(one.detach()))
 
-    def _record(self, key: Hashable, device: Device, prepared: list[Any], may_go: bool, is_bound: bool) -> _Recorded:
+    def what_it_binds(self, device: Device, prepared: list[Any]) -> Program:
+        """A program that is never run, for what the step uses where the device's limits do not allow it."""
+        return _when_ready(lambda: self._record((), device, prepared, runs=False)).program
+
+    def _record(
+        self, key: Hashable, device: Device, prepared: list[Any], may_go: bool = False, is_bound: bool = False,
+        runs: bool = True,
+    ) -> _Recorded:  # fmt: skip
         inputs = [_input(device, one) for one in prepared]
         observed: dict[int, ObservedGrad] = {}
         flags = UsedFlags()
         with observe_grads(observed), flags.noted():
             try:
-                with device.record(fuses=self._fuses) as program:
+                with device.record(fuses=self._fuses, runs=runs) as program:
                     try:
                         output = self._outputs(inputs, prepared)
                     except OptirsError as error:
@@ -347,6 +350,8 @@ class Compiled:
         tensors = [one for one in inputs if one is not None]
         flags.finish(but=tensors)
         recorded = _Recorded(key, program, is_bound, tensors, output, grads, flags)
+        if not runs:
+            return recorded
         self._recorded.append(recorded)
         if len(self._recorded) > _RECORDINGS_KEPT:
             del self._recorded[0]
@@ -356,6 +361,14 @@ class Compiled:
                 stacklevel=3,
             )
         return recorded
+
+
+def _when_ready(record: Callable[[], _Recorded]) -> _Recorded:
+    while True:
+        try:
+            return record()
+        except NotReadyError as error:
+            error.prepare()
 
 
 class CompiledMethod:

@@ -275,7 +275,7 @@ def _run_elsewhere(policy: Policy, call: Call, device: Device, error: Exception)
     """Run on another device what this one cannot run, with the result where the policy has it, or raise the error."""
     other = None
     if Device.recorder() is None and is_of_a_limit(error, device):
-        other = other_device(device, partial(_gpu, None), partial(device_of, "cpu"))
+        other = _other(device)
     if other is None:
         raise error
     policy.cannot_run(call, device)
@@ -284,6 +284,10 @@ def _run_elsewhere(policy: Policy, call: Call, device: Device, error: Exception)
     if tuple(policy.candidates) == (device,):
         result = with_tensors(result, lambda one: moved(one, device) if holds(device, one) else one)
     return result
+
+
+def _other(device: Device) -> Device | None:
+    return other_device(device, partial(_gpu, None), partial(device_of, "cpu"))
 
 
 def _moved(target: Device, x: Tensor) -> Tensor:
@@ -308,4 +312,4 @@ def _target(policy: Policy, call: Call) -> Device | None:
 
 def _place_step(step: Compiled, arguments: tuple[Any, ...]) -> Device | None:
     policy = current()
-    return None if policy is None else place_step(step, arguments, policy.candidates)
+    return None if policy is None else place_step(step, arguments, policy.candidates, _other)

@@ -8,18 +8,19 @@ time from call to call is compared. No call is run twice or left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
 from ..compiled import Compiled, prepare
-from ..errors import ShapeError, UnsupportedError
+from ..errors import DeviceLimitError, ShapeError, UnsupportedError
 from ..recovery import Recoverable, device_under
 from ..runtime.device import Device
 from ..runtime.program import Program
 from ..runtime.registry import device as device_of, opened
 from ..tensors import Tensor
+from .fallback import warn_once
 from .moving import move, used_by
 from .trial import trial
 
@@ -110,16 +111,25 @@ class _Placed:
 _owners: WeakValueDictionary[int, Compiled] = WeakValueDictionary()  # by the id of what they place
 
 
-def place_step(step: Compiled, arguments: tuple[Any, ...], candidates: Sequence[Device]) -> Device:
+def place_step(
+    step: Compiled,
+    arguments: tuple[Any, ...],
+    candidates: Sequence[Device],
+    other: Callable[[Device], Device | None],
+) -> Device:
     """Where a call of a compiled step runs.
 
     Args:
         step: the step; it is recorded to see what it uses.
         arguments: of the call.
         candidates: the devices to choose from; none for the one where it lies.
+        other: the device that takes the place of one whose limits do not allow the step.
     """
+    instead: dict[Device, Device] = vars(step).setdefault("_instead", {})
     if step._guard is not None:  # its snapshots are of where it lies
         candidates = ()
+    elif instead:
+        candidates = tuple(dict.fromkeys(instead.get(one, one) for one in candidates or instead))
     placed: _Placed | None = vars(step).get("_placed")
     if placed is None:
         program = _recorded(step, arguments, candidates)
@@ -128,7 +138,20 @@ def place_step(step: Compiled, arguments: tuple[Any, ...], candidates: Sequence[
         placed = _Placed(step, placed.device(), placed.uses, candidates)
     vars(step)["_placed"] = placed
     placed.may_move = not _has_gradients_to_add_to(step)
-    return placed.device()
+    device = placed.device()
+    if any(one.program.device is device for one in step._recorded):
+        return device
+    try:
+        step.recorded_on(device, [prepare(one) for one in arguments])
+    except DeviceLimitError as error:
+        target = other(device) if step._guard is None and device not in instead else None
+        if target is None:
+            raise
+        instead[device] = target
+        name = getattr(step, "__name__", "a compiled step")
+        warn_once(name, [one.shape for one in arguments if hasattr(one, "shape")], error, device, target)
+        return place_step(step, arguments, (target,), other)
+    return device
 
 
 def _has_gradients_to_add_to(step: Compiled) -> bool:
@@ -143,7 +166,10 @@ def _recorded(step: Compiled, arguments: tuple[Any, ...], candidates: Sequence[D
     step._recorded.clear()  # what they were bound to may have moved
     for device in dict.fromkeys([*given, device_of(None), *candidates, *opened()]):
         try:
-            return step.recorded_on(device, prepared).program
+            try:
+                return step.recorded_on(device, prepared).program
+            except DeviceLimitError:
+                return step.what_it_binds(device, prepared)
         except (ShapeError, UnsupportedError) as error:
             first = first or error
     assert first is not None

@@ -216,18 +216,24 @@ class Device(DeviceMemory):
         if min(grid) == 0:
             return
         if max(grid) > limit:
-            raise DeviceLimitError(kernel.name, max(grid), limit, self.name, "workgroups along one axis")
+            self._refuse(kernel, max(grid), limit, "workgroups along one axis")
         most = self.capabilities.max_storage_buffers
         if len(views) > most:
-            raise DeviceLimitError(kernel.name, len(views), most, self.name, "buffers")
+            self._refuse(kernel, len(views), most, "buffers")
         most = self.capabilities.max_binding_bytes
         for view in views:
             if view.nbytes > most:
-                raise DeviceLimitError(kernel.name, view.nbytes, most, self.name, "bytes of one buffer")
+                self._refuse(kernel, view.nbytes, most, "bytes of one buffer")
             view.buffer.first_kernel = view.buffer.first_kernel or kernel.name
         for observe in self.observers:
             observe(kernel, views)
         self._enqueue(Launch(kernel, tuple(views), grid, tuple(parameters)))
+
+    def _refuse(self, kernel: Kernel, asked: int, limit: int, what: str) -> None:
+        """Raise the error of a limit, unless what is recorded will not run."""
+        recording = self.recording
+        if recording is None or recording.runs:
+            raise DeviceLimitError(kernel.name, asked, limit, self.name, what)
 
     def copy(self, source: View, target: View) -> None:
         """Enqueue a copy between two views of equal size, or record it."""
@@ -382,13 +388,14 @@ class Device(DeviceMemory):
         return program.device if program is not None else None
 
     @contextmanager
-    def record(self, *, fuses: bool = True) -> Iterator[Program]:
+    def record(self, *, fuses: bool = True, runs: bool = True) -> Iterator[Program]:
         """Record the work that this thread or task enqueues in the block into a program instead of running it.
 
         Other threads may use the device meanwhile, but for what takes a `turn`.
 
         Args:
             fuses: launches are fused where that computes the same with less.
+            runs: the program is to be replayed. Otherwise limits of kernels are not checked, and nothing is bound.
 
         Raises:
             UnsupportedError: a program is being recorded already.
@@ -398,14 +405,14 @@ class Device(DeviceMemory):
         with self._turn:
             if self._is_recorded:  # by a task of this thread that waits in the middle of its step
                 raise UnsupportedError(f"another task records a compiled step on '{self.name}', and waits in it")
-            program = Program(self, fuses=fuses)
+            program = Program(self, fuses=fuses, runs=runs)
             self._is_recorded = True
             try:
                 with program.recording():
                     yield program
             finally:
                 self._is_recorded = False
-            if program.as_recorded:
+            if program.as_recorded and runs:
                 program.finish(self._take_for_program)
                 self.bind(program)
                 self.programs.add(program)

@@ -86,14 +86,16 @@ class Program:
         dispatches: how many kernels a replay runs.
         recomputed: how many launches are run a second time, since the device had no memory to keep all results.
         copies: how many copies it makes.
+        runs: it is to be replayed.
         recorded: the backend's one command for all of them, once the recording has ended.
         before_replay: called before each replay; optimizers bring their hyper-parameters up to date here.
         at_replay: called then, once it is certain that the replay follows; schedules move their counts here.
     """
 
-    def __init__(self, device: Device, *, fuses: bool) -> None:
+    def __init__(self, device: Device, *, fuses: bool, runs: bool = True) -> None:
         """Made by `Device.record`."""
         self.device = device
+        self.runs = runs
         self.as_recorded: list[Recorded] = []
         self.launches: list[Recorded] = []
         self.dispatches = 0

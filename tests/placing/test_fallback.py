@@ -92,3 +92,39 @@ def test_a_tensor_that_the_device_cannot_hold_stays_on_the_processor(vulkan, mon
 def test_mistakes_are_errors_under_a_policy_too(vulkan):
     with ow.placement("gpu", gpu=vulkan), pytest.raises(UnsupportedError, match="needs float32"):
         ow.ops.softmax(ow.tensor([1, 2], device=vulkan))
+
+
+@pytest.mark.parametrize("policy", ["auto", "gpu", "minimize_transfers"])
+def test_a_compiled_step_runs_on_the_processor_as_a_whole(policy, vulkan):
+    def losses(device):
+        generator = np.random.default_rng(1)
+        w = ow.Parameter(generator.standard_normal((16, 16)).astype(np.float32), device=device)
+        scale = ow.Parameter(np.ones(16, np.float32), device=device)
+        optimizer = ow.optim.AdamW([w], lr=0.01)
+        other = ow.optim.SGD([scale], lr=0.01)
+
+        def train_step(x):
+            optimizer.zero_grad()
+            other.zero_grad()
+            loss = (_attention(x @ w) * scale).square().mean()  # what it uses after the attention moves too
+            loss.backward()
+            optimizer.step()
+            other.step()
+            return loss
+
+        step = ow.compile(train_step)
+        x = _queries("cpu").numpy()
+        return [step(x).item() for _ in range(4)], w
+
+    with ow.placement("cpu"):
+        want, _ = losses("cpu")
+    with ow.placement(policy, gpu=vulkan), pytest.warns(UserWarning, match=r"train_step of \(1, 64, 16\) ran on 'cpu'"):
+        got, w = losses(vulkan)
+    assert w.device.name == "cpu"
+    assert got == pytest.approx(want, rel=1e-5)
+
+
+def test_a_compiled_step_that_was_given_a_device_says_the_limit(vulkan):
+    step = ow.compile(lambda x: _attention(x), device=vulkan)
+    with ow.placement("gpu", gpu=vulkan), pytest.raises(DeviceLimitError, match="placement"):
+        step(_queries("cpu").numpy())
