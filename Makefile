@@ -66,7 +66,7 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo train test test-all test-targets fuzz optimizers optimizers-targets check verify-shaders verify-dx12 bench bench-browser wheel release pyodide docs bundles format clean
+.PHONY: help setup demo train test test-all test-targets fuzz optimizers optimizers-targets references check verify-shaders verify-dx12 bench bench-browser wheel release pyodide docs bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -153,6 +153,10 @@ optimizers: setup ## compare every optimizer with its source, and make the table
 	$(call install,torch optax)
 	OPTIRS_REQUIRE=$(OPTIRS_REQUIRE) $(PYTEST) $(COMPARISONS) -k follows_its_source
 	$(TABLE)
+
+references: setup ## record what torch and optax compute for the cases that make test compares with them
+	$(call install,torch optax)
+	$(BIN)/python tests/recorded.py
 
 optimizers-targets: setup ## the same on opencl and xla, which compile for long (TARGETS=opencl)
 	$(call install,$(subst $(comma), ,$(TARGETS)) torch optax)

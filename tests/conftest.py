@@ -32,7 +32,7 @@ import software_cuda
 from chromium import CRASH, browser, browser_python, close_crashed_pages, page, screenshot
 from hypothesis import settings
 from numba_device import cpu_device
-from requirements import BASE, EXTRAS, check_declared, missing, named, selection
+from requirements import BASE, EXTRAS, check_declared, missing, named, selection, source_of
 
 __all__ = ["browser", "browser_python", "page", "screenshot"]
 
@@ -213,7 +213,7 @@ def note_error(request):
     """`note_error(case, error)`: the case passed with that error; what the table of optimizers is made of."""
 
     def note(case, error):
-        source = case.source.partition(".")[0].removesuffix("_twins")
+        source = source_of(case)
         passed = {"device": request.node.callspec.params["numerics"], "error": error}
         passed["source"] = source if source in LIBRARIES else "reference"
         request.node.user_properties.append(("error", (case.optimizer, passed)))

@@ -23,6 +23,7 @@ __all__ = [
     "released",
     "required",
     "selection",
+    "source_of",
     "vulkan_device",
 ]
 
@@ -116,12 +117,16 @@ def expected():
     return found if is_root and shutil.which("apt-get") else found - OF_THE_SYSTEM
 
 
+def source_of(case):
+    """What a case of an optimizer is compared with: "torch", "optax", or a module of `tests/optimizer_references`."""
+    return case.source.partition(".")[0].removesuffix("_twins")
+
+
 def by_source(cases):
     """Cases of a table by their names, with the library that each is compared with as what it needs."""
-    sources = [case.source.partition(".")[0].removesuffix("_twins") for case in cases]
     return [
-        pytest.param(case, id=case.name, marks=pytest.mark.needs(source) if source in EXTRAS else ())
-        for case, source in zip(cases, sources, strict=True)
+        pytest.param(case, id=case.name, marks=pytest.mark.needs(source_of(case)) if source_of(case) in EXTRAS else ())
+        for case in cases
     ]
 
 

@@ -6,7 +6,7 @@ from optimizer_cases import DRIVEN_CASES
 from optimizer_problems import relative_error
 from optimizer_references import driven
 from requirements import by_source
-from wrapper_problems import CURVATURES, STARTS
+from wrapper_problems import CURVATURES, STARTS, in_float64
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +23,6 @@ def reference(requires):
         return known[case.name]
 
     return find
-
-
-def in_float64():
-    """What the devices are given, as float32 holds it."""
-    return [[one.astype(np.float32).astype(np.float64) for one in given] for given in (STARTS, CURVATURES)]
 
 
 @pytest.mark.parametrize("case", by_source(DRIVEN_CASES))

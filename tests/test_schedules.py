@@ -4,42 +4,30 @@ import math
 
 import numpy as np
 import pytest
-from schedule_cases import EDGES, OPTAX_NAMES, OPTIRS, TORCH, schedule
+from recorded import SCHEDULE_STEPS as STEPS, SCHEDULES, optaxs_schedule, torchs_schedule
+from schedule_cases import OPTAX_NAMES, OPTIRS, schedule
 from schedule_problems import on_device, ours, torchs, values_of
 
 import optirs_web as ow
 from optirs_web.errors import UnsupportedError
 from optirs_web.optim import lr_scheduler, schedules
 
-STEPS = 1000
 HOST, DEVICE = 1e-6, 2e-6  # of each value
 
 
-@pytest.mark.parametrize("case", [*TORCH, *EDGES], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", SCHEDULES.values(), ids=SCHEDULES)
 def test_torchs_numbers(numerics, torch, case):
-    theirs = torchs(torch, case.optimizer)
-    expected = case.make(torch.optim.lr_scheduler, theirs)
     got = numerics("schedule", case.name, case.optimizer, STEPS)
     assert got["on_device"] == case.on_device
-    params = ["lr"] if len(got["host"]) == 2 else ["lr", "beta1" if case.optimizer == "AdamW" else "momentum"]
-    want = [values_of(theirs, *params)]
-    for _ in range(STEPS):
-        expected.step()
-        want.append(values_of(theirs, *params))
-    np.testing.assert_allclose(np.transpose(got["host"]), want, rtol=HOST, atol=1e-18)
+    want = torchs_schedule(case)[: len(got["host"])]
+    np.testing.assert_allclose(got["host"], want, rtol=HOST, atol=1e-18)
     np.testing.assert_allclose(got["device"], got["host"], rtol=DEVICE, atol=1e-37)
 
 
 @pytest.mark.parametrize("name", OPTAX_NAMES)
 def test_optaxs_numbers(numerics, optax, name):
-    import jax
-    import optax
-
     got = numerics("schedule", name, "SGD", STEPS)
-    with jax.enable_x64(True):
-        theirs = schedule(name, optax.schedules)
-        want = [float(theirs(np.float64(count))) for count in range(1 + STEPS)]
-    np.testing.assert_allclose(got["host"][0], want, rtol=HOST, atol=1e-18)
+    np.testing.assert_allclose(got["host"][0], optaxs_schedule(name), rtol=HOST, atol=1e-18)
     np.testing.assert_allclose(got["device"], got["host"], rtol=DEVICE, atol=1e-37)
     np.testing.assert_allclose(schedule(name, schedules).values(1 + STEPS), got["host"][0], rtol=1e-14)
 

@@ -3,33 +3,12 @@
 import numpy as np
 import pytest
 from optimizer_cases import SPARSE_CASES
-from optimizer_cases.sparse_cases import TABLES
 from optimizer_problems import relative_error
-from sparse_problems import entries
+from sparse_problems import entries, make_problem
 
 import optirs_web as ow
 from optirs_web.errors import NonFiniteError
 from optirs_web.interop.torch import to_torch
-
-STEPS = 100
-ROWS_ARE_TOUCHED = [1, 0, 100, 1, 0, 3]
-"""Entries of a step, where 1 is one row, 100 are all rows several times, and 0 is a gradient without entries."""
-
-
-def make_problem(shapes=TABLES, steps=STEPS):
-    """Parameters, and for each step a pair for each of them; the last one sometimes has none."""
-    rng = np.random.default_rng(0)
-    params = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-    grads = [
-        [
-            None
-            if number == len(shapes) - 1 and step % 7 == 3
-            else entries(rng, ROWS_ARE_TOUCHED[(step + number) % len(ROWS_ARE_TOUCHED)], shape)
-            for number, shape in enumerate(shapes)
-        ]
-        for step in range(steps)
-    ]
-    return params, grads
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,16 @@ from optimizer_cases.driven_cases import Problem
 
 import optirs_web as ow
 
-__all__ = ["CURVATURES", "SHAPES", "STARTS", "given_gradients", "make_closure", "make_problem", "parameters"]
+__all__ = [
+    "CURVATURES",
+    "SHAPES",
+    "STARTS",
+    "given_gradients",
+    "in_float64",
+    "make_closure",
+    "make_problem",
+    "parameters",
+]
 
 SHAPES = [(1,), (257,), (7, 40)]
 _RNG = np.random.default_rng(0)
@@ -29,3 +38,8 @@ def make_closure(params, device, optimum=0.0):
 def given_gradients(steps, seed=1):
     rng = np.random.default_rng(seed)
     return [[rng.standard_normal(shape).astype(np.float32) for shape in SHAPES] for _ in range(steps)]
+
+
+def in_float64():
+    """What the devices are given, as float32 holds it."""
+    return [[one.astype(np.float32).astype(np.float64) for one in given] for given in (STARTS, CURVATURES)]
