@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from .compiled import compile as compile
     from .custom_operation import CustomOperation as CustomOperation, custom_op as custom_op
+    from .debugging import debug as debug, set_debug as set_debug
     from .derivatives import (
         grad as grad,
         hessian_vector_product as hessian_vector_product,
@@ -109,6 +110,7 @@ _NAMES = {
     "concat": "ops",
     "cross_entropy": "ops",
     "custom_op": "custom_operation",
+    "debug": "debugging",
     "device": "runtime.registry",
     "device_async": "runtime.registry",
     "devices": "runtime.registry",
@@ -142,6 +144,7 @@ _NAMES = {
     "recover_async": "recovery",
     "save_checkpoint": "checkpoints",
     "save_checkpoint_async": "checkpoints",
+    "set_debug": "debugging",
     "set_float32_matmul_precision": "runtime.matmul_precision",
     "set_memory_limit": "runtime.registry",
     "snapshot": "recovery",

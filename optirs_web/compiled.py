@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from . import ops
 from .autograd import ObservedGrad, grad_enabled, observe_grads
+from .debugging import is_debugging
 from .errors import DeviceLostError, OptirsError, UnsupportedError
 from .hostdata import HostData, host_data
 from .ops.launch import contiguous
@@ -20,7 +21,7 @@ from .runtime.device import Device
 from .runtime.flags import UsedFlags
 from .runtime.program import NotReadyError, Program, StaleProgramError
 from .runtime.registry import device as device_of
-from .tensors import Parameter, Tensor, empty
+from .tensors import Parameter, Tensor, empty, tensor
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -270,6 +271,8 @@ class Compiled:
             recorded = self.recorded_on(device, prepared, may_go, is_bound)
             if self._guard is not None:
                 self._guard.before_call(device)
+            if is_debugging():
+                return self._step(*(tensor(one, device) if isinstance(one, HostData) else one for one in prepared))
             values = [_on(device, one) for one in prepared]
             for _ in range(2):
                 _upload(recorded.inputs, values)

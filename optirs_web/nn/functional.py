@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ops
+from ..debugging import check_indices
 from ..errors import ShapeError, UnsupportedError
 from ..ops import (
     adaptive_avg_pool2d,
@@ -214,6 +215,7 @@ def one_hot(tensor: Any, num_classes: int) -> Tensor:
         [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
     numbers = _as_tensor(tensor)
+    check_indices("one_hot", numbers, num_classes, what="classes")
     is_class = ops.equal(numbers.reshape(*numbers.shape, 1), ops.creation.arange(num_classes, numbers.device))
     return ops.astype(is_class, "float32")
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..autograd import record
+from ..debugging import check_indices
 from ..errors import ShapeError, UnsupportedError
 from ..runtime.dtypes import FLOAT32, INT32
 from ..runtime.kernels import cooperative
@@ -39,15 +40,15 @@ def cross_entropy(
     Args:
         logits: (n, classes, ...) or (classes,), float32.
         target: (n, ...) or (), int32 class numbers; or probabilities, float32, of the shape of the logits. A tensor or
-            anything `tensor` takes. A number that is no class makes loss and gradients NaN (it cannot be refused
-            without reading it back).
+            anything `tensor` takes. A number that is no class makes loss and gradients NaN; in a block of
+            `optirs_web.debug` it is an error.
         weight: (classes,), of each class; has no gradient.
         ignore_index: rows with this target count for nothing.
         reduction: "mean" (by the weights of the targets; with probabilities by the number of rows), "sum" or "none".
         label_smoothing: the share of the target that is spread over all classes (Szegedy et al. 2016).
 
     Raises:
-        ShapeError: the shapes do not fit.
+        ShapeError: the shapes do not fit, or, in a block of `optirs_web.debug`, a target is no class.
         UnsupportedError: the target is neither of int32 nor of probabilities, or another tensor not float32.
         ValueError: there is no such reduction, or the smoothing is not from 0 to 1.
 
@@ -67,6 +68,7 @@ def cross_entropy(
     if target.dtype is FLOAT32 and target.shape == logits.shape and logits.size:
         return _of_probabilities(logits, target, weight, reduction, label_smoothing)
     rows, labels, shape = _as_rows("cross_entropy", logits, target, weight)
+    check_indices("cross_entropy", target, rows.shape[1], ignored=ignore_index, what="classes")
     call = _Call(labels, weight, ignore_index, label_smoothing)
     if FLOAT32.nbytes(rows.shape[1]) > rows.device.capabilities.max_binding_bytes:  # no kernel can be shown a row
         of_targets = call._replace(smoothing=0.0).shares(rows)
@@ -91,6 +93,7 @@ def nll_loss(
     need_float32("nll_loss", log_probs, *([] if weight is None else [weight]))
     need_one_device("nll_loss", log_probs, target, *([] if weight is None else [weight]))
     rows, labels, shape = _as_rows("nll_loss", log_probs, target, weight)
+    check_indices("nll_loss", target, rows.shape[1], ignored=ignore_index, what="classes")
     call = _Call(labels, weight, ignore_index, 0.0)
     shares = call.shares(rows)
     return _of_shares(rows, shares, shares, reduction, shape)

@@ -8,6 +8,7 @@ from array import array
 from typing import Any
 
 from ..autograd import grad_enabled, record
+from ..debugging import check_indices
 from ..errors import ShapeError, UnsupportedError
 from ..hostdata import HostData, host_data
 from ..runtime.device import Device
@@ -76,8 +77,8 @@ def _flipped(x: Tensor, axis: int) -> Tensor:
     )
 
 
-def _index(index: Any, length: int, operation: str, device: Device) -> Tensor:
-    """An int32 tensor; values that are on the host are looked at.
+def _index(index: Any, length: int, operation: str, device: Device, *, wraps: bool = True) -> Tensor:
+    """An int32 tensor; values that are on the host are looked at, in a block of `debug` all.
 
     Raises:
         ShapeError: a value on the host names nothing, or the index lies on another device.
@@ -102,6 +103,7 @@ def _index(index: Any, length: int, operation: str, device: Device) -> Tensor:
             f"{operation} got a tensor on {device.name} and indices on {index.device.name}; tensor(x, device=...) "
             "copies, and compile(step, device=...) says where a step's arrays go"
         )
+    check_indices(operation, index, length, wraps=wraps)
     return index
 
 
@@ -124,7 +126,8 @@ def take(x: Tensor, index: Any, axis: int = 0) -> Tensor:
     Args:
         x: of any dtype.
         index: int32 of any shape; a tensor or what `tensor` takes. Negative ones count from the end. What a tensor
-            holds is not looked at: an index that names nothing gives NaN (0 for integers), and has no gradient.
+            holds is not looked at, but in a block of `optirs_web.debug`: an index that names nothing gives NaN (0 for
+            integers), and has no gradient.
         axis: along which.
 
     Raises:
@@ -239,7 +242,7 @@ def embedding(weight: Tensor, index: Any, padding_idx: int | None = None, sparse
         raise ShapeError("embedding needs a table with rows, and got a tensor without axes")
     if sparse and weight._edges is not None:
         raise UnsupportedError("sparse=True needs a table that was not computed from others, as a Parameter")
-    found = _index(index, weight.shape[0], "embedding", weight.device)
+    found = _index(index, weight.shape[0], "embedding", weight.device, wraps=False)
     lookup = along(found, weight.shape, 0, wraps=False)
     shape = (*found.shape, *weight.shape[1:])
     if padding_idx is None:
