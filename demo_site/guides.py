@@ -49,7 +49,8 @@ def guide_html(guide: Guide, guides: Mapping[str, Guide]) -> str:
     addresses = {other.path.resolve(): name for name, other in guides.items()}
     for token in tokens:
         _follow_links(token.children or [], guide.path.parent, addresses)
-    return parser.renderer.render(tokens, parser.options, {})
+    html: str = parser.renderer.render(tokens, parser.options, {})
+    return html
 
 
 def _name_headings(tokens: Sequence[Token]) -> None:

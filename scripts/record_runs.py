@@ -145,8 +145,8 @@ def record_home() -> list[Event]:
     return events
 
 
-DIGITS_EPOCH = 400
-WRONG_SHOWN = 12
+DIGITS_EPOCHS, DIGITS_EPOCH, WRONG_SHOWN = 25, 400, 12
+"""The epochs, the milliseconds of each, and how many misread images each has at most."""
 
 
 def record_digits() -> list[Event]:
@@ -154,7 +154,7 @@ def record_digits() -> list[Event]:
     import digits
 
     def visitor(kind: str, report: dict[str, Any]) -> list[tuple[str, Any]]:
-        return [("close", None)] if kind == "epoch" and report["epoch"] == report["epochs"] else []
+        return [("close", None)] if kind == "epoch" and report["epoch"] == DIGITS_EPOCHS else []
 
     page = Recorder(visitor)
     asyncio.run(digits.Session(page, digits_file().content.body).run())

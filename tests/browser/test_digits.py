@@ -4,9 +4,10 @@ import math
 import re
 
 import pytest
-from chromium import SLOW, chromium_context
+from chromium import ROOT, SLOW, chromium_context
 from playwright.sync_api import expect
 
+TRAINING = re.compile("^Training on ")
 AT_LEAST_97 = re.compile(r"^(9[7-9]\.\d|100\.0)%$")
 
 THREE = [
@@ -69,6 +70,53 @@ def test_knobs_act_while_it_runs(digits):
     expect(digits.locator("#epoch")).to_have_text("–")
     expect(digits.locator("#epoch")).to_have_text(re.compile(r"^\d+/25$"), timeout=SLOW)
     expect(rate).to_have_text("0.01")
+
+
+def test_a_loss_that_is_not_a_number_stops_with_a_sentence(digits):
+    digits.get_by_label("Optimizer").select_option("SGD")
+    expect(digits.locator("#lr-value")).to_have_text("0.1", timeout=SLOW)
+    digits.get_by_label("Learning rate").evaluate(
+        "slider => { slider.max = slider.value = 30; slider.dispatchEvent(new Event('input')) }"
+    )
+    sentence = re.compile(
+        "^The loss is not a number any more in epoch .*: the steps of SGD with learning rate .* large"
+    )
+    expect(digits.locator("#status")).to_have_text(sentence, timeout=SLOW)
+    expect(digits.get_by_role("button", name="Start over")).to_be_enabled()
+
+
+def test_after_an_error_in_the_program_its_buttons_start_it_again(page, site):
+    program = (ROOT / "demo_site/programs/digits.py").read_text("utf-8")
+    broken = program.replace("self.is_paused = True\n        elif", "raise KeyError('newline')\n        elif")
+    assert broken != program
+    page.route("**/programs/digits.py", lambda route: route.fulfill(body=broken))
+    page.goto(f"{site}/digits")
+    expect(page.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#status")).to_have_text("Stopped by an error: KeyError: 'newline'", timeout=SLOW)
+    page.complaints.clear()  # the traceback
+    page.get_by_role("button", name="Restart").click()
+    expect(page.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
+    expect(page.locator("#epoch")).not_to_have_text("–", timeout=SLOW)
+
+
+def test_the_adapter_is_called_what_it_is(digits):
+    expect(digits.locator("#status")).to_have_text("Training on a software adapter (SwiftShader), on your processor")
+
+
+def test_without_webgpu_there_is_the_recorded_run_and_what_to_do(page, site, fits):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.add_init_script("delete Navigator.prototype.gpu")
+    page.goto(f"{site}/digits")
+    expect(page.locator(".notice")).to_contain_text("This browser does not offer WebGPU")
+    expect(page.get_by_text("Recorded run")).to_be_visible()
+    expect(page.locator("#epoch")).to_have_text("25/25")
+    expect(page.locator("#accuracy")).to_have_text(AT_LEAST_97)
+    expect(page.locator("#status")).to_have_text("Not training: there is no GPU for this page")
+    expect(page.locator("#wrong li").first).to_be_visible()
+    assert not [url for url in asked if "pyodide" in url]
+    fits(page, "digits-without-webgpu")
 
 
 def test_common_optimizers_come_first_and_the_others_from_a_to_z(digits):

@@ -172,6 +172,7 @@ async function begin() {
   setStatus(status, "busy", "Looking for a GPU");
   if (await explainWithoutWebgpu(find("#stage"))) {
     setStatus(status, "idle", "Not training: there is no GPU for this page");
+    setText(find("#verdict-text"), "Recognising a digit needs a GPU.");
     return;
   }
   const data = await getBytes("data/digits.bin");

@@ -25,9 +25,9 @@ export async function webgpuProblem() {
 }
 
 const REASONS = {
-  absent: "This browser does not offer WebGPU, the way in which a page uses the GPU.",
-  insecure: "Browsers offer WebGPU to pages from this computer or over https only, and this page came otherwise.",
-  adapter: "This browser knows WebGPU, but gives the page no GPU: it may be switched off, or its driver blocked.",
+  absent: "This browser does not offer WebGPU, by which pages compute on the GPU.",
+  insecure: "Browsers offer WebGPU only to pages that come over https or from this computer, and this one did not.",
+  adapter: "This browser has WebGPU, but offers no GPU: hardware acceleration may be off, or the driver blocked.",
 };
 
 /** The explanation, as an element. */
@@ -46,9 +46,9 @@ export function explainMissing(problem) {
       create("li", {}, "On Linux, Chrome and Edge 144 or newer; before that, switch it on at ",
         create("code", {}, "chrome://flags/#enable-unsafe-webgpu"), "."),
     ),
-    create("p", {}, "What the browser makes of the GPU stands in ", create("code", {}, "chrome://gpu"), " or ",
-      create("code", {}, "about:support"), "; hardware acceleration has to be on in its settings. The same Python runs ",
-      "without a browser too: ", create("code", {}, "make train"), " in a clone of the repository."),
+    create("p", {}, "The browser's own report is at ", create("code", {}, "chrome://gpu"), " or ", create("code", {}, "about:support"),
+      "; hardware acceleration has to be on in its settings. The same Python runs without a browser too: ",
+      create("code", {}, "make train"), " in a clone of the repository."),
   );
 }
 
