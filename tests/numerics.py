@@ -6,6 +6,8 @@ the caller's. `tests/conftest.py` calls them on every device.
 
 import importlib
 from array import array
+from contextlib import contextmanager
+from dataclasses import replace
 
 import operation_cases
 import optimizer_cases
@@ -408,3 +410,34 @@ def side_by_side(x, w, device):
     wide = ow.ones((2048, 1024), device=device)
     step = ow.compile(lambda x, w: [x @ w, (x + 1.0).exp(), wide.sum(axis=0), wide.sum(axis=1)], device=device)
     return [read_together(step(x, w)), step.program.dispatches]
+
+
+@contextmanager
+def _shown(device, nbytes):
+    """Kernels are shown so many bytes of a buffer."""
+    whole = device.capabilities
+    device.capabilities = replace(whole, max_binding_bytes=nbytes)
+    try:
+        yield
+    finally:
+        device.capabilities = whole
+
+
+def product_in_parts(a, b, nbytes, device):
+    """A product, its gradients for the gradient 2 C, and the launches of the product."""
+    x, y = (ow.tensor(one, device=device, requires_grad=True) for one in (a, b))
+    with _shown(x.device, nbytes):
+        before = x.device.stats.copy()
+        product = x @ y
+        launches = (x.device.stats - before).dispatches
+        (product * product).sum().backward()
+        return [launches, *(one.read() for one in (product, x.grad, y.grad))]
+
+
+def embedding_in_parts(table, index, nbytes, device):
+    """Rows of a table, and its gradient for the gradient 2 y."""
+    weight = ow.tensor(table, device=device, requires_grad=True)
+    with _shown(weight.device, nbytes):
+        rows = ow.ops.embedding(weight, ow.tensor(index, device=device))
+        (rows * rows).sum().backward()
+        return [rows.read(), weight.grad.read()]

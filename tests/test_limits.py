@@ -96,6 +96,30 @@ def test_random_numbers_are_those_of_one_launch(vulkan, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
+IN_WGSL = pytest.mark.parametrize("numerics", ["vulkan", "webgpu"], indirect=True)  # the processor shows kernels all
+
+
+@IN_WGSL
+def test_a_product_and_its_gradients_in_parts_natively_and_in_a_page(numerics):
+    a, b = _normal(90, 70), _normal(70, 50)
+    launches, product, *gradients = numerics("product_in_parts", a, b, 4096)
+    exact = a.astype(np.float64) @ b
+    assert launches > 6  # 25 kB, 14 kB and 18 kB
+    np.testing.assert_allclose(product.reshape(exact.shape), exact, rtol=1e-5, atol=1e-4)
+    for got, want in zip(gradients, (2 * exact @ b.T, 2 * a.T @ exact), strict=True):
+        np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5, atol=1e-3)
+
+
+@IN_WGSL
+def test_an_embedding_and_its_gradient_in_parts_natively_and_in_a_page(numerics):
+    table, index = _normal(200, 24), np.random.default_rng(2).integers(0, 200, 300).astype(np.int32)
+    rows, gradient = numerics("embedding_in_parts", table, index, 4096)
+    np.testing.assert_array_equal(rows.reshape(300, 24), table[index])
+    want = np.zeros(table.shape)
+    np.add.at(want, index, 2.0 * table[index].astype(np.float64))
+    np.testing.assert_allclose(gradient.reshape(want.shape), want, rtol=1e-5)
+
+
 def _losses(device, fuse=True):
     """Of a small language model, trained by a compiled step."""
     rng = np.random.default_rng(0)
