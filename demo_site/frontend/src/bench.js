@@ -2,9 +2,10 @@
 import { getJson, request, site } from "./lib/api.js";
 import { barChart, short } from "./lib/chart.js";
 import { create, download, find, setStatus, toast } from "./lib/dom.js";
+import { loadPython } from "./lib/loading.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { bindUrl, oneOf } from "./lib/url.js";
-import { stopWithoutWebgpu } from "./lib/webgpu.js";
+import { deviceName, explainWithoutWebgpu } from "./lib/webgpu.js";
 
 const status = find("#status");
 const buttons = Object.fromEntries(["run", "stop", "download", "post"].map((id) => [id, find(`#${id}`)]));
@@ -109,7 +110,6 @@ async function main() {
     },
   );
   listSaved().catch((error) => toast(error.message));
-  worker = new PythonWorker({ programs: ["bench"] });
   buttons.run.addEventListener("click", async () => {
     try {
       await run();
@@ -134,13 +134,12 @@ async function main() {
       toast(error.message);
     }
   });
-  try {
-    device = (await worker.ready).device.description;
-    setStatus(status, "idle", `Ready: ${device}`);
-    buttons.run.disabled = false;
-  } catch (error) {
-    setStatus(status, "failed", error.message);
-  }
+  if (await explainWithoutWebgpu(find("#stage"))) return setStatus(status, "idle", "Nothing to measure: there is no GPU for this page");
+  worker = new PythonWorker({ programs: ["bench"] });
+  const info = await loadPython(worker, status);
+  device = info.device.description;
+  setStatus(status, "idle", `Ready: ${deviceName(info.device)}`);
+  buttons.run.disabled = false;
 }
 
-if (!(await stopWithoutWebgpu(find("#stage")))) await main();
+await main();

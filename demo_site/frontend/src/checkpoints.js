@@ -4,9 +4,10 @@ import { lineChart, short } from "./lib/chart.js";
 import { copyButton, create, download, find, optionGroups, sentence, setStatus, setText, toast } from "./lib/dom.js";
 import { isValid } from "./lib/fields.js";
 import { savedRuns } from "./lib/runs.js";
+import { loadPython } from "./lib/loading.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { bindUrl, oneOf, whole } from "./lib/url.js";
-import { stopWithoutWebgpu } from "./lib/webgpu.js";
+import { explainWithoutWebgpu } from "./lib/webgpu.js";
 import { takeFiles } from "./pages/files.js";
 
 const EPOCHS_AT_ONCE = 5;
@@ -266,7 +267,6 @@ function guarded(action) {
 }
 
 async function main() {
-  worker = new PythonWorker({ programs: ["digit_images", "recipes", "checkpoints"] });
   guarded(listRuns)();
   buttons.train.addEventListener("click", () => {
     trained = guarded(train)();
@@ -292,7 +292,12 @@ async function main() {
   });
   find("#refresh").addEventListener("click", guarded(listRuns));
   copyButton(find("#copy"), () => find("#commands").textContent);
-  [data] = await Promise.all([getBytes("data/digits.bin"), worker.ready]);
+  if (await explainWithoutWebgpu(find("#stage"))) {
+    await showCommands();
+    return setStatus(status, "idle", "Not training: there is no GPU for this page");
+  }
+  worker = new PythonWorker({ programs: ["digit_images", "recipes", "checkpoints"] });
+  [data] = await Promise.all([getBytes("data/digits.bin"), loadPython(worker, status)]);
   offered = await call("checkpoints.offered()");
   find("#optimizer").append(...optionGroups(offered));
   find("#optimizer").disabled = false;
@@ -309,4 +314,4 @@ async function main() {
   });
 }
 
-if (!(await stopWithoutWebgpu(find("#stage")))) guarded(main)();
+guarded(main)();
