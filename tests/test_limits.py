@@ -96,6 +96,18 @@ def test_random_numbers_are_those_of_one_launch(vulkan, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
+def test_what_draws_by_index_copies_a_transposed_operand_first(vulkan, monkeypatch):
+    x = ow.tensor(_normal(50, 200), device=vulkan)
+    ow.manual_seed(4)
+    want = ow.ops.dropout(x.T, 0.5).numpy()
+    limited(vulkan, monkeypatch, 8192)
+    ow.manual_seed(4)
+    before = vulkan.stats.copy()
+    got = ow.ops.dropout(x.T, 0.5)
+    assert (vulkan.stats - before).dispatches < 100  # not one for each of the 200 rows
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
 IN_WGSL = pytest.mark.parametrize("numerics", ["vulkan", "webgpu"], indirect=True)  # the processor shows kernels all
 
 

@@ -249,7 +249,7 @@ def embedding(weight: Tensor, index: Any, padding_idx: int | None = None, sparse
         return _lookup(weight, lookup, shape, is_sparse=sparse)
     padding = operator.index(padding_idx)
     if not -weight.shape[0] <= padding < weight.shape[0]:
-        raise ShapeError(f"padding_idx {padding_idx} is no row of a table that has {weight.shape[0]}")
+        raise ShapeError(f"padding_idx {padding_idx} is not a row of a table that has {weight.shape[0]}")
     return _lookup(weight, lookup, shape, padding % weight.shape[0], is_sparse=sparse)
 
 

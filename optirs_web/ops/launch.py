@@ -172,7 +172,9 @@ def _mapped_in_parts(
     if found is not None and kernel.uses_index:
         if offset is None:
             return False
-        found = found if found[0] == 0 else (0, 1)  # parts of the result that lie one after the other
+        if found[0] != 0:  # parts of the result have to lie one after the other
+            given = [contiguous(one) if isinstance(one, Tensor) and cut([one]) else one for one in given]
+            found = 0, (cut([*(one for one in given if isinstance(one, Tensor)), whole]) or (0, 1))[1]
 
     def run(operands: Sequence[Operand], target: Tensor) -> None:
         parts = [narrowed(one) if isinstance(one, Tensor) else one for one in operands]
@@ -255,14 +257,15 @@ def apply_in_place(file: str, function: str, target: Tensor, *operands: Tensor) 
     The other operands have the shape of `target` and lie in other buffers. Leaves no history.
     """
     kernel = elementwise(file, function, ("result", *("tensor" for _ in operands)), 0)
+    every = [*operands, target]
 
     def run(targets: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
         views = [one.view for one in (*operands, *targets)]
         size = targets[0].size
         target.device.dispatch(kernel, views, -(-size // kernel.elements_per_workgroup), (size,))
 
-    in_parts([_flat(target)], [_flat(one) for one in operands], 1, run)
-
-
-def _flat(x: Tensor) -> Tensor:
-    return Tensor(x.view, (x.size,), x.dtype)
+    if fits(*(one.walk.view for one in every)):
+        run([target], operands)
+    else:
+        *flat, whole = (Tensor(one.view, (one.size,), one.dtype) for one in every)
+        in_parts([whole], flat, 1, run)

@@ -60,7 +60,7 @@ def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
     """
     order = tuple(one % x.ndim if -x.ndim <= one < x.ndim else -1 for one in axes)
     if sorted(order) != list(range(x.ndim)):
-        raise ShapeError(f"{tuple(axes)} is no order of the {x.ndim} axes of a tensor")
+        raise ShapeError(f"{tuple(axes)} is not a permutation of the {x.ndim} axes")
     strides = x.walk.strides
     result = walk_over(x, tuple(x.shape[one] for one in order), tuple(strides[one] for one in order))
     back = tuple(order.index(one) for one in range(x.ndim))

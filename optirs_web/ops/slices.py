@@ -121,7 +121,7 @@ def _of_slice(item: slice, size: int) -> tuple[Pick, bool]:
     try:
         start, stop, step = item.indices(size)
     except (TypeError, ValueError) as error:
-        raise ShapeError(f"{item} is no slice of an axis of {size}: {error}") from None
+        raise ShapeError(f"{item} is not a slice of an axis of {size}: {error}") from None
     count = len(range(start, stop, step))
     lowest = start if step > 0 else start + (count - 1) * step
     return (Pick(lowest, abs(step), count) if count else Pick(0, 1, 0)), step < 0 and count > 1
