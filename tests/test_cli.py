@@ -92,12 +92,12 @@ def test_without_a_name_the_shaders_are_listed():
         (["relu", "--flag", "foo=true"], "it has none"),
         (["adamw", "--flag", "amsgrad=maybe"], "write amsgrad=true"),
         (["matmul", "--target", "numpy"], "there it is written by hand, in calls of NumPy"),
-        (["relu", "--part", "advance"], "'relu' is no optimizer"),
-        (["relu", "--arch", "sm_90"], "it is for --target ptx alone"),
+        (["relu", "--part", "advance"], "'relu' is not an optimizer"),
+        (["relu", "--arch", "sm_90"], "it applies only to --target ptx"),
         (["matmul", "--target", "numba"], "'matmul' has no Numba text"),
-        (["adamw", "--elements", "f16"], "'adam update' takes no floats of 16 bits"),
-        (["unscale", "--elements", "f16"], "'unscale' takes no floats of 16 bits"),
-        (["relu", "--elements", "f16", "--target", "numpy"], "a matter of WGSL"),
+        (["adamw", "--elements", "f16"], "'adam update' takes no 16-bit floats"),
+        (["unscale", "--elements", "f16"], "'unscale' takes no 16-bit floats"),
+        (["relu", "--elements", "f16", "--target", "numpy"], "16-bit elements are for --target wgsl only"),
     ],
 )
 def test_a_wrong_shader_request_says_what_there_is(arguments, message):
@@ -131,7 +131,7 @@ def test_resume_goes_on_to_the_same_figures(tmp_path):
     assert whole["history"] == parts["history"]
     again = train(tmp_path / "parts", "--epochs", 3, "--resume")
     assert again.exit_code == 0
-    assert "nothing is left to train" in again.stdout
+    assert "epochs are done; continue with a larger --epochs" in again.stdout
 
 
 def test_folds_trains_on_each_and_prints_the_mean(tmp_path):
@@ -228,7 +228,7 @@ def test_interrupted_training_leaves_a_usable_checkpoint(tmp_path):
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"go on with --resume" in err
+    assert b"continue with --resume" in err
     assert b"\x1b" not in out
     training = DigitsTraining(Config(device="cpu", epochs=10000))
     training.load(tmp_path / "checkpoint.safetensors")

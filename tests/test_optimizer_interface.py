@@ -387,3 +387,20 @@ def test_adagrad_has_one_initial_value_for_all_groups():
     ow.optim.Adagrad(groups[:1], initial_accumulator_value=1.0)
     with pytest.raises(ValueError, match="initial_accumulator_value is one for all groups"):
         ow.optim.Adagrad(groups, initial_accumulator_value=1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("Adafactor", {"eps": [1.0]}, r"Invalid epsilon value: eps is two numbers, not \[1.0\]"),
+        ("CAME", {"eps": 1e-8}, "Invalid epsilon value: eps is two numbers, not 1e-08"),
+        ("LBFGS", {"max_iter": "x"}, "Invalid max_iter value: x"),
+        ("LBFGS", {"max_iter": None}, "Invalid max_iter value: None"),
+        ("SGD", {"nesterov": {}}, "Invalid nesterov value: {}"),
+        ("Adam", {"amsgrad": np.nan}, "Invalid amsgrad value: nan"),
+        ("Adam", {"maximize": b"x"}, "Invalid maximize value: b'x'"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused_by_its_name(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(ow.optim, name)([ow.Parameter([[1.0]], device="cpu")], **options)

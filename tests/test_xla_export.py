@@ -109,8 +109,8 @@ def test_the_step_of_an_optimizer_is_exported(device, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say what for: --topology v5e:2x4, or --export FILE"),
-        (("nothing", "--export", "file"), "'nothing' is no optimizer"),
+        ((), "name a target: --topology v5e:2x4, or --export FILE"),
+        (("nothing", "--export", "file"), "'nothing' is not an optimizer"),
         (("--export", "file", "--out", "hlo"), "--out is where the HLO for a --topology is written"),
         (("--topology", "v5e:2x4", "--platform", "tpu"), "--platform is what --export FILE writes the step for"),
         (("--flag", "speed=3", "--export", "file"), "unexpected keyword argument 'speed'"),

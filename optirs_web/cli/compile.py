@@ -54,7 +54,7 @@ def compile_(
     zeros, from its gradient.
     """
     if topology is None and file is None:
-        raise click.UsageError("say what for: --topology v5e:2x4, or --export FILE")
+        raise click.UsageError("name a target: --topology v5e:2x4, or --export FILE")
     if out is not None and topology is None:
         raise click.UsageError(
             "--out is where the HLO for a --topology is written; the step is written by --export FILE"
@@ -71,7 +71,7 @@ def compile_(
 def _compile(name: str, topology: str, elements: int, flags: tuple[str, ...], out: Path | None) -> None:
     kernels = [find_kernel(name, flags, part) for part in ("advance", "update")]
     if not isinstance(kernels[0], AdvanceKernel) or not isinstance(kernels[1], UpdateKernel):
-        raise click.BadParameter(f"'{name}' is no optimizer", param_hint="NAME")
+        raise click.BadParameter(f"'{name}' is not an optimizer", param_hint="NAME")
     backend: Any = ow.device("xla").backend
     made = backend.compile_step(kernels, elements, topology)
     click.echo(f"{kernels[1].name} of {elements:,} parameters on {made.devices}")
@@ -99,14 +99,16 @@ def _options(flags: Sequence[str]) -> dict[str, Any]:
 def _export(name: str, elements: int, flags: Sequence[str], file: Path, platforms: Sequence[str]) -> None:
     known = {one.lower(): make for one, make in all_optimizers().items()}
     if name.lower() not in known:
-        raise click.BadParameter(f"'{name}' is no optimizer", param_hint="NAME")
+        raise click.BadParameter(f"'{name}' is not an optimizer", param_hint="NAME")
     param = ow.Parameter(ow.zeros((elements,), device="xla"))
     try:
         optimizer = known[name.lower()]([param], **_options(flags))
     except (TypeError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--flag" if flags else "NAME") from error
     if isinstance(optimizer, HostDriven):
-        raise click.BadParameter(f"{name} looks at numbers on the host, so its step is no program", param_hint="NAME")
+        raise click.BadParameter(
+            f"{name} reads values back to the host, so its step cannot be exported", param_hint="NAME"
+        )
     step = ow.compile(lambda grad: optimizer.step(grads=[grad]), device="xla")
     grad = ow.zeros((elements,), device="xla")
     made = jax.export(step, grad, parameters={"param": param}, platforms=platforms)

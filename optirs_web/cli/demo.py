@@ -31,7 +31,7 @@ _NEEDED = ("fastapi", "jinja2", "uvicorn")
 def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tuple[str, ...], opens: bool) -> None:
     """Serve the demo site: models that train in the browser, with this library.
 
-    Ctrl-C ends it. Native programs reach its checkpoints with `optirs-web runs`.
+    Press Ctrl-C to stop. Native programs reach its checkpoints with `optirs-web runs`.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -61,19 +61,19 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
         except StoreError as error:
             raise click.ClickException(f"{error}, with --data FOLDER") from error
         except OSError as error:
-            raise click.ClickException(f"cannot keep data in {data}: {error.strerror or error}") from error
+            raise click.ClickException(f"cannot save data in {data}: {error.strerror or error}") from error
         url = url_of(listener)
 
         def announce() -> None:
             click.echo(f"The demo is at   {url}")
-            click.echo(f"Data is kept in  {data.resolve()}")
+            click.echo(f"Data is saved in {data.resolve()}")
             click.echo(f"Token            {settings.token}")
             if settings.pyodide is None:
                 click.echo("Python comes from the network: OPTIRS_PYODIDE_DIST may name a folder with Pyodide.")
             reason = why_no_pages(settings)
             if reason:
                 click.echo(reason, err=True)
-            click.echo("Ctrl-C ends it.")
+            click.echo("Press Ctrl-C to stop.")
             if opens:
                 webbrowser.open(url)
 
@@ -81,4 +81,4 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
             try:
                 serve(app, settings, listener, announce)
             except KeyboardInterrupt:
-                click.echo("\nThe demo has ended.")
+                click.echo("\nThe demo has stopped.")

@@ -24,20 +24,26 @@ _PATIENCE = 60.0
 _MOST = 1 << 30
 
 _url = click.option(
-    "--url", envvar="OPTIRS_DEMO_URL", default="http://127.0.0.1:8000", show_default=True, help="Address of the demo."
+    "--url",
+    envvar="OPTIRS_DEMO_URL",
+    default="http://127.0.0.1:8000",
+    show_default=True,
+    help="Address of the demo server.",
 )
-_token = click.option("--token", envvar="OPTIRS_DEMO_TOKEN", show_envvar=True, help="What the demo printed.")
+_token = click.option(
+    "--token", envvar="OPTIRS_DEMO_TOKEN", show_envvar=True, help="Token that the demo printed when it started."
+)
 
 
 @click.group()
 def runs() -> None:
-    """Move checkpoints to and from a running demo."""
+    """Copy checkpoints to and from a running demo server."""
 
 
 @runs.command("list")
 @_url
 def list_runs(url: str) -> None:
-    """List the runs that the demo keeps."""
+    """List the runs saved on the demo server."""
     answer = _ask(url, "GET", "/api/runs")
     for run in json.loads(answer.body):
         about = [f"{run['size']:,} bytes", run["optimizer"] or "no optimizer"]
@@ -50,13 +56,13 @@ def list_runs(url: str) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @_url
 def pull(name: str, file: Path, url: str) -> None:
-    """Write the checkpoint of run NAME to FILE."""
+    """Save the checkpoint of run NAME to FILE."""
     answer = _ask(url, "GET", _address(name))
     if answer.headers.get("etag") not in (None, f'"{sha256(answer.body).hexdigest()}"'):
-        raise click.ClickException("what arrived is not what the demo keeps; try again")
+        raise click.ClickException("the checkpoint was damaged on its way; try again")
     ow.checkpoint_extra(answer.body)
     _write(file, answer.body)
-    click.echo(f"{file} has the checkpoint of '{name}' ({len(answer.body):,} bytes)")
+    click.echo(f"saved the checkpoint of '{name}' to {file} ({len(answer.body):,} bytes)")
 
 
 @runs.command()
@@ -65,7 +71,7 @@ def pull(name: str, file: Path, url: str) -> None:
 @_url
 @_token
 def push(file: Path, name: str, url: str, token: str | None) -> None:
-    """Make FILE the checkpoint of run NAME."""
+    """Upload FILE as the checkpoint of run NAME."""
     if not token:
         raise click.UsageError("give --token, or set OPTIRS_DEMO_TOKEN: the demo prints it when it starts")
     content = file.read_bytes()
@@ -92,7 +98,7 @@ def _ask(
     """One request; everything that can go wrong ends as one line."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise click.BadParameter(f"'{url}' is no address like http://127.0.0.1:8000", param_hint="--url")
+        raise click.BadParameter(f"'{url}' is not an address like http://127.0.0.1:8000", param_hint="--url")
     # A proxy would look for the demo on its own machine.
     proxies = ProxyHandler({}) if parts.hostname in ("127.0.0.1", "::1", "localhost") else ProxyHandler()
     request = Request(url.rstrip("/") + path, content, dict(headers or {}), method=method)
@@ -105,16 +111,16 @@ def _ask(
             raise click.ClickException(_refusal(error)) from error
     except (HTTPException, OSError) as error:
         reason = error.reason if isinstance(error, URLError) else error
-        raise click.ClickException(f"there is no demo at {url}: {reason}") from error
+        raise click.ClickException(f"no demo server answers at {url}: {reason}") from error
 
 
 def _refusal(error: HTTPError) -> str:
     """What the server says, or its status where it does not speak our form."""
     try:
         answer: Any = json.loads(error.read(1 << 16))
-        return f"the demo refuses: {answer['error']['message']}"
+        return f"the demo server refused: {answer['error']['message']}"
     except (ValueError, KeyError, TypeError, OSError):
-        return f"the server answers {error.code} {error.reason}"
+        return f"the server answered {error.code} {error.reason}"
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -96,16 +96,16 @@ def shader(
         return
     source = find_source(name)
     if part != "update" and source.folder != "optimizers":
-        raise click.BadParameter(f"'{name}' is no optimizer, which alone have parts", param_hint="--part")
+        raise click.BadParameter(f"'{name}' is not an optimizer: only optimizers have parts", param_hint="--part")
     if arch is not None and target != "ptx":
-        raise click.BadParameter("it is for --target ptx alone", param_hint="--arch")
+        raise click.BadParameter("it applies only to --target ptx", param_hint="--arch")
     kernel = source.make(_parse_flags(source, flags), part)
     if elements != "f32":
         if target in ("numpy", "numba", "jax", "stablehlo"):
-            raise click.BadParameter("elements of 16 bits are a matter of WGSL", param_hint="--elements")
+            raise click.BadParameter("16-bit elements are for --target wgsl only", param_hint="--elements")
         half = of_16_bits(source, kernel, elements)
         if half is None:
-            raise click.BadParameter(f"'{kernel.name}' takes no floats of 16 bits", param_hint="--elements")
+            raise click.BadParameter(f"'{kernel.name}' takes no 16-bit floats", param_hint="--elements")
         kernel = half
     try:
         made = translate(kernel, target, arch)

@@ -46,16 +46,16 @@ def train() -> None:
 
 
 @train.command()
-@click.option("--device", help='Where to train, as `optirs-web devices` has it. [default: "auto"]')
-@_option("optimizer", f"{', '.join(one.name for one in COMMON)}, and {_MORE} more: optirs-web optimizers.")
-@_option("epochs", "Passes over the images.")
-@_option("seed", "Of the first weights and the order of the images.")
-@click.option("--lr", type=float, help="Learning rate of the first epoch. [default: the optimizer's]")
-@_option("batch_size", "Images in a step.")
-@_option("fold", "The fifth of the data to test on.")
+@click.option("--device", help='Device to train on, one of `optirs-web devices`. [default: "auto"]')
+@_option("optimizer", f"{', '.join(one.name for one in COMMON)}, and {_MORE} more; see `optirs-web optimizers`.")
+@_option("epochs", "Epochs to train.")
+@_option("seed", "Seed of the initial weights and of the order of the images.")
+@click.option("--lr", type=float, help="Initial learning rate. [default: the optimizer's]")
+@_option("batch_size", "Images per step.")
+@_option("fold", "Fold to test on, from 0 to 4; the others are trained on.")
 @click.option("--folds", is_flag=True, help="Train five times, once for each fold, and print the mean.")
-@click.option("--out", type=_FOLDER, default=Path("runs/digits"), show_default=True, help="Where files go.")
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
+@click.option("--out", type=_FOLDER, default=Path("runs/digits"), show_default=True, help="Folder to save files in.")
+@click.option("--resume", is_flag=True, help="Continue from the checkpoint in --out.")
 def digits(folds: bool, out: Path, resume: bool, **options: Any) -> None:
     """Train an MLP on the UCI handwritten digits: 1,797 real images, in five published folds."""
     if folds and resume:
@@ -96,19 +96,19 @@ def _train_folds(configs: list[Config], out: Path) -> None:
         click.echo(f"fold {config.fold}: test accuracy {accuracy:.2%}")
     click.echo(f"mean of {len(accuracies)} folds: test accuracy {mean:.2%}")
     _write_json(out / METRICS, {"test_accuracy": mean, "folds": [one.metrics() for one in results]})
-    click.echo(f"written: {out / METRICS}")
+    click.echo(f"saved: {out / METRICS}")
 
 
 def _train_one(config: Config, out: Path, resume: bool) -> Result:
     checkpoint = out / CHECKPOINT
     if resume and not checkpoint.exists():
-        raise click.ClickException(f"there is no {checkpoint} to continue from; start without --resume")
+        raise click.ClickException(f"there is no checkpoint {checkpoint} to continue from; start without --resume")
     training = DigitsTraining(config)
     if resume:
         training.load(checkpoint)
     _announce(training)
     if len(training.history) == config.epochs:
-        click.echo(f"nothing is left to train; ask for more than {config.epochs} epochs to go on")
+        click.echo(f"all {config.epochs} epochs are done; continue with a larger --epochs")
         return training.result()
     try:
         with _reporter(training) as report:
@@ -125,7 +125,7 @@ def _train_one(config: Config, out: Path, resume: bool) -> Result:
         f"test accuracy {result.test_accuracy:.2%} after {len(result.history)} epochs "
         f"(best {best.test_accuracy:.2%}, epoch {best.epoch}); {result.seconds:.1f} s on {result.device}"
     )
-    click.echo(f"written: {', '.join(str(out / name) for name in (CURVES, CHECKPOINT, METRICS))}")
+    click.echo(f"saved: {', '.join(str(out / name) for name in (CURVES, CHECKPOINT, METRICS))}")
     return result
 
 
@@ -141,8 +141,8 @@ def _announce(training: DigitsTraining) -> None:
 
 def _interrupted(training: DigitsTraining, checkpoint: Path) -> None:
     """Say what Ctrl-C leaves, and end with the status that a shell gives for SIGINT."""
-    kept = f"{checkpoint} has the last whole epoch; go on with --resume"
-    click.echo(f"interrupted: {kept if training.history else 'no epoch was done yet'}", err=True)
+    kept = f"{checkpoint} is of the last complete epoch; continue with --resume"
+    click.echo(f"interrupted: {kept if training.history else 'no epoch was completed'}", err=True)
     raise click.exceptions.Exit(130)
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Unpack
 from .arguments import documented, given
 from .factored import FactoredLayout
 from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rate, Rule
+from .options import two_epsilons
 
 __all__ = ["Adafactor"]
 
@@ -66,7 +67,7 @@ class Adafactor(Optimizer):
         super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
-        eps1, eps2 = group["eps"]
+        eps1, eps2 = two_epsilons(group)
         checks = (
             ("Learning rate should be >= 0", group["lr"], 0.0, LARGEST_FLOAT32),
             ("beta2_decay should be <= 0", group["beta2_decay"], -LARGEST_FLOAT32, 0.0),
@@ -80,6 +81,6 @@ class Adafactor(Optimizer):
                 raise ValueError(f"{what} but is: {value}")
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        eps1, eps2 = group["eps"]
+        eps1, eps2 = two_epsilons(group)
         eps1 = _FLOAT32_EPS if eps1 is None else float(eps1)
         return super().hyper({**group, "eps1": eps1, "eps1_squared": eps1 * eps1, "eps2": eps2})

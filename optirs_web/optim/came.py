@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Unpack
 from .arguments import documented, given
 from .factored import FactoredLayout
 from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
+from .options import two_epsilons
 
 __all__ = ["CAME"]
 
@@ -68,7 +69,7 @@ class CAME(Optimizer):
         super().__init__(params, given(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
-        for value in group["eps"]:
+        for value in two_epsilons(group):
             at_least_zero({"eps": value}, "eps")
         super().validate({name: value for name, value in group.items() if name != "eps"})
         at_least_zero(group, "clip_threshold")
@@ -76,5 +77,5 @@ class CAME(Optimizer):
             raise ValueError(f"Invalid clip_threshold value: {group['clip_threshold']}")
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        eps1, eps2 = group["eps"]
+        eps1, eps2 = two_epsilons(group)
         return super().hyper({**group, "eps1": eps1, "eps2": eps2})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, NamedTuple
 
 from ..errors import CheckpointError, OptirsError
@@ -105,10 +106,11 @@ class LBFGS(HostDriven):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
+        most: Any = max_iter
         defaults = {
             "lr": lr,
             "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "max_eval": most * 5 // 4 if max_eval is None and isinstance(most, Real) else max_eval,
             "tolerance_grad": tolerance_grad,
             "tolerance_change": tolerance_change,
             "history_size": history_size,

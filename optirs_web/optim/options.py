@@ -24,6 +24,7 @@ __all__ = [
     "derived",
     "fractions",
     "numbers_of",
+    "two_epsilons",
 ]
 
 LARGEST_FLOAT32 = 3.4028234663852886e38
@@ -123,6 +124,18 @@ def numbers_of(betas: Any) -> Any:
         if math.prod(one.shape) != 1:
             raise ValueError(f"Tensor betas[{index}] must be 1-element")
     return tuple(float(one.item()) for one in betas)
+
+
+def two_epsilons(group: Mapping[str, Any]) -> tuple[Any, Any]:
+    """`eps` of a group, where it is two numbers.
+
+    Raises:
+        ValueError: it is anything else than a tuple or list of two.
+    """
+    eps = group["eps"]
+    if not isinstance(eps, (tuple, list)) or len(eps) != 2:
+        raise ValueError(f"Invalid epsilon value: eps is two numbers, not {quoted(eps)}")
+    return eps[0], eps[1]
 
 
 def _is_fraction(value: Any) -> bool:

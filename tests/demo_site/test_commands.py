@@ -53,7 +53,7 @@ def test_the_demo_prints_where_it_is_and_ends_with_ctrl_c(tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (0, why_no_pages(Settings(data=tmp_path, token=TOKEN)))
-    assert out.endswith("The demo has ended.\n")
+    assert out.endswith("The demo has stopped.\n")
 
 
 def test_a_taken_port_is_passed_over_unless_it_was_asked_for(tmp_path):
@@ -79,7 +79,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
         (["--token", "two words"], "a token is made of"),
         (["--host", "203.0.113.1"], "cannot listen at 203.0.113.1"),
         (["--port", "70000"], "70000"),
-        (["--data", "/dev/null/data"], "cannot keep data in"),
+        (["--data", "/dev/null/data"], "cannot save data in"),
     ],
 )
 def test_what_cannot_be_served_is_an_error_of_one_line(tmp_path, arguments, message):
@@ -109,13 +109,13 @@ def test_a_checkpoint_goes_to_the_demo_and_comes_back(url, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pull", "nothing", "FILE"], "the demo refuses: There is no run 'nothing'."),
-        (["pull", "../index", "FILE"], "the demo refuses: "),
-        (["pull", "a", "FILE", "--url", "http://127.0.0.1:9"], "there is no demo at http://127.0.0.1:9"),
-        (["pull", "a", "FILE", "--url", "file:///etc/passwd"], "is no address like"),
+        (["pull", "nothing", "FILE"], "the demo server refused: There is no run 'nothing'."),
+        (["pull", "../index", "FILE"], "the demo server refused: "),
+        (["pull", "a", "FILE", "--url", "http://127.0.0.1:9"], "no demo server answers at http://127.0.0.1:9"),
+        (["pull", "a", "FILE", "--url", "file:///etc/passwd"], "is not an address like"),
         (["push", "GOOD", "a"], "give --token"),
-        (["push", "GOOD", "a", "--token", "wrong"], "the demo refuses: Send the token"),
-        (["push", "GOOD", "a b", "--token", TOKEN], "the demo refuses: path.name"),
+        (["push", "GOOD", "a", "--token", "wrong"], "the demo server refused: Send the token"),
+        (["push", "GOOD", "a b", "--token", TOKEN], "the demo server refused: path.name"),
         (["push", "BAD", "a", "--token", TOKEN], "not a safetensors file"),
         (["push", "FILE", "a", "--token", TOKEN], "does not exist"),
     ],
