@@ -13,7 +13,7 @@ export function nativeTab(code, program, file = "program.py") {
   const copy = create("button", { class: "button button-small", type: "button" }, "Copy");
   const save = create("button", { class: "button button-small", type: "button" }, "Download");
   const there = create("div", { role: "tabpanel", id: `${file}-natively`, hidden: true },
-    create("div", { class: "code-head" }, create("span", {}, `python ${file}`), create("span", { class: "row" }, copy, save)),
+    create("div", { class: "code-head" }, create("span", { title: "In a clone of the repository, after make setup" }, `.venv/bin/python ${file}`), create("span", { class: "row" }, copy, save)),
     create("pre", { tabindex: "0", "aria-label": "The program to run natively" }, text));
   copyButton(copy, () => text.textContent);
   save.addEventListener("click", () => download(file, text.textContent, "text/x-python"));
