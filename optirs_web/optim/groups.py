@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
@@ -78,7 +77,7 @@ class Grouped(ABC):
         if option not in group:
             return bool(getattr(self, name))
         value = group[option]
-        is_number = isinstance(value, Real) and not (isinstance(value, float) and not math.isfinite(value))
+        is_number = isinstance(value, Real) and abs(float(value)) <= LARGEST_FLOAT32
         if not (value is None or is_number or getattr(value, "shape", None) == ()):
             raise NotANumberError(f"Invalid {option} value: {value!r}")
         return bool(value) or (self._schedules is not None and option in self._schedules.params)

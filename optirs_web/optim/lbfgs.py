@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, NamedTuple
 
 from ..errors import CheckpointError, OptirsError
@@ -106,11 +105,11 @@ class LBFGS(HostDriven):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        most: Any = max_iter
+        is_number = isinstance(max_iter, int | float)
         defaults = {
             "lr": lr,
             "max_iter": max_iter,
-            "max_eval": most * 5 // 4 if max_eval is None and isinstance(most, Real) else max_eval,
+            "max_eval": max_iter * 5 // 4 if max_eval is None and is_number else max_eval,
             "tolerance_grad": tolerance_grad,
             "tolerance_change": tolerance_change,
             "history_size": history_size,
