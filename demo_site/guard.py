@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -26,8 +26,11 @@ _LOG = logging.getLogger(__name__)
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
-def content_security_policy(uses_cdn: bool) -> str:
-    """Scripts, styles and data come from this server alone (Pyodide from its CDN where it is not installed)."""
+def content_security_policy(uses_cdn: bool, frame_ancestors: Sequence[str] = ()) -> str:
+    """Scripts, styles and data come from this server alone (Pyodide from its CDN where it is not installed).
+
+    Frames of these sites may hold a page; without one, no frame may.
+    """
     cdn = f" {PYODIDE_CDN}" if uses_cdn else ""
     directives = {
         "default-src": "'none'",
@@ -40,18 +43,19 @@ def content_security_policy(uses_cdn: bool) -> str:
         "manifest-src": "'self'",
         "base-uri": "'none'",
         "form-action": "'self'",
-        "frame-ancestors": "'none'",
+        "frame-ancestors": " ".join(frame_ancestors) or "'none'",
     }
     return "; ".join(f"{name} {sources}" for name, sources in directives.items())
 
 
 def _headers(settings: Settings) -> dict[str, str]:
     return {
-        "Content-Security-Policy": content_security_policy(settings.pyodide is None),
+        "Content-Security-Policy": content_security_policy(settings.pyodide is None, settings.frame_ancestors),
         # Both together give the page SharedArrayBuffer, with which a running program is interrupted.
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Embedder-Policy": "require-corp",
-        "Cross-Origin-Resource-Policy": "same-origin",
+        # A page that is isolated itself can hold in a frame only what says that it may come from elsewhere.
+        "Cross-Origin-Resource-Policy": "cross-origin" if settings.frame_ancestors else "same-origin",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",

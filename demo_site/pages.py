@@ -58,6 +58,8 @@ def site_facts(settings: Settings) -> dict[str, Any]:
         "transport": "transport.mjs",
         "pages": PAGES,
         "links": _links(settings),
+        "public": settings.public,
+        "cards": sorted(path.stem for path in (settings.static / "cards").glob("*.png")),
     }
 
 

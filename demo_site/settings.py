@@ -33,6 +33,9 @@ class Settings:
         token: what has to be shown to write.
         host: the address that is bound. One that is not loopback is reached by any IP address of the machine.
         allowed_hosts: names in lower case that requests may ask for, besides ``localhost``, `host` and addresses.
+        frame_ancestors: sites whose pages may hold pages of this one in a frame, as ``https://example.org``; none may.
+        public: the address by which others know the site, as ``https://example.org/demo/``: links that are shown on
+            other sites have a picture only where it is known.
         static: the folder of the bundles that `make demo` builds.
         templates: the folder of the pages.
         programs: the folder of the Python programs that run in the pages.
@@ -62,6 +65,8 @@ class Settings:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     host: str = "127.0.0.1"
     allowed_hosts: frozenset[str] = frozenset()
+    frame_ancestors: tuple[str, ...] = ()
+    public: str = ""
     static: Path = HERE / "static"
     templates: Path = HERE / "templates"
     programs: Path = HERE / "programs"

@@ -1,4 +1,5 @@
-// Bundles every src/*.js (one entry a page, and the worker) and src/style.css into ../static.
+// Bundles every src/*.js (one entry a page, and the worker) and src/style.css into ../static, and copies src/cards/*.png,
+// which scripts/make_cards.py made.
 // `node build.mjs --watch` rebuilds on change.
 import { readdir, rm } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -9,7 +10,9 @@ const here = dirname(fileURLToPath(import.meta.url));
 const source = join(here, "src");
 const target = join(here, "..", "static");
 
-const entries = (await readdir(source)).filter((name) => /\.(js|css)$/.test(name)).map((name) => join(source, name));
+const named = async (folder, pattern) =>
+  (await readdir(folder)).filter((name) => pattern.test(name)).map((name) => join(folder, name));
+const entries = [...(await named(source, /\.(js|css)$/)), ...(await named(join(source, "cards"), /\.png$/))];
 
 const context = await esbuild.context({
   entryPoints: entries,
@@ -18,9 +21,10 @@ const context = await esbuild.context({
   format: "esm",
   splitting: true, // pages share one copy of the editor and the charts
   chunkNames: "chunks/[name]-[hash]",
+  entryNames: "[dir]/[name]",
   assetNames: "assets/[name]-[hash]",
   target: ["chrome113", "firefox141", "safari26"], // the first releases with WebGPU on by default
-  loader: { ".woff2": "file", ".svg": "file" },
+  loader: { ".woff2": "file", ".svg": "file", ".png": "copy" },
   minify: true,
   sourcemap: true,
   legalComments: "linked",

@@ -191,6 +191,7 @@ class Session:
             optimizer=training.optimizer_name,
             lr=training.lr,
             schedule=training.schedule,
+            seed=training.seed,
             train_images=len(training.train.rows),
             test_images=len(training.test.rows),
             epochs=self.epochs,
@@ -278,7 +279,9 @@ class Session:
         elif kind == "more":
             self.epochs = training.epoch + int(value)
         elif kind == "reset":
-            self._reset()
+            self._restart(training.optimizer_name, training.schedule, training.seed + 1, training.lr)
+        elif kind == "begin":
+            self._restart(**value)
         elif kind == "close":
             self._is_closed = True
         elif kind == "draw":
@@ -288,15 +291,15 @@ class Session:
         else:
             raise ValueError(f"there is no message '{kind}'")
 
-    def _reset(self) -> None:
-        """New weights; what was chosen stays."""
-        before = self.training
-        self.training = Training(self._data, self._device, before.seed + 1)
-        self.training.schedule = before.schedule
-        self.training.choose_optimizer(before.optimizer_name, before.lr)
+    def _restart(self, optimizer: str, schedule: str, seed: int, lr: float | None = None) -> None:
+        """New weights, and a training with these choices; without a rate with that of the optimizer's recipe."""
+        self.training = Training(self._data, self._device, seed)
+        self.training.schedule = schedule
+        self.training.choose_optimizer(optimizer, lr)
         self.epochs = EPOCHS
         self.is_paused = False
         self._was_reset = True
+        self.report_choices()
 
     async def _recognise(self, ink: list[int] | None) -> None:
         self._drawn = ink

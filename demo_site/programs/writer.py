@@ -245,11 +245,15 @@ class Session:
         training, characters = self.training, len(self.training.alphabet.characters)
         self.report(
             "choices",
-            optimizers=[{"name": one.name, "common": one in COMMON} for one in OPTIMIZERS.values()],
+            optimizers=[
+                {"name": one.name, "common": one in COMMON, "lr": _RATES.get(one.name, one.lr)}
+                for one in OPTIMIZERS.values()
+            ],
             sizes=[{"name": name, "weights": one.weights(characters), **one._asdict()} for name, one in SIZES.items()],
             size=training.size_name,
             optimizer=training.optimizer_name,
             lr=training.lr,
+            seed=training.seed,
             text={
                 "characters": len(self.text.content),
                 "different": characters,
@@ -370,6 +374,8 @@ class Session:
             self._answer(value["text"], float(value["temperature"]))
         elif kind == "reset":
             self._restart(self.text, training.size_name)
+        elif kind == "begin":
+            self._restart(self.text, **value)
         elif kind == "size":
             self._restart(self.text, value)
         elif kind == "text":
@@ -392,10 +398,11 @@ class Session:
         writing = Writing("answer", self._answers, self.training.steps, None, ANSWER, prompt)
         self._begin(writing, min(max(temperature, 0.05), 2.0))
 
-    def _restart(self, text: Text, size: str) -> None:
-        """New weights, for this text and size; what else was chosen stays."""
+    def _restart(self, text: Text, size: str, **choices: Any) -> None:
+        """New weights, for this text and size, with these `choices` of `Training`; without any with those of before."""
         before = self.training
-        self.training = Training(text, size, before.optimizer_name, before.lr, before.seed + 1)
+        choices = choices or {"optimizer": before.optimizer_name, "lr": before.lr, "seed": before.seed + 1}
+        self.training = Training(text, size, **choices)
         self.text = text
         self.is_paused = self._has_diverged = False
         self._count, self._next_look, self._samples = 1, 0, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import webbrowser
 from contextlib import closing
@@ -13,6 +14,8 @@ import click
 __all__ = ["demo"]
 
 _NEEDED = ("fastapi", "jinja2", "uvicorn")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.*-]+(:\d+)?")
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?")
 
 
 @click.command()
@@ -27,8 +30,23 @@ _NEEDED = ("fastapi", "jinja2", "uvicorn")
 )
 @click.option("--token", envvar="OPTIRS_DEMO_TOKEN", show_envvar=True, help="What writers have to show.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that the server is reached by.")
+@click.option(
+    "--allow-embed", "embedders", multiple=True, metavar="ORIGIN", help="A site that may show pages in a frame."
+)
+@click.option(
+    "--public-address", "public", default="", metavar="URL", help="The site's own address, for cards of links."
+)
 @click.option("--open/--no-open", "opens", default=False, help="Open the first page in a browser.")
-def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tuple[str, ...], opens: bool) -> None:
+def demo(
+    host: str,
+    port: int | None,
+    data: Path,
+    token: str | None,
+    hosts: tuple[str, ...],
+    embedders: tuple[str, ...],
+    public: str,
+    opens: bool,
+) -> None:
     """Serve the demo site: models that train in the browser, with this library.
 
     Press Ctrl-C to stop. Native programs reach its checkpoints with `optirs-web runs`.
@@ -44,11 +62,20 @@ def demo(host: str, port: int | None, data: Path, token: str | None, hosts: tupl
 
     if token is not None and not (token and token.isascii() and token.isprintable() and " " not in token):
         raise click.BadParameter("a token is made of ASCII letters, digits and signs", param_hint="--token")
+    for origin in embedders:
+        if not _ORIGIN.fullmatch(origin):
+            raise click.BadParameter(f"{origin!r} is no origin, as https://example.org is", param_hint="--allow-embed")
+    if public and not _ADDRESS.fullmatch(public):
+        raise click.BadParameter(
+            f"{public!r} is no address, as https://example.org/demo/ is", param_hint="--public-address"
+        )
     settings = Settings(
         data=data,
         token=token or secrets.token_urlsafe(24),
         host=host,
         allowed_hosts=frozenset(name.lower() for name in hosts),
+        frame_ancestors=embedders,
+        public=public and public.rstrip("/") + "/",
     )
     try:
         listener = bind(host, port)

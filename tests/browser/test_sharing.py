@@ -1,8 +1,16 @@
 """The state of a page is in its address: Share copies it, Back and Forward follow it, hostile ones do no harm."""
 
+import functools
+import io
 import re
+import shutil
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from chromium import SCREENSHOTS, SLOW
+from demo_servers import running_server
+from PIL import Image
 from playwright.sync_api import expect
 
 COPIED = "navigator.clipboard.readText()"
@@ -132,6 +140,9 @@ def test_an_edited_program_is_in_the_address(page, site):
         ("playground#code=%%%", "code"),
         ("playground#code=" + "A" * 20_000, "code"),
         ("playground#<script>", "example"),
+        ("digits?lr=-1&optimizer=eval&seed=0x10#drawing=AAAA", "optimizer, lr, seed, drawing"),
+        ("race?racers=adam:NaN,sgd:1&start=1&noise=1e999&surface=valueOf", "surface, racers, start, noise"),
+        ("race?racers=__proto__:1", "racers"),
     ],
 )
 def test_a_hostile_address_is_said_and_the_page_goes_by_its_default(page, site, address, keys):
@@ -139,6 +150,8 @@ def test_a_hostile_address_is_said_and_the_page_goes_by_its_default(page, site, 
     page.goto(f"{site}/{address}")
     expect(refused(page)).to_have_text(f"Parts of the address could not be read and were left out: {keys}")
     defaults = {
+        "digits": ("#optimizer", "AdamW"),
+        "race": ("#surface", "rosenbrock"),
         "checkpoints": ("#seed", "0"),
         "bench": ("#rounds", "7"),
         "shaders": ("#left-target", "source"),
@@ -169,3 +182,242 @@ def test_a_program_that_is_too_long_for_a_link_is_said(page, site):
     page.keyboard.insert_text(f"# {noise}")
     page.get_by_role("button", name="Share").click()
     expect(page.locator(".toast")).to_have_text("Too long for a link: code")
+
+
+# The same address, the same numbers.
+
+RECORD = """
+const Own = Worker;
+window.losses = [];
+window.Worker = class extends Own {
+    constructor(...options) {
+        super(...options);
+        this.addEventListener("message", ({ data }) => {
+            if (data.kind === "choices") {
+                losses.length = 0;
+                window.seed = data.payload.seed;
+            }
+            if (data.kind === "steps") losses.push(...data.payload.losses);
+        });
+    }
+};
+"""
+
+
+def losses_of(page, address, count=8):
+    """The first losses of the run that an address describes."""
+    page.goto("about:blank")
+    page.goto(address)
+    page.wait_for_url(address)
+    expect(page.locator("#status")).to_have_attribute("data-state", "running", timeout=SLOW)
+    seed = int(re.search("seed=([0-9]+)", address)[1])
+    page.wait_for_function(
+        "([seed, count]) => window.seed === seed && losses.length >= count", arg=[seed, count], timeout=SLOW
+    )
+    return page.evaluate("count => losses.slice(0, count)", count)
+
+
+def test_a_shared_training_on_digits_is_the_same_training(page, site, shared):
+    page.add_init_script(RECORD)
+    address = f"{site}/digits?optimizer=SGD&lr=0.05&schedule=cosine&seed=41"
+    first = losses_of(page, address)
+    expect(page.locator("#optimizer")).to_have_value("SGD")
+    expect(page.locator("#lr-value")).to_have_text("0.05")
+    expect(page.locator("#schedule")).to_have_value("cosine")
+    assert shared() == address
+    assert losses_of(page, address) == first
+    assert losses_of(page, address.replace("41", "42")) != first
+
+
+def test_a_drawing_is_in_the_address_and_is_recognised_there(page, site, shared):
+    page.goto(f"{site}/digits")
+    expect(page.locator("#status")).to_have_attribute("data-state", "running", timeout=SLOW)
+    pad = page.locator("#pad")
+    pad.scroll_into_view_if_needed()
+    box = pad.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 20, steps=5)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("#drawing="))
+    link = shared()
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator("#verdict")).to_have_text(re.compile(r"\d"), timeout=SLOW)
+    expect(page.get_by_role("button", name="Clear")).to_be_enabled()
+    page.get_by_role("button", name="Clear").click()
+    expect(page).to_have_url(f"{site}/digits")
+
+
+def test_a_shared_writer_is_the_same_training_with_the_same_prompt(page, site, shared):
+    page.add_init_script(RECORD)
+    page.goto(f"{site}/gpt")
+    expect(page.locator("#status")).to_have_attribute("data-state", "running", timeout=SLOW)
+    page.get_by_label("Temperature").fill("0.9")
+    page.locator("#prompt").fill("“Ça va?” & <b>co</b>")
+    page.locator("#size").select_option("small")
+    expect(page).to_have_url(re.compile("temperature=0.9.*#prompt="))
+    link = re.sub("seed=[0-9]+", "seed=9", shared())
+    first = losses_of(page, link, 3)
+    expect(page.locator("#prompt")).to_have_value("“Ça va?” & <b>co</b>")
+    expect(page.locator("#temperature-value")).to_have_text("0.9")
+    assert losses_of(page, link, 3) == first
+
+
+def standing(page, address, steps=2):
+    """The table of a race after some steps."""
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.locator("#status")).to_have_text("Ready")
+    for step in range(1, steps + 1):
+        page.get_by_role("button", name="One step").click()
+        expect(page.locator("#steps")).to_have_text(str(step))
+    return sorted(page.locator("#standing tbody tr").all_inner_texts())
+
+
+def test_a_shared_race_is_the_same_race(page, site, shared):
+    address = f"{site}/race?surface=valley&racers=momentum:0.02,lion:0.01&start=-3,2.5&noise=3&seed=5"
+    first = standing(page, address)
+    assert [row.split("\t")[0].strip() for row in first] == ["2\nMomentum SGD", "8\nLion"]
+    assert shared() == address
+    assert standing(page, address) == first
+    assert standing(page, address.replace("seed=5", "seed=6")) != first
+
+
+def test_back_returns_to_the_landscape_before(page, site):
+    page.goto(f"{site}/race?racers=adam:0.5&start=1,1")
+    expect(page.locator("#status")).to_have_text("Ready")
+    page.get_by_label("Landscape").select_option("beale")
+    expect(page).to_have_url(re.compile("surface=beale"))
+    expect(page.get_by_label("Start x")).to_have_value("1")
+    page.go_back()
+    expect(page.get_by_label("Landscape")).to_have_value("rosenbrock")
+    expect(page.get_by_label("Learning rate of Adam", exact=True)).to_have_value("0.5")
+    expect(page.locator("#standing tbody tr")).to_have_count(1)
+    page.go_forward()
+    expect(page.get_by_label("Landscape")).to_have_value("beale")
+
+
+def test_a_program_that_came_with_the_address_of_the_first_page_waits_for_its_visitor(page, site, shared):
+    page.goto(site)
+    expect(page.locator("#loss")).not_to_have_text("–", timeout=SLOW)
+    page.locator(".cm-content").press("ControlOrMeta+a")
+    page.keyboard.insert_text("print('was run')")
+    expect(page).to_have_url(re.compile("#code="))
+    link = shared()
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator("#shared")).to_contain_text("Read it before you run it")
+    expect(page.locator("#status")).to_have_text("Press Run to run the program", timeout=SLOW)
+    expect(page.locator("#console")).to_be_hidden()
+    page.locator("#run").click()
+    expect(page.locator("#console")).to_have_text("was run\n")
+    expect(page.locator("#shared")).to_be_hidden()
+
+
+# Pictures, frames, cards.
+
+
+def size_of(picture):
+    """Width and height of a PNG, and how many colours it has."""
+    image = Image.open(picture)
+    assert image.format == "PNG"
+    return image.size, len(image.convert("RGB").getcolors(1 << 24))
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/", "optirs-web-home.png"),
+        ("/race", "optirs-web-race-rosenbrock-0-steps.png"),
+        ("/digits", "optirs-web-digits-.*.png"),
+    ],
+)
+def test_what_is_drawn_is_saved_as_a_picture(page, site, path, name, tmp_path):
+    page.goto(f"{site}{path}")
+    button = page.get_by_role("button", name="Save picture")
+    expect(page.locator("#status")).to_have_attribute("data-state", re.compile("idle|running"), timeout=SLOW)
+    with page.expect_download() as download:
+        button.click()
+    assert re.fullmatch(name, download.value.suggested_filename)
+    saved = tmp_path / "picture.png"
+    download.value.save_as(saved)
+    (width, height), colours = size_of(saved)
+    assert 600 <= width <= 3000
+    assert 800 <= height <= 1400
+    assert colours > 20
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    shutil.copy(saved, SCREENSHOTS / f"picture-{path.strip('/') or 'home'}.png")
+
+
+def test_a_page_in_a_frame_has_neither_head_nor_foot_but_a_link_to_the_whole(page, site, screenshot):
+    page.goto(f"{site}/race?embed&surface=beale")
+    for part in (".masthead", ".colophon", ".page-head"):
+        expect(page.locator(part)).to_be_hidden()
+    link = page.get_by_role("link", name="Open the full page")
+    expect(page.locator("#status")).to_have_text("Ready")
+    expect(link).to_have_attribute("href", f"{site}/race?surface=beale")
+    page.get_by_label("Seed").fill("4")
+    expect(link).to_have_attribute("href", f"{site}/race?surface=beale&seed=4")
+    expect(page).to_have_url(f"{site}/race?surface=beale&seed=4&embed")
+    for width in (375, 768, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        screenshot(page, f"embed-{width}")
+
+
+@pytest.fixture
+def other_site(tmp_path):
+    """The origin of another site, whose page has an empty frame."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "index.html").write_text("<!doctype html><link rel=icon href=data:,><iframe></iframe>")
+    handler = functools.partial(QuietHandler, directory=tmp_path / "other")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Quiet."""
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_a_frame_of_another_site_shows_a_page_only_where_that_is_allowed(page, tmp_path, other_site, is_allowed):
+    ancestors = [other_site] if is_allowed else []
+    with running_server(tmp_path / "demo", frame_ancestors=ancestors) as (_, url):
+        page.goto(other_site)
+        embedded = f"{url.rstrip('/')}/shaders?embed#adam"
+        page.evaluate("address => { document.querySelector('iframe').src = address; }", embedded)
+        frame = page.frame_locator("iframe")
+        if is_allowed:
+            expect(frame.locator("#name")).to_have_text("adam", timeout=SLOW)
+            expect(frame.get_by_role("link", name="Open the full page")).to_be_visible()
+        else:
+            expect(frame.locator("body")).not_to_contain_text("OptiRS")
+            expect(frame.locator("#name")).to_have_count(0)
+            response = page.request.get(embedded)
+            assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
+        page.complaints.clear()
+
+
+def test_every_page_has_a_card_where_its_public_address_is_known(page, tmp_path):
+    known = "https://example.org/demo/"
+    with running_server(tmp_path / "demo", public=known) as (_, url):
+        for path in ("", "digits", "gpt", "race", "playground", "shaders", "bench", "checkpoints"):
+            content = page.request.get(f"{url.rstrip('/')}/{path}").text()
+            facts = dict(re.findall(r'<meta (?:property|name)="((?:og|twitter):[^"]*)" content="([^"]*)">', content))
+            assert facts["og:url"] == known + path
+            assert facts["og:title"]
+            assert facts["og:description"]
+            assert facts["twitter:card"] == "summary_large_image"
+            picture = page.request.get(facts["og:image"].replace(known, f"{url.rstrip('/')}/"))
+            assert (picture.headers["content-type"], len(picture.body()) < 150_000) == ("image/png", True), path
+            assert size_of(io.BytesIO(picture.body()))[0] == (1200, 630)
+
+
+def test_without_a_public_address_a_page_has_no_card_that_could_be_wrong(page, site):
+    content = page.request.get(f"{site}/race").text()
+    assert 'property="og:title" content="Race · OptiRS-Web"' in content
+    assert "og:image" not in content

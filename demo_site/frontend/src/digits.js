@@ -4,12 +4,26 @@ import { barChart, lineChart, short } from "./lib/chart.js";
 import { divergedSentence } from "./lib/diverged.js";
 import { create, everyFrame, find, onTheme, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { drawInk, Pad } from "./lib/pad.js";
+import { pictureButton } from "./lib/picture.js";
 import { rateSlider } from "./lib/rate.js";
 import { loadRecording, playRecording } from "./lib/recording.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { serve } from "./lib/serve.js";
-import "./lib/url.js";
+import { bindUrl, number, oneOf, text, whole } from "./lib/url.js";
 import { explainWithoutWebgpu, runningOn } from "./lib/webgpu.js";
+
+const MOST_POINTS = 4000; // of a drawing in an address
+
+/** A drawing in an address: two hexadecimal digits for each coordinate, and a period between strokes. */
+const DRAWING = text(4 * MOST_POINTS + 1000, {
+  parse(packed) {
+    const strokes = packed.split(".");
+    if (!strokes.every((one) => /^([0-9a-f]{4})+$/.test(one))) throw new RangeError("this is no drawing");
+    return strokes.map((one) => one.match(/.{4}/g).map((point) => [point.slice(0, 2), point.slice(2)].map((part) => parseInt(part, 16) / 255)));
+  },
+  format: (strokes) => strokes.map((one) => one.map((point) => point.map((value) =>
+    Math.round(255 * Math.min(1, Math.max(0, value))).toString(16).padStart(2, "0")).join("")).join("")).join("."),
+});
 
 const status = find("#status");
 const toggle = find("#toggle");
@@ -34,6 +48,8 @@ async function begin() {
   let device = null; // on which it trains, when it does
   let wrong = [];
   let epochs = 0;
+  let usual = null; // what is trained, unless the visitor or the address says otherwise
+  let live = null; // the latest choices of the program
 
   let program = null; // what trains, once there is a device
   const sendDrawing = everyFrame((strokes) => program?.send("draw", strokes));
@@ -55,7 +71,10 @@ async function begin() {
       showRate(report.lr);
       showSamples(report.samples);
     },
-    chosen: ({ lr }) => showRate(lr),
+    chosen({ lr }) {
+      if (live) live.lr = lr;
+      showRate(lr);
+    },
     steps({ step, losses, lr, steps_per_second: speed }) {
       losses.forEach((loss, number) => chart.push(step - losses.length + number + 1, { "training loss": loss }));
       setText(find("#loss"), short(losses.reduce((sum, loss) => sum + loss, 0) / losses.length));
@@ -115,7 +134,10 @@ async function begin() {
   });
   optimizer.addEventListener("change", () => program.send("optimizer", optimizer.value));
   schedule.addEventListener("change", () => program.send("schedule", schedule.value));
-  const showRate = rateSlider((value) => program.send("lr", value));
+  const showRate = rateSlider((value) => {
+    live.lr = value;
+    program.send("lr", value);
+  });
 
   function clear() {
     chart.clear();
@@ -166,6 +188,17 @@ async function begin() {
     )));
   }
 
+  pictureButton(find("#picture"), () => ({
+    name: `digits-${find("#epoch").textContent.replace("/", "-of-")}`,
+    title: "Handwritten digits, learned",
+    canvases: [find("#chart canvas"), ...(pad.isEmpty ? [] : [pad.canvas])],
+    legend: [{ label: "training loss", color: "series-8" }, { label: "test loss", color: "series-1" }, { label: "test accuracy", color: "series-2" }],
+    figures: [
+      ["Epoch", find("#epoch").textContent], ["Test accuracy", find("#accuracy").textContent],
+      ["Optimizer", optimizer.value], ...(pad.isEmpty ? [] : [["Drawn:", find("#verdict-text").textContent]]),
+    ],
+  }));
+
   // The recorded run, and then Python.
 
   const recorded = playRecording(await loadRecording("digits"), find(".chart figcaption"), (kind, report) => handlers[kind](report));
@@ -179,7 +212,7 @@ async function begin() {
   const python = new PythonWorker({
     programs: ["digit_images", "recipes", "digits"],
     onEvent(kind, report) {
-      if (kind === "choices") startLive();
+      if (kind === "choices") startLive(report);
       handlers[kind]?.(report);
     },
   });
@@ -196,12 +229,46 @@ async function begin() {
   });
 
   /** The program trains: what was recorded makes room. */
-  function startLive() {
+  function startLive(choices) {
+    live = choices;
     recorded.stop();
     clear();
     find("#settings").disabled = find("#reset").disabled = false;
     setState("running");
     if (!pad.isEmpty) sendDrawing(pad.strokes);
+    if (usual === null) bind();
+  }
+
+  // The address.
+
+  function bind() {
+    const { optimizer: first, schedule: firstSchedule, seed } = live;
+    usual = { optimizer: first, schedule: firstSchedule, seed };
+    const table = {
+      optimizer: oneOf(live.optimizers.map(({ name }) => name)),
+      lr: number(0, 10),
+      schedule: oneOf(live.schedules),
+      seed: whole(0, 2 ** 32 - 1),
+      drawing: DRAWING,
+    };
+    bindUrl(table, { state: chosen, open });
+  }
+
+  function chosen() {
+    const own = live.optimizers.find(({ name }) => name === optimizer.value).lr;
+    const now = { optimizer: optimizer.value, schedule: schedule.value, seed: live.seed };
+    return {
+      ...Object.fromEntries(Object.entries(now).map(([key, value]) => [key, value === usual[key] ? undefined : value])),
+      lr: live.lr === own ? undefined : live.lr,
+      drawing: pad.isEmpty ? undefined : pad.strokes,
+    };
+  }
+
+  /** A run from the start, with what the address says. */
+  function open({ drawing, ...choices }) {
+    if (drawing) pad.draft(drawing);
+    const isUsual = Object.keys(choices).length === 0 && Object.values({ ...chosen(), drawing: undefined }).every((value) => value === undefined);
+    if (!isUsual) program.send("begin", { ...usual, ...choices });
   }
 }
 

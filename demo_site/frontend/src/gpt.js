@@ -5,7 +5,7 @@ import { create, find, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
 import { rateSlider } from "./lib/rate.js";
 import { PythonWorker } from "./lib/runtime.js";
-import "./lib/url.js";
+import { bindUrl, number, oneOf, text as packed, whole } from "./lib/url.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 
 const LARGEST_FILE = 4_000_000; // bytes: a million characters of any kind
@@ -36,6 +36,8 @@ async function begin() {
   let longestText = Infinity;
   let divergence = ""; // the sentence that says so
   let latest = null; // the sample that is shown large
+  let choices = null; // the latest of Python's
+  let usual = null; // what is trained and asked for, unless the visitor or the address says otherwise
 
   const handlers = {
     loading: ({ step }) => setStatus(status, "busy", `Loading ${step}`),
@@ -64,6 +66,8 @@ async function begin() {
       for (const id of ["settings", "prompt-fields", "text-fields", "toggle", "reset"]) find(`#${id}`).disabled = false;
       if (!report.paused) setState("running");
       else if (state !== "diverged") setState("paused");
+      choices = report;
+      if (usual === null) bind();
     },
     lines: ({ lines }) => highlight(find("#lines"), lines, "python"),
     steps({ step, losses, speed, characters }) {
@@ -130,7 +134,10 @@ async function begin() {
   find("#reset").addEventListener("click", () => restart("reset"));
   size.addEventListener("change", () => restart("size", size.value));
   optimizer.addEventListener("change", () => send("optimizer", optimizer.value));
-  const showRate = rateSlider((value) => send("lr", value));
+  const showRate = rateSlider((value) => {
+    choices.lr = value;
+    send("lr", value);
+  });
   temperature.addEventListener("input", () => setText(find("#temperature-value"), temperature.value));
 
   // What it writes.
@@ -229,6 +236,42 @@ async function begin() {
   function showError(what, message) {
     errors[what].hidden = false;
     setText(errors[what], message);
+  }
+
+  // The address.
+
+  function bind() {
+    usual = { size: choices.size, optimizer: choices.optimizer, seed: choices.seed, temperature: temperature.value, prompt: find("#prompt").value };
+    const table = {
+      size: oneOf(sizes.map(({ name }) => name)),
+      optimizer: oneOf(choices.optimizers.map(({ name }) => name)),
+      lr: number(0, 10),
+      seed: whole(0, 2 ** 32 - 1),
+      temperature: number(0.1, 1.5),
+      prompt: packed(2000),
+    };
+    bindUrl(table, { state: chosen, open });
+  }
+
+  /** What is not as usual, and then the size too, which depends on the adapter. */
+  function chosen() {
+    const own = choices.optimizers.find(({ name }) => name === choices.optimizer).lr;
+    const now = { optimizer: choices.optimizer, seed: choices.seed, temperature: temperature.value, prompt: find("#prompt").value };
+    const changed = Object.fromEntries(Object.entries(now).filter(([key, value]) => value !== usual[key]));
+    if (choices.lr !== own) changed.lr = choices.lr;
+    if (choices.size !== usual.size || Object.keys(changed).length) changed.size = choices.size;
+    return changed;
+  }
+
+  /** Shows the prompt, and trains from the start what the address says. */
+  function open({ temperature: degree = usual.temperature, prompt = usual.prompt, ...training }) {
+    temperature.value = degree;
+    setText(find("#temperature-value"), temperature.value);
+    find("#prompt").value = prompt.slice(0, find("#prompt").maxLength);
+    const { size: _size = usual.size, optimizer: name = usual.optimizer, seed = usual.seed, lr = null } = training;
+    const now = chosen();
+    const isRunning = _size === choices.size && name === choices.optimizer && seed === choices.seed && lr === (now.lr ?? null);
+    if (!isRunning) restart("begin", { size: _size, optimizer: name, seed, lr });
   }
 
   // Python.

@@ -4,8 +4,9 @@ import { lineChart, short } from "./lib/chart.js";
 import { copyButton, create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
 import { createEditor } from "./lib/editor.js";
 import { drawClasses } from "./lib/field.js";
+import { pictureButton } from "./lib/picture.js";
 import { PythonWorker } from "./lib/runtime.js";
-import "./lib/url.js";
+import { bindUrl, text } from "./lib/url.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 
 const REACH = 1.2; // of programs/home.py
@@ -32,6 +33,13 @@ find("#restore").addEventListener("click", () => {
 });
 runButton.addEventListener("click", start);
 toggle.addEventListener("click", () => (running ? stop() : start()));
+
+pictureButton(find("#picture"), () => ({
+  name: "home",
+  title: "Classes of the plane, as a network learns them",
+  canvases: [map],
+  figures: [["Loss", find("#loss").textContent], ["Accuracy", find("#accuracy").textContent], ["On", find("#device").textContent]],
+}));
 
 // What Python reports.
 
@@ -85,6 +93,7 @@ function print(text, kind = null) {
 
 async function start() {
   if (!python) return;
+  find("#shared").hidden = true;
   if (running) await stop();
   editor.clearErrors();
   output.replaceChildren();
@@ -111,6 +120,7 @@ async function execute() {
     setText(find("#device"), device.description);
     setStatus(status, "running", "Training on your GPU");
     setText(toggle, "Stop");
+    setText(runButton, "Run again");
     toggle.disabled = runButton.disabled = false;
     await python.run(editor.text, { name: "program.py" });
     if (status.dataset.state === "running") setStatus(status, "idle", "Stopped");
@@ -140,5 +150,26 @@ if (await stopWithoutWebgpu(find("#stage"))) {
   setText(find("#code-title"), "what would be running");
 } else {
   python = connect();
-  start();
 }
+
+/** Runs the page's own program. One from the address waits until it is asked for: somebody else may have written it. */
+async function open({ code }) {
+  editor.text = code ?? original;
+  find("#shared").hidden = code === undefined;
+  if (code === undefined) start();
+  else if (python) await wait();
+}
+
+async function wait() {
+  if (running) await stop();
+  python.ready.then(() => {
+    if (running) return;
+    setStatus(status, "idle", "Press Run to run the program");
+    for (const button of [toggle, runButton]) {
+      setText(button, "Run");
+      button.disabled = false;
+    }
+  }, (error) => setStatus(status, "failed", error.message));
+}
+
+await bindUrl({ code: text(200_000) }, { state: () => ({ code: editor.text === original ? undefined : editor.text }), open });

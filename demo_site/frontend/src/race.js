@@ -1,8 +1,9 @@
 // The race: the page asks Python for frames, a few steps at a time, and draws what comes back.
 import { lineChart, short } from "./lib/chart.js";
 import { create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
+import { pictureButton } from "./lib/picture.js";
 import { PythonWorker } from "./lib/runtime.js";
-import "./lib/url.js";
+import { bindUrl, number, numbers, numbersOf, oneOf, whole } from "./lib/url.js";
 import { stopWithoutWebgpu } from "./lib/webgpu.js";
 import { Terrain, drawRacers } from "./pages/terrain.js";
 
@@ -13,7 +14,7 @@ const FIRST_RACERS = ["sgd", "momentum", "adam", "amsgrad"];
 const canvas = find("#map");
 const context = canvas.getContext("2d");
 const status = find("#status");
-const fields = Object.fromEntries(["surface", "start-x", "start-y", "noise"].map((id) => [id, find(`#${id}`)]));
+const fields = Object.fromEntries(["surface", "start-x", "start-y", "noise", "seed"].map((id) => [id, find(`#${id}`)]));
 const buttons = Object.fromEntries(["play", "step", "reset"].map((id) => [id, find(`#${id}`)]));
 
 let python = null;
@@ -55,13 +56,51 @@ function fillForm() {
   });
 }
 
-async function chooseSurface() {
+/** What is raced on a surface, unless the visitor or the address says otherwise. */
+function usual(name) {
+  const { start, noise, rates } = offered.surfaces[name];
+  return { start, noise, seed: 0, racers: new Map(FIRST_RACERS.map((kind) => [kind, rates[kind]])) };
+}
+
+/** What the form says, in the same form. */
+function chosen() {
+  const [x, y, noise, seed] = ["start-x", "start-y", "noise", "seed"].map((id) => Number(fields[id].value));
+  return { start: [x, y], noise, seed, racers: new Map(racers.filter(({ box }) => box.checked).map(({ kind, rate }) => [kind, Number(rate.value)])) };
+}
+
+const ADDRESS = {
+  surface: oneOf(() => Object.keys(offered.surfaces), { push: true }),
+  racers: numbersOf(() => Object.keys(offered.kinds), 0, Number.MAX_VALUE),
+  start: numbers(2, -1e6, 1e6),
+  noise: number(0, 100),
+  seed: whole(0, 2 ** 32 - 1),
+};
+
+/** What the address has to say: what is not as usual. */
+function state() {
+  const surface = fields.surface.value;
+  const [now, before] = [chosen(), usual(surface)];
+  const same = (key) => ADDRESS[key].format(now[key]) === ADDRESS[key].format(before[key]);
+  const others = Object.keys(now).map((key) => [key, same(key) || now[key].size === 0 ? undefined : now[key]]);
+  return { surface: surface === Object.keys(offered.surfaces)[0] ? undefined : surface, ...Object.fromEntries(others) };
+}
+
+async function open({ surface = Object.keys(offered.surfaces)[0], ...others }) {
+  fields.surface.value = surface;
+  await chooseSurface({ ...usual(surface), ...others });
+}
+
+async function chooseSurface(changed = {}) {
   pause();
   const name = fields.surface.value;
   const surface = offered.surfaces[name];
-  [fields["start-x"].value, fields["start-y"].value] = surface.start;
-  fields.noise.value = surface.noise;
-  for (const { kind, rate } of racers) rate.value = surface.rates[kind] ?? 0.01;
+  const { start, noise, seed, racers: rates } = { ...usual(name), ...changed };
+  [fields["start-x"].value, fields["start-y"].value] = start;
+  [fields.noise.value, fields.seed.value] = [noise, seed];
+  for (const { kind, box, rate } of racers) {
+    rate.value = rates.get(kind) ?? surface.rates[kind] ?? 0.01;
+    if (changed.racers) box.checked = rates.has(kind);
+  }
   setText(find("#about"), surface.about);
   setText(find("#formula"), surface.formula);
   setText(find("#goal"), `A racer has arrived when its height stays at or below ${surface.goal} for ${offered.stay} steps, and is out when it leaves the map by more than its width.`);
@@ -77,7 +116,7 @@ async function begin() {
   pause();
   if (!find("#setup").reportValidity()) return;
   const mine = ++generation;
-  const start = [Number(fields["start-x"].value), Number(fields["start-y"].value)];
+  const { start, noise, seed } = chosen();
   steps = 0;
   racing = racers.filter(({ box }) => box.checked);
   for (const racer of racing) {
@@ -98,7 +137,8 @@ async function begin() {
     surface: fields.surface.value,
     racers: racing.map(({ kind, rate }) => ({ kind, lr: Number(rate.value) })),
     start,
-    noise: Number(fields.noise.value),
+    noise,
+    seed,
   };
   for (const button of Object.values(buttons)) button.disabled = true;
   setText(buttons.play, "Start");
@@ -219,6 +259,16 @@ const draw = everyFrame(() => {
   if (rows.some((row, place) => table.rows[place] !== row)) table.replaceChildren(...rows);
 });
 
+pictureButton(find("#picture"), () => ({
+  name: `race-${fields.surface.value}-${steps}-steps`,
+  title: `Race on ${offered.surfaces[fields.surface.value].label}, ${steps.toLocaleString("en")} steps`,
+  canvases: [canvas],
+  legend: ranked().map(({ number, label, color, arrived, out, height }) => {
+    const result = arrived !== null ? `arrived at step ${arrived}` : out !== null ? `out at step ${out}` : height === null ? "" : `height ${short(height)}`;
+    return { label: `${number} ${label}${result && `: ${result}`}`, color };
+  }),
+}));
+
 /** Errors of Python end up in the status line. After one that lost the device, the next race has a new Python. */
 const guarded = (action) => async (...values) => {
   try {
@@ -242,8 +292,8 @@ async function main() {
   await python.ready;
   offered = await call("race.described()");
   fillForm();
-  fields.surface.disabled = false;
-  fields.surface.addEventListener("change", guarded(chooseSurface));
+  fields.surface.disabled = find("#picture").disabled = false;
+  fields.surface.addEventListener("change", guarded(() => chooseSurface()));
   find("#setup").addEventListener("change", guarded(async ({ target }) => {
     if (target !== fields.surface && target.name !== "speed") await begin();
   }));
@@ -267,7 +317,7 @@ async function main() {
     terrain?.refresh();
     draw();
   });
-  await guarded(chooseSurface)();
+  await bindUrl(ADDRESS, { state, open: guarded(open) });
 }
 
 if (!(await stopWithoutWebgpu(find("#stage")))) guarded(main)();

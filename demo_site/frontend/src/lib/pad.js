@@ -39,6 +39,12 @@ export class Pad {
       this.#strokes.pop();
       changed();
     };
+    /** Shows strokes that were drawn elsewhere. */
+    this.draft = (strokes) => {
+      this.#strokes = strokes;
+      this.#ghost = null;
+      changed();
+    };
     this.clear = () => {
       this.#strokes = [];
       this.#ghost = null;
