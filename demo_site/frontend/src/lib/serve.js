@@ -33,6 +33,7 @@ export function serve(python, status, { source, name, globals = {}, onReady = ()
       onError(error);
     } finally {
       isRunning = false;
+      unsent = null;
     }
   }
 
