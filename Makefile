@@ -26,6 +26,7 @@ TEST_PACKAGES := tests/browser/node_modules/.installed
 COMPILERS     := tests/adapters/node_modules/.installed
 BUNDLES       := demo_site/static/.built
 SITE          := build/site
+EXPORT        ?= build/export
 MAPPED        := shaders native_backends demo_site examples
 PYODIDE       := build/pyodide
 PYODIDE_TOOLS := build/pyodide-tools
@@ -66,7 +67,7 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo train test test-all test-targets fuzz optimizers optimizers-targets references check verify-shaders verify-dx12 bench bench-browser wheel release pyodide docs bundles format clean
+.PHONY: help setup demo site train test test-all test-targets fuzz optimizers optimizers-targets references check verify-shaders verify-dx12 bench bench-browser wheel release pyodide docs bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,6 +124,9 @@ $(BUNDLES): $(PACKAGES) $(FRONTEND)/build.mjs $(shell find $(FRONTEND)/src -type
 
 demo: $(WASMTIME) bundles ## serve the site and print its address (DEMO_ARGS='--port 8080')
 	$(BIN)/optirs-web demo $(DEMO_ARGS)
+
+site: $(WASMTIME) bundles ## write the site as files, for any file server (EXPORT=build/export SITE_ARGS='--pyodide cdn')
+	$(BIN)/optirs-web demo --export $(EXPORT) $(SITE_ARGS)
 
 train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')
 	$(BIN)/optirs-web train digits $(TRAIN_ARGS)

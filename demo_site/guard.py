@@ -20,16 +20,19 @@ from .errors import ApiError, error_response
 from .pyodide import PYODIDE_CDN
 from .settings import Rate, Settings, is_loopback
 
-__all__ = ["Buckets", "Guard", "client_key", "content_security_policy"]
+__all__ = ["Buckets", "Guard", "client_key", "content_security_policy", "security_headers"]
 
 _LOG = logging.getLogger(__name__)
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
-def content_security_policy(uses_cdn: bool, frame_ancestors: Sequence[str] = ()) -> str:
-    """Scripts, styles and data come from this server alone (Pyodide from its CDN where it is not installed).
+def content_security_policy(uses_cdn: bool, frame_ancestors: Sequence[str] = (), *, in_page: bool = False) -> str:
+    """Scripts, styles and data come from this server alone, Pyodide from its CDN where it is not installed.
 
-    Frames of these sites may hold a page; without one, no frame may.
+    Args:
+        uses_cdn: Pyodide is not installed.
+        frame_ancestors: sites whose frames may hold a page; without one, no frame may.
+        in_page: for a page that states its policy itself, where browsers ignore what is said of frames.
     """
     cdn = f" {PYODIDE_CDN}" if uses_cdn else ""
     directives = {
@@ -45,10 +48,13 @@ def content_security_policy(uses_cdn: bool, frame_ancestors: Sequence[str] = ())
         "form-action": "'self'",
         "frame-ancestors": " ".join(frame_ancestors) or "'none'",
     }
+    if in_page:
+        del directives["frame-ancestors"]
     return "; ".join(f"{name} {sources}" for name, sources in directives.items())
 
 
-def _headers(settings: Settings) -> dict[str, str]:
+def security_headers(settings: Settings) -> dict[str, str]:
+    """The headers that every answer carries."""
     return {
         "Content-Security-Policy": content_security_policy(settings.pyodide is None, settings.frame_ancestors),
         # Both together give the page SharedArrayBuffer, with which a running program is interrupted.
@@ -91,7 +97,7 @@ class Guard:
         clock = settings.clock or time.monotonic
         self._app = app
         self._settings = settings
-        self._headers = _headers(settings)
+        self._headers = security_headers(settings)
         self._names = {settings.host.lower(), *settings.allowed_hosts}
         self._requests = Buckets(settings.rate, clock)
         self._writes = Buckets(settings.write_rate, clock)

@@ -41,12 +41,18 @@ def _title(path: Path) -> str:
     return match[1].replace("`", "") if match else path.stem
 
 
-def guide_html(guide: Guide, guides: Mapping[str, Guide]) -> str:
-    """The guide as HTML, without HTML of its own. Links between guides hold; to other files they become their text."""
+def guide_html(guide: Guide, guides: Mapping[str, Guide], suffix: str = "") -> str:
+    """The guide as HTML, without HTML of its own. Links between guides hold; to other files they become their text.
+
+    Args:
+        guide: one of them.
+        guides: all of them by their names.
+        suffix: what their addresses end with.
+    """
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(guide.path.read_text("utf-8"))
     _name_headings(tokens)
-    addresses = {other.path.resolve(): name for name, other in guides.items()}
+    addresses = {other.path.resolve(): name + suffix for name, other in guides.items()}
     for token in tokens:
         _follow_links(token.children or [], guide.path.parent, addresses)
     html: str = parser.renderer.render(tokens, parser.options, {})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from .settings import Settings
 from .source import source_address, source_archive, source_name
 from .wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
-__all__ = ["page_routes", "prepare", "site_facts", "why_no_pages"]
+__all__ = ["MADE", "page_routes", "prepare", "program_files", "site_facts", "why_no_pages"]
 
 _NOT_BUILT = (
     "The pages are not built. In the clone, install Node.js 20 or newer with npm (https://nodejs.org) and run "
@@ -50,6 +52,7 @@ def site_facts(settings: Settings) -> dict[str, Any]:
     `sizes` has the bytes of Pyodide's files as a page counts them while they come, that is decompressed.
     """
     return {
+        "api": True,
         "version": ow.__version__,
         "wheel": f"wheel/{wheel_name()}",
         "more": f"wheel/{more_wheel_name()}",
@@ -83,6 +86,34 @@ def prepare(settings: Settings) -> None:
     library_wheel()
     if settings.pyodide is not None:
         prepare_file(settings.pyodide / "pyodide.asm.wasm")
+
+
+@lru_cache(maxsize=16)
+def _content(body: bytes, media_type: str) -> Content:
+    return Content(body, media_type)
+
+
+def _transport() -> bytes:
+    expression = files("optirs_web.browser").joinpath("transport.js").read_text("utf-8")
+    return f"export default {expression}".encode()
+
+
+MADE: Mapping[str, Callable[[], Content]] = {
+    f"wheel/{wheel_name()}": lambda: _content(library_wheel(), "application/zip"),
+    f"wheel/{more_wheel_name()}": lambda: _content(more_wheel(), "application/zip"),
+    f"source/{source_name()}": lambda: _content(source_archive(), "application/zip"),
+    "transport.mjs": lambda: _content(_transport(), "text/javascript"),
+    "data/book.txt": lambda: _content(load_book().encode(), "text/plain"),
+    "data/digits.bin": lambda: digits_file().content,
+    "data/digits.json": lambda: _content(json.dumps(digits_file().note).encode(), "application/json"),
+}
+"""What pages load that is no file of a folder, by its address relative to the root."""
+
+
+def program_files(programs: Path) -> dict[str, Path]:
+    """The Python programs that pages load, by their addresses below ``programs/``."""
+    own = {path.relative_to(programs).as_posix(): path for path in sorted(programs.rglob("*.py"))}
+    return own | {name: folder / name for name, folder in _SHARED.items()}
 
 
 class _Site:
@@ -119,9 +150,6 @@ class _Site:
         response.headers["Content-Security-Policy"] = _REFERENCE_POLICY
         return response
 
-    def source(self, request: Request) -> Response:
-        return respond(request, Content(source_archive(), "application/zip"))
-
     def facts(self, request: Request) -> Response:
         return JSONResponse(self._facts, headers=_NO_CACHE)
 
@@ -139,24 +167,8 @@ class _Site:
             raise ApiError(404, "not_found", "Pyodide is not installed here; `make setup` installs it.")
         return send_file(request, self._settings.pyodide, request.path_params["path"])
 
-    def wheel(self, request: Request) -> Response:
-        return respond(request, Content(library_wheel(), "application/zip"))
-
-    def more_wheel(self, request: Request) -> Response:
-        return respond(request, Content(more_wheel(), "application/zip"))
-
-    def transport(self, request: Request) -> Response:
-        expression = files("optirs_web.browser").joinpath("transport.js").read_text("utf-8")
-        return respond(request, Content(f"export default {expression}".encode(), "text/javascript"))
-
-    def book(self, request: Request) -> Response:
-        return respond(request, Content(load_book().encode(), "text/plain"))
-
-    def digits(self, request: Request) -> Response:
-        return respond(request, digits_file().content)
-
-    def digits_note(self, request: Request) -> Response:
-        return JSONResponse(digits_file().note, headers=_NO_CACHE)
+    def made(self, make: Callable[[], Content]) -> Callable[[Request], Response]:
+        return lambda request: respond(request, make())
 
 
 def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, Any]) -> list[BaseRoute]:
@@ -167,15 +179,9 @@ def page_routes(settings: Settings, renderer: Renderer, facts: Mapping[str, Any]
         Route("/docs/{name}", site.guide),
         Route("/docs/", site.guide, name="guides"),
         Route("/reference/{path:path}", site.reference),
-        Route(f"/source/{source_name()}", site.source),
         Route("/site.json", site.facts),
         Route("/static/{path:path}", site.static),
         Route("/programs/{path:path}", site.program),
         Route("/pyodide/{path:path}", site.pyodide),
-        Route(f"/wheel/{wheel_name()}", site.wheel),
-        Route(f"/wheel/{more_wheel_name()}", site.more_wheel),
-        Route("/transport.mjs", site.transport),
-        Route("/data/book.txt", site.book),
-        Route("/data/digits.bin", site.digits),
-        Route("/data/digits.json", site.digits_note),
+        *(Route(f"/{address}", site.made(make)) for address, make in MADE.items()),
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
-__all__ = ["PYODIDE_CDN", "file_sizes", "local_pyodide"]
+__all__ = ["PYODIDE_CDN", "file_sizes", "local_pyodide", "needed_files"]
 
 PYODIDE_CDN = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
 
@@ -34,3 +35,15 @@ def file_sizes(folder: Path | None) -> dict[str, int]:
     if folder is None:
         return dict(_SIZES_AT_CDN)
     return {name: (folder / name).stat().st_size for name in _SIZES_AT_CDN if (folder / name).is_file()}
+
+
+def needed_files(folder: Path) -> list[Path]:
+    """What pages need of a distribution: the interpreter and, where they are there, NumPy and micropip."""
+    files = [folder / name for name in _SIZES_AT_CDN]
+    packages = json.loads((folder / "pyodide-lock.json").read_bytes())["packages"]
+    waiting = ["numpy", "micropip"]
+    for name in waiting:  # grows by what they depend on
+        package = packages.get(name, {"file_name": "", "depends": []})
+        files.append(folder / package["file_name"])
+        waiting += [one for one in package["depends"] if one not in waiting]
+    return [path for path in files if path.is_file()]

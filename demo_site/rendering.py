@@ -25,11 +25,18 @@ _BARE = """<!doctype html>
 
 
 class Renderer:
-    """Renders pages; `site` is what every page is told about the server, with addresses relative to the root."""
+    """Renders pages.
 
-    def __init__(self, folder: Path, site: Mapping[str, Any]) -> None:
+    Args:
+        folder: the templates.
+        site: what every page is told about the site, with addresses relative to its root.
+        suffix: what the addresses of guides end with.
+        policy: the Content-Security-Policy that pages state themselves, where no server sends the header.
+    """
+
+    def __init__(self, folder: Path, site: Mapping[str, Any], *, suffix: str = "", policy: str = "") -> None:
         self._templates = Environment(loader=FileSystemLoader(folder), autoescape=True)
-        self._site = dict(site)
+        self._templates.globals.update(site=dict(site), suffix=suffix, policy=policy)
 
     def page(self, name: str) -> str:
         """The HTML of a page.
@@ -37,7 +44,7 @@ class Renderer:
         Raises:
             TemplateNotFound: it has no template.
         """
-        return self._templates.get_template(f"{name}.html").render(site=self._site, page=name, root="./")
+        return self._templates.get_template(f"{name}.html").render(page=name, root="./")
 
     def guide(self, names: Mapping[str, str], name: str, content: str) -> str:
         """The HTML of a guide, in the folder of all of them: `names` are their titles, `content` is HTML.
@@ -46,7 +53,7 @@ class Renderer:
             TemplateNotFound: there is no template for guides.
         """
         template = self._templates.get_template("guide.html")
-        return template.render(site=self._site, page="", root="../", guides=names, guide=name, content=Markup(content))
+        return template.render(page="", root="../", guides=names, guide=name, content=Markup(content))
 
     def error(self, status: int, message: str, root: str) -> str:
         """The HTML of an error, at an address from which `root` leads to the site's root.
@@ -56,6 +63,6 @@ class Renderer:
         title = HTTPStatus(status).phrase
         try:
             template = self._templates.get_template("error.html")
-            return template.render(site=self._site, page="", root=root, title=title, message=message)
+            return template.render(page="", root=root, title=title, message=message)
         except TemplateNotFound:
             return _BARE.format(title=escape(title), message=escape(message))

@@ -19,7 +19,7 @@ from .compiler import Busy, Compiler
 from .errors import ApiError, documented
 from .shader_kernels import KINDS, Name, every_shader, functions, source, translation, variants
 
-__all__ = ["shader_routes"]
+__all__ = ["list_shaders", "list_targets", "shader", "shader_routes"]
 
 
 class Target(BaseModel):
@@ -80,7 +80,7 @@ def get_shader(folder: Annotated[str, Path()], name: Annotated[str, Path()]) -> 
     """One shader as it was written."""
     if (folder, name) not in every_shader():
         raise ApiError(404, "no_such_shader", f"There is no shader '{folder}/{name}'.")
-    return _shader(folder, name)
+    return shader(folder, name)
 
 
 @shader_routes.get("/{folder}/{name}/{variant}/{target}", responses=documented(404, 503))
@@ -152,7 +152,8 @@ def _map_formulas(name: str) -> str:
 
 
 @cache
-def _shader(folder: str, name: str) -> Shader:
+def shader(folder: str, name: str) -> Shader:
+    """A shader that there is, as it was written."""
     module = package_loader()((folder, name))
     return Shader(
         **_info(folder, name).model_dump(),

@@ -6,10 +6,15 @@ import re
 import secrets
 import webbrowser
 from contextlib import closing
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from ..demo_site.settings import Settings
 
 __all__ = ["demo"]
 
@@ -36,6 +41,19 @@ _ADDRESS = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?")
 @click.option(
     "--public-address", "public", default="", metavar="URL", help="The site's own address, for cards of links."
 )
+@click.option(
+    "--export",
+    "target",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the site to DIR as files, for any file server, instead of serving it.",
+)
+@click.option(
+    "--pyodide",
+    "source",
+    type=click.Choice(["copy", "cdn"]),
+    help="Whether an exported site has a copy of Pyodide, the default if it is installed, or takes it from its CDN.",
+)
 @click.option("--open/--no-open", "opens", default=False, help="Open the first page in a browser.")
 def demo(
     host: str,
@@ -45,6 +63,8 @@ def demo(
     hosts: tuple[str, ...],
     embedders: tuple[str, ...],
     public: str,
+    target: Path | None,
+    source: str | None,
     opens: bool,
 ) -> None:
     """Serve the demo site: models that train in the browser, with this library.
@@ -54,6 +74,8 @@ def demo(
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise click.ClickException(f"the demo lacks {', '.join(missing)}: pip install 'optirs-web[demo]'")
+    if source is not None and target is None:
+        raise click.UsageError("--pyodide is for --export; a server has the Pyodide that OPTIRS_PYODIDE_DIST names")
     from ..demo_site.app import create_app
     from ..demo_site.pages import why_no_pages
     from ..demo_site.server import bind, serve, url_of
@@ -77,6 +99,8 @@ def demo(
         frame_ancestors=embedders,
         public=public and public.rstrip("/") + "/",
     )
+    if target is not None:
+        return _export(target, settings, source)
     try:
         listener = bind(host, port)
     except OSError as error:
@@ -109,3 +133,21 @@ def demo(
                 serve(app, settings, listener, announce)
             except KeyboardInterrupt:
                 click.echo("\nThe demo has stopped.")
+                click.echo("\nThe demo has ended.")
+
+
+def _export(folder: Path, settings: Settings, source: str | None) -> None:
+    from ..demo_site.export import ExportError, export_site
+
+    if source == "copy" and settings.pyodide is None:
+        raise click.ClickException("Pyodide is not installed here: `make setup`, or name it by OPTIRS_PYODIDE_DIST")
+    if source == "cdn":
+        settings = replace(settings, pyodide=None)
+    try:
+        count = export_site(folder, settings, report=lambda step: click.echo(f"\r{step:60}", nl=False, err=True))
+    except ExportError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"cannot write to {folder}: {error.strerror or error}") from error
+    click.echo(err=True)
+    click.echo(f"{folder} has the site, {count:,} files. Any file server serves it: python -m http.server -d {folder}")

@@ -1,9 +1,10 @@
 // The benchmarks of programs/bench.py, one after the other, drawn as they come.
-import { getJson, request, site } from "./lib/api.js";
+import { site } from "./lib/api.js";
 import { barChart, short } from "./lib/chart.js";
 import { create, download, find, setStatus, toast } from "./lib/dom.js";
 import { loadPython } from "./lib/loading.js";
 import { PythonWorker } from "./lib/runtime.js";
+import { savedResults } from "./lib/storage.js";
 import { bindUrl, oneOf } from "./lib/url.js";
 import { deviceName, explainWithoutWebgpu } from "./lib/webgpu.js";
 
@@ -85,7 +86,7 @@ function report() {
 }
 
 async function listSaved() {
-  const saved = await getJson("api/bench");
+  const saved = await savedResults.list();
   const figure = (result, name, of) => {
     const found = Array.isArray(result.results) ? result.results.find((one) => one?.name === name)?.[of]?.median : null;
     return create("td", { class: "number" }, typeof found === "number" ? short(found) : "–");
@@ -127,7 +128,7 @@ async function main() {
   });
   buttons.post.addEventListener("click", async () => {
     try {
-      await request("POST", "api/bench", { json: report(), authorize: true });
+      await savedResults.add(report());
       toast("Saved");
       await listSaved();
     } catch (error) {

@@ -1,11 +1,12 @@
 // A run on the digits that moves: trained here, saved or downloaded, continued natively, loaded or opened again.
-import { getBytes, sessionToken, site } from "./lib/api.js";
+import { getBytes } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
+import { quoted } from "./lib/commands.js";
 import { copyButton, create, download, find, optionGroups, sentence, setStatus, setText, toast } from "./lib/dom.js";
 import { isValid } from "./lib/fields.js";
-import { savedRuns } from "./lib/runs.js";
 import { loadPython } from "./lib/loading.js";
 import { PythonWorker } from "./lib/runtime.js";
+import { savedRuns } from "./lib/storage.js";
 import { bindUrl, oneOf, whole } from "./lib/url.js";
 import { explainWithoutWebgpu } from "./lib/webgpu.js";
 import { takeFiles } from "./pages/files.js";
@@ -224,11 +225,6 @@ async function listRuns() {
   setButtons();
 }
 
-/** A word that no shell takes apart. */
-function quoted(word) {
-  return /^[\w./:-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-}
-
 /** What continues the run in a terminal. */
 function trainCommand(name) {
   const { optimizer = "adamw", seed = 0 } = config ?? {};
@@ -240,16 +236,11 @@ function trainCommand(name) {
 }
 
 async function showCommands() {
-  const token = await sessionToken().catch(() => "TOKEN");
   const name = quoted(nameField());
   const file = `runs/${name}/checkpoint.safetensors`;
-  const url = quoted(site.root.replace(/\/$/, ""));
-  const commands = [
-    `runs pull ${name} ${file} --url ${url}`,
-    `${trainCommand(name)} --epochs ${history.length + EPOCHS_AT_ONCE}`,
-    `runs push ${file} ${name} --url ${url} --token ${quoted(token)}`,
-  ];
-  setText(find("#commands"), [`mkdir -p runs/${name}`, ...commands.map((one) => `.venv/bin/optirs-web ${one}`)].join("\n"));
+  const { there, back } = await savedRuns.commands(nameField(), file);
+  const train = `.venv/bin/optirs-web ${trainCommand(name)} --epochs ${history.length + EPOCHS_AT_ONCE}`;
+  setText(find("#commands"), [`mkdir -p runs/${name}`, ...there, train, ...back].join("\n"));
 }
 
 /** Errors of Python and the server end up in the status line, and in the corner where that is out of sight. */

@@ -1,6 +1,6 @@
 // Every shader: what is written, and what it becomes for each target, two of them side by side. In the address #adam is
 // a shader, #adam/advance one of its kernels, and ?left=cuda&right=ptx the languages, once a visitor has chosen some.
-import { getJson } from "./lib/api.js";
+import { getShaderData } from "./lib/api.js";
 import { copyButton, create, find, sentence, setText } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
 import { bindUrl, fragment, oneOf } from "./lib/url.js";
@@ -36,7 +36,7 @@ const LANGUAGES = {
 const PATIENCE = 300; // milliseconds until a text that is awaited is said to be
 const AGAIN = 1000; // until a server that is busy with others is asked again
 
-const [shaders, targets] = await Promise.all([getJson("api/shaders"), getJson("api/shaders/targets")]).catch((error) => {
+const [shaders, targets] = await Promise.all([getShaderData(""), getShaderData("/targets")]).catch((error) => {
   setText(find("#name"), `The shaders could not be loaded: ${error.message}`);
   throw error;
 });
@@ -49,7 +49,7 @@ let isNamed = false; // the address says which shader
 /** What the server has at an address. It is fetched once, unless it is not to be had now. */
 async function fetched(address) {
   if (!texts.has(address)) {
-    const answer = await getJson(address);
+    const answer = await getShaderData(address);
     if (answer.text === null) return answer;
     texts.set(address, answer);
   }
@@ -97,7 +97,7 @@ async function show({ info, variant: wanted }) {
   const article = find("#shader");
   article.setAttribute("aria-busy", "true");
   asked = info;
-  const shader = await fetched(`api/shaders/${info.folder}/${info.name}`);
+  const shader = await fetched(`/${info.folder}/${info.name}`);
   if (asked !== info) return;
   const variant = shader.variants.includes(wanted) ? wanted : shader.variants[0];
   shown = { info, shader, variant };
@@ -131,7 +131,7 @@ async function fill(side) {
   const language = chosen(side);
   const { info, shader, variant } = shown;
   const pane = find(`#${side}`);
-  const address = `api/shaders/${info.folder}/${info.name}/${variant}/${language}`;
+  const address = `/${info.folder}/${info.name}/${variant}/${language}`;
   const putHere = (answer) => pane.dataset.address === address && put(side, language, answer);
   pane.dataset.address = address;
   pane.setAttribute("aria-busy", "true");
@@ -189,7 +189,7 @@ function listTargets() {
   for (const { name, missing } of targets.filter((one) => one.missing)) {
     reasons.set(missing, [...(reasons.get(missing) ?? []), LANGUAGES[name].title]);
   }
-  find("#missing").replaceChildren("Not installed on this server:", ...[...reasons].map(([reason, titles]) =>
+  find("#missing").replaceChildren("Not installed where these texts were made:", ...[...reasons].map(([reason, titles]) =>
     create("span", { class: "shader-missing" }, create("strong", {}, titles.join(", ")), `: ${sentence(reason)}`)));
   find("#missing").hidden = reasons.size === 0;
 }

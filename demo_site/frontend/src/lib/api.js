@@ -1,13 +1,15 @@
 // Where things are, and the server's JSON API. The site may be served under any prefix: addresses are relative to its
 // root, which is the folder of the pages.
 
+await self.isolation; // where isolate.js is there: the page may have to be loaded again
+
 /** The whole address of what lies at `path` relative to the site's root: address("data/book.txt"). */
 export const address = (path) => new URL(path, document.baseURI).href;
 
 const facts = JSON.parse(document.getElementById("site").textContent);
 
 /**
- * What the server says about itself: version; whole addresses: root, wheel, more (the second wheel), pyodide,
+ * What the site says about itself: version; api, whether there is a server's API; whole addresses: root, wheel, more (the second wheel), pyodide,
  * transport, pages {name: address}; and sizes {name: bytes} of Pyodide's files, as a reader of their streams counts.
  */
 export const site = {
@@ -16,6 +18,9 @@ export const site = {
   ...Object.fromEntries(["wheel", "more", "pyodide", "transport"].map((name) => [name, address(facts[name])])),
   pages: Object.fromEntries(Object.entries(facts.pages).map(([name, path]) => [name, address(path)])),
 };
+
+/** What is known of shaders, by the path of the API: "", "/targets", "/FOLDER/NAME", "/FOLDER/NAME/VARIANT/LANGUAGE". */
+export const getShaderData = (path) => getJson(site.api ? `api/shaders${path}` : `data/shaders${path || "/index"}.json`);
 
 /** An answer that is not 2xx; `code` and the message are the server's. */
 export class ApiError extends Error {

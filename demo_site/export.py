@@ -1,0 +1,192 @@
+"""The site as files, for any file server: what the application answers, written down once.
+
+Pages are NAME.html beside each other, and home is index.html. What the API says of shaders lies in data/shaders; what a
+visitor saves, the pages keep in the browser. The service worker ``isolation.js`` adds the headers that isolate a page,
+where the host does not take them from ``_headers``.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import OptirsError
+from ..translations import TARGETS, is_ours
+from .addresses import PAGES
+from .compiler import Compiler
+from .guard import content_security_policy, security_headers
+from .guides import find_guides, guide_html
+from .pages import MADE, program_files, site_facts, why_no_pages
+from .pyodide import needed_files
+from .rendering import Renderer
+from .settings import Settings
+from .shader_catalog import list_shaders, list_targets, shader
+from .shader_kernels import Name, translation
+
+__all__ = ["ExportError", "export_site"]
+
+_LIST = "export.json"  # the names of all files of an export, by which it is known again
+_FILES = {name: "index.html" if address == "./" else f"{address}.html" for name, address in PAGES.items()}
+
+
+class ExportError(OptirsError):
+    """The site cannot be written there, or not at all."""
+
+
+def export_site(
+    folder: Path,
+    settings: Settings,
+    targets: Sequence[str] = TARGETS,
+    report: Callable[[str], None] = lambda step: None,
+) -> int:
+    """Write the site, in place of an earlier export; returns the number of files.
+
+    Args:
+        folder: made when missing. One with other files in it is left as it is.
+        settings: `pyodide` is copied; None has the pages load it from the public CDN.
+        targets: the languages that shaders are shown in.
+        report: called with the name of each step.
+
+    Raises:
+        ExportError: the folder has files that no export wrote, or the pages are not built.
+        OSError: something cannot be written; what was there before is still there.
+    """
+    reason = why_no_pages(settings)
+    if reason:
+        raise ExportError(reason)
+    folder = folder.resolve()
+    _check_replaceable(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f".{folder.name}.export-*"):  # by one that was killed
+        shutil.rmtree(left)
+    new = folder.with_name(f".{folder.name}.export-{secrets.token_hex(4)}")
+    try:
+        written = _write_all(new, settings, targets, report)
+        _check_replaceable(folder)  # compiling shaders took minutes
+        _replace(folder, new)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return written
+
+
+def _check_replaceable(folder: Path) -> None:
+    """See to it that nothing in the folder would be lost."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ExportError(f"{folder} is no folder")
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    if not present:
+        return
+    try:
+        known = set(json.loads((folder / _LIST).read_bytes())["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ExportError(f"{folder} is not empty, and no earlier export; choose another folder") from None
+    others = sorted(present - known)
+    if others:
+        raise ExportError(
+            f"{folder} holds what no export wrote, {others[0]} for one; move it, or choose another folder"
+        )
+
+
+def _replace(folder: Path, new: Path) -> None:
+    if not folder.exists():
+        new.rename(folder)
+        return
+    old = new.with_name(f"{new.name}-old")
+    folder.rename(old)
+    try:
+        new.rename(folder)
+    except OSError:
+        old.rename(folder)
+        raise
+    shutil.rmtree(old)
+
+
+def _write_all(folder: Path, settings: Settings, targets: Sequence[str], report: Callable[[str], None]) -> int:
+    names = []
+    for name, content in _contents(settings, targets, report):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path):
+            shutil.copyfile(content, path)
+        else:
+            path.write_bytes(content)
+        names.append(name)
+    (folder / _LIST).write_bytes(_json({"files": sorted([*names, _LIST])}))
+    return len(names) + 1
+
+
+def _contents(
+    settings: Settings, targets: Sequence[str], report: Callable[[str], None]
+) -> Iterator[tuple[str, bytes | Path]]:
+    """Every file of the site by its name: its bytes, or where to copy it from."""
+    report("pages")
+    facts = site_facts(settings) | {"api": False, "pages": {**_FILES, "home": "./"}}
+    policy = content_security_policy(settings.pyodide is None, in_page=True)
+    renderer = Renderer(settings.templates, facts, suffix=".html", policy=policy)
+    for name, file in _FILES.items():
+        yield file, renderer.page(name).encode()
+    guides = find_guides(settings.clone)
+    titles = {name: guide.title for name, guide in guides.items()}
+    for name, guide in guides.items():
+        page = renderer.guide(titles, name, guide_html(guide, guides, ".html")).encode()
+        yield f"docs/{name}.html", page
+        if name == next(iter(guides)):
+            yield "docs/index.html", page
+    if "Reference" in facts["links"]:
+        for path in sorted(settings.reference.rglob("*")):
+            if path.is_file():
+                yield f"reference/{path.relative_to(settings.reference).as_posix()}", path
+    yield "404.html", renderer.error(404, "There is no such page.", "./").encode()
+    yield "site.json", _json(facts)
+    yield "_headers", _headers_file(settings)
+    yield ".nojekyll", b""  # GitHub Pages then takes files as they are
+    for path in sorted(settings.static.rglob("*")):
+        name = path.relative_to(settings.static).as_posix()
+        if path.is_file() and not path.name.startswith(".") and path.suffix != ".map":
+            yield ("" if name == "isolation.js" else "static/") + name, path
+    for name, path in program_files(settings.programs).items():
+        yield f"programs/{name}", path
+    for name, make in MADE.items():
+        yield name, make().body
+    if settings.pyodide is not None:
+        report("Pyodide")
+        for path in needed_files(settings.pyodide):
+            yield f"pyodide/{path.name}", path
+    yield from _shaders(settings, targets, report)
+
+
+def _shaders(settings: Settings, targets: Sequence[str], report: Callable[[str], None]) -> Iterator[tuple[str, bytes]]:
+    """What the API says of them. Where a compiler is missing, a note says which."""
+    shaders = list_shaders()
+    yield "data/shaders/index.json", _json([one.model_dump() for one in shaders])
+    yield "data/shaders/targets.json", _json([one.model_dump() for one in list_targets() if one.name in targets])
+    compiler = Compiler(settings.compile_patience, 1)
+    try:
+        for info in shaders:
+            report(f"shaders: {info.folder}/{info.name}")
+            place = f"{info.folder}/{info.name}"
+            one = shader(info.folder, info.name)
+            yield f"data/shaders/{place}.json", _json(one.model_dump())
+            for variant in one.variants:
+                for target in targets:
+                    make = translation if is_ours(target) else compiler.translation
+                    text = make(Name(info.folder, info.name, variant, target))
+                    yield f"data/shaders/{place}/{variant}/{target}.json", _json(text._asdict())
+    finally:
+        compiler.close()
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def _headers_file(settings: Settings) -> bytes:
+    """The headers of the server, in the form that Netlify, Cloudflare Pages and others read."""
+    lines = [f"  {name}: {value}" for name, value in security_headers(settings).items()]
+    return "\n".join(["/*", *lines, ""]).encode()
