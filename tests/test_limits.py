@@ -191,6 +191,22 @@ def test_elements_of_16_bits_are_cut_too(dtype, vulkan, monkeypatch):
     assert x.astype("float32").numpy().shape == (90, 70)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rows_of_an_odd_number_of_16_bits_are_right_or_say_the_limit(dtype, vulkan, monkeypatch):
+    x = ow.tensor(_normal(130, 71), device=vulkan, dtype=dtype)
+    rounded = x.float().numpy().astype(np.float64)
+    limited(vulkan, monkeypatch, 8192)
+    np.testing.assert_allclose((x @ x.T).float().numpy(), rounded @ rounded.T, rtol=2e-2, atol=2e-1)
+    np.testing.assert_allclose(ow.ops.concat([x, x], 1).float().numpy(), np.concatenate([rounded, rounded], 1))
+    limited(vulkan, monkeypatch, 1024)  # less than the rows that make up whole words where a binding may begin
+    with pytest.raises(DeviceLimitError):
+        ow.ops.concat([x, x], 1)
+    np.testing.assert_allclose((x @ x.T).float().numpy(), rounded @ rounded.T, rtol=2e-2, atol=2e-1)
+    np.testing.assert_allclose((x.T + x.T).float().numpy(), 2 * rounded.T, rtol=1e-2)
+    with pytest.raises(DeviceLimitError):
+        x.reshape(13, 710)[:, 1:] @ x.reshape(13, 710)[:, 1:].T
+
+
 def test_what_cannot_be_cut_says_the_limit_and_what_to_do(vulkan, monkeypatch):
     q = ow.tensor(_normal(1, 64, 16), device=vulkan)
     limited(vulkan, monkeypatch, 2048)

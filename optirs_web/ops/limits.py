@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ..errors import DeviceLimitError
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.kernels import cooperative
@@ -19,6 +20,8 @@ from ..tensors import Tensor, empty
 __all__ = ["compute_part", "cut", "fits", "in_parts", "narrowed", "part_along", "reduce_into", "write_rows"]
 
 _THREADS = 256
+
+_BYTES = "bytes of one buffer"
 
 _COLUMN_PARTS = 16
 """Places of an axis that are reduced at once, where two of them are more than a kernel can be shown."""
@@ -41,7 +44,7 @@ def _misalignment(x: Tensor) -> int:
 def _shown_bytes(x: Tensor) -> int:
     """Bytes of the binding that shows all elements."""
     reach = sum((size - 1) * stride for size, stride in zip(x.shape, x.walk.strides, strict=True))
-    return _misalignment(x) + -(-(reach + 1) * x.dtype.itemsize // 4) * 4
+    return -(-(_misalignment(x) + (reach + 1) * x.dtype.itemsize) // 4) * 4
 
 
 def narrowed(x: Tensor) -> Tensor:
@@ -85,7 +88,13 @@ def _length_of_parts(large: Sequence[Tensor], operands: Sequence[Tensor], axis: 
     length = min(longest(one, 0) for one in along)
     if length >= unit:
         return length - length % unit
-    return min(longest(one, limits.offset_alignment) for one in along)  # parts begin between two multiples
+    length = min(longest(one, limits.offset_alignment) for one in along)  # parts begin between two multiples
+    if any(one.dtype.itemsize < 4 and one.walk.strides[axis] % 2 for one in operands):
+        length -= length % 2  # and not within words
+        if not length:
+            device = operands[0].device
+            raise DeviceLimitError("part of 16 bits", 2 * max(strides), limits.max_binding_bytes, device.name, _BYTES)
+    return length
 
 
 def part_along(x: Tensor, axis: int, first: int, count: int) -> Tensor:
@@ -200,16 +209,19 @@ def write_rows(part: Tensor, whole: Tensor, rows: int, first: int) -> None:
     device, itemsize = part.device, part.dtype.itemsize
     row, whole_row = part.size // rows, whole.size // rows
     place = whole.view.part(itemsize * first, part.view.nbytes)
-    if rows == 1 and (place.offset % device.capabilities.offset_alignment == 0 or not fits(whole.view)):
+    in_words = all(nbytes % 4 == 0 for nbytes in (place.offset, itemsize * row, itemsize * whole_row))
+    is_shown = fits(part.view, whole.view)
+    if rows == 1 and (place.offset % device.capabilities.offset_alignment == 0 or (in_words and not is_shown)):
         device.copy(part.view, place)  # a recorded program may have the part made there at once
         return
     views = [(part.view, itemsize * row), (whole.view, itemsize * whole_row)]
     count = _rows_at_once(device, rows, views)
-    if count == 0:  # not even these can be shown
+    if count == 0 and in_words:  # no rows can be shown, but what is copied needs not be
         for number in range(rows):
             source, target = (view.part(nbytes * number, itemsize * row) for view, nbytes in views)
             device.copy(source, View(target.buffer, target.offset + itemsize * first, target.nbytes, target.kind))
         return
+    count = count or rows  # of halves of words: the dispatch says the limit
     for number in range(0, rows, count):
         its_rows = min(count, rows - number)
         parts = [view if count == rows else view.part(nbytes * number, nbytes * its_rows) for view, nbytes in views]
