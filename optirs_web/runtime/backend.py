@@ -122,7 +122,7 @@ class Capabilities:
 
 
 class Backend(ABC):
-    """One opened device. Methods are called from one thread, in program order.
+    """One opened device. Methods are called by one thread at a time, in program order.
 
     Every method may raise `DeviceLostError`.
     """

@@ -255,7 +255,8 @@ class Device(DeviceMemory):
             program.add(one)
             return
         with self.lock:
-            self._check_open()
+            if self._closed:
+                self._check_open()
             if self.on_change is not None:
                 self.on_change(one)
             command = self._bound(one)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import threading
-from types import FrameType
+from typing import Any
 
 __all__ = ["Uninterrupted"]
+
+# The module in C. What `signal` wraps around it makes enums of numbers, which takes as long as a small step.
+_in_c: Any = importlib.import_module("_signal")
+_SIGINT = int(signal.SIGINT)
 
 
 class Uninterrupted:
@@ -15,17 +20,17 @@ class Uninterrupted:
     __slots__ = ("_handler", "_kept")
 
     def __enter__(self) -> None:
-        self._kept: list[tuple[int, FrameType | None]] = []
-        is_told = threading.current_thread() is threading.main_thread()
-        self._handler = signal.getsignal(signal.SIGINT) if is_told else None
+        self._kept: list[tuple[Any, ...]] = []
+        is_told = threading.get_ident() == threading.main_thread().ident
+        self._handler = _in_c.getsignal(_SIGINT) if is_told else None
         if callable(self._handler):
-            signal.signal(signal.SIGINT, self._keep)
+            _in_c.signal(_SIGINT, self._keep)
 
-    def _keep(self, number: int, frame: FrameType | None) -> None:
-        self._kept.append((number, frame))
+    def _keep(self, *signal_and_frame: Any) -> None:
+        self._kept.append(signal_and_frame)
 
     def __exit__(self, *error: object) -> None:
         if callable(self._handler):
-            signal.signal(signal.SIGINT, self._handler)
+            _in_c.signal(_SIGINT, self._handler)
             if self._kept:
                 self._handler(*self._kept[-1])

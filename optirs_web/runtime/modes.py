@@ -36,11 +36,13 @@ class Mode(Generic[_T]):
         value: outside of all blocks.
     """
 
-    __slots__ = ("_innermost",)
+    __slots__ = ("_innermost", "setting")
 
     def __init__(self, name: str, value: _T) -> None:
         outside = _Setting(value, None, None)
         self._innermost: ContextVar[_Setting[_T]] = ContextVar(name, default=outside)
+        self.setting = self._innermost.get
+        """What has the value, for those who ask often: ``mode.setting().value``."""
 
     def get(self) -> _T:
         """The value in this thread or task."""

@@ -67,7 +67,7 @@ _recording: Mode[Program | None] = Mode("recording", None)
 
 def recorded_here() -> Program | None:
     """The program that this thread or task records now, if it does."""
-    program = _recording.get()
+    program = _recording.setting().value
     return program if program is not None and program.is_open else None
 
 
