@@ -36,7 +36,7 @@ toggle.addEventListener("click", () => (running ? stop() : start()));
 
 pictureButton(find("#picture"), () => ({
   name: "home",
-  title: "Classes of the plane, as a network learns them",
+  title: "A network’s decision map",
   canvases: [map],
   figures: [["Loss", find("#loss").textContent], ["Accuracy", find("#accuracy").textContent], ["On", find("#device").textContent]],
 }));
