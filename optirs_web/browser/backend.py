@@ -31,6 +31,10 @@ _RECENT = 32
 """Submits that are remembered until the device was waited for, to tell whose a failure was."""
 _CHECKED_ALLOCATION = 1 << 24
 """Bytes from which an allocation waits for the browser's word, where it can wait."""
+_FIRST_BATCH, _LARGEST_BATCH = 8, 64
+"""Submits between two waits. At most two such batches are under way, so that a program that is stopped soon stops."""
+_SHORT_WAIT, _LONG_WAIT = 0.02, 0.1
+"""Seconds of a wait after which batches become larger, and smaller."""
 
 
 class _Made:
@@ -79,6 +83,7 @@ class BrowserBackend(Backend):
         self._loss = ""
         transport.lost(create_once_callable(self._note_loss))
         self._recent: deque[Sequence[Command]] = deque(maxlen=_RECENT)
+        self._batch, self._in_batch = _FIRST_BATCH, 0
         self._dropped: deque[int] = deque()
         self._sizes: dict[int, int] = {}
         self._pipelines: dict[Kernel, int] = {}
@@ -183,6 +188,7 @@ class BrowserBackend(Backend):
         content = bytearray(nbytes)
         self._check(self._transport.take(staging, content))
         self._recent.clear()
+        self._in_batch = 0
         return memoryview(content)
 
     # Commands.
@@ -250,6 +256,24 @@ class BrowserBackend(Backend):
         self._check(self._submit(*chain.from_iterable(commands)))
         self._recent.append(commands)
         self._forget_dropped()
+        self._in_batch += 1
+        # While Python waits, other tasks run: none of theirs is to get into a recording.
+        if self._in_batch >= self._batch and can_wait() and Device.recorder() is None:
+            self._keep_pace()
+
+    def _keep_pace(self) -> None:
+        """Wait until all but the last batch of submits is done, and size the next one by how long that took.
+
+        Otherwise a loop that only submits queues minutes of work ahead of a GPU that is slower than Python.
+        """
+        start = perf_counter()
+        wait(self._transport.pace())
+        waited = perf_counter() - start
+        self._in_batch = 0
+        if waited > _LONG_WAIT:
+            self._batch = max(1, self._batch // 2)
+        elif waited < _SHORT_WAIT:
+            self._batch = min(2 * self._batch, _LARGEST_BATCH)
 
     def _forget_dropped(self) -> None:
         if self._dropped:

@@ -55,6 +55,7 @@ async (powerPreference) => {
     let last = 0;
     let lost = ""; // why, once it is
     let tell = () => {};
+    let paced = Promise.resolve();
 
     const keep = (object) => (objects.set(++last, object), last);
     const fail = (kind, message, name = "") => failures[failures.push({ kind, message, name }) - 1];
@@ -201,6 +202,12 @@ async (powerPreference) => {
       lost: (call) => { if (lost) call(lost); else tell = call; },
       // All since the last call; those behind the first mostly follow from it.
       failures: () => JSON.stringify(failures.splice(0)),
+      // Resolves when what had been submitted before the call before this one is done.
+      pace: () => {
+        const before = paced;
+        paced = device.queue.onSubmittedWorkDone().catch(() => {}); // a loss is said by what is submitted next
+        return before;
+      },
       done: () => Promise.all([device.queue.onSubmittedWorkDone(), ...scopes]),
 
       allocate: (size) => {

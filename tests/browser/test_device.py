@@ -272,3 +272,35 @@ def test_the_next_batch_is_written_while_the_step_runs_and_reads_overlap(browser
 
 
 READ = ["submit", "mapAsync", "mapped"]
+
+
+# How many submits the GPU has not done yet, at most.
+UNDER_WAY = """
+globalThis.underWay = { now: 0, most: 0, submits: 0 };
+const submit = GPUQueue.prototype.submit;
+GPUQueue.prototype.submit = function (commands) {
+  submit.call(this, commands);
+  if (!commands.length) return;
+  underWay.submits++;
+  underWay.most = Math.max(underWay.most, ++underWay.now);
+  this.onSubmittedWorkDone().then(() => underWay.now--);
+};
+"""
+
+
+def test_a_loop_that_only_submits_does_not_run_far_ahead_of_the_gpu(browser):
+    program = """
+        import json, js
+        import optirs_web as ow
+        x = ow.ones((512, 512))
+        step = ow.compile(lambda: x @ x)
+        for _ in range(60):
+            step()
+        found = json.loads(js.JSON.stringify(js.underWay))
+        ow.device().synchronize()
+        json.dumps(found)
+        """
+    with fresh_page(browser, UNDER_WAY) as python:
+        found = json.loads(python.run(textwrap.dedent(program)))
+    assert found["submits"] >= 60
+    assert found["most"] <= 32
