@@ -98,6 +98,55 @@ def test_watching_stops_when_the_page_says_so(program):
     assert len(page.all("map")) == 1
 
 
+def run_first_page(home, monkeypatch, page, **changes):
+    """Run the program of the first page after a visitor has changed it: {what is there: what is put there}."""
+    watch = home.watch
+    monkeypatch.setattr(home, "watch", lambda *arguments: watch(*arguments, steps=300, page=page))
+    source = (PROGRAMS / "first_page" / "ten_lines.py").read_text("utf-8")
+    for before, after in changes.items():
+        assert before in source
+        source = source.replace(before, after)
+    code = compile(source, "ten_lines.py", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    ow.manual_seed(0)
+    asyncio.run(eval(code, {"__name__": "__main__"}))
+    return page.all("map")[-1]
+
+
+def test_more_arms_are_one_change_and_are_learned(program, monkeypatch):
+    page = ScriptedPage(lambda kind, report: [])
+    last = run_first_page(program("home"), monkeypatch, page, **{"arms = 3": "arms = 4"})
+    assert last["shape"][1] == 4
+    assert last["accuracy"] > 0.6
+
+
+def test_a_class_that_the_model_lacks_is_said(program, monkeypatch):
+    page = ScriptedPage(lambda kind, report: [])
+    with pytest.raises(ValueError, match="labels go up to 3, so the model needs 4 outputs, and it has 3"):
+        run_first_page(program("home"), monkeypatch, page, **{"arms=arms": "arms=4"})
+
+
+def test_watching_stops_where_the_loss_is_not_finite(program, monkeypatch):
+    page = ScriptedPage(lambda kind, report: [])
+    last = run_first_page(program("home"), monkeypatch, page, **{"lr=0.005": "lr=1e30"})
+    assert last["loss"] is None
+    assert last["step"] < 300
+
+
+@pytest.mark.parametrize(("points", "arms"), [(10, 0), (10, -1), (2, 3), (0, 1)])
+def test_a_spiral_without_arms_or_with_more_than_points_is_refused(program, points, arms):
+    with pytest.raises(ValueError, match="spiral needs 1 to"):
+        program("home").spiral(points=points, arms=arms)
+
+
+def test_natively_figures_are_printed(program, capsys):
+    home = program("home")
+    x, labels = home.spiral(points=30)
+    w, b = home.dense(2, 3)
+    step = ow.compile(lambda x, labels: ow.cross_entropy(x @ w + b, labels))
+    asyncio.run(home.watch(step, lambda x: x @ w + b, x, labels, steps=2))
+    assert capsys.readouterr().out.splitlines()[-1].startswith("step     2  loss ")
+
+
 @pytest.mark.parametrize("arms", [2, 3, 5])
 def test_a_spiral_has_equally_many_points_on_each_arm(program, arms):
     x, labels = program("home").spiral(points=60 * arms, arms=arms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import sys
 import time
 from array import array
 from collections.abc import Callable
@@ -34,6 +35,32 @@ class Page(Protocol):
 
     async def pause(self) -> None:
         """Let messages arrive."""
+
+
+class Terminal:
+    """What a page is, natively: prints the figures of a report."""
+
+    def emit_buffer(self, kind: str, report: str, content: Any) -> None:
+        """Print step, loss and accuracy."""
+        if kind == "map":
+            figures = json.loads(report)
+            loss = math.nan if figures["loss"] is None else figures["loss"]
+            print(f"step {figures['step']:5}  loss {loss:.4f}  accuracy {figures['accuracy']:.1%}", flush=True)
+
+    def take(self) -> str | None:
+        """Nothing: Ctrl-C stops it."""
+        return None
+
+    async def pause(self) -> None:
+        """There is nothing to let arrive."""
+
+
+def _this_page() -> Page:
+    if sys.platform != "emscripten":
+        return Terminal()
+    import page  # what the worker registers
+
+    return page
 
 
 def spiral(points: int = 900, arms: int = 3, noise: float = 0.025, seed: int = 0) -> tuple[memoryview, array[int]]:
@@ -84,16 +111,12 @@ async def watch(
         x: the coordinates.
         labels: their classes.
         steps: how many at most.
-        page: who watches; None means the page that this Python lives in.
+        page: who watches; None means the page that this Python lives in, and natively the terminal.
 
     Raises:
         ValueError: a label is not one of the model's classes.
     """
-    if page is None:
-        import page as here
-
-        page = here
-    assert page is not None
+    page = page or _this_page()
     predict = ow.compile(_without_gradients(model))
     points, targets, grid = ow.tensor(x), ow.tensor(labels), ow.tensor(_grid())  # uploaded once, not at each step
     page.emit_buffer("points", json.dumps({"labels": list(labels)}), x)

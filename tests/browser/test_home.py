@@ -6,13 +6,15 @@ import pytest
 from playwright.sync_api import expect
 
 SLOW = 120_000  # milliseconds for what runs on a software GPU
+TRAINING = re.compile("^Training on ")
 
 
 @pytest.fixture
 def home(page, site):
     """The page, with the model training."""
     page.goto(site)
-    expect(page.locator("#loss")).not_to_have_text("–", timeout=SLOW)
+    expect(page.locator("#device")).not_to_have_text("–", timeout=SLOW)
+    expect(page.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
     return page
 
 
@@ -46,7 +48,7 @@ def test_an_edited_program_runs_and_can_be_restored(home):
     run_program(home, "print('six times seven is', 6 * 7)")
     expect(home.locator("#console")).to_have_text("six times seven is 42\n", timeout=SLOW)
     home.get_by_role("button", name="Restore").click()
-    expect(home.locator("#status")).to_have_text("Training on your GPU")
+    expect(home.locator("#status")).to_have_text(TRAINING)
     assert home.locator(".cm-content").inner_text() == original
 
 
@@ -58,11 +60,53 @@ def test_an_error_is_shown_at_its_line(home):
     expect(home.locator("#status")).to_have_attribute("data-state", "failed")
 
 
+def change(home, before, after):
+    """Run the program of the page with a change, as a visitor who edits it."""
+    program = "\n".join(home.locator(".cm-line").all_inner_texts())
+    assert before in program
+    run_program(home, program.replace(before, after))
+
+
+def test_more_arms_are_trained_and_drawn(home):
+    change(home, "arms = 3", "arms = 4")
+    expect(home.locator("#status")).to_have_text(TRAINING)
+    expect(home.locator("#loss")).to_have_text(re.compile(r"^\d"), timeout=SLOW)
+    expect(home.locator("#accuracy")).to_have_text(re.compile(r"^([3-9]\d\.\d|100\.0)%$"), timeout=SLOW)
+    assert is_painted(home, "#map")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("arms=arms", "arms=4", "the model needs 4 outputs, and it has 3"),
+        ("lr=0.005", "lr=1e30", "The loss is not a number any more at step"),
+        ("lr=0.005", "lr=-1", "Invalid learning rate: -1"),
+        ("points=600", "points=0", "spiral needs"),
+        ("dense(2, 32)", "dense(2, 33)", "ShapeError"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_and_the_next_program_runs(home, before, after, sentence):
+    change(home, before, after)
+    status = home.locator("#status")
+    expect(status).to_have_attribute("data-state", "failed", timeout=SLOW)
+    expect(status).to_contain_text(sentence)
+    home.get_by_role("button", name="Restore").click()
+    expect(status).to_have_text(TRAINING, timeout=SLOW)
+
+
+def test_after_its_device_is_lost_the_program_runs_again(lose_device, home):
+    lose_device()
+    expect(home.locator("#status")).to_contain_text("was lost", timeout=SLOW)
+    home.locator("#toggle").click()
+    expect(home.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
+
+
 def test_training_stops_and_starts_again(home):
     home.get_by_role("button", name="Stop").click()
     expect(home.locator("#status")).to_have_text("Stopped", timeout=SLOW)
+    home.complaints.clear()  # what takes long to stop is interrupted, which Pyodide writes to the console
     home.locator("#toggle").click()
-    expect(home.locator("#status")).to_have_text("Training on your GPU")
+    expect(home.locator("#status")).to_have_text(TRAINING)
 
 
 def test_a_program_that_never_ends_is_interrupted(home):

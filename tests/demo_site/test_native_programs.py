@@ -65,3 +65,14 @@ def test_the_native_form_of_a_program_runs_and_prints(path, tmp_path):
 )  # fmt: skip
 def test_what_is_awaited_at_the_top_is_run(program, native):
     assert natively(program) == native
+
+
+def test_the_native_form_of_the_first_pages_program_trains(tmp_path):
+    program = natively((PROGRAMS / "first_page" / "ten_lines.py").read_text("utf-8"))
+    (tmp_path / "program.py").write_text(program)
+    environment = {**os.environ, "OPTIRS_DEVICE": "cpu", "PYTHONPATH": ""}
+    command = [sys.executable, "-W", "ignore", "program.py"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as process:
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.kill()  # it would go on for 2,000 steps
+    assert all(line.startswith("step ") for line in lines), lines

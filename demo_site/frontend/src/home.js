@@ -1,13 +1,17 @@
 // The first page: the program in the editor is the one that is running.
 import { address } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
+import { stopIfNotFinite } from "./lib/diverged.js";
 import { copyButton, create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
 import { createEditor } from "./lib/editor.js";
 import { drawClasses } from "./lib/field.js";
+import { loadPython } from "./lib/loading.js";
+import { nativeTab } from "./lib/native_tab.js";
 import { pictureButton } from "./lib/picture.js";
+import { loadRecording, playRecording } from "./lib/recording.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { bindUrl, text } from "./lib/url.js";
-import { stopWithoutWebgpu } from "./lib/webgpu.js";
+import { explainWithoutWebgpu, runningOn } from "./lib/webgpu.js";
 
 const REACH = 1.2; // of programs/home.py
 const PATIENCE = 5000; // milliseconds that a program has to stop by itself
@@ -21,6 +25,7 @@ const map = find("#map");
 copyButton(find("#copy-install"), () => find("#install").textContent);
 const response = await fetch(address("programs/first_page/ten_lines.py"));
 const original = (await response.text()).trimEnd();
+nativeTab(find(".code-and-chart .code"), () => editor.text);
 const editor = createEditor(find("#editor"), { text: original, label: "The program that is running", onRun: start, onChange });
 
 function onChange(text) {
@@ -45,20 +50,24 @@ pictureButton(find("#picture"), () => ({
 
 let python = null; // the worker
 let running = null; // the promise of the current run
-let chart = null;
+let isLoading = false; // Python is, for that run
+let isStopping = false;
+let starts = 0;
+const chart = lineChart(find("#chart"), {
+  series: [
+    { label: "loss", scale: "y", color: "series-1" },
+    { label: "accuracy", scale: "%", color: "series-2" },
+  ],
+  scales: { y: { log: true, label: "cross-entropy" }, "%": { range: [0, 102], side: "right", label: "accuracy, %" } },
+  height: 280,
+});
 let scene = { points: null, labels: [], reach: REACH };
 let field = null;
 const draw = everyFrame(() => drawClasses(map, field, scene));
 onTheme(draw);
 
-function connect() {
-  return new PythonWorker({ programs: ["home"], onEvent, onOutput: (text) => print(text) });
-}
-
 function onEvent(kind, report, buffer) {
-  if (kind === "loading") {
-    setStatus(status, "busy", `Loading ${report.step}`);
-  } else if (kind === "points") {
+  if (kind === "points") {
     scene = { points: new Float32Array(buffer), labels: report.labels, reach: REACH };
     field = null;
     draw();
@@ -71,13 +80,15 @@ function onEvent(kind, report, buffer) {
 }
 
 function show(report) {
-  setText(find("#loss"), report.loss === null ? "not a number" : short(report.loss));
+  setText(find("#loss"), report.loss === null ? "NaN" : short(report.loss));
   setText(find("#accuracy"), `${(100 * report.accuracy).toFixed(1)}%`);
   setText(find("#rate"), short(report.steps_per_second));
   setText(find("#submits"), short(report.submits));
   setText(find("#bytes"), short(report.bytes_down));
-  chart?.push(report.step, { loss: report.loss || null, accuracy: 100 * report.accuracy });
-  if (report.step >= report.steps) {
+  chart.push(report.step, { loss: report.loss || null, accuracy: 100 * report.accuracy });
+  if (!running) return; // this is the recorded run
+  const stopped = { stop: () => python.send("stop"), when: `at step ${report.step}`, advice: "Change the program, a smaller lr for example, and run it again." };
+  if (!stopIfNotFinite(report.loss, status, stopped) && report.step >= report.steps) {
     const seconds = report.seconds.toFixed(1);
     setStatus(status, "done", `${report.steps} steps in ${seconds} s, accuracy ${(100 * report.accuracy).toFixed(1)}%`);
   }
@@ -91,65 +102,73 @@ function print(text, kind = null) {
 
 // Running and stopping.
 
+/** Runs the program in the editor; one that is running is stopped first. Of several requests the last one counts. */
 async function start() {
-  if (!python) return;
+  if (!python || isLoading) return; // what is being loaded will run the text as it is then
+  const mine = ++starts;
   find("#shared").hidden = true;
   if (running) await stop();
+  if (mine !== starts) return;
   editor.clearErrors();
   output.replaceChildren();
   output.hidden = true;
-  chart ??= lineChart(find("#chart"), {
-    series: [
-      { label: "loss", scale: "y", color: "series-1" },
-      { label: "accuracy", scale: "%", color: "series-2" },
-    ],
-    scales: { y: { log: true, label: "cross-entropy" }, "%": { range: [0, 102], side: "right", label: "% right" } },
-    height: 280,
-  });
-  chart.clear();
   const run = execute();
   running = run;
   await run;
-  if (running === run) running = null;
-  setText(toggle, running ? "Stop" : "Run again");
+  running = null;
+  isStopping = false;
+  setText(toggle, "Run again");
 }
 
 async function execute() {
+  toggle.disabled = runButton.disabled = isLoading = true;
   try {
-    const { device } = await python.ready;
+    if (python.isDead) python.restart();
+    const { device } = await loadPython(python, status);
+    isLoading = false;
+    recorded.stop();
+    chart.clear();
     setText(find("#device"), device.description);
-    setStatus(status, "running", "Training on your GPU");
+    setStatus(status, "running", runningOn(device));
     setText(toggle, "Stop");
     setText(runButton, "Run again");
     toggle.disabled = runButton.disabled = false;
     await python.run(editor.text, { name: "program.py" });
-    if (status.dataset.state === "running") setStatus(status, "idle", "Stopped");
+    if (status.dataset.state === "running") setStatus(status, isStopping ? "idle" : "done", isStopping ? "Stopped" : "Finished");
   } catch (error) {
-    setStatus(status, "failed", error.message);
-    print(error.traceback || error.message, "error");
+    if (/DeviceLostError/.test(error.message)) python.terminate(); // the next run has a new Python
+    const wasStopped = isStopping && (python.isDead || error.message.startsWith("KeyboardInterrupt"));
+    setStatus(status, wasStopped ? "idle" : "failed", wasStopped ? "Stopped" : error.message);
+    print(error.traceback || `${error.message}\n`, "error");
     if (error.line) editor.showError(error.line, error.message);
+  } finally {
+    toggle.disabled = runButton.disabled = isLoading = false;
   }
 }
 
-/** Asks the program to stop; one that does not listen is interrupted, and then replaced. */
+/** Asks the program to stop; one that does not listen is interrupted, and then ended with its Python. */
 async function stop() {
   const run = running;
-  setStatus(status, "running", "Stopping");
-  python.send("stop");
-  const late = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds, true));
-  if ((await Promise.race([run, late(PATIENCE)])) && python.interrupt() && (await Promise.race([run, late(PATIENCE)]))) {
-    python.terminate();
-    python = connect();
+  if (!isStopping) {
+    isStopping = true;
+    setStatus(status, "running", "Stopping");
+    python.send("stop");
+    const late = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds, true));
+    if ((await Promise.race([run, late(PATIENCE)])) && (!python.interrupt() || (await Promise.race([run, late(PATIENCE)])))) {
+      python.terminate();
+    }
   }
   await run;
 }
 
-if (await stopWithoutWebgpu(find("#stage"))) {
-  find("#live .stats").hidden = true;
-  find(".code-and-chart").classList.add("code-alone");
+// The recorded run, and then Python.
+
+const recorded = playRecording(await loadRecording("home"), find(".chart figcaption"), onEvent);
+if (await explainWithoutWebgpu(find("#live"))) {
   setText(find("#code-title"), "what would be running");
+  setStatus(status, "idle", "Not training: there is no GPU for this page");
 } else {
-  python = connect();
+  python = new PythonWorker({ programs: ["home"], onEvent, onOutput: (text) => print(text) });
 }
 
 /** Runs the page's own program. One from the address waits until it is asked for: somebody else may have written it. */
@@ -157,19 +176,19 @@ async function open({ code }) {
   editor.text = code ?? original;
   find("#shared").hidden = code === undefined;
   if (code === undefined) start();
-  else if (python) await wait();
+  else if (python) wait();
 }
 
 async function wait() {
   if (running) await stop();
-  python.ready.then(() => {
-    if (running) return;
-    setStatus(status, "idle", "Press Run to run the program");
-    for (const button of [toggle, runButton]) {
-      setText(button, "Run");
-      button.disabled = false;
-    }
-  }, (error) => setStatus(status, "failed", error.message));
+  if (python.isDead) python.restart();
+  await loadPython(python, status);
+  if (running) return;
+  setStatus(status, "idle", "Press Run to run the program");
+  for (const button of [toggle, runButton]) {
+    setText(button, "Run");
+    button.disabled = false;
+  }
 }
 
 await bindUrl({ code: text(200_000) }, { state: () => ({ code: editor.text === original ? undefined : editor.text }), open });
