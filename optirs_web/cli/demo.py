@@ -133,7 +133,6 @@ def demo(
                 serve(app, settings, listener, announce)
             except KeyboardInterrupt:
                 click.echo("\nThe demo has stopped.")
-                click.echo("\nThe demo has ended.")
 
 
 def _export(folder: Path, settings: Settings, source: str | None) -> None:
