@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Collection
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class ExportError(OptirsError):
 def export_site(
     folder: Path,
     settings: Settings,
-    targets: Sequence[str] = TARGETS,
+    targets: Collection[str] = tuple(TARGETS),
     report: Callable[[str], None] = lambda step: None,
 ) -> int:
     """Write the site, in place of an earlier export; returns the number of files.
@@ -107,7 +107,7 @@ def _replace(folder: Path, new: Path) -> None:
     shutil.rmtree(old)
 
 
-def _write_all(folder: Path, settings: Settings, targets: Sequence[str], report: Callable[[str], None]) -> int:
+def _write_all(folder: Path, settings: Settings, targets: Collection[str], report: Callable[[str], None]) -> int:
     names = []
     for name, content in _contents(settings, targets, report):
         path = folder / name
@@ -122,7 +122,7 @@ def _write_all(folder: Path, settings: Settings, targets: Sequence[str], report:
 
 
 def _contents(
-    settings: Settings, targets: Sequence[str], report: Callable[[str], None]
+    settings: Settings, targets: Collection[str], report: Callable[[str], None]
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Every file of the site by its name: its bytes, or where to copy it from."""
     report("pages")
@@ -161,7 +161,9 @@ def _contents(
     yield from _shaders(settings, targets, report)
 
 
-def _shaders(settings: Settings, targets: Sequence[str], report: Callable[[str], None]) -> Iterator[tuple[str, bytes]]:
+def _shaders(
+    settings: Settings, targets: Collection[str], report: Callable[[str], None]
+) -> Iterator[tuple[str, bytes]]:
     """What the API says of them. Where a compiler is missing, a note says which."""
     shaders = list_shaders()
     yield "data/shaders/index.json", _json([one.model_dump() for one in shaders])
