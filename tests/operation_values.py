@@ -119,6 +119,8 @@ def torch_derivatives(torch, case, variant, sources, weights, tangents):
     slopes = torch.autograd.grad(value, real, cotangent, create_graph=True)
     along = sum((one * torch.tensor(v, dtype=torch.float64)).sum() for one, v in zip(slopes, tangents, strict=True))
     inputs = [*real, cotangent]
-    found = torch.autograd.grad(along, inputs, allow_unused=True)
+    found = [None] * len(inputs)
+    if along.requires_grad:  # torch's gradient of sign is a constant
+        found = torch.autograd.grad(along, inputs, allow_unused=True)
     second = [torch.zeros_like(of) if one is None else one for one, of in zip(found, inputs, strict=True)]
     return value, slopes, second[:-1], second[-1]
