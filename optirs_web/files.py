@@ -70,8 +70,10 @@ def _part_of(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
                     yield partial, file
                     return
             finally:
-                file.close()
-                partial.unlink(missing_ok=True)
+                try:
+                    file.close()  # writes what is still buffered, for which there may be no room
+                finally:
+                    partial.unlink(missing_ok=True)
 
 
 def _remove_abandoned(target: Path) -> None:

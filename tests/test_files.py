@@ -131,3 +131,21 @@ def test_without_locks_a_part_is_abandoned_after_an_hour(tmp_path, monkeypatch, 
     os.utime(partial, (written, written))
     write_whole(tmp_path / "run", [b"new"])
     assert (len(names_in(tmp_path)), (tmp_path / "run").read_bytes()) == (left, b"new")
+
+
+FULL_DISK = """
+import resource, signal, sys
+from optirs_web.files import write_whole
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+write_whole(sys.argv[1], [bytes(900), bytes(900)])  # both are buffered, so that closing the file fails once more
+"""
+
+
+def test_a_write_for_which_there_is_no_room_leaves_the_old_file_alone(tmp_path):
+    path = tmp_path / "run.safetensors"
+    path.write_bytes(b"old")
+    process = subprocess.run([sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True)
+    assert "OSError" in process.stderr
+    assert (names_in(tmp_path), path.read_bytes()) == ([path.name], b"old")
