@@ -311,3 +311,32 @@ def test_a_child_process_uses_the_processor_that_another_thread_had_locked():
         """
     )
     assert lines == ["[2.0, 2.0]"]
+
+
+def test_a_child_process_records_while_a_thread_of_its_parent_was_recording():
+    lines = run_python(
+        """
+        import os, threading
+        import optirs_web as ow
+
+        ow.device("cpu")
+        recording, leave = threading.Event(), threading.Event()
+
+        def step(x):
+            recording.set()
+            leave.wait(60)
+            return x + 1.0
+
+        thread = threading.Thread(target=lambda: ow.compile(step, device="cpu")([1.0]))
+        thread.start()
+        recording.wait(60)
+        child = os.fork()
+        if child == 0:
+            print(ow.compile(lambda x: x * 2.0, device="cpu")([3.0]).tolist(), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        leave.set()
+        thread.join()
+        """
+    )
+    assert lines == ["[6.0]"]

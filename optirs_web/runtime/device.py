@@ -293,6 +293,7 @@ class Device(DeviceMemory):
         """In a child process, where the threads that held them are not."""
         self.lock, self._turn = threading.RLock(), threading.RLock()
         self._held = None
+        self._is_recorded = self.recording is not None
 
     def _bound(self, one: Recorded) -> Command:
         """The backend's command for it."""
