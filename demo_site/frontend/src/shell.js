@@ -11,7 +11,7 @@ function say(error) {
   setTimeout(() => {
     latest = "";
   }, PATIENCE);
-  toast(`Something went wrong: ${message}`, PATIENCE);
+  toast(`Something went wrong: ${message}`, { milliseconds: PATIENCE });
 }
 
 addEventListener("error", ({ error, message }) => say(error ?? message));
