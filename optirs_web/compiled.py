@@ -139,8 +139,8 @@ def _lie_alike(one: Tensor | None, other: Tensor | None) -> bool:
 class Compiled:
     """What `compile` returns: call it like the step itself."""
 
-    place: ClassVar[Callable[[Compiled, tuple[Any, ...]], Device | None] | None] = None
-    """Says where a call runs, if no device was asked for: set by `optirs_web.placement` when that is first used."""
+    place: ClassVar[Callable[[Compiled, list[Any]], Device | None] | None] = None
+    """Says where a call with prepared arguments runs, if no device was asked for: set by `optirs_web.placement`."""
 
     def __init__(
         self,
@@ -244,8 +244,8 @@ class Compiled:
             raise UnsupportedError("a compiled step cannot be called inside another one; call the function itself")
         if self._guard is not None:
             self._guard.check()
-        device, may_go = self._device(arguments)
         prepared = [prepare(one) for one in arguments]
+        device, may_go = self._device(prepared)
         try:
             return self._run_on(device, prepared, may_go)
         except _ElsewhereError as error:
@@ -271,9 +271,11 @@ class Compiled:
             recorded = self.recorded_on(device, prepared, may_go, is_bound)
             if self._guard is not None:
                 self._guard.before_call(device)
-            if is_debugging():
-                return self._step(*(tensor(one, device) if isinstance(one, HostData) else one for one in prepared))
             values = [_on(device, one) for one in prepared]
+            if is_debugging():
+                return self._outputs(
+                    [tensor(one, device) if isinstance(one, HostData) else None for one in values], values
+                )
             for _ in range(2):
                 _upload(recorded.inputs, values)
                 try:
@@ -287,16 +289,16 @@ class Compiled:
                 return results
         raise UnsupportedError("the step moves the buffers that it has bound itself; build optimizers outside")
 
-    def _device(self, arguments: tuple[Any, ...]) -> tuple[Device, bool]:
+    def _device(self, prepared: list[Any]) -> tuple[Device, bool]:
         """Where a call runs, and whether it may run where its parameters lie instead."""
         asked = self._asked_device
         if asked is not None:
             is_lost = self._guard is not None and isinstance(asked, Device) and asked.lost
             return device_of(asked.name if is_lost and isinstance(asked, Device) else asked), False
-        placed = None if Compiled.place is None else Compiled.place(self, arguments)
+        placed = None if Compiled.place is None else Compiled.place(self, prepared)
         if placed is not None:
             return placed, False
-        return next((one.device for one in arguments if isinstance(one, Tensor)), None) or device_of(None), True
+        return next((one.device for one in prepared if isinstance(one, Tensor)), None) or device_of(None), True
 
     def recorded_on(
         self, device: Device, prepared: list[Any], may_go: bool = False, is_bound: bool = False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .errors import ShapeError
 from .runtime.modes import Block, Mode
 from .tensors import Tensor
@@ -58,16 +56,15 @@ def is_debugging() -> bool:
 def check_indices(
     operation: str, index: Tensor, count: int, *, wraps: bool = False, ignored: int | None = None, what: str = "indices"
 ) -> None:
-    """Where values are checked, read int32 indices and refuse those not from 0 (-count, if it wraps) to count - 1.
+    """Where values are checked, read indices and refuse those not from 0 (-count, if it wraps) to count - 1.
 
     Raises:
         ShapeError: the message names the first such value, its position and the range.
     """
     if not is_debugging() or index.device.recording is not None or not index.size:
         return
-    values: Any = index.device.read(index.view).cast("B").cast("i")
     lowest = -count if wraps else 0
-    for place, value in enumerate(values):
+    for place, value in enumerate(index.reshape(-1).tolist()):
         if not lowest <= value < count and value != ignored:
             position = _position(place, index.shape)
             raise ShapeError(

@@ -86,6 +86,20 @@ def test_a_compiled_step_is_checked_in_the_block_and_replayed_outside(device):
     assert first > second > third.item()
 
 
+def test_a_compiled_step_takes_and_returns_in_the_block_what_it_does_outside(device, open_device):
+    w = ow.Parameter(np.eye(2, dtype=np.float32), device=device)
+    step = ow.compile(lambda x: x @ w, device=device)
+    x = ow.ones((1, 2), device=open_device("cpu"))  # read and uploaded where the step is on another device
+    with ow.debug():
+        result = step(x)
+    assert (result.device, result.requires_grad, result.tolist()) == (device, False, step(x).tolist())
+
+
+def test_classes_may_be_floats():
+    with ow.debug():
+        assert nn.functional.one_hot(ow.tensor([2.0], device="cpu"), 3).tolist() == [[0.0, 0.0, 1.0]]
+
+
 def test_a_block_is_of_its_thread_and_task_and_the_switch_of_all():
     def is_checked():
         try:

@@ -310,6 +310,6 @@ def _target(policy: Policy, call: Call) -> Device | None:
     return _FewestBytes().device_for(call)  # what ran forward on one device goes back there
 
 
-def _place_step(step: Compiled, arguments: tuple[Any, ...]) -> Device | None:
+def _place_step(step: Compiled, prepared: list[Any]) -> Device | None:
     policy = current()
-    return None if policy is None else place_step(step, arguments, policy.candidates, _other)
+    return None if policy is None else place_step(step, prepared, policy.candidates, _other)

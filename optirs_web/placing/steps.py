@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
-from ..compiled import Compiled, prepare
+from ..compiled import Compiled
 from ..errors import DeviceLimitError, ShapeError, UnsupportedError
 from ..recovery import Recoverable, device_under
 from ..runtime.device import Device
@@ -113,7 +113,7 @@ _owners: WeakValueDictionary[int, Compiled] = WeakValueDictionary()  # by the id
 
 def place_step(
     step: Compiled,
-    arguments: tuple[Any, ...],
+    prepared: list[Any],
     candidates: Sequence[Device],
     other: Callable[[Device], Device | None],
 ) -> Device:
@@ -121,7 +121,7 @@ def place_step(
 
     Args:
         step: the step; it is recorded to see what it uses.
-        arguments: of the call.
+        prepared: the arguments of the call, as `compiled.prepare` gives them.
         candidates: the devices to choose from; none for the one where it lies.
         other: the device that takes the place of one whose limits do not allow the step.
     """
@@ -132,25 +132,23 @@ def place_step(
         candidates = tuple(dict.fromkeys(instead.get(one, one) for one in candidates or instead))
     placed: _Placed | None = vars(step).get("_placed")
     if placed is None:
-        program = _recorded(step, arguments, candidates)
+        program = _recorded(step, prepared, candidates)
         placed = _Placed(step, program.device, [ref(one) for one in used_by(program)], candidates)
     elif placed.candidates != tuple(candidates):
         placed = _Placed(step, placed.device(), placed.uses, candidates)
     vars(step)["_placed"] = placed
     placed.may_move = not _has_gradients_to_add_to(step)
     device = placed.device()
-    if any(one.program.device is device for one in step._recorded):
-        return device
     try:
-        step.recorded_on(device, [prepare(one) for one in arguments])
+        step.recorded_on(device, prepared)
     except DeviceLimitError as error:
         target = other(device) if step._guard is None and device not in instead else None
         if target is None:
             raise
         instead[device] = target
         name = getattr(step, "__name__", "a compiled step")
-        warn_once(name, [one.shape for one in arguments if hasattr(one, "shape")], error, device, target)
-        return place_step(step, arguments, (target,), other)
+        warn_once(name, [one.shape for one in prepared if hasattr(one, "shape")], error, device, target)
+        return place_step(step, prepared, (target,), other)
     return device
 
 
@@ -158,10 +156,9 @@ def _has_gradients_to_add_to(step: Compiled) -> bool:
     return any(found.is_read and found.leaf._grad is not None for one in step._recorded for found, _ in one.grads)
 
 
-def _recorded(step: Compiled, arguments: tuple[Any, ...], candidates: Sequence[Device]) -> Program:
+def _recorded(step: Compiled, prepared: list[Any], candidates: Sequence[Device]) -> Program:
     """A recording of the step, on the device where what it uses lies: the first one that allows it."""
-    prepared = [prepare(one) for one in arguments]
-    given = [one.device for one in arguments if isinstance(one, Tensor)]
+    given = [one.device for one in prepared if isinstance(one, Tensor)]
     first: Exception | None = None
     step._recorded.clear()  # what they were bound to may have moved
     for device in dict.fromkeys([*given, device_of(None), *candidates, *opened()]):

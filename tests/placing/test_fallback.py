@@ -124,6 +124,19 @@ def test_a_compiled_step_runs_on_the_processor_as_a_whole(policy, vulkan):
     assert got == pytest.approx(want, rel=1e-5)
 
 
+@pytest.mark.parametrize("policy", ["auto", "gpu", "minimize_transfers"])
+def test_a_compiled_step_moves_when_later_arguments_exceed_a_limit(policy, vulkan):
+    w = ow.Parameter(np.eye(16, dtype=np.float32), device=vulkan)
+    step = ow.compile(lambda x: _attention(x @ w).sum())
+    small, large = (np.ones((1, length, 16), np.float32) for length in (8, 64))
+    with ow.placement(policy, gpu=vulkan):
+        assert step(small).item() == pytest.approx(small.size)
+        with pytest.warns(UserWarning, match=r"ran on 'cpu', not on 'vulkan'"):
+            assert step(large).item() == pytest.approx(large.size)
+        assert [step(x).item() for x in (small, large)] == pytest.approx([small.size, large.size])
+    assert w.device.name == "cpu"
+
+
 def test_a_compiled_step_that_was_given_a_device_says_the_limit(vulkan):
     step = ow.compile(lambda x: _attention(x), device=vulkan)
     with ow.placement("gpu", gpu=vulkan), pytest.raises(DeviceLimitError, match="placement"):
