@@ -19,6 +19,8 @@ def test_it_learns_and_shows_what_it_writes_and_continues_a_visitors_words(write
     expect(writer.locator("#held-out")).to_have_text(re.compile(r"^4\.\d"), timeout=SLOW)  # 73 characters: ln 73 = 4.29
     is_software = writer.locator("#size").input_value() == "small"  # the model with which it begins there
     expect(writer.locator("#software-note")).to_be_visible(visible=is_software)
+    adapter = "a software adapter (SwiftShader), on your processor" if is_software else "your GPU"
+    expect(writer.locator("#status")).to_have_text(f"Training on {adapter}")
     expect(writer.locator("#latest")).to_have_text(re.compile(r"\S"), timeout=SLOW)
     first = writer.locator("#latest").inner_text()
     writer.get_by_label("Your words").fill("Catherine was ")

@@ -100,10 +100,20 @@ def test_retry_loads_from_a_cdn_that_is_blocked_no_longer(fails, site_with_cdn):
     expect(page.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
 
 
-@pytest.mark.parametrize("pattern", [WASM, "**/wheel/**", "**/programs/digits.py", "**/python_stdlib.zip"])
-def test_an_answer_that_is_an_error_is_named(fails, site, pattern):
+@pytest.mark.parametrize(
+    ("address", "pattern"),
+    [
+        (PAGE, WASM),
+        (PAGE, "**/wheel/**"),
+        (PAGE, "**/programs/digits.py"),
+        (PAGE, "**/python_stdlib.zip"),
+        ("/race", "**/programs/race.py"),
+        ("/gpt", "**/programs/writer.py"),
+    ],
+)
+def test_an_answer_that_is_an_error_is_named(fails, site, address, pattern):
     page = fails
     page.route(pattern, lambda route: route.fulfill(status=HTTPStatus.SERVICE_UNAVAILABLE))
-    page.goto(f"{site}{PAGE}")
+    page.goto(f"{site}{address}")
     expect(page.get_by_role("alert")).to_contain_text("answered 503 for a file that is needed")
     expect(page.get_by_role("button", name="Retry")).to_be_enabled()

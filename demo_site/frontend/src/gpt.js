@@ -3,10 +3,11 @@ import { address, getBytes } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
 import { create, find, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
+import { loadPython } from "./lib/loading.js";
 import { rateSlider } from "./lib/rate.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { bindUrl, number, oneOf, text as packed, whole } from "./lib/url.js";
-import { stopWithoutWebgpu } from "./lib/webgpu.js";
+import { runningOn, stopWithoutWebgpu } from "./lib/webgpu.js";
 
 const LARGEST_FILE = 4_000_000; // bytes: a million characters of any kind
 const EARLIER = 60; // samples that are listed
@@ -28,6 +29,7 @@ async function begin() {
     height: 320,
   });
   let python;
+  let device = null; // on which it trains
   let sizes = [];
   let state = "busy"; // busy, running, paused, diverged, ended: Python is gone, and what is asked for next starts it again
   let unsent = []; // messages for a Python that is being started
@@ -40,7 +42,6 @@ async function begin() {
   let usual = null; // what is trained and asked for, unless the visitor or the address says otherwise
 
   const handlers = {
-    loading: ({ step }) => setStatus(status, "busy", `Loading ${step}`),
     begun() {
       chart.clear();
       for (const id of FIGURES) setText(find(`#${id}`), "–");
@@ -108,7 +109,7 @@ async function begin() {
     toggle.disabled = next === "diverged";
     if (next === "ended") find("#reset").disabled = false;
     if (next === "diverged") setStatus(status, "failed", divergence);
-    if (next === "running") setStatus(status, "running", "Training on your GPU");
+    if (next === "running") setStatus(status, "running", runningOn(device));
     if (next === "paused") setStatus(status, "idle", "Paused");
   }
 
@@ -287,7 +288,7 @@ async function begin() {
       onEvent: (kind, report) => handlers[kind]?.(report),
     });
     try {
-      const { device } = await python.ready;
+      ({ device } = await loadPython(python, status));
       setText(find("#device"), `on ${device.description}`);
       setStatus(status, "busy", "Preparing the text");
       await python.run("import writer\nawait writer.run_in_page(book)", { name: "writer", globals: { book: await book } });

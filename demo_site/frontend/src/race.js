@@ -1,6 +1,7 @@
 // The race: the page asks Python for frames, a few steps at a time, and draws what comes back.
 import { lineChart, short } from "./lib/chart.js";
 import { create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
+import { loadPython } from "./lib/loading.js";
 import { pictureButton } from "./lib/picture.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { bindUrl, number, numbers, numbersOf, oneOf, whole } from "./lib/url.js";
@@ -289,7 +290,7 @@ const guarded = (action) => async (...values) => {
 
 async function main() {
   python = new PythonWorker({ programs: ["race"] });
-  await python.ready;
+  await loadPython(python, status);
   offered = await call("race.described()");
   fillForm();
   fields.surface.disabled = find("#picture").disabled = false;
