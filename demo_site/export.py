@@ -21,7 +21,7 @@ from .compiler import Compiler
 from .guard import content_security_policy, security_headers
 from .guides import find_guides, guide_html
 from .pages import MADE, program_files, site_facts, why_no_pages
-from .pyodide import needed_files
+from .pyodide import has_packages, needed_files
 from .rendering import Renderer
 from .settings import Settings
 from .shader_catalog import list_shaders, list_targets, shader
@@ -127,7 +127,9 @@ def _contents(
     """Every file of the site by its name: its bytes, or where to copy it from."""
     report("pages")
     facts = site_facts(settings) | {"api": False, "pages": {**_FILES, "home": "./"}}
-    policy = content_security_policy(settings.pyodide is None, in_page=True)
+    policy = content_security_policy(
+        settings.pyodide is None, in_page=True, has_packages=has_packages(settings.pyodide)
+    )
     renderer = Renderer(settings.templates, facts, suffix=".html", policy=policy)
     for name, file in _FILES.items():
         yield file, renderer.page(name).encode()

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .addresses import route_path
 from .errors import ApiError, error_response
-from .pyodide import PYODIDE_CDN
+from .pyodide import PYODIDE_CDN, has_packages
 from .settings import Rate, Settings, is_loopback
 
 __all__ = ["Buckets", "Guard", "client_key", "content_security_policy", "security_headers"]
@@ -26,21 +26,25 @@ _LOG = logging.getLogger(__name__)
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
-def content_security_policy(uses_cdn: bool, frame_ancestors: Sequence[str] = (), *, in_page: bool = False) -> str:
+def content_security_policy(
+    uses_cdn: bool, frame_ancestors: Sequence[str] = (), *, in_page: bool = False, has_packages: bool = False
+) -> str:
     """Scripts, styles and data come from this server alone, Pyodide from its CDN where it is not installed.
 
     Args:
         uses_cdn: Pyodide is not installed.
         frame_ancestors: sites whose frames may hold a page; without one, no frame may.
         in_page: for a page that states its policy itself, where browsers ignore what is said of frames.
+        has_packages: what programs import of Pyodide's distribution, as NumPy, is installed too.
     """
+    packages = "" if has_packages else f" {PYODIDE_CDN}"
     cdn = f" {PYODIDE_CDN}" if uses_cdn else ""
     directives = {
         "default-src": "'none'",
         "script-src": f"'self' 'wasm-unsafe-eval'{cdn}",
         "style-src": "'self'",
         "img-src": "'self' data: blob:",
-        "connect-src": f"'self'{cdn}",
+        "connect-src": f"'self'{packages}",
         "worker-src": "'self'",
         "font-src": "'self'",
         "manifest-src": "'self'",
@@ -56,7 +60,9 @@ def content_security_policy(uses_cdn: bool, frame_ancestors: Sequence[str] = (),
 def security_headers(settings: Settings) -> dict[str, str]:
     """The headers that every answer carries."""
     return {
-        "Content-Security-Policy": content_security_policy(settings.pyodide is None, settings.frame_ancestors),
+        "Content-Security-Policy": content_security_policy(
+            settings.pyodide is None, settings.frame_ancestors, has_packages=has_packages(settings.pyodide)
+        ),
         # Both together give the page SharedArrayBuffer, with which a running program is interrupted.
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Embedder-Policy": "require-corp",

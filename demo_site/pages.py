@@ -22,7 +22,7 @@ from .assets import Content, prepare_file, respond, send_file
 from .digits import digits_file
 from .errors import ApiError
 from .guides import find_guides, guide_html
-from .pyodide import PYODIDE_CDN, file_sizes
+from .pyodide import PYODIDE_CDN, file_sizes, has_packages
 from .rendering import Renderer
 from .settings import Settings
 from .source import source_address, source_archive, source_name
@@ -57,6 +57,7 @@ def site_facts(settings: Settings) -> dict[str, Any]:
         "wheel": f"wheel/{wheel_name()}",
         "more": f"wheel/{more_wheel_name()}",
         "pyodide": "pyodide/" if settings.pyodide else PYODIDE_CDN,
+        "packages": "pyodide/" if has_packages(settings.pyodide) else PYODIDE_CDN,
         "sizes": file_sizes(settings.pyodide),
         "transport": "transport.mjs",
         "pages": PAGES,

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-__all__ = ["PYODIDE_CDN", "file_sizes", "local_pyodide", "needed_files"]
+__all__ = ["PYODIDE_CDN", "file_sizes", "has_packages", "local_pyodide", "needed_files"]
 
 PYODIDE_CDN = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
 
@@ -47,3 +47,8 @@ def needed_files(folder: Path) -> list[Path]:
         files.append(folder / package["file_name"])
         waiting += [one for one in package["depends"] if one not in waiting]
     return [path for path in files if path.is_file()]
+
+
+def has_packages(folder: Path | None) -> bool:
+    """Whether a folder is a full distribution, with the packages that programs import, or the interpreter alone."""
+    return folder is not None and any(folder.glob("numpy-*.whl"))

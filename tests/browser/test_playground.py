@@ -1,13 +1,19 @@
 """The playground: every example runs, errors are shown where they are, programs stop, links carry programs."""
 
 import ast
+import hashlib
+import io
+import json
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
+from chromium import SLOW, pyodide_folder
 from playwright.sync_api import expect
 
-EXAMPLES = Path(__file__).parent.parent.parent / "demo_site" / "programs" / "examples"
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "demo_site" / "programs" / "examples"
 
 
 @pytest.fixture
@@ -125,6 +131,7 @@ def test_a_link_carries_a_program_and_does_not_run_it(playground, site):
     playground.get_by_role("button", name="Share").click()
     expect(playground).to_have_url(re.compile("#code="))
     link = playground.url
+    playground.evaluate("localStorage.clear()")  # as another visitor, whose own program it is not
     playground.goto("about:blank")
     playground.goto(link)
     expect(playground.locator("#status")).to_have_text(re.compile("^Python 3"))
@@ -142,3 +149,108 @@ def test_a_link_that_cannot_be_read_opens_the_first_example(page, site, hash_):
 def test_a_link_to_an_example_opens_it(page, site):
     page.goto(f"{site}/playground#spirals")
     expect(page.locator(".cm-line").first).to_have_text('"""A network untangles two spirals"""')
+
+
+def test_the_readmes_ten_lines_run_as_they_stand(playground):
+    (lines,) = re.findall(r"## Ten lines\n+```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    write(playground, lines)
+    run(playground)
+    expect(playground.locator("#output")).to_have_text(re.compile(r"^0\.\d+ <Device webgpu: .*>\n$"), timeout=SLOW)
+
+
+def test_a_program_that_runs_right_after_another_was_stopped_is_left_alone(playground):
+    write(playground, "print('here')\nwhile True:\n    pass\n")
+    playground.get_by_role("button", name="Run", exact=True).click()
+    expect(playground.locator("#output")).to_contain_text("here")
+    playground.get_by_role("button", name="Stop").click()
+    write(playground, "import asyncio\nfor _ in range(30):\n    await asyncio.sleep(0.1)\nprint('done')\n")
+    playground.get_by_role("button", name="Run", exact=True).click(timeout=SLOW)  # once it can be clicked
+    expect(playground.locator("#output")).to_have_text("done\n", timeout=SLOW)
+    playground.complaints.clear()  # Pyodide writes a KeyboardInterrupt to the console
+
+
+def test_a_loop_that_only_submits_is_stopped(playground):
+    program = "import optirs_web as ow\nx = ow.ones((256, 256))\nstep = ow.compile(lambda: x @ x)\nprint('here')\n"
+    write(playground, f"{program}while True:\n    step()\n")
+    playground.get_by_role("button", name="Run", exact=True).click()
+    expect(playground.locator("#output")).to_contain_text("here", timeout=SLOW)
+    playground.get_by_role("button", name="Stop").click()
+    expect(playground.get_by_role("button", name="Run", exact=True)).to_be_enabled(timeout=SLOW)
+    playground.complaints.clear()  # Pyodide writes a KeyboardInterrupt to the console
+    write(playground, "import optirs_web as ow\nprint(ow.ones((3,)).sum().item())")
+    run(playground)
+    expect(playground.locator("#output")).to_have_text("3.0\n", timeout=SLOW)
+
+
+def test_changes_survive_a_reload_until_they_are_reset(playground, site):
+    original = text(playground)
+    reset = playground.get_by_role("button", name="Reset to the example")
+    expect(reset).to_be_hidden()
+    write(playground, "print('changed')")
+    expect(reset).to_be_visible()
+    playground.goto(f"{site}/playground#memory")
+    expect(playground.locator(".cm-line").first).to_have_text(re.compile("Watch the GPU's memory"))
+    expect(reset).to_be_hidden()
+    playground.goto("about:blank")
+    playground.goto(f"{site}/playground")
+    expect(playground.locator(".cm-content")).to_have_text("print('changed')")
+    expect(playground.locator("#shared")).to_be_hidden()
+    reset.click()
+    assert text(playground) == original
+    expect(reset).to_be_hidden()
+    expect(playground).to_have_url(f"{site}/playground")  # the address follows a little later
+    playground.reload()
+    expect(playground.locator(".cm-line").first).to_have_text('"""Hello, tensor"""')
+
+
+def test_after_its_device_is_lost_the_next_program_runs(lose_device, playground):
+    program = "import asyncio\nimport optirs_web as ow\nx = ow.ones((3,))\nprint('here')\n"
+    write(playground, f"{program}while True:\n    await asyncio.sleep(0.05)\n    x.sum().item()\n")
+    playground.get_by_role("button", name="Run", exact=True).click()
+    expect(playground.locator("#output")).to_contain_text("here", timeout=SLOW)
+    lose_device()
+    expect(playground.locator("#output")).to_contain_text("DeviceLostError", timeout=SLOW)
+    expect(playground.get_by_role("button", name="Run", exact=True)).to_be_enabled(timeout=SLOW)
+    write(playground, "import optirs_web as ow\nprint(ow.ones((3,)).sum().item())")
+    run(playground)
+    expect(playground.locator("#output")).to_have_text("3.0\n", timeout=SLOW)
+
+
+def standing_for_numpy(page):
+    """Where the distribution's packages are, a package in NumPy's place: what is tested is that an import loads it."""
+    lock = json.loads((pyodide_folder() / "pyodide-lock.json").read_text("utf-8"))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as wheel:
+        wheel.writestr("numpy/__init__.py", "__version__ = 'in its place'\n")
+        wheel.writestr("numpy-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: numpy\nVersion: 0\n")
+        wheel.writestr("numpy-0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr("numpy-0.dist-info/RECORD", "")
+    lock["packages"]["numpy"] |= {
+        "file_name": "numpy-0-py3-none-any.whl",
+        "sha256": hashlib.sha256(packed.getvalue()).hexdigest(),
+    }
+    headers = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
+    page.route("**/pyodide-lock.json", lambda route: route.fulfill(json=lock, headers=headers))
+    page.route("**/numpy-0-*.whl", lambda route: route.fulfill(body=packed.getvalue(), headers=headers))
+
+
+def test_numpy_is_loaded_when_a_program_imports_it(page, site):
+    standing_for_numpy(page)
+    page.goto(f"{site}/playground")
+    expect(page.locator("#status")).to_have_text(re.compile("^Python 3"), timeout=SLOW)
+    write(page, "import numpy as np\nprint(np.__version__)")
+    run(page)
+    expect(page.locator("#output")).to_have_text("in its place\n", timeout=SLOW)
+
+
+def test_where_numpy_cannot_be_had_the_error_says_so(playground):
+    playground.route("**/numpy-*.whl", lambda route: route.abort())
+    write(playground, "import numpy as np")
+    run(playground)
+    output = playground.locator("#output")
+    expect(output).to_contain_text("The module 'numpy' is included in the Pyodide distribution", timeout=SLOW)
+    expect(output).to_contain_text("this computer may be offline")
+    expect(output).to_contain_text("OPTIRS_PYODIDE_DIST")
+    assert "micropip" not in output.inner_text()
+    expect(playground.locator("#status")).to_have_text("Failed in line 1")
+    playground.complaints.clear()  # the request that failed

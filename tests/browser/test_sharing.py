@@ -119,8 +119,8 @@ def test_an_edited_program_is_in_the_address(page, site):
     expect(page).to_have_url(re.compile("#code="))
     page.reload()
     expect(page.locator(".cm-line").first).to_have_text("print('mine')")
-    expect(page.locator("#shared")).to_be_visible()
-    page.get_by_label("Example").select_option("hello_tensor")
+    expect(page.locator("#shared")).to_be_hidden()  # it is the visitor's own
+    page.get_by_role("button", name="Reset to the example").click()
     expect(page).to_have_url(f"{site}/playground")
 
 

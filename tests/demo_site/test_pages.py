@@ -57,8 +57,22 @@ def test_an_installed_pyodide_is_served(make_client, tmp_path):
     client = make_client(pyodide=tmp_path / "pyodide")
     site = client.get("/site.json")
     assert site.json()["pyodide"] == "pyodide/"
-    assert "https:" not in site.headers["content-security-policy"]
+    policy = dict(one.split(" ", 1) for one in site.headers["content-security-policy"].split("; "))
+    assert "https:" not in policy.pop("script-src")
+    assert (
+        site.json()["packages"] == PYODIDE_CDN
+    )  # the interpreter alone: a program that imports NumPy has it from there
+    assert policy.pop("connect-src") == f"'self' {PYODIDE_CDN}"
+    assert "https:" not in str(policy)
     assert client.get("/pyodide/pyodide.asm.wasm").headers["content-type"] == "application/wasm"
+
+
+def test_nothing_comes_from_elsewhere_where_all_of_pyodide_is_installed(make_client, tmp_path):
+    for name in ("pyodide.mjs", "numpy-2.4.6-cp314-cp314-pyemscripten_2026_0_wasm32.whl"):
+        (tmp_path / name).write_bytes(b"")
+    site = make_client(pyodide=tmp_path).get("/site.json")
+    assert site.json()["packages"] == "pyodide/"
+    assert "https:" not in site.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize("missing", ["static", "templates"])

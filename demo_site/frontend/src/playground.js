@@ -3,9 +3,13 @@ import { address } from "./lib/api.js";
 import { lineChart } from "./lib/chart.js";
 import { create, everyFrame, find, setStatus, setText, toast } from "./lib/dom.js";
 import { createEditor } from "./lib/editor.js";
+import { loadPython } from "./lib/loading.js";
+import { nativeTab } from "./lib/native_tab.js";
+import { loadRecording, playRecording } from "./lib/recording.js";
 import { PythonWorker } from "./lib/runtime.js";
-import { stopWithoutWebgpu } from "./lib/webgpu.js";
+import { explainWithoutWebgpu, deviceName } from "./lib/webgpu.js";
 import { bindUrl, fragment, oneOf, text } from "./lib/url.js";
+import { Drafts } from "./pages/drafts.js";
 
 const NAME = "main.py"; // of the program, in tracebacks; no file that Python could find has it
 const PATIENCE = 1500; // milliseconds for a program to heed an interrupt
@@ -15,9 +19,13 @@ const MOST_PROGRAM = 200_000; // bytes
 const status = find("#status");
 const output = find("#output");
 const buttons = { run: find("#run"), stop: find("#stop") };
+const drafts = new Drafts();
 let editor;
-let worker;
-let running = false;
+let isSetting = false; // the editor's text, which the visitor has not changed
+let recording = null; // of the examples; null once a program has run
+let recorded = null; // the example's part of it, as it is shown
+let worker = null;
+let current = null; // the run that is on: {isStopping, isDraining}
 let unchanged = ""; // the example as it was loaded
 let asked = null; // the example on its way into the editor
 
@@ -47,6 +55,18 @@ function clear() {
   drawPlot();
 }
 
+/** What the example that is chosen printed and plotted when it was recorded, until a program has run here. */
+function playExample() {
+  if (!recording) return;
+  recorded?.stop();
+  clear();
+  recorded = playRecording(recording, find("#output-title"), (kind, { example, ...payload }) => {
+    if (example !== find("#example").value) return;
+    if (kind === "output") write(payload.text);
+    else onEvent(kind, payload);
+  });
+}
+
 // Plots: all lines of a run in one chart.
 
 const lines = [];
@@ -72,59 +92,75 @@ const drawPlot = everyFrame(() => {
 
 // Running.
 
-function startWorker() {
-  worker = new PythonWorker({
+/** Starts Python, again if it has ended, and says when programs can run. */
+async function start() {
+  buttons.run.disabled = true;
+  if (worker?.isDead) worker.restart();
+  worker ??= new PythonWorker({
     programs: ["playground"],
     more: true,
     onOutput: (text, stream) => write(text, stream === "stderr" ? "error" : null),
-    onEvent: (kind, payload) => {
-      if (kind === "loading" && !running) setStatus(status, "busy", `Loading ${payload.step}…`);
-      if (kind === "plot") {
-        lines.push(payload);
-        drawPlot();
-      }
-    },
+    onEvent,
   });
-  const mine = worker;
-  worker.ready.then(
-    ({ python, device, jspi }) => {
-      if (mine !== worker) return;
-      setStatus(status, "idle", `Python ${python} on ${device.description}`);
-      find("#no-jspi").hidden = jspi;
-      buttons.run.disabled = false;
-    },
-    (error) => {
-      if (mine === worker) setStatus(status, "failed", error.message);
-    },
-  );
+  const { python, device, jspi } = await loadPython(worker, status);
+  setStatus(status, "idle", `Python ${python} on ${deviceName(device)}`);
+  find("#no-jspi").hidden = jspi;
+  buttons.run.disabled = false;
+}
+
+function onEvent(kind, payload) {
+  if (kind !== "plot") return;
+  lines.push(payload);
+  drawPlot();
 }
 
 async function run() {
-  if (running || buttons.run.disabled) return;
-  running = true;
+  if (current || buttons.run.disabled) return;
+  const mine = { isStopping: false, isDraining: false };
+  current = mine;
+  recorded?.stop();
+  recording = null;
   clear();
   editor.clearErrors();
   buttons.run.disabled = true;
   buttons.stop.disabled = false;
   setStatus(status, "running", "Running");
   const began = performance.now();
-  const mine = worker;
   try {
     await asked;
     const value = await worker.run(editor.text, { name: NAME });
     if (value !== undefined && value !== null) write(`${typeof value === "string" ? value : JSON.stringify(value)}\n`);
     setStatus(status, "done", `Finished in ${((performance.now() - began) / 1000).toFixed(2)} s`);
   } catch (error) {
-    if (mine === worker) report(error);
-  } finally {
-    running = false;
-    buttons.stop.disabled = true;
-    if (mine === worker) buttons.run.disabled = false;
+    await ended(mine, error);
   }
+  current = null;
+  buttons.stop.disabled = true;
+  if (worker.isDead) await start();
+  else buttons.run.disabled = false;
+}
+
+/** Says how a program ended. After it was stopped, the GPU has nothing left to do, or the device is gone with its Python. */
+async function ended(mine, error) {
+  if (mine.isStopping && (worker.isDead || error.message.startsWith("KeyboardInterrupt"))) {
+    mine.isDraining = true;
+    if (!worker.isDead && !(await isDrained())) worker.terminate();
+    if (worker.isDead) write("The program did not stop by itself, so its Python was ended and is restarted.\n", "error");
+    return setStatus(status, "idle", "Stopped");
+  }
+  report(error);
+  if (/DeviceLostError/.test(error.message)) worker.terminate(); // the next run has a new device
+}
+
+const late = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds, false));
+
+/** Whether all that was submitted is done, waiting for it a little. */
+function isDrained() {
+  const done = worker.run("import optirs_web as ow\nawait ow.device().synchronize_async()", { name: "stop" });
+  return Promise.race([done.then(() => true, () => false), late(PATIENCE)]);
 }
 
 function report({ message, traceback, line }) {
-  if (message.startsWith("KeyboardInterrupt")) return setStatus(status, "idle", "Stopped");
   write(`${ownFrames(traceback) || message}\n`, "error");
   if (line !== null) editor.showError(line, message);
   setStatus(status, "failed", line === null ? "Failed" : `Failed in line ${line}`);
@@ -141,34 +177,55 @@ function ownFrames(traceback) {
   }).join("\n");
 }
 
-/** Asks the program to stop, and ends its Python if it does not. */
+/** Asks the program to stop, and ends its Python if it does not. `run` says when it has stopped. */
 async function stop() {
-  if (!running) return;
-  const mine = worker;
+  const mine = current;
+  if (!mine || mine.isStopping) return;
+  mine.isStopping = true;
+  buttons.stop.disabled = true;
+  setStatus(status, "running", "Stopping");
   worker.interrupt();
-  await new Promise((resolve) => setTimeout(resolve, PATIENCE));
-  if (!running || mine !== worker) return;
-  startWorker();
-  mine.terminate();
-  write("The program was ended, and Python started anew.\n", "error");
+  await late(PATIENCE);
+  if (current === mine && !mine.isDraining) worker.terminate();
 }
 
 // Programs.
 
-/** Puts an example into the editor, unless another one is asked for meanwhile. */
+/** Puts an example into the editor, as the visitor left it, unless another one is asked for meanwhile. */
 function loadExample(name) {
   const mine = fetchExample(name).then(
     (program) => {
       if (mine !== asked) return;
       unchanged = program;
-      editor.text = unchanged;
       find("#example").value = name;
       find("#shared").hidden = true;
+      show(drafts.get(name) ?? program);
+      playExample();
     },
     (error) => toast(error.message),
   );
   asked = mine;
   return mine;
+}
+
+/** Puts a text into the editor, which is no edit of the visitor's. */
+function show(text) {
+  isSetting = true;
+  editor.text = text;
+  isSetting = false;
+  showReset();
+}
+
+/** Keeps what is in the editor, if it differs from the example. */
+function keep(text) {
+  const name = find("#example").value;
+  if (text === unchanged) drafts.remove(name);
+  else drafts.set(name, text);
+  showReset();
+}
+
+function showReset() {
+  find("#restore").hidden = !find("#example").value || editor.text === unchanged;
 }
 
 async function fetchExample(name) {
@@ -190,27 +247,33 @@ function state() {
 
 /** Shows what the address asks for: a program, which is not run, or an example; without either the first one. */
 async function open({ code, example = examples[0] }) {
-  if (code === undefined) return loadExample(example);
+  const draft = code === undefined ? example : drafts.nameOf(code);
+  if (draft) return loadExample(draft);
   asked = null;
   unchanged = "";
-  editor.text = code;
   find("#example").value = "";
-  find("#shared").hidden = false;
+  find("#shared").hidden = draft === ""; // the visitor's own, in the address since it was written here
+  show(code);
 }
 
 async function main() {
-  startWorker();
+  nativeTab(find(".playground .code"), () => editor.text, NAME);
   editor = createEditor(find("#editor"), {
     label: "Python program",
     onRun: run,
     onChange: (text) => {
       editor.clearErrors();
-      if (text !== unchanged) find("#example").value = "";
+      if (!isSetting) keep(text);
     },
   });
   editor.view.contentDOM.tabIndex = 0; // what can be edited can be focused anyway; axe-core wants to see it
   find("#example").addEventListener("change", async ({ target }) => {
     await loadExample(target.value);
+    editor.focus();
+  });
+  find("#restore").addEventListener("click", () => {
+    drafts.remove(find("#example").value);
+    show(unchanged);
     editor.focus();
   });
   buttons.run.addEventListener("click", run);
@@ -222,7 +285,10 @@ async function main() {
       stop();
     }
   });
+  recording = await loadRecording("playground");
   await bindUrl(ADDRESS, { state, open });
+  if (await explainWithoutWebgpu(find("#stage"))) setStatus(status, "idle", "There is no GPU for this page, so programs cannot run");
+  else await start();
 }
 
-if (!(await stopWithoutWebgpu(find("#stage")))) await main();
+await main();

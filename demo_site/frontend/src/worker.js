@@ -58,7 +58,7 @@ async function start({ site, programs, more, device, interruptBuffer }) {
   const [loaded, wheels, transport, sources] = await Promise.race([
     downloads.failed,
     Promise.all([
-      loadPyodideFrom(site.pyodide, downloads),
+      loadPyodideFrom(site.pyodide, site.packages, downloads),
       Promise.all(wheelAddresses.map((address) => read(address, "arrayBuffer"))),
       downloads.import(site.transport),
       Promise.all(programAddresses.map((address) => read(address, "text"))),
@@ -77,6 +77,7 @@ async function start({ site, programs, more, device, interruptBuffer }) {
   pyodide.registerJsModule("page", page);
   // The helper of the WebGPU device: the page's CSP allows no eval, so it comes as a module.
   pyodide.registerJsModule("optirs_web_transport", { request: transport.default });
+  pyodide.runPython(EXPLAIN_MISSING, { locals: pyodide.toPy({ _packages: site.packages }) });
   progress("the library");
   for (const wheel of wheels) pyodide.unpackArchive(wheel, "wheel");
   sources.forEach((source, number) => pyodide.FS.writeFile(`/home/pyodide/${programs[number]}.py`, source));
@@ -95,7 +96,7 @@ async function start({ site, programs, more, device, interruptBuffer }) {
 }
 
 /** Pyodide, whose files are all asked for at once. It calls the global fetch, so that has to count while it loads. */
-async function loadPyodideFrom(base, downloads) {
+async function loadPyodideFrom(base, packages, downloads) {
   const [loader, module] = ["pyodide.mjs", "pyodide.asm.mjs"].map((name) => downloads.import(base + name));
   const early = new Map(PYODIDE_FILES.filter((name) => !name.endsWith(".mjs")).map((name) => [base + name, downloads.fetch(base + name)]));
   for (const download of [module, ...early.values()]) download.catch(() => {}); // the first failure is known already
@@ -109,7 +110,7 @@ async function loadPyodideFrom(base, downloads) {
   try {
     const { loadPyodide } = await loader;
     const createPyodideModule = async (settings) => (await module).default(settings);
-    return await loadPyodide({ indexURL: base, createPyodideModule });
+    return await loadPyodide({ indexURL: base, packageBaseUrl: packages, createPyodideModule });
   } finally {
     self.fetch = uncounted;
   }
@@ -135,7 +136,24 @@ function plain(value) {
   }
 }
 
+// What Pyodide says of a package of its distribution that is not there names micropip, which is not there either.
+const EXPLAIN_MISSING = `
+import _pyodide._importhook as _hook
+_hook.YOU_CAN_INSTALL_IT_BY = f" It could not be loaded from {_packages}: this computer may be offline."
+_hook.SEE_PACKAGE_LOADING = (
+    " A site that is served with OPTIRS_PYODIDE_DIST, the folder of a full Pyodide distribution, has its packages. "
+    "The library itself needs none: it takes lists and buffers, and gives lists and memoryviews."
+)
+`;
+
+/** Loads the packages of Pyodide's distribution that a program imports: NumPy, for example. What fails, the import says. */
+async function loadImports(source) {
+  const quiet = () => {};
+  await pyodide.loadPackagesFromImports(source, { messageCallback: quiet, errorCallback: quiet }).catch(quiet);
+}
+
 async function run({ source, name, globals }) {
+  await loadImports(source);
   const namespace = pyodide.toPy({ __name__: "__main__", ...globals });
   try {
     return plain(await pyodide.runPythonAsync(source, { globals: namespace, filename: name }));
