@@ -215,7 +215,7 @@ wheel: setup ## build the library's wheel, the demo's, and the library's for bro
 	$(BIN)/python -m optirs_web.demo_site.wheel build/wheel
 
 # Publishing is then `.venv/bin/twine upload build/wheel/*.whl`. There is no sdist: the demo's sources lie outside its folder.
-release: wheel ## build and check what is published: metadata, README, wheels in an empty environment, the exported site
+release: wheel ## build and check what is published: metadata, README, wheels in an empty environment
 	$(PIP) $(TWINE)
 	$(BIN)/twine check --strict build/wheel/*.whl
 	$(BIN)/python scripts/check_release.py build/wheel requirements.lock

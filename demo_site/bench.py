@@ -58,7 +58,7 @@ def _checked(body: bytes) -> str:
         result = json.loads(body)
         text = json.dumps(result, allow_nan=False)
     except (ValueError, RecursionError):
-        message = "This is no JSON in UTF-8, holds a number that is not finite, or is nested too deeply."
+        message = "The body is not JSON in UTF-8, holds a number that is not finite, or is nested too deeply."
         raise ApiError(422, "invalid_request", message) from None
     if not isinstance(result, dict):
         raise ApiError(422, "invalid_request", "The result has to be a JSON object.")

@@ -78,18 +78,18 @@ def _check_replaceable(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise ExportError(f"{folder} is no folder")
+        raise ExportError(f"{folder} is not a folder")
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
     if not present:
         return
     try:
         known = set(json.loads((folder / _LIST).read_bytes())["files"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ExportError(f"{folder} is not empty, and no earlier export; choose another folder") from None
+        raise ExportError(f"{folder} is not empty, and not an earlier export; choose another folder") from None
     others = sorted(present - known)
     if others:
         raise ExportError(
-            f"{folder} holds what no export wrote, {others[0]} for one; move it, or choose another folder"
+            f"{folder} holds files that no export wrote, such as {others[0]}; move them, or choose another folder"
         )
 
 

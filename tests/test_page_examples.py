@@ -343,5 +343,5 @@ def test_a_run_moves_with_the_other_optimizers_too(checkpoints, digits_bytes, op
 def test_the_page_refuses_a_checkpoint_of_something_else(checkpoints, digits_bytes, open_device, extra):
     device = open_device("cpu")
     content = ow.dump_checkpoint({"w": ow.Parameter([1.0], device=device)}, None, extra)
-    with pytest.raises(ow.errors.CheckpointError, match="no run on the digits"):
+    with pytest.raises(ow.errors.CheckpointError, match="not a checkpoint of a run on the digits"):
         checkpoints.Run.load(device, digits_bytes, content)

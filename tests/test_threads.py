@@ -340,3 +340,24 @@ def test_a_child_process_records_while_a_thread_of_its_parent_was_recording():
         """
     )
     assert lines == ["[6.0]"]
+
+
+def test_a_closure_that_a_hook_gives_leaves_the_device_to_other_threads():
+    device = ow.device("cpu")
+    w = ow.Parameter([1.0], device=device)
+    optimizer = ow.optim.SGD([w], lr=0.1)
+    free = []
+
+    def closure():
+        def take_turn():
+            free.append(device.turn().acquire(timeout=5))
+            if free[-1]:
+                device.turn().release()
+
+        thread = threading.Thread(target=take_turn)
+        thread.start()
+        thread.join()
+
+    optimizer.register_step_pre_hook(lambda *_: ((), {"closure": closure}))
+    optimizer.step()
+    assert free == [True]

@@ -173,7 +173,7 @@ class Run:
         """
         foreign = next((what for first, what in _FOREIGN.items() if checkpoint.startswith(first)), None)
         if foreign and checkpoint[8:9] != b"{":  # with which the header of a safetensors file begins
-            raise ow.errors.CheckpointError(f"this is no safetensors file but {foreign}")
+            raise ow.errors.CheckpointError(f"this is not a safetensors file but {foreign}")
         extra = ow.checkpoint_extra(checkpoint)
         try:
             config = first_config(**extra["config"])
@@ -181,9 +181,9 @@ class Run:
             if any(len(row) != 5 for row in history) or not all(math.isfinite(x) for row in history for x in row):
                 raise ValueError("its history is not five numbers for each epoch")
         except (KeyError, TypeError, AttributeError) as error:
-            raise ow.errors.CheckpointError("this checkpoint holds no run on the digits") from error
+            raise ow.errors.CheckpointError("this is not a checkpoint of a run on the digits") from error
         except ValueError as error:
-            raise ow.errors.CheckpointError(f"this checkpoint holds no run on the digits: {error}") from error
+            raise ow.errors.CheckpointError(f"this is not a checkpoint of a run on the digits: {error}") from error
         run = cls(device, data, config)
         ow.load_checkpoint(checkpoint, run.parameters, run.optimizer)
         run.history = history

@@ -81,7 +81,7 @@ class Training:
         self.choose_optimizer(COMMON[0].name)
 
     def choose_optimizer(self, name: str, lr: float | None = None) -> None:
-        """Go on from the same weights with another optimizer, whose state is new."""
+        """Continue from the same weights with another optimizer, whose state is new."""
         chosen = recipe(name)
         self.lr = chosen.lr if lr is None else lr
         self.optimizer_name = chosen.name
@@ -111,7 +111,7 @@ class Training:
         return [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
 
     def follow(self, schedule: str | None = None, lr: float | None = None) -> None:
-        """Go on with another schedule or learning rate."""
+        """Continue with another schedule or learning rate."""
         self.schedule = schedule or self.schedule
         self.lr = lr or self.lr
         self._scheduler.change(self.schedules[self.schedule], self.lr)
@@ -123,7 +123,7 @@ class Training:
         return self._step(*self.train.batch(batch))
 
     async def evaluate(self) -> dict[str, Any]:
-        """The loss and the accuracy on the test images, and those that were told wrong, the surest first."""
+        """The loss and the accuracy on the test images, and the misread ones, the most confident first."""
         images, _ = self.test.batch(range(len(self.test.rows)))
         rows = await self._logits(images).tolist_async()
         loss, wrong = 0.0, []

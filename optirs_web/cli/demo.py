@@ -86,10 +86,12 @@ def demo(
         raise click.BadParameter("a token is made of ASCII letters, digits and signs", param_hint="--token")
     for origin in embedders:
         if not _ORIGIN.fullmatch(origin):
-            raise click.BadParameter(f"{origin!r} is no origin, as https://example.org is", param_hint="--allow-embed")
+            raise click.BadParameter(
+                f"{origin!r} is not an origin such as https://example.org", param_hint="--allow-embed"
+            )
     if public and not _ADDRESS.fullmatch(public):
         raise click.BadParameter(
-            f"{public!r} is no address, as https://example.org/demo/ is", param_hint="--public-address"
+            f"{public!r} is not an address such as https://example.org/demo/", param_hint="--public-address"
         )
     settings = Settings(
         data=data,

@@ -116,7 +116,7 @@ class Optimizer(Stateful):
                 if not (isinstance(changed, tuple) and len(changed) == 2):
                     raise TypeError(f"a hook before a step returns None or (args, kwargs), not {changed!r}")
                 args, kwargs = changed
-        with nullcontext() if args else self._built.device.turn():  # a closure may do anything
+        with nullcontext() if args or "closure" in kwargs else self._built.device.turn():  # a closure may do anything
             result = self._step(*args, **kwargs)
         for hook in (*self._hooks["step_post"], *global_step_post_hooks):
             hook(self, args, kwargs)

@@ -145,7 +145,7 @@ def test_a_run_of_something_else_is_refused_in_words(checkpoints, site, open_dev
     assert put.ok
     checkpoints.get_by_role("button", name="Refresh").click()
     checkpoints.get_by_role("button", name="Load other").click()
-    expect(checkpoints.locator("#status")).to_have_text("This checkpoint holds no run on the digits.")
+    expect(checkpoints.locator("#status")).to_have_text("This is not a checkpoint of a run on the digits.")
     checkpoints.get_by_role("button", name="Delete other").click()
     expect(checkpoints.locator("#runs tr[data-run=other]")).to_have_count(0)
 
@@ -181,12 +181,16 @@ def test_foreign_and_damaged_files_are_refused_in_a_sentence_and_the_page_stays_
     files = [
         ("overwritten.safetensors", overwritten, "The checkpoint is damaged or was edited: its content does not match"),
         ("empty.safetensors", b"", "“empty.safetensors” is empty."),
-        ("page.safetensors", b"<!doctype html><title>404</title>", "This is no safetensors file but a web page"),
-        ("model.pt", b"PK\x03\x04" + bytes(100), "This is no safetensors file but a ZIP archive"),
-        ("noise.safetensors", bytes(range(256)), "The checkpoint is no safetensors file, or is cut off"),
+        ("page.safetensors", b"<!doctype html><title>404</title>", "This is not a safetensors file but a web page"),
+        ("model.pt", b"PK\x03\x04" + bytes(100), "This is not a safetensors file but a ZIP archive"),
+        ("noise.safetensors", bytes(range(256)), "The checkpoint is not a safetensors file, or is cut off"),
         ("half.safetensors", good[: len(good) // 2], "The checkpoint is damaged"),
-        ("torch.safetensors", torchs, "The checkpoint is a safetensors file, but no checkpoint of optirs-web."),
-        ("wide.safetensors", wide, "This checkpoint holds no run on the digits: hidden has to be at most 8 widths"),
+        ("torch.safetensors", torchs, "The checkpoint is a safetensors file, but not a checkpoint of optirs-web."),
+        (
+            "wide.safetensors",
+            wide,
+            "This is not a checkpoint of a run on the digits: hidden has to be at most 8 widths",
+        ),
     ]
     for name, content, message in files:
         drop(checkpoints, name, content)

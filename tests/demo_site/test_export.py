@@ -119,7 +119,7 @@ def test_what_no_export_wrote_is_not_lost(tmp_path, settings, without_shaders, i
     folder.mkdir(exist_ok=True)
     (folder / "CNAME").write_text("example.org")
     before = files_in(folder)
-    with pytest.raises(ExportError, match="CNAME" if is_export else "no earlier export"):
+    with pytest.raises(ExportError, match="CNAME" if is_export else "not an earlier export"):
         export_site(folder, settings)
     assert files_in(folder) == before
 
@@ -128,7 +128,7 @@ def test_what_no_export_wrote_is_not_lost(tmp_path, settings, without_shaders, i
 def test_a_damaged_list_of_files_makes_no_export(tmp_path, settings, list_of_files):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "export.json").write_text(list_of_files)
-    with pytest.raises(ExportError, match="no earlier export"):
+    with pytest.raises(ExportError, match="not an earlier export"):
         export_site(tmp_path / "site", settings)
 
 
@@ -156,8 +156,8 @@ def test_pages_that_are_not_built_are_no_site(tmp_path, settings):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--export", "file"], "file is no folder"),
-        (["--export", "full"], "no earlier export"),
+        (["--export", "file"], "file is not a folder"),
+        (["--export", "full"], "not an earlier export"),
         (["--export", "/proc/site"], "cannot write to /proc/site"),
         (["--pyodide", "cdn"], "--pyodide is for --export"),
     ],
