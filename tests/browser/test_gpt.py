@@ -121,3 +121,15 @@ def test_after_its_device_is_lost_every_button_starts_again_what_was_trained(los
         expect(writer.locator("#status")).to_have_attribute("data-state", "running", timeout=SLOW)
         expect(writer.locator("#text-note")).to_contain_text("your text: 400 characters", timeout=SLOW)
     expect(writer.locator("#size")).to_have_value("medium")
+
+
+def test_without_webgpu_a_recorded_run_is_shown_and_nothing_can_be_pressed_in_vain(page, site, fits):
+    page.add_init_script("delete Navigator.prototype.gpu")
+    page.goto(f"{site}/gpt")
+    expect(page.locator(".notice[data-problem]")).to_contain_text("This browser does not offer WebGPU")
+    expect(page.locator("#step")).to_have_text(re.compile(r"^\d+"))
+    expect(page.locator("#latest")).to_have_text(re.compile(r"\S\s*\S"))
+    expect(page.locator(".recorded")).to_have_text("Recorded run")
+    for name in ("toggle", "reset", "size", "prompt", "text"):
+        expect(page.locator(f"#{name}")).to_be_disabled()
+    fits(page, "gpt-recorded")

@@ -185,3 +185,15 @@ def test_racers_are_where_the_native_ones_are(race, monkeypatch, open_device):
     for kind, (x, y, _) in zip(kinds, track[-1], strict=True):
         shown_x, shown_y, *_ = standing(race)[kind]
         assert (float(shown_x), float(shown_y)) == pytest.approx((x, y), abs=2e-3)
+
+
+def test_without_webgpu_a_recorded_race_is_shown_and_nothing_can_be_pressed_in_vain(page, site, fits):
+    page.add_init_script("delete Navigator.prototype.gpu")
+    page.goto(f"{site}/race")
+    expect(page.locator(".notice[data-problem]")).to_contain_text("This browser does not offer WebGPU")
+    expect(page.locator("#steps")).to_have_text(re.compile(r"^[1-9]\d+$"))
+    expect(page.locator("#standing tbody tr")).to_have_count(4)
+    expect(page.locator(".recorded")).to_have_text("Recorded run")
+    for name in ("play", "step", "reset", "surface"):
+        expect(page.locator(f"#{name}")).to_be_disabled()
+    fits(page, "race-recorded")

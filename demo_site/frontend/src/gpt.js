@@ -2,12 +2,14 @@
 import { address, getBytes } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
 import { create, find, optionGroups, setStatus, setText } from "./lib/dom.js";
+import { divergedSentence } from "./lib/diverged.js";
 import { highlight } from "./lib/editor.js";
 import { loadPython } from "./lib/loading.js";
 import { rateSlider } from "./lib/rate.js";
+import { loadRecording, playRecording } from "./lib/recording.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { bindUrl, number, oneOf, text as packed, whole } from "./lib/url.js";
-import { runningOn, stopWithoutWebgpu } from "./lib/webgpu.js";
+import { explainWithoutWebgpu, runningOn } from "./lib/webgpu.js";
 
 const LARGEST_FILE = 4_000_000; // bytes: a million characters of any kind
 const EARLIER = 60; // samples that are listed
@@ -17,7 +19,7 @@ const status = find("#status");
 const toggle = find("#toggle");
 const [size, optimizer, temperature] = ["size", "optimizer", "temperature"].map((id) => find(`#${id}`));
 const errors = { prompt: find("#prompt-error"), text: find("#text-error") };
-if (!(await stopWithoutWebgpu(find("#stage")))) await begin();
+await begin();
 
 async function begin() {
   const chart = lineChart(find("#chart"), {
@@ -29,7 +31,7 @@ async function begin() {
     height: 320,
   });
   let python;
-  let device = null; // on which it trains
+  let device = null; // on which it trains; until then a recorded run is shown
   let sizes = [];
   let state = "busy"; // busy, running, paused, diverged, ended: Python is gone, and what is asked for next starts it again
   let unsent = []; // messages for a Python that is being started
@@ -64,6 +66,7 @@ async function begin() {
       showRate(report.lr);
       showText(report.text);
       highlight(find("#lines"), report.lines, "python");
+      if (!device) return;
       for (const id of ["settings", "prompt-fields", "text-fields", "toggle", "reset"]) find(`#${id}`).disabled = false;
       if (!report.paused) setState("running");
       else if (state !== "diverged") setState("paused");
@@ -96,7 +99,7 @@ async function begin() {
       setStatus(status, "failed", message);
     },
     diverged({ step, lr, optimizer: name }) {
-      divergence = `The loss became NaN or infinite at step ${step}: a learning rate of ${short(lr)} is too high for ${name}. Lower it and start over.`;
+      divergence = divergedSentence({ when: `at step ${step}`, optimizer: name, lr });
       setState("diverged");
     },
   };
@@ -282,13 +285,16 @@ async function begin() {
     setState("busy");
     const book = getBytes("data/book.txt");
     book.catch(() => {}); // reported where it is awaited
-    python = new PythonWorker({
+    python ??= new PythonWorker({
       programs: ["gpt", "recipes", "pen", "writer"],
       more: true,
       onEvent: (kind, report) => handlers[kind]?.(report),
     });
+    if (python.isDead) python.restart();
     try {
       ({ device } = await loadPython(python, status));
+      recorded.stop();
+      handlers.begun();
       setText(find("#device"), `on ${device.description}`);
       setStatus(status, "busy", "Preparing the text");
       await python.run("import writer\nawait writer.run_in_page(book)", { name: "writer", globals: { book: await book } });
@@ -302,7 +308,9 @@ async function begin() {
   }
 
   fetch(address("programs/gpt.py")).then((response) => response.text()).then((text) => highlight(find("#model"), text, "python"));
-  await connect();
+  const recorded = playRecording(await loadRecording("gpt"), find(".chart figcaption"), (kind, report) => handlers[kind]?.(report));
+  if (await explainWithoutWebgpu(find("#stage"))) setStatus(status, "idle", "Not training: there is no GPU for this page");
+  else await connect();
 }
 
 /** A file's text, or an error that people understand. */

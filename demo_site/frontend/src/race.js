@@ -3,9 +3,10 @@ import { lineChart, short } from "./lib/chart.js";
 import { create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
 import { loadPython } from "./lib/loading.js";
 import { pictureButton } from "./lib/picture.js";
+import { loadRecording, playRecording } from "./lib/recording.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { bindUrl, number, numbers, numbersOf, oneOf, whole } from "./lib/url.js";
-import { stopWithoutWebgpu } from "./lib/webgpu.js";
+import { explainWithoutWebgpu } from "./lib/webgpu.js";
 import { Terrain, drawRacers } from "./pages/terrain.js";
 
 const MOST_STEPS = 2000;
@@ -91,8 +92,8 @@ async function open({ surface = Object.keys(offered.surfaces)[0], ...others }) {
   await chooseSurface({ ...usual(surface), ...others });
 }
 
-async function chooseSurface(changed = {}) {
-  pause();
+/** What the form and the text say of the landscape that is chosen. */
+function fillSurface(changed = {}) {
   const name = fields.surface.value;
   const surface = offered.surfaces[name];
   const { start, noise, seed, racers: rates } = { ...usual(name), ...changed };
@@ -106,9 +107,15 @@ async function chooseSurface(changed = {}) {
   setText(find("#formula"), surface.formula);
   setText(find("#goal"), `A racer has arrived when its height stays at or below ${surface.goal} for ${offered.stay} steps, and is out when it leaves the map by more than its width.`);
   canvas.setAttribute("aria-label", `Contour map of ${surface.label}, with the tracks of the racers; the table has their positions`);
+}
+
+async function chooseSurface(changed = {}) {
+  pause();
+  fillSurface(changed);
+  const name = fields.surface.value;
   const heights = await call("(await race.heights(ow.device(), name)).cast('B').cast('f')", { name });
   if (fields.surface.value !== name) return; // another one was chosen meanwhile
-  terrain = new Terrain({ ...surface, heights, grid: offered.grid });
+  terrain = new Terrain({ ...offered.surfaces[name], heights, grid: offered.grid });
   await begin();
 }
 
@@ -118,22 +125,7 @@ async function begin() {
   if (!find("#setup").reportValidity()) return;
   const mine = ++generation;
   const { start, noise, seed } = chosen();
-  steps = 0;
-  racing = racers.filter(({ box }) => box.checked);
-  for (const racer of racing) {
-    racer.points = [start];
-    racer.height = racer.arrived = racer.out = null;
-  }
-  setText(find("#steps"), 0);
-  listRacers();
-  chart?.destroy();
-  find("#heights").replaceChildren();
-  chart = lineChart(find("#heights"), {
-    series: racing.map(({ label, color }) => ({ label, color })),
-    scales: { y: { log: true } },
-    height: 280,
-  });
-  draw();
+  lineUp(start);
   const options = {
     surface: fields.surface.value,
     racers: racing.map(({ kind, rate }) => ({ kind, lr: Number(rate.value) })),
@@ -153,6 +145,25 @@ async function begin() {
   } finally {
     if (mine === generation) buttons.reset.disabled = false;
   }
+}
+
+/** The racers that are chosen, at the start. */
+function lineUp(start) {
+  steps = 0;
+  racing = racers.filter(({ box }) => box.checked);
+  for (const racer of racing) {
+    racer.points = [start];
+    racer.height = racer.arrived = racer.out = null;
+  }
+  listRacers();
+  chart?.destroy();
+  find("#heights").replaceChildren();
+  chart = lineChart(find("#heights"), {
+    series: racing.map(({ label, color }) => ({ label, color })),
+    scales: { y: { log: true } },
+    height: 280,
+  });
+  draw();
 }
 
 function listRacers() {
@@ -180,6 +191,12 @@ async function frame(count) {
     racer.arrived = results[index].arrived ?? null; // Python's None is undefined here
     racer.out = results[index].out ?? null;
   });
+  follow(points);
+  if (isOver()) finish();
+}
+
+/** Shows where the racers were at some steps, [x, y, height] of each. */
+function follow(points) {
   for (const row of points) {
     const heights = {};
     racing.forEach((racer, index) => {
@@ -192,7 +209,6 @@ async function frame(count) {
     chart.push(steps++, heights);
   }
   draw();
-  if (isOver()) finish();
 }
 
 async function play() {
@@ -278,8 +294,7 @@ const guarded = (action) => async (...values) => {
     playing = false;
     generation++;
     if (/DeviceLostError|^stopped/.test(error.message)) {
-      python.terminate();
-      python = new PythonWorker({ programs: ["race"] });
+      python.restart();
     }
     setText(buttons.play, "Start");
     buttons.play.disabled = buttons.step.disabled = true;
@@ -291,9 +306,9 @@ const guarded = (action) => async (...values) => {
 async function main() {
   python = new PythonWorker({ programs: ["race"] });
   await loadPython(python, status);
+  recorded.stop();
   offered = await call("race.described()");
-  fillForm();
-  fields.surface.disabled = find("#picture").disabled = false;
+  fields.surface.disabled = find("#picture").disabled = find("#setup").inert = false;
   fields.surface.addEventListener("change", guarded(() => chooseSurface()));
   find("#setup").addEventListener("change", guarded(async ({ target }) => {
     if (target !== fields.surface && target.name !== "speed") await begin();
@@ -313,12 +328,30 @@ async function main() {
     [fields["start-x"].value, fields["start-y"].value] = point.map((value) => value.toFixed(2));
     await begin();
   }));
-  new ResizeObserver(draw).observe(canvas);
-  onTheme(() => {
-    terrain?.refresh();
-    draw();
-  });
   await bindUrl(ADDRESS, { state, open: guarded(open) });
 }
 
-if (!(await stopWithoutWebgpu(find("#stage")))) guarded(main)();
+// The recorded race, and then Python.
+
+const recordedEvents = {
+  described(report) {
+    offered = report;
+    fillForm();
+  },
+  heights({ surface, grid }, buffer) {
+    fields.surface.value = surface;
+    fillSurface();
+    terrain = new Terrain({ ...offered.surfaces[surface], heights: new Float32Array(buffer), grid });
+  },
+  race: ({ start }) => lineUp(start),
+  track: ({ positions }) => follow(positions),
+};
+
+new ResizeObserver(draw).observe(canvas);
+onTheme(() => {
+  terrain?.refresh();
+  draw();
+});
+const recorded = playRecording(await loadRecording("race"), find("#steps").parentElement, (kind, report, buffer) => recordedEvents[kind](report, buffer));
+if (await explainWithoutWebgpu(find("#stage"))) setStatus(status, "idle", "Not running: there is no GPU for this page");
+else guarded(main)();
