@@ -207,7 +207,7 @@ def test_there_is_one_rank():
         ({"scale": -1.0}, "Invalid scale value: -1.0"),
         ({"scale_type": "row"}, "Invalid scale_type value: row"),
         ({"gamma": float("nan")}, "Invalid gamma value: nan"),
-        ({"seed": 2**32}, "Invalid seed value: 4294967296"),
+        ({"seed": 2**32}, r"a seed is an integer from 0 to 2\*\*32 - 1, not 4294967296"),
         ({"betas": (0.9, 1.0)}, "Invalid beta parameter at index 1: 1.0"),
     ],
 )

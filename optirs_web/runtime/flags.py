@@ -37,7 +37,7 @@ class UsedFlags:
 
     def __init__(self) -> None:
         """None as yet."""
-        self._noted: dict[tuple[int, str], tuple[Any, bool]] = {}
+        self._noted: dict[tuple[int, str], tuple[weakref.ref[Any], bool]] = {}
         self._flags: list[tuple[weakref.ref[Any], str, bool]] = []
         self._epoch: object = None
 
@@ -46,16 +46,16 @@ class UsedFlags:
         return Block(_observer, self)
 
     def note(self, owner: Any, name: str, value: bool) -> None:
-        """A flag of `owner` is used, and has this value."""
-        self._noted.setdefault((id(owner), name), (owner, value))
+        """A flag of `owner` is used, and has this value. The owner is not kept alive: what a step makes may go."""
+        noted = self._noted.get((id(owner), name))
+        if noted is None or noted[0]() is not owner:  # or that of one that is gone, at the same address
+            self._noted[id(owner), name] = weakref.ref(owner), value
 
     def finish(self, but: Sequence[Any] = ()) -> None:
-        """Keep no owner alive from now on, and leave out the flags of some."""
-        left_out = set(map(id, but))
+        """Note no more, and leave out the flags of some, and of those that are gone."""
+        left_out = {*map(id, but), id(None)}
         self._flags = [
-            (weakref.ref(owner), name, value)
-            for (number, name), (owner, value) in self._noted.items()
-            if number not in left_out
+            (ref, name, value) for (_, name), (ref, value) in self._noted.items() if id(ref()) not in left_out
         ]
         self._noted = {}
 

@@ -26,6 +26,8 @@ HELPERS = {
     "launch_map": "runs a map function and leaves no history",
     "looked_up": "gives the values of `take`, `gather` and `embedding`, and leaves no history",
     "map_function": "runs a map function and leaves no history",
+    "narrowed": "gives the same elements in less memory, and leaves no history",
+    "part_along": "gives another walk and leaves no history",
     "part_of": "is `getitem` without an array",
     "place": "is the gradient of `getitem`, and `pad`: tested by their second derivatives",
     "record_composed": "notes how a result was made",
