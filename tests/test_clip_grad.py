@@ -7,24 +7,43 @@ from transform_problems import SHAPES, assert_close, cost_of_replay, make_proble
 import optirs_web as ow
 from optirs_web.errors import UnsupportedError
 
+CASES = pytest.mark.parametrize(("norm_type", "max_norm"), [(1.0, 50.0), (2.0, 3.0), (np.inf, 1.5), (2.0, 1e4)])
+LARGEST = 0.01
 
-@pytest.mark.parametrize(("norm_type", "max_norm"), [(1.0, 50.0), (2.0, 3.0), (np.inf, 1.5), (2.0, 1e4)])
-def test_the_global_norm_and_the_functions_in_place_are_torchs(numerics, torch, norm_type, max_norm):
+
+def clipped(grads, norm_type, max_norm):
+    """The norm of all gradients, and they after clipping by it and then by value, in float64."""
+    grads = [one.astype(float) for one in grads]
+    norm = np.linalg.norm(np.concatenate([one.ravel() for one in grads]), norm_type)
+    by_norm = [one * min(1.0, max_norm / (norm + 1e-6)) for one in grads]
+    return norm, by_norm, [np.clip(one, -LARGEST, LARGEST) for one in by_norm]
+
+
+@CASES
+def test_the_global_norm_and_the_functions_in_place_are_those_in_float64(numerics, norm_type, max_norm):
     _, (grads,) = make_problem(1)
-    theirs = [torch.nn.Parameter(torch.zeros(one.shape, dtype=torch.float64)) for one in grads]
-    for one, grad in zip(theirs, grads, strict=True):
-        one.grad = torch.tensor(grad.astype(float))
-    want = torch.nn.utils.clip_grad_norm_(theirs, max_norm, norm_type).item()
-    by_norm = [one.grad.numpy().copy() for one in theirs]
-    torch.nn.utils.clip_grad_value_(theirs, 0.01)
-    norm, ours, by_value = numerics("clipped_grads", grads, max_norm, str(norm_type), 0.01)
+    want, by_norm, by_value = clipped(grads, norm_type, max_norm)
+    norm, ours, ours_by_value = numerics("clipped_grads", grads, max_norm, str(norm_type), LARGEST)
     assert norm == pytest.approx(want, rel=1e-6)
     assert_close(ours, by_norm)
-    assert_close(by_value, [one.grad.numpy() for one in theirs])
+    assert_close(ours_by_value, by_value)
     if norm_type != np.inf:  # JSON has none
         spec = [["clip_by_global_norm", {"max_norm": max_norm, "norm_type": norm_type}]]
         ((*after,),) = numerics("transformed", spec, "SGD", {"lr": 1.0}, [0 * one for one in grads], [grads])
         assert_close(after, [-one for one in by_norm])
+
+
+@CASES
+def test_the_reference_is_torchs(torch, norm_type, max_norm):
+    _, (grads,) = make_problem(1)
+    want, by_norm, by_value = clipped(grads, norm_type, max_norm)
+    theirs = [torch.nn.Parameter(torch.zeros(one.shape, dtype=torch.float64)) for one in grads]
+    for one, grad in zip(theirs, grads, strict=True):
+        one.grad = torch.tensor(grad.astype(float))
+    assert torch.nn.utils.clip_grad_norm_(theirs, max_norm, norm_type).item() == pytest.approx(want, rel=1e-12)
+    assert_close([one.grad.numpy() for one in theirs], by_norm, 1e-12)
+    torch.nn.utils.clip_grad_value_(theirs, LARGEST)
+    assert_close([one.grad.numpy() for one in theirs], by_value, 1e-12)
 
 
 def test_clip_grad_norm_in_a_recorded_step_costs_four_dispatches(device):

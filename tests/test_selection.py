@@ -124,7 +124,10 @@ def recipe(*targets, **variables):
     """What `make` would run for targets in a fresh clone."""
     arguments = [f"{name}={value}" for name, value in {"NPM": "npm", "OPTIRS_REQUIRE": "", **variables}.items()]
     done = subprocess.run(
-        ["make", "--no-print-directory", "--dry-run", "--always-make", *targets, *arguments], cwd=ROOT, capture_output=True, text=True
+        ["make", "--no-print-directory", "--dry-run", "--always-make", *targets, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
