@@ -214,8 +214,8 @@ wheel: setup ## build the library's wheel, the demo's, and the library's for bro
 	@for folder in $(MAPPED); do ! $(MISSING) $$folder $(SITE)/optirs_web/$$folder | grep '^Only' || exit 1; done
 	$(BIN)/python -m optirs_web.demo_site.wheel build/wheel
 
-# Publishing is then `.venv/bin/twine upload build/wheel/*.whl`. There is no sdist: the demo's sources lie outside its folder.
-release: wheel ## build and check what is published: metadata, README, wheels in an empty environment
+# Publishing is then `.venv/bin/twine upload build/wheel/*.whl`, and copying $(EXPORT) to where files are served. There is no sdist: the demo's sources lie outside its folder.
+release: wheel site ## build and check what is published: metadata, README, wheels in an empty environment, the site as files
 	$(PIP) $(TWINE)
 	$(BIN)/twine check --strict build/wheel/*.whl
 	$(BIN)/python scripts/check_release.py build/wheel requirements.lock

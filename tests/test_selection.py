@@ -184,4 +184,5 @@ def test_without_npm_the_demo_and_the_tests_say_what_is_missing_and_go_on():
 def test_a_release_is_checked_before_it_can_be_uploaded():
     text = recipe("release")
     assert text.index("-m build --wheel") < text.index("twine check --strict") < text.index("scripts/check_release.py")
+    assert "demo --export build/export" in text
     assert "twine upload" not in text
