@@ -146,7 +146,13 @@ def test_a_client_that_asks_nothing_is_hung_up_on(data, sent):
             trickle(connection)
 
 
-@pytest.mark.parametrize("address", ["/static/home.js", "/programs/gpt.py", "/api/runs/large/checkpoint"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("/static/home.js", "/programs/gpt.py")),
+        "/api/runs/large/checkpoint",
+    ],
+)
 def test_a_client_that_reads_nothing_is_hung_up_on(data, address):
     with running_server(data, read_patience=0.5, head_patience=60) as (_, url):
         put(url, checkpoint(size=LARGE), "large")
