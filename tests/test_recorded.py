@@ -63,10 +63,7 @@ def test_a_schedule_is_its_sources(name, numerics):
         np.testing.assert_allclose(device, host, rtol=2e-6, atol=1e-37)
 
 
-@pytest.mark.needs("torch", "optax")
-def test_the_record_is_what_the_libraries_compute(requires):
-    requires("torch")
-    requires("optax")
+def test_the_record_is_what_the_libraries_compute(torch, optax):
     computed = compute()
     names = {key.partition(": ")[0] for key in computed}
     stored = {f"{name}: {key}": array for name in names for key, array in recorded(name).items()}

@@ -115,7 +115,7 @@ def test_the_step_of_an_optimizer_is_exported(device, tmp_path):
         (("--topology", "v5e:2x4", "--platform", "tpu"), "--platform is what --export FILE writes the step for"),
         (("--flag", "speed=3", "--export", "file"), "unexpected keyword argument 'speed'"),
         (("muon", "--export", "file"), "Invalid value for NAME: Muon only supports 2D parameters"),
-        (("LBFGS", "--export", "file"), "LBFGS looks at numbers on the host"),
+        (("LBFGS", "--export", "file"), "LBFGS reads values back to the host"),
     ],
 )
 def test_what_is_asked_of_compile_makes_sense(device, arguments, message):

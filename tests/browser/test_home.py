@@ -130,7 +130,7 @@ def test_without_webgpu_the_page_explains_itself_and_loads_no_python(page, site,
     page.on("request", lambda request: asked.append(request.url))
     page.add_init_script("delete Navigator.prototype.gpu")
     page.goto(site)
-    notice = page.locator(".notice")
+    notice = page.locator(".notice", has_text="WebGPU")
     expect(notice).to_contain_text("This browser does not offer WebGPU")
     expect(notice).to_contain_text("chrome://gpu")
     expect(page.locator(".cm-content")).to_contain_text("optirs_web")

@@ -47,7 +47,7 @@ def test_a_compiled_step_of_two_tasks_takes_the_arguments_of_each_call(browser_p
         import asyncio
         double = ow.compile(lambda x, y: x * 2.0 + y, "webgpu")
 
-        async def call(number):
+        async def timed_call(number):
             found = []
             for _ in range(4):
                 x = ow.tensor([float(number)] * 3, device="webgpu")
@@ -55,7 +55,7 @@ def test_a_compiled_step_of_two_tasks_takes_the_arguments_of_each_call(browser_p
                 await asyncio.sleep(0)
             return found
 
-        json.dumps(await asyncio.gather(*map(call, range(3))))
+        json.dumps(await asyncio.gather(*map(timed_call, range(3))))
         """
     found = json.loads(browser_python.run(with_training(program)))
     assert found == [[[2.0 * number, 2.0 * number + 1, 2.0 * number + 2]] * 4 for number in range(3)]
