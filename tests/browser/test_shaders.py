@@ -170,6 +170,6 @@ def test_two_languages_stand_side_by_side_and_on_a_phone_one_above_the_other(pag
 def test_the_filter_finds_flags_and_says_how_many(shaders):
     shaders.get_by_label("Filter").fill("nesterov")
     expect(shaders.locator("#list a")).to_have_text(["lars", "muon", "nadam", "sgd"])
-    expect(shaders.locator("#count")).to_have_text(re.compile(r"^4 of \d+ shaders$"))
+    expect(shaders.locator("#list-count")).to_have_text(re.compile(r"^4 of \d+ shaders$"))
     shaders.get_by_label("Filter").fill("nothing at all")
     expect(shaders.locator("#list a")).to_have_count(0)

@@ -90,7 +90,7 @@ function list(query) {
       create("li", {}, create("a", { href: `#${hashOf(one)}`, "aria-current": one === shown?.info && "true" }, one.name)))));
   }
   find("#list").replaceChildren(...parts);
-  setText(find("#count"), words.length ? `${matching.length} of ${shaders.length} shaders` : `${shaders.length} shaders`);
+  setText(find("#list-count"), words.length ? `${matching.length} of ${shaders.length} shaders` : `${shaders.length} shaders`);
 }
 
 async function show({ info, variant: wanted }) {
