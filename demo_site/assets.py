@@ -46,7 +46,7 @@ _packing = Lock()
 
 
 def _packs(media_type: str) -> bool:
-    """Whether compression pays: for text and code, but not for what is compressed already."""
+    """Return True for text and code, and False for what is compressed already."""
     return media_type.startswith("text/") or media_type in ("application/json", "application/wasm", "image/svg+xml")
 
 

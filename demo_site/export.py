@@ -166,7 +166,7 @@ def _contents(
 def _shaders(
     settings: Settings, targets: Collection[str], report: Callable[[str], None]
 ) -> Iterator[tuple[str, bytes]]:
-    """What the API says of them. Where a compiler is missing, a note says which."""
+    """Return the API's answers for the shaders. Where a compiler is missing, a note names it."""
     shaders = list_shaders()
     yield "data/shaders/index.json", _json([one.model_dump() for one in shaders])
     yield "data/shaders/targets.json", _json([one.model_dump() for one in list_targets() if one.name in targets])

@@ -108,7 +108,7 @@ MADE: Mapping[str, Callable[[], Content]] = {
     "data/digits.bin": lambda: digits_file().content,
     "data/digits.json": lambda: _content(json.dumps(digits_file().note).encode(), "application/json"),
 }
-"""What pages load that is no file of a folder, by its address relative to the root."""
+"""Generated files that pages load, by their addresses relative to the root."""
 
 
 def program_files(programs: Path) -> dict[str, Path]:

@@ -28,7 +28,7 @@ _FOREIGN = {
     b"<": "a web page; perhaps a download failed",
     b"{": "JSON",
 }
-"""What people take for a checkpoint, by the first bytes."""
+"""Kinds of files that are mistaken for checkpoints, by their first bytes."""
 
 
 def offered() -> list[dict[str, Any]]:

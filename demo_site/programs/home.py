@@ -38,7 +38,7 @@ class Page(Protocol):
 
 
 class Terminal:
-    """What a page is, natively: prints the figures of a report."""
+    """The page's counterpart in a terminal: prints the figures of each report."""
 
     def emit_buffer(self, kind: str, report: str, content: Any) -> None:
         """Print step, loss and accuracy."""
@@ -48,7 +48,7 @@ class Terminal:
             print(f"step {figures['step']:5}  loss {loss:.4f}  accuracy {figures['accuracy']:.1%}", flush=True)
 
     def take(self) -> str | None:
-        """Nothing: Ctrl-C stops it."""
+        """Return None: a terminal sends no messages, and Ctrl-C stops the program."""
         return None
 
     async def pause(self) -> None:
