@@ -19,6 +19,7 @@ from wgpu import BufferBindingType, BufferUsage
 
 from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError, ShaderError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.products import ask_for_quads, note_quads
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
 from ..runtime.tuner.folder import uses_choices
@@ -121,6 +122,9 @@ def open_backend(info: AdapterInfo) -> WgpuBackend:
     if _forks.reason:
         raise DeviceNotAvailableError(_forks.reason)
     backend = WgpuBackend(_adapters_named(info.name)[info.index], info)
+    counted = ask_for_quads(backend)
+    if counted is not None:
+        note_quads(backend, counted, backend.read(counted, 0, 4))
     if uses_choices():
         from ..runtime.tuner.choices import Choices  # which few have
 
@@ -219,7 +223,7 @@ class WgpuBackend(Backend):
     def _need(self, handle: Any) -> None:
         """Refuse memory that was freed: wgpu-native ends the process where it is submitted."""
         if handle in self._freed:
-            raise OptirsError(f"memory of device '{self.info.name}' is used that was freed")
+            raise OptirsError(f"freed memory of device '{self.info.name}' is used")
 
     def write(self, handle: Any, offset: int, data: memoryview) -> None:
         self._need(handle)
@@ -337,7 +341,8 @@ class WgpuBackend(Backend):
 
     def submit(self, commands: Sequence[Command]) -> None:
         with self._errors():
-            self._check_freed(commands)
+            if self._freed:
+                self._check_freed(commands)
             try:
                 self._send(commands)
             except wgpu.GPUValidationError as error:
@@ -346,17 +351,20 @@ class WgpuBackend(Backend):
                 self._send_what_can_be(commands, error)
 
     def _send(self, commands: Sequence[Command]) -> None:
-        for command in commands:
+        work = []
+        for command in each(commands):
             if isinstance(command, Upload):
                 self._device.queue.write_buffer(*command)
-        runs = encoded(self._device, each([one for one in commands if not isinstance(one, Upload)]))
+            else:
+                work.append(command)
+        runs = encoded(self._device, work)
         if runs is not None:
             self._device.queue.submit([runs])
 
     def _check_freed(self, commands: Sequence[Command]) -> None:
         """To submit what names memory that was freed ends the process: wgpu-native raises no errors there."""
-        if self._freed and any(map(self._names_freed, each(commands))):
-            self._send_what_can_be(commands, "it names memory that was freed")
+        if any(map(self._names_freed, each(commands))):
+            self._send_what_can_be(commands, "it refers to freed memory")
 
     def _names_freed(self, command: Run | Copy | Upload) -> bool:
         needs, writes = touched(command)
@@ -376,7 +384,7 @@ class WgpuBackend(Backend):
         """Nothing of it has run: send what does not need the operation that is wrong, and raise whose fault it is."""
         from ..runtime.failures import consequence, independent, launch_error  # which few need
 
-        every = list(each(commands))
+        every = each(commands)
         wrong = [one for one in every if self._is_wrong(one)]
         spoiled: set[Any] = set()
         rest = []
@@ -405,7 +413,8 @@ class WgpuBackend(Backend):
         from .wgpu_timestamps import Timestamps  # which few need
 
         with self._errors():
-            self._check_freed(commands)
+            if self._freed:
+                self._check_freed(commands)
             self._timestamps = self._timestamps or Timestamps(self._device)
             timed = []
             for command in each(commands):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.backend import Command
@@ -44,13 +44,15 @@ class Recorded(NamedTuple):
     commands: tuple[Run | Copy, ...]
 
 
-def each(commands: Sequence[Command]) -> Iterator[Any]:
+def each(commands: Sequence[Command]) -> list[Any]:
     """The commands one by one, those of recordings among them."""
+    single: list[Any] = []
     for command in commands:
         if isinstance(command, Recorded):
-            yield from command.commands
+            single += command.commands
         else:
-            yield command
+            single.append(command)
+    return single
 
 
 def work_of(command: Run | Copy | Upload) -> Work | None:

@@ -11,7 +11,7 @@ import js
 from pyodide.code import run_js
 from pyodide.ffi import JsException
 
-from ..errors import DeviceNotAvailableError
+from ..errors import DeviceNotAvailableError, ShaderError
 from ..runtime.backend import AdapterInfo, Capabilities
 from .backend import BrowserBackend
 from .waiting import can_wait, need_waiting, wait
@@ -73,7 +73,7 @@ def _missing() -> str:
     if not js.isSecureContext:
         return f"the page is not secure: WebGPU needs https, or localhost. {_HELP}"
     if not getattr(js.navigator, "gpu", None):
-        return f"this browser has no WebGPU, or has it switched off. {_HELP}"
+        return f"this browser lacks WebGPU or has it disabled. {_HELP}"
     return f"this browser has WebGPU, but found no graphics adapter for it. {_HELP}"
 
 
@@ -81,7 +81,7 @@ def found() -> AdapterInfo:
     """The adapter. Waits for the browser if it was not asked yet."""
     if not _answered:
         if not can_wait() and getattr(js.navigator, "gpu", None):
-            reason = "the browser has to be asked first: await optirs_web.device_async('webgpu')"
+            reason = "ask the browser first: await optirs_web.device_async('webgpu')"
             return AdapterInfo("webgpu", 0, "", available=False, reason=reason)
         _keep(wait(_request()) if can_wait() else None)
     if _adapter is None:
@@ -95,18 +95,25 @@ def found() -> AdapterInfo:
 def open_adapter(info: AdapterInfo) -> BrowserBackend:
     """Open it. Waits."""
     need_waiting("device()", "optirs_web.device_async()")
-    try:
-        return _opened(info, wait(_open()))
-    except JsException as error:
-        raise _refused(info, error) from error
+    backend: BrowserBackend = wait(open_adapter_async(info))
+    return backend
 
 
 async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
     """The awaitable twin of `open_adapter`."""
     try:
-        return _opened(info, await _open())
+        backend = _opened(info, await _open())
     except JsException as error:
         raise _refused(info, error) from error
+    from ..runtime.products import ask_for_quads, note_quads  # `_open` has loaded what it needs
+
+    counted = ask_for_quads(backend)
+    if counted is not None:
+        try:
+            note_quads(backend, counted, await backend.read_async(counted, 0, 4))
+        except ShaderError:  # the browser's compiler refuses quads, and says so only now
+            backend.free(counted)
+    return backend
 
 
 def _refused(info: AdapterInfo, error: JsException) -> DeviceNotAvailableError:

@@ -31,8 +31,8 @@ _RECENT = 32
 """Submits that are remembered until the device was waited for, to tell whose a failure was."""
 _CHECKED_ALLOCATION = 1 << 24
 """Bytes from which an allocation waits for the browser's word, where it can wait."""
-_FIRST_BATCH, _LARGEST_BATCH = 8, 64
-"""Submits between two waits. At most two such batches are under way, so that a program that is stopped soon stops."""
+_FIRST_BATCH, _LARGEST_BATCH = 8, 128
+"""Commands between two waits. Two such batches are under way, so that a program that is stopped soon stops."""
 _SHORT_WAIT, _LONG_WAIT = 0.02, 0.1
 """Seconds of a wait after which batches become larger, and smaller."""
 
@@ -83,7 +83,7 @@ class BrowserBackend(Backend):
         self._loss = ""
         transport.lost(create_once_callable(self._note_loss))
         self._recent: deque[Sequence[Command]] = deque(maxlen=_RECENT)
-        self._batch, self._in_batch = _FIRST_BATCH, 0
+        self.pending_limit, self._in_batch = _FIRST_BATCH, 0
         self._dropped: deque[int] = deque()
         self._sizes: dict[int, int] = {}
         self._pipelines: dict[Kernel, int] = {}
@@ -110,8 +110,8 @@ class BrowserBackend(Backend):
             return
         if self.lost:
             raise DeviceLostError(
-                f"device '{self.info.name}' was lost, and all that lay on it ({self._loss}). "
-                "optirs_web.recover() opens it again and goes on from the last snapshot"
+                f"device '{self.info.name}' was lost with everything on it ({self._loss}). "
+                "optirs_web.recover() reopens it and continues from the last snapshot"
             )
         failures = json.loads(self._transport.failures())
         if not failures:
@@ -184,7 +184,7 @@ class BrowserBackend(Backend):
     def _take(self, staging: int, nbytes: int) -> memoryview:
         if not staging:
             self._check(1)
-            raise OptirsError(f"device '{self.info.name}' did not give {nbytes:,} bytes back")
+            raise OptirsError(f"device '{self.info.name}' did not return {nbytes:,} bytes")
         content = bytearray(nbytes)
         self._check(self._transport.take(staging, content))
         self._recent.clear()
@@ -256,13 +256,13 @@ class BrowserBackend(Backend):
         self._check(self._submit(*chain.from_iterable(commands)))
         self._recent.append(commands)
         self._forget_dropped()
-        self._in_batch += 1
+        self._in_batch += len(commands)
         # While Python waits, other tasks run: none of theirs is to get into a recording.
-        if self._in_batch >= self._batch and can_wait() and Device.recorder() is None:
+        if self._in_batch >= self.pending_limit and can_wait() and Device.recorder() is None:
             self._keep_pace()
 
     def _keep_pace(self) -> None:
-        """Wait until all but the last batch of submits is done, and size the next one by how long that took.
+        """Wait until all but the last batch of commands is done, and size the next one by how long that took.
 
         Otherwise a loop that only submits queues minutes of work ahead of a GPU that is slower than Python.
         """
@@ -271,9 +271,9 @@ class BrowserBackend(Backend):
         waited = perf_counter() - start
         self._in_batch = 0
         if waited > _LONG_WAIT:
-            self._batch = max(1, self._batch // 2)
+            self.pending_limit = max(1, self.pending_limit // 2)
         elif waited < _SHORT_WAIT:
-            self._batch = min(2 * self._batch, _LARGEST_BATCH)
+            self.pending_limit = min(2 * self.pending_limit, _LARGEST_BATCH)
 
     def _forget_dropped(self) -> None:
         if self._dropped:
@@ -325,7 +325,7 @@ class BrowserBackend(Backend):
             return [Timed(works, start, start + measured / 1000)]
         if not measured:
             self._check(1)
-            raise OptirsError(f"device '{self.info.name}' did not give the times of kernels back")
+            raise OptirsError(f"device '{self.info.name}' did not return the times of kernels")
         seconds = [one * 1e-9 for one in json.loads(measured)]
         return [Timed((one,), *pair) for one, *pair in zip(works, seconds[::2], seconds[1::2], strict=True)]
 

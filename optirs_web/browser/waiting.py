@@ -17,7 +17,7 @@ def can_wait() -> bool:
 
 
 def need_waiting(what: str, twin: str) -> None:
-    """Refuse to go on where Python cannot be suspended.
+    """Refuse to continue where Python cannot be suspended.
 
     Args:
         what: who would wait.
@@ -29,7 +29,7 @@ def need_waiting(what: str, twin: str) -> None:
     if not can_wait():
         raise UnsupportedError(
             f"{what} waits for the browser, which needs JavaScript Promise Integration (Chrome and Edge 137, "
-            f"Firefox 153) and Python that was started by runPythonAsync. Here use: await {twin}"
+            f"Firefox 153) and Python started by runPythonAsync. Here use: await {twin}"
         )
 
 

@@ -29,6 +29,7 @@ __all__ = ["scaled_dot_product_attention"]
 _TILE = 32
 _COLUMN_TILES = (1, 2, 4)  # of a dispatch: more columns take more dispatches
 _BATCH_AXES = 2
+_MOST_SCORES = 16 << 20  # bytes
 _LOWEST = -3.4028234663852886e38
 
 
@@ -54,7 +55,8 @@ def scaled_dot_product_attention(
     The scores of all pairs are never stored, neither here nor in the gradients (Dao et al. 2022, "FlashAttention",
     arXiv:2205.14135): 32 queries meet 32 keys at a time, and what is kept for the gradients is one number for each
     query. Permuted operands are read where they lie. The exceptions store the scores, (..., n, m) in float32: dropout,
-    a float mask that requires a gradient, and second derivatives.
+    a float mask that requires a gradient, second derivatives, and software adapters, where two products and a softmax
+    are several times as fast, as long as the scores take at most 16 MiB.
 
     Args:
         query: (..., n, d), float32; the axes before the last two are broadcast.
@@ -92,9 +94,17 @@ def scaled_dot_product_attention(
     call = _Call(mask, is_causal, scale)
     if 0 in scores_shape or query.shape[-1] == 0 or value.shape[-1] == 0:
         return _nothing(query, key, value)
-    if dropout_p or (mask is not None and mask.requires_grad):
+    stores_scores = dropout_p or (mask is not None and mask.requires_grad) or _favours_products(query, key, value)
+    if stores_scores:
         return _formula(query, key, value, call, dropout_p)
     return _tiled(query, key, value, call)
+
+
+def _favours_products(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether products of the whole matrices are faster than tiles, and memory for their scores is a small matter."""
+    nbytes = FLOAT32.itemsize * math.prod(query.shape[:-1]) * key.shape[-2]
+    is_float32 = all(operand.dtype is FLOAT32 for operand in (query, key, value))
+    return query.device.capabilities.quads and is_float32 and nbytes <= _MOST_SCORES
 
 
 def _checked(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
@@ -115,7 +125,7 @@ def _checked_mask(mask: Tensor | None, is_causal: bool, shape: tuple[int, ...]) 
     if mask.dtype.itemsize < 4:
         mask = astype(mask, FLOAT32)
     if mask.dtype not in (BOOL, FLOAT32):
-        raise UnsupportedError(f"attn_mask is bool or float32, not {mask.dtype}")
+        raise UnsupportedError(f"attn_mask must be bool or float32, not {mask.dtype}")
     return broadcast_to(mask, shape)
 
 
@@ -270,10 +280,9 @@ def _formula(query: Tensor, key: Tensor, value: Tensor, call: _Call, dropout_p: 
     visible = _visible(call, scores)
     if call.mask is not None and call.mask.dtype is FLOAT32:
         scores = add(scores, where(visible, call.mask, 0.0))
-    if visible is None:
-        weights = softmax(scores)
-    else:
-        weights = where(visible, softmax(where(visible, scores, _LOWEST)), 0.0)
+    weights = softmax(scores if visible is None else where(visible, scores, _LOWEST))
+    if visible is not None and not call.is_causal:  # a query may see no key
+        weights = where(visible, weights, 0.0)
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
 
 

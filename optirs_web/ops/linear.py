@@ -9,7 +9,7 @@ from typing import Any
 from ..autograd import record
 from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
-from ..runtime.kernels import cooperative
+from ..runtime.products import product_launches
 from ..tensors import Tensor, empty, tensor
 from .creation import full
 from .launch import (
@@ -28,7 +28,6 @@ from .shape import broadcast_to, reshape, transpose, walk_over
 
 __all__ = ["matmul"]
 
-_TILE = 32
 _BATCH_AXES = 2
 
 
@@ -100,7 +99,8 @@ def _as_rows(a: Tensor) -> Tensor:
 def _gradient_of_right(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
     """aᵀ g; for one matrix on the right the sum over the batch is a part of the product."""
     if _is_one_product(b, g.shape[:-2]) and math.prod(a.shape[:-1]) == math.prod(g.shape[:-1]) and a.size:
-        left, right = reshape(a, (-1, a.shape[-1])), reshape(g, (-1, g.shape[-1]))
+        rows = math.prod(a.shape[:-1])  # which -1 cannot say of a matrix without columns
+        left, right = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
         if b.ndim == 2 and b.walk.strides == (1, b.shape[0]):  # lie as the transpose of a weight lies
             return transpose(_product(transpose(right, 0, 1), left), 0, 1)
         return reshape(_product(transpose(left, 0, 1), right), b.shape)
@@ -162,16 +162,14 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor) -> None:
         )
         return
     (a_outer, a_batch), (b_outer, b_batch) = ((0,) * (_BATCH_AXES - len(one)) + tuple(one) for one in strides)
-    tile_rows = -(-rows // _TILE)
-    products = math.prod(sizes)
-    most = max(1, result.device.capabilities.max_workgroups // tile_rows)
-    for first in range(0, products, most):
+    capabilities = result.device.capabilities
+    for launch in product_launches("matmul", capabilities, rows, columns, math.prod(sizes)):
         result.device.dispatch(
-            cooperative("matmul"),
+            launch.kernel,
             [a_view, b_view, result.view],
-            (-(-columns // _TILE), tile_rows * min(most, products - first)),
+            launch.grid,
             (
                 rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2], a_start, b_start,
-                first, sizes[-1], a_outer, a_batch, b_outer, b_batch,
+                launch.first, sizes[-1], a_outer, a_batch, b_outer, b_batch,
             ),
         )  # fmt: skip

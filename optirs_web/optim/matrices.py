@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
-from ..runtime.kernels import cooperative
+from ..runtime.products import product_launches
 from ..runtime.rule_kernels import UpdateKernel
 from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter
@@ -23,7 +23,6 @@ from .optimizer import Optimizer
 
 __all__ = ["Batch", "Matrices", "MatrixLayout", "MatrixOptimizer", "Products", "Scaled"]
 
-_TILE = 32
 _ITEMSIZE = 4
 
 
@@ -167,15 +166,14 @@ class Products:
     ) -> None:
         is_in_place = plus is result
         added = a if plus is None or is_in_place else plus  # a binding that may be left unread
-        tile_rows = -(-result.rows // _TILE)
-        most = max(1, self.device.capabilities.max_workgroups // tile_rows)
-        for start in range(0, len(tensors), most):
-            part = slice(start, start + most)
+        capabilities = self.device.capabilities
+        for launch in product_launches("batched_matmul", capabilities, result.rows, result.columns, len(tensors)):
+            part = slice(launch.first, launch.first + launch.products)
             operands = [one.part(part) for one in (a, b, result, added)]
             self.device.dispatch(
-                cooperative("batched_matmul"),
+                launch.kernel,
                 [*(one.view for one in operands), self._table(tensors[part], operands), self.tensor_scalars],
-                (-(-result.columns // _TILE), tile_rows * len(tensors[part])),
+                launch.grid,
                 (
                     *(result.rows, result.columns, inner),
                     *(a.row_stride, a.column_stride, b.row_stride, b.column_stride),

@@ -108,6 +108,8 @@ class Capabilities:
         max_invocations: of a workgroup; 0 where library calls take the place of kernels.
         max_workgroup_bytes: memory that the invocations of a workgroup share.
         replaced: cooperative kernels whose place a library's calls take: nothing is fused with them.
+        quads: it computes on the processor, and invocations of a workgroup are numbered in their quads as
+            `shaders/lib/quads.wgsl` needs it; see `products`.
     """
 
     max_buffer_bytes: int
@@ -119,6 +121,7 @@ class Capabilities:
     max_invocations: int = 0
     max_workgroup_bytes: int = 0
     replaced: frozenset[str] = frozenset()
+    quads: bool = False
 
 
 class Backend(ABC):
@@ -139,6 +142,8 @@ class Backend(ABC):
     """What `submit_timed` measures by: one of the names in `timing`."""
     sharing: Any = None
     """How other libraries use its memory as it lies, and it theirs; see `native_backends/cuda_sharing.py`."""
+    pending_limit: int = 128
+    """Commands that a device collects before it submits them. Reading and waiting submit what is there."""
     tuned: Callable[[Launch], Launch] | None = None
     """Gives a launch the kernel and the grid that a search found best; see `tuner`."""
 
@@ -148,7 +153,7 @@ class Backend(ABC):
 
     @abstractmethod
     def free(self, handle: Handle) -> None:
-        """Give memory back. No submitted command uses it any more, and none will."""
+        """Give memory back. No submitted command uses it, and none will."""
 
     @abstractmethod
     def write(self, handle: Handle, offset: int, data: memoryview) -> None:
@@ -227,7 +232,7 @@ class Backend(ABC):
                 except AllocationFailed as error:
                     if not timed:
                         raise  # nothing was done, so the same commands may be submitted again
-                    raise OptirsError(f"there was no memory in the middle of a profiled submit: {error}") from error
+                    raise OptirsError(f"out of memory in a profiled submit: {error}") from error
         return timed
 
     def times(self, ticket: Ticket) -> list[Timed]:

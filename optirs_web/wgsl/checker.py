@@ -259,12 +259,12 @@ class _StatementChecker(DeclarationChecker):
 
     def break_(self, one: Break) -> None:
         if not self.context or self.context[-1] not in ("loop", "switch"):
-            raise fail(one.position, "a break stands in a loop or a switch")
+            raise fail(one.position, "a break must be in a loop or a switch")
 
     def continue_(self, one: Continue) -> None:
         around = [context for context in self.context if context != "switch"]
         if not around or around[-1] != "loop":
-            raise fail(one.position, "a continue stands in the body of a loop")
+            raise fail(one.position, "a continue must be in the body of a loop")
 
     def call_statement(self, one: CallStatement) -> None:
         name = one.call.callee.name

@@ -96,7 +96,7 @@ class DeclarationChecker(ExpressionChecker):
         if name in self.pending:
             raise fail(position, f"'{name}' is declared in terms of itself")
         if len(self.pending) >= MAX_PENDING:
-            raise fail(position, "declarations lean on later ones too deeply; put them in order")
+            raise fail(position, "declarations refer to later ones too deeply; reorder them")
         scopes, self.scopes = self.scopes, Scopes()
         self.pending.append(name)
         result = rule()

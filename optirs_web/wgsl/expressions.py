@@ -124,8 +124,8 @@ class ExpressionChecker(ABC):
         """An expression whose value is used."""
         result = self.operand(node)
         if result.place is not None and not is_constructible(result.type):
-            how = "read it with atomicLoad(&x)" if has_atomic(result.type) else "take its elements"
-            raise fail(node.position, f"a value of type {result.type} cannot be taken as a whole; {how}")
+            how = "read it with atomicLoad(&x)" if has_atomic(result.type) else "use its elements"
+            raise fail(node.position, f"a value of type {result.type} cannot be used as a whole; {how}")
         return result
 
     def concrete(self, node: Expression) -> Operand:
@@ -202,7 +202,7 @@ class ExpressionChecker(ABC):
     def unary(self, node: Unary) -> Operand:
         """``-x``, ``!x``, ``~x``."""
         if node.operator == "&":
-            raise fail(node.position, "'&' stands only before an argument of a built-in, as in atomicAdd(&x, 1)")
+            raise fail(node.position, "'&' is only for an argument of a built-in, as in atomicAdd(&x, 1)")
         inner = self.value(node.operand)
         type_ = unary_type(node.operator, inner.type)
         if type_ is None:
@@ -319,7 +319,7 @@ class ExpressionChecker(ABC):
             node.kind = "construct"
             return self.constructor.construct(node)
         if declared is not None:
-            raise fail(node.position, f"'{name}' is no function and no type")
+            raise fail(node.position, f"'{name}' is neither a function nor a type")
         if name == "bitcast":
             return self.builtins.bitcast(node)
         if name in BUILTINS:
@@ -349,5 +349,5 @@ def _part(place: Place | None, is_component: bool) -> Place | None:
 def _hint(left: Operand, right: Operand) -> str:
     elements = element_of(left.type), element_of(right.type)
     if all(isinstance(one, Scalar) and one != BOOL for one in elements) and elements[0] != elements[1]:
-        return f"; WGSL converts nothing unasked: write {concrete(elements[0])}(...)"
+        return f"; WGSL converts nothing implicitly: write {concrete(elements[0])}(...)"
     return ""

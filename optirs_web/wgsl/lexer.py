@@ -63,7 +63,7 @@ def tokenize(text: str, file: str) -> list[Token]:
         elif kind == "number":
             if _WORD.match(text, end):
                 raise ShaderError(
-                    f"'{found[0]}{text[end]}' is no number",
+                    f"'{found[0]}{text[end]}' is not a number",
                     file=file,
                     line=line,
                     column=position - line_start + 1,

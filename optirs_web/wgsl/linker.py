@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cache
 from pathlib import PurePosixPath
 
@@ -77,7 +77,8 @@ def link(
     Args:
         module: parsed; it stays as it is and may be linked again with other constants.
         load: gives imported modules; `package_loader()` if None.
-        constants: values for overrides, by name. Others take their default.
+        constants: values for overrides, by name; others take their default. And the flags by which imports are
+            chosen: ``@if(FLAG) import ...; @else import ...;``, where those that are not named are False.
         roots: names of what to keep, with all it reaches; None for the entry points or, in a module that has none,
             for its functions, structs and variables.
 
@@ -87,8 +88,10 @@ def link(
     Raises:
         ShaderError: with the place in the file that is at fault, for everything that can be wrong.
     """
-    linked = _Linker(module, load or package_loader()).run()
-    _set_overrides(linked, constants or {})
+    constants = constants or {}
+    flags = {one.condition[0] for one in module.declarations if isinstance(one, Import) and one.condition}
+    linked = _Linker(module, load or package_loader(), {name for name in flags if constants.get(name)}).run()
+    _set_overrides(linked, {name: value for name, value in constants.items() if name not in flags})
     own = list(roots) if roots is not None else _default_roots(module)
     known = {one.name for one in linked.declarations if not isinstance(one, Import | ConstAssert)}
     for name in own:
@@ -158,13 +161,13 @@ def _override_value(one: Override, type_: Type, value: bool | int | float) -> Li
 
 
 class _File:
-    """A module with what its names stand for.
+    """A module with what its names stand for; of imports with a condition those that these flags choose.
 
     Raises:
-        ShaderError: a name stands for two things.
+        ShaderError: a name stands for two things, or a file that is imported has conditions.
     """
 
-    def __init__(self, path: Path, module: Module) -> None:
+    def __init__(self, path: Path, module: Module, flags: Set[str] = frozenset()) -> None:
         self.path = path
         self.module = module
         self.declared: dict[str, Declaration] = {}
@@ -172,8 +175,13 @@ class _File:
         self._references: dict[str, dict[str, Position]] = {}
         for one in module.declarations:
             if isinstance(one, Import):
-                for name in one.names:
-                    self._note_import(one, name)
+                if one.condition and path:
+                    raise fail(
+                        one.position, "flags are set for the module that is linked; leave @if and @else out here"
+                    )
+                if one.condition is None or (one.condition[0] in flags) == one.condition[1]:
+                    for name in one.names:
+                        self._note_import(one, name)
             elif not isinstance(one, ConstAssert):
                 if one.name in self.declared:
                     earlier = self.declared[one.name].position
@@ -219,9 +227,9 @@ def _file_of_package(path: Path) -> _File:
 
 
 class _Linker:
-    def __init__(self, module: Module, load: Loader) -> None:
+    def __init__(self, module: Module, load: Loader, flags: Set[str]) -> None:
         self.load = load
-        self.own = _File((), module)
+        self.own = _File((), module, flags)
         self.files: dict[Path, _File] = {(): self.own}
 
     def file(self, path: Path, position: Position) -> _File:

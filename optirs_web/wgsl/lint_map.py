@@ -73,7 +73,7 @@ def _check_function(one: Function, constants: set[str]) -> None:
                 _check_type(type_, node.position)
             case Call(type=type_):
                 if meets_others(node.callee.name):
-                    raise fail(node.position, f"'{node.callee.name}': a map function meets no other invocation")
+                    raise fail(node.position, f"'{node.callee.name}': a map function cannot meet other invocations")
                 _check_type(type_, node.position)
             case While() | Loop():
                 raise fail(node.position, _COUNTED)

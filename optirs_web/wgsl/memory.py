@@ -14,7 +14,7 @@ def check_variable_type(variable: GlobalVariable, type_: Type) -> None:
     """Refuse what the variable's address space cannot hold."""
     position, space = variable.type_name.position, variable.space
     if space in ("storage", "uniform") and not is_host_shareable(type_):
-        raise fail(position, f"{type_} cannot lie in a buffer, since bool has no layout; use u32")
+        raise fail(position, f"{type_} cannot be in a buffer, since bool has no layout; use u32")
     if space != "storage" and is_runtime_sized(type_):
         raise fail(position, f"{type_} has no size; only a storage buffer may end in array<T>")
     if space in ("uniform", "private") and not is_constructible(type_):
@@ -44,7 +44,7 @@ def _check_uniform(variable: GlobalVariable, type_: Type) -> None:
                 if isinstance(member.type, Struct | Array) and offset % 16:
                     raise fail(
                         position,
-                        f"in a uniform buffer member '{member.name}' of {type_} must lie at a multiple of 16 bytes, "
+                        f"in a uniform buffer member '{member.name}' of {type_} must be at a multiple of 16 bytes, "
                         f"not at {offset}; move it, or use var<storage>",
                     )
                 follows = offsets[number + 1] if number + 1 < len(members) else None

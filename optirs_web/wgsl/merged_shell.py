@@ -102,7 +102,7 @@ class _Join:
         """Take in so many launches of a part."""
         names: dict[str, str] = {}
         different: dict[str, list[str]] = {}
-        free = [*self.memory]
+        free, known = [*self.memory], set(self.buffers)
         its_slots = zip(*launches, strict=True)
         uniform = struct = ""
         for one in part.module.declarations:
@@ -134,6 +134,9 @@ class _Join:
             if isinstance(copy, Function) and shared is not None:
                 shared.change(copy)
             self._declare(copy, names, part.own, {uniform: parameters})
+        for slot in self.buffers.keys() - known:  # of structs that have their names by now
+            for reference in module_references(self.buffers[slot]):
+                reference.name = names.get(reference.name, reference.name)
         if uniform:
             type_ = names[struct]
             self.members.append(f"{field}: {type_ if shared is None else f'array<{type_}, {len(launches)}>'}")

@@ -184,7 +184,7 @@ def _replace(node: Any, bindings: Mapping[str, _Elements]) -> Any:
     stored = _binding_of(target, bindings)
     if isinstance(node, Assign) and isinstance(target, Index) and stored is not None and stored.stores:
         if node.operator:
-            raise _error(node, f"'{stored.name}' is changed in place, which halves of words are not")
+            raise _error(node, f"'{stored.name}' is changed in place, which packed 16-bit elements cannot be")
         arguments = [_replace(target.index, bindings), _replace(node.value, bindings)]
         return CallStatement(
             node.position, Call(node.position, TypeName(node.position, f"store_{stored.name}"), arguments)
@@ -216,7 +216,9 @@ def _check_replaced(module: Module, bindings: Mapping[str, _Elements]) -> None:
         stored_to = {id(node.target.base) for node in nodes if _is_stored(node)}
         for node in nodes:
             if isinstance(node, Name) and node.name in bindings.keys() - own and id(node) not in stored_to:
-                message = f"this kernel uses all of '{node.name}', so it takes no halves of words; convert to float32"
+                message = (
+                    f"this kernel uses all of '{node.name}', so it takes no packed 16-bit elements; convert to float32"
+                )
                 raise _error(node, message)
 
 

@@ -236,9 +236,7 @@ class StatementParser(ExpressionParser):
     def break_(self, token: Token) -> Break:
         """``break;``."""
         if self.token.text == "if":
-            raise self.error(
-                "'break if' stands only at the end of a continuing block; write if (...) { break; }", token
-            )
+            raise self.error("'break if' must be at the end of a continuing block; write if (...) { break; }", token)
         self.expect(";", "after break")
         return Break(self.at(token))
 

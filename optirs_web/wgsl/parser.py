@@ -19,6 +19,7 @@ from .syntax import (
     GlobalVariable,
     Import,
     Module,
+    Name,
     Override,
     Parameter,
     StructDeclaration,
@@ -29,6 +30,7 @@ from .vocabulary import REFUSED_ATTRIBUTES
 __all__ = ["parse"]
 
 _ATTRIBUTES = {"compute": (0, 0), "workgroup_size": (1, 3), "group": (1, 1), "binding": (1, 1), "builtin": (1, 1)}
+_CONDITIONS = {"if": (1, 1), "else": (0, 0)}  # of imports
 _EXTENSIONS = ("f16", "subgroups")
 _SPACES = ("storage", "uniform", "workgroup", "private")
 
@@ -43,6 +45,7 @@ class _Parser(StatementParser):
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text, file)
+        self.flag = ""  # of the @if of the import before
         self.declarations: dict[str, Callable[[Token, list[Attribute]], Declaration]] = {
             "struct": self.struct,
             "fn": self.function,
@@ -87,8 +90,12 @@ class _Parser(StatementParser):
         rule = self.declarations.get(token.text)
         if rule is None:
             raise self.unexpected_declaration(token)
-        if attributes and token.text not in ("fn", "var"):
-            raise self.error(f"'{token.text}' takes no attributes; leave @{attributes[0].name} out", attributes[0])
+        for attribute in attributes:
+            is_condition = attribute.name in _CONDITIONS
+            if is_condition != (token.text == "import") or token.text not in ("fn", "var", "import"):
+                raise self.error(f"'{token.text}' does not take this attribute; leave @{attribute.name} out", attribute)
+        if token.text != "import":
+            self.flag = ""
         self.advance()
         return rule(token, attributes)
 
@@ -98,7 +105,7 @@ class _Parser(StatementParser):
         if token.text in ("requires", "diagnostic"):
             return self.error(f"'{token.text}' directives are not in the subset; leave it out", token)
         if token.text == "let":
-            return self.error("'let' stands in functions only; write const at module scope", token)
+            return self.error("'let' is for functions only; write const at module scope", token)
         return self.error(
             f"expected a declaration (struct, fn, const, override, alias, var, import), found {self.show(token)}", token
         )
@@ -108,10 +115,11 @@ class _Parser(StatementParser):
         while self.token.text == "@":
             token = self.advance()
             name = self.advance().text
-            if name not in _ATTRIBUTES:
+            known = _ATTRIBUTES | _CONDITIONS
+            if name not in known:
                 what = REFUSED_ATTRIBUTES.get(name, f"there are {', '.join(_ATTRIBUTES)}")
                 raise self.error(f"the attribute @{name} is not in the subset; {what}", token)
-            low, high = _ATTRIBUTES[name]
+            low, high = known[name]
             arguments = self.list_of(self.expression, ")") if high and self.accept("(") else []
             if not low <= len(arguments) <= high:
                 expected = str(low) if low == high else f"{low} to {high}"
@@ -222,4 +230,22 @@ class _Parser(StatementParser):
         if self.token.text == "as":
             raise self.error("imports keep their names here; leave 'as' out", self.token)
         self.expect(";", "after the import")
-        return Import(self.at(token), tuple(path), names)
+        return Import(self.at(token), tuple(path), names, self.condition(attributes))
+
+    def condition(self, attributes: list[Attribute]) -> tuple[str, bool] | None:
+        """When an import counts: after @if(FLAG), and after the @else of the import that follows that one."""
+        flag, self.flag = self.flag, ""
+        if not attributes:
+            return None
+        if len(attributes) > 1:
+            raise self.error("an import has one condition", attributes[1])
+        [attribute] = attributes
+        if attribute.name == "else":
+            if not flag:
+                raise self.error("@else follows an import with @if", attribute)
+            return flag, False
+        [argument] = attribute.arguments
+        if not isinstance(argument, Name):
+            raise self.error("@if takes the name of a flag, as in @if(FLAG)", attribute)
+        self.flag = argument.name
+        return argument.name, True

@@ -140,7 +140,9 @@ def _alias(one: Alias) -> list[str]:
 
 
 def _import(one: Import) -> list[str]:
-    return [f"import {'::'.join(('package', *one.path))}::{{{', '.join(one.names)}}};"]
+    flag, is_wanted = one.condition or ("", True)
+    condition = f"@if({flag}) " if flag and is_wanted else "@else " if flag else ""
+    return [f"{condition}import {'::'.join(('package', *one.path))}::{{{', '.join(one.names)}}};"]
 
 
 def _const_assert(one: ConstAssert) -> list[str]:

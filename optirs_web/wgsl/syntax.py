@@ -427,12 +427,14 @@ class Alias(_Node):
 class Import(_Node):
     """``import package::lib::math::{precise_exp, log1p};`` as in WESL. `path` is ("lib", "math").
 
-    Not WGSL: the linker replaces it with the functions and all that they stand on.
+    Not WGSL: the linker replaces it with the functions and all that they stand on. `condition` is ("FLAG", True) after
+    ``@if(FLAG)`` and ("FLAG", False) after the ``@else`` that follows it.
     """
 
     position: Position
     path: tuple[str, ...]
     names: list[str]
+    condition: tuple[str, bool] | None = None
 
 
 Declaration = StructDeclaration | Function | GlobalVariable | Constant | Override | Alias | Import | ConstAssert

@@ -84,8 +84,8 @@ REFUSED_NAMES: dict[str, str] = {
 REFUSED_ATTRIBUTES: dict[str, str] = {
     "vertex": "only compute shaders are in the subset; write @compute @workgroup_size(64)",
     "fragment": "only compute shaders are in the subset; write @compute @workgroup_size(64)",
-    "align": "members take their natural place; add a padding member instead",
-    "size": "members take their natural place; add a padding member instead",
+    "align": "members take their natural offset; add a padding member instead",
+    "size": "members take their natural offset; add a padding member instead",
     "id": "overrides are set by name when the module is linked; leave the attribute out",
     "diagnostic": "diagnostic filters are not in the subset; leave the attribute out",
     "location": "only compute shaders are in the subset; use storage buffers",

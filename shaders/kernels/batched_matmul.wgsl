@@ -4,7 +4,9 @@
 //
 // alpha and beta are numbers, times a word of the tensor's row of `tensor_scalars` if `alpha_word` or `beta_word` is not
 // 0. A product is left out whose tensor is not active in this step, or whose word `gate_word` of that row is zero.
-import package::lib::tile::{Operands, SIDE, TILE, sums_of_tile};
+import package::lib::operands::Operands;
+@if(QUADS) import package::lib::quads::{COLUMN_STEP, HEIGHT, ROWS, WIDTH, place_of, product_of, sums_at};
+@else import package::lib::tile::{COLUMN_STEP, HEIGHT, ROWS, WIDTH, place_of, product_of, sums_at};
 
 struct BatchedParameters {
     rows: u32,
@@ -29,7 +31,7 @@ struct BatchedParameters {
 // A product: the number of its tensor, and the first element of each matrix.
 struct Product { tensor: u32, a: u32, b: u32, c: u32, d: u32 }
 
-// 0 and 1 are those of tile.wgsl.
+// 0 and 1 are those of operands.wgsl.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 @group(0) @binding(3) var<storage, read> d: array<f32>;
 @group(0) @binding(4) var<storage, read> products: array<Product>;
@@ -43,32 +45,25 @@ fn coefficient(number: f32, row: u32, word: u32) -> f32 {
     return number * bitcast<f32>(tensor_scalars[row + word]);
 }
 
-// The grid has a column for each tile of columns, and the tiles of rows of one product after the other.
-@compute @workgroup_size(SIDE, SIDE)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(local_invocation_id) local: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let tile_rows = (parameters.rows + TILE - 1u) / TILE;
-    let product = products[workgroup.y / tile_rows];
-    let row_of_tensor = product.tensor * parameters.row_words;
-    if tensor_scalars[row_of_tensor] != 1u || tensor_scalars[row_of_tensor + parameters.gate_word] == 0u {
-        return;
-    }
-    let first_row = workgroup.y % tile_rows * TILE;
-    let first_column = workgroup.x * TILE;
+@compute @workgroup_size(WIDTH, HEIGHT)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let operands = Operands(
         parameters.rows, parameters.columns, parameters.inner, parameters.a_row_stride, parameters.a_inner_stride,
         parameters.b_inner_stride, parameters.b_column_stride,
     );
-    var sums = sums_of_tile(operands, product.a, product.b, first_row, first_column, lane);
+    let product = products[product_of(workgroup, operands)];
+    let row_of_tensor = product.tensor * parameters.row_words;
+    if tensor_scalars[row_of_tensor] != 1u || tensor_scalars[row_of_tensor + parameters.gate_word] == 0u {
+        return;
+    }
+    let place = place_of(workgroup, lane, operands);
+    var sums = sums_at(place, lane, operands, product.a, product.b);
     let alpha = coefficient(parameters.alpha, row_of_tensor, parameters.alpha_word);
     let beta = coefficient(parameters.beta, row_of_tensor, parameters.beta_word);
-    for (var i = 0u; i < 4u; i++) {
+    for (var i = 0u; i < ROWS; i++) {
         for (var j = 0u; j < 4u; j++) {
-            let row = first_row + local.y * 4u + i;
-            let column = first_column + local.x * 4u + j;
+            let row = place.row + i;
+            let column = place.column + COLUMN_STEP * j;
             if row < parameters.rows && column < parameters.columns {
                 let at = row * parameters.c_row_stride + column * parameters.c_column_stride;
                 var value = alpha * sums[i][j];

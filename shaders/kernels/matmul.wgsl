@@ -1,6 +1,8 @@
 // Matrix products C = A B, all f32, for each pair of a batch; C row-major, A and B with any strides. A product is
 // numbered by two axes of the batch, along which A and B have strides too: 0 where one of them is repeated.
-import package::lib::tile::{Operands, SIDE, TILE, sums_of_tile};
+import package::lib::operands::Operands;
+@if(QUADS) import package::lib::quads::{COLUMN_STEP, HEIGHT, ROWS, WIDTH, place_of, product_of, sums_at};
+@else import package::lib::tile::{COLUMN_STEP, HEIGHT, ROWS, WIDTH, place_of, product_of, sums_at};
 
 struct MatmulParameters {
     rows: u32,
@@ -20,7 +22,7 @@ struct MatmulParameters {
     b_batch_stride: u32,
 }
 
-// 0 and 1 are those of tile.wgsl.
+// 0 and 1 are those of operands.wgsl.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 @group(0) @binding(3) var<uniform> parameters: MatmulParameters;
 
@@ -29,32 +31,25 @@ fn stored(value: f32, at: u32) {
     c[at] = value;
 }
 
-// The grid has a column for each tile of columns, and the tiles of rows of one product after the other.
-@compute @workgroup_size(SIDE, SIDE)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(local_invocation_id) local: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
+@compute @workgroup_size(WIDTH, HEIGHT)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let operands = Operands(
         parameters.rows, parameters.columns, parameters.inner, parameters.a_row_stride, parameters.a_inner_stride,
         parameters.b_inner_stride, parameters.b_column_stride,
     );
-    let tile_rows = (parameters.rows + TILE - 1u) / TILE;
-    let product = parameters.first_product + workgroup.y / tile_rows;
+    let product = parameters.first_product + product_of(workgroup, operands);
     let outer = product / parameters.batch_inner;
     let within = product % parameters.batch_inner;
     let a_start = parameters.a_start + outer * parameters.a_outer_stride + within * parameters.a_batch_stride;
     let b_start = parameters.b_start + outer * parameters.b_outer_stride + within * parameters.b_batch_stride;
     let c_start = product * parameters.rows * parameters.columns;
-    let first_row = workgroup.y % tile_rows * TILE;
-    let first_column = workgroup.x * TILE;
-    // In a loop, since browsers on a software adapter compile this far faster than sixteen branches.
-    var sums = sums_of_tile(operands, a_start, b_start, first_row, first_column, lane);
-    for (var i = 0u; i < 4u; i++) {
+    let place = place_of(workgroup, lane, operands);
+    // In a loop, since browsers on a software adapter compile this far faster than as many branches.
+    var sums = sums_at(place, lane, operands, a_start, b_start);
+    for (var i = 0u; i < ROWS; i++) {
         for (var j = 0u; j < 4u; j++) {
-            let row = first_row + local.y * 4u + i;
-            let column = first_column + local.x * 4u + j;
+            let row = place.row + i;
+            let column = place.column + COLUMN_STEP * j;
             if row < parameters.rows && column < parameters.columns {
                 stored(sums[i][j], c_start + row * parameters.columns + column);
             }

@@ -1,17 +1,6 @@
-// A tile of a matrix product A B, all f32, by a workgroup of SIDE x SIDE invocations: each has 4 rows of 4 neighbouring
-// columns. A and B may have any strides, so that a transposed operand costs no copy.
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
-
-struct Operands {
-    rows: u32,
-    columns: u32,
-    inner: u32,
-    a_row_stride: u32,
-    a_inner_stride: u32,
-    b_inner_stride: u32,
-    b_column_stride: u32,
-}
+// A tile of a matrix product A B by a workgroup of SIDE x SIDE invocations, which stage it in workgroup memory: each has 4
+// rows of 4 adjacent columns. For GPUs; see quads.wgsl.
+import package::lib::operands::{Operands, Place, a, b};
 
 // A tuner may set both, such that SIDE divides 4 DEPTH. See `optirs_web/runtime/tuner/candidates.py`.
 override SIDE: u32 = 8u;
@@ -22,13 +11,27 @@ const TILE: u32 = 4u * SIDE;
 var<workgroup> a_tile: array<f32, DEPTH * TILE>; // column of A after column, so that four rows lie side by side
 var<workgroup> b_tile: array<f32, DEPTH * TILE>;
 
-// The sums of an invocation: of the rows from `first_row` + lane / SIDE * 4 on, in the columns from `first_column` +
-// lane % SIDE * 4 on. A and B begin at `a_start` and `b_start` of their buffers.
-fn sums_of_tile(operands: Operands, a_start: u32, b_start: u32, first_row: u32, first_column: u32, lane: u32)
-    -> array<vec4<f32>, 4>
-{
+const WIDTH: u32 = SIDE; // of a workgroup
+const HEIGHT: u32 = SIDE;
+const ROWS: u32 = 4u; // of an invocation
+const COLUMN_STEP: u32 = 1u;
+
+// The grid has a column for each tile of columns, and the tiles of rows of one product after the other.
+fn product_of(workgroup: vec3<u32>, operands: Operands) -> u32 {
+    return workgroup.y / ((operands.rows + TILE - 1u) / TILE);
+}
+
+fn place_of(workgroup: vec3<u32>, lane: u32, operands: Operands) -> Place {
+    let first_row = workgroup.y % ((operands.rows + TILE - 1u) / TILE) * TILE;
+    return Place(first_row + lane / SIDE * 4u, workgroup.x * TILE + lane % SIDE * 4u);
+}
+
+// The sums of an invocation. A and B begin at `a_start` and `b_start` of their buffers.
+fn sums_at(place: Place, lane: u32, operands: Operands, a_start: u32, b_start: u32) -> array<vec4<f32>, ROWS> {
     let my_row = lane / SIDE * 4u;
     let my_column = lane % SIDE * 4u;
+    let first_row = place.row - my_row;
+    let first_column = place.column - my_column;
     var sum0 = vec4<f32>(0.0);
     var sum1 = vec4<f32>(0.0);
     var sum2 = vec4<f32>(0.0);
@@ -63,12 +66,12 @@ fn sums_of_tile(operands: Operands, a_start: u32, b_start: u32, first_row: u32, 
             let a_at = depth * TILE + my_row;
             let b_at = depth * TILE + my_column;
             let b_row = vec4<f32>(b_tile[b_at], b_tile[b_at + 1u], b_tile[b_at + 2u], b_tile[b_at + 3u]);
-            sum0 += a_tile[a_at] * b_row;
-            sum1 += a_tile[a_at + 1u] * b_row;
-            sum2 += a_tile[a_at + 2u] * b_row;
-            sum3 += a_tile[a_at + 3u] * b_row;
+            sum0 = fma(vec4<f32>(a_tile[a_at]), b_row, sum0);
+            sum1 = fma(vec4<f32>(a_tile[a_at + 1u]), b_row, sum1);
+            sum2 = fma(vec4<f32>(a_tile[a_at + 2u]), b_row, sum2);
+            sum3 = fma(vec4<f32>(a_tile[a_at + 3u]), b_row, sum3);
         }
         workgroupBarrier();
     }
-    return array<vec4<f32>, 4>(sum0, sum1, sum2, sum3);
+    return array<vec4<f32>, ROWS>(sum0, sum1, sum2, sum3);
 }

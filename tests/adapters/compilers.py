@@ -38,14 +38,14 @@ class Shader(NamedTuple):
     """What is compiled, and where it comes from.
 
     Attributes:
-        for_nvidia: printed for CUDA.
+        for_nvidia: printed for CUDA; None for what only software adapters run.
         fits: into the limits that Dawn's null backend has, which are the least that WebGPU allows.
     """
 
     name: str
     for_naga: str
     for_tint: str
-    for_nvidia: str
+    for_nvidia: str | None
     fits: bool = True
 
 
@@ -57,6 +57,7 @@ class Verdict(NamedTuple):
         sizes: of its translations, in bytes, by target.
         refused: what is said against it.
         later: its SPIR-V, which naga-wasm writes in version 1.0, is valid as version 1.3 alone.
+        is_for_nvidia: NVIDIA's compiler takes it too.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Verdict(NamedTuple):
     sizes: dict[str, int]
     refused: str
     later: bool = False
+    is_for_nvidia: bool = True
 
 
 @cache
@@ -81,14 +83,16 @@ def translate(shader: Shader) -> Verdict:
         return Verdict(shader.name, digest, {}, str(error))
     sizes = {target: len(one) for target, one in found.items()}
     said = spirv_val(found["spirv"])
-    later = _OF_1_3 in said
+    later = any(reason in said for reason in _OF_1_3)
     if later:
         said = spirv_val(_as_1_3(found["spirv"]))
-    return Verdict(shader.name, digest, sizes, said and f"{shader.name}: refused by spirv-val: {said}", later)
+    refused = said and f"{shader.name}: refused by spirv-val: {said}"
+    return Verdict(shader.name, digest, sizes, refused, later, shader.for_nvidia is not None)
 
 
-_OF_1_3 = "requires one of these extensions: SPV_KHR_16bit_storage"
-"""naga names this extension where a buffer holds f16, and what it allows for each f16. Version 1.3 has it built in."""
+_OF_1_3 = ("requires one of these extensions: SPV_KHR_16bit_storage", "requires SPIR-V version 1.3 or later")
+"""naga names this extension where a buffer holds f16, and what it allows for each f16. Version 1.3 has it built in, and
+quads too."""
 
 
 def _as_1_3(words: bytes) -> bytes:
@@ -143,6 +147,8 @@ class Nvidia:
 
     def take(self, shader: Shader) -> None:
         """One more."""
+        if shader.for_nvidia is None:
+            return
         self._waiting[f"{len(self._waiting)} {shader.name}"] = shader.for_nvidia
         if len(self._waiting) == self._AT_ONCE:
             self._compile()

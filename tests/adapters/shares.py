@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 from compilers import Nvidia, Shader, Tint, Verdict, translate
 from every_kernel import File, Made, files_of, makers, shader_files
 
+from optirs_web.runtime.kernels import Kernel
 from optirs_web.wgsl.print_c import print_c
+from optirs_web.wgsl.syntax import Call
+from optirs_web.wgsl.tree import walk
 
 __all__ = ["Share", "begin", "different", "share"]
 
@@ -66,8 +69,13 @@ def different(kernels: Iterable[Made], unused: set[File]) -> Iterator[Shader]:
         if text not in known:
             known.add(text)
             fits = made.fits and len(made.kernel.bindings) <= _BUFFERS
-            cuda = print_c(made.kernel.module, "cuda")
+            cuda = print_c(made.kernel.module, "cuda") if _is_for_nvidia(made.kernel) else None
             yield Shader(f"{made.kernel.name} ({made.name})", text, made.kernel.wgsl("tint"), cuda, fits)
+
+
+def _is_for_nvidia(kernel: Kernel) -> bool:
+    """Not what works by quads: its workgroups are smaller than a subgroup of CUDA."""
+    return not any(isinstance(node, Call) and node.callee.name.startswith("quadSwap") for node in walk(kernel.module))
 
 
 def _taken() -> Iterator[Made]:

@@ -8,7 +8,7 @@ import { create } from "webgpu";
 
 const gpu = create(["backend=null"]);
 const adapter = await gpu.requestAdapter();
-const device = await adapter.requestDevice({ requiredFeatures: ["shader-f16"] });
+const device = await adapter.requestDevice({ requiredFeatures: ["shader-f16", "subgroups"] });
 
 function report(name, line, column, message) {
   console.log(JSON.stringify([name, line, column, message]));

@@ -55,6 +55,7 @@ def main() -> None:
     refused += dict.fromkeys(said for one in shares for said in one.refused)
     unused = set.intersection(*(one.unused for one in shares))
     refused += [f"shaders/{'/'.join(file)}.wgsl: no kernel is made of it; add a program that does" for file in unused]
+    others = sum(not one.is_for_nvidia for one in verdicts.values())
     if arguments.verbose:
         _print_table(verdicts.values())
     print("\n".join(refused), file=sys.stderr, end="\n" if refused else "")
@@ -62,7 +63,8 @@ def main() -> None:
         f"{len(verdicts):,} shaders, {len(refused)} refused: naga {VERSION} ({', '.join(TARGETS)}), spirv-val "
         f"{_version()} ({ENVIRONMENT}; {sum(one.later for one in verdicts.values())} as SPIR-V 1.3 alone), "
         f"Tint (webgpu {shares[0].tint}), NVRTC {version('nvidia-cuda-nvrtc')} "
-        f"({', '.join(('ptx', *arguments.machine_code))}); {time.perf_counter() - start:.0f} s"
+        f"({', '.join(('ptx', *arguments.machine_code))}; not {others} for software adapters); "
+        f"{time.perf_counter() - start:.0f} s"
     )
     sys.exit(bool(refused))
 

@@ -46,14 +46,14 @@ def test_a_choice_is_used_by_the_next_process(vulkan, cache):
     assert json.loads(used) == [{"SIDE": 16, "DEPTH": 16}]
     assert loaded == "True"
     used, loaded = run_tuned(PRODUCT, cache, OPTIRS_TUNE=0)
-    assert json.loads(used) == [{}]
+    assert json.loads(used) == [{"QUADS": True}]
     assert loaded == "False"
 
 
 def test_where_nothing_was_searched_nothing_is_loaded(open_device, cache):
     open_device("vulkan")
     used, loaded = run_tuned(PRODUCT, cache)
-    assert json.loads(used) == [{}]
+    assert json.loads(used) == [{"QUADS": True}]
     assert loaded == "False"
     assert names_of(cache) == []
 
@@ -79,7 +79,7 @@ def test_a_damaged_or_foreign_file_is_ignored_with_a_warning_and_written_again(v
     (path,) = cache.glob("optirs-web/tuned/*/*")
     damage = DAMAGED[what]
     path.write_text(damage if isinstance(damage, str) else json.dumps({**json.loads(path.read_text()), **damage}))
-    with pytest.warns(UserWarning, match="is no tuned choice for this device, and is ignored"):
+    with pytest.warns(UserWarning, match="is not a tuned choice for this device, and is ignored"):
         Choices(vulkan.backend).attach()
     assert vulkan.backend.tuned.found == {}
     keep(vulkan)
@@ -121,14 +121,14 @@ def test_a_cache_that_cannot_be_written_is_a_warning(vulkan, cache, monkeypatch)
     (cache / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
     x = ow.tensor(random(30, 5), device=vulkan)
-    with pytest.warns(UserWarning, match="cannot be kept for other processes"):
+    with pytest.warns(UserWarning, match="cannot be saved for other processes"):
         report = ow.tune(lambda: x.sum(axis=1), device=vulkan)
     assert report.works[0].seconds
 
 
 def test_a_setting_that_means_nothing_is_refused(cache, monkeypatch):
     monkeypatch.setenv("OPTIRS_TUNE", "yes")
-    with pytest.raises(ValueError, match="OPTIRS_TUNE is 0 or 1, not 'yes'"):
+    with pytest.raises(ValueError, match="OPTIRS_TUNE must be 0 or 1, not 'yes'"):
         folder.uses_choices()
 
 

@@ -148,6 +148,7 @@ DEEP = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", DEEP)
 @pytest.mark.parametrize("size", [3, 60, 101, 5000])
 def test_depth_and_length_are_limited_without_a_crash(shape, size):
@@ -372,6 +373,7 @@ class Program:
         return "\n".join(parts)
 
 
+@pytest.mark.slow
 @fuzz
 @given(st.integers(0, 2**32))
 def test_well_typed_programs_pass_and_naga_takes_what_is_printed(naga, seed):
@@ -394,6 +396,7 @@ def test_most_well_typed_programs_pass():
     assert sum(take(Program(seed).text()) is not None for seed in range(60)) > 40
 
 
+@pytest.mark.slow
 @fuzz
 @given(st.integers(0, 2**32))
 def test_what_is_printed_from_the_text_alone_reads_back_the_same(seed):

@@ -264,3 +264,65 @@ def test_entry_points_are_kept_with_what_they_reach():
     assert names(linked("const K = 1; const L = K;")) == ["K", "L"]
     with pytest.raises(ShaderError, match="there is no 'nothing' to keep"):
         linked(text, roots=["nothing"])
+
+
+# Imports that a flag chooses.
+
+CHOSEN = {
+    ("lib", "left"): "fn side() -> f32 { return 1.0; }",
+    ("lib", "right"): "fn side() -> f32 { return 2.0; }",
+}
+CHOOSING = """
+@if(LEFT) import package::lib::left::side;
+@else import package::lib::right::side;
+fn f() -> f32 { return side(); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("constants", "value"), [({"LEFT": True}, "1.0"), ({"LEFT": False}, "2.0"), ({}, "2.0"), (None, "2.0")]
+)
+def test_a_flag_chooses_between_imports_and_the_other_file_is_not_read(constants, value):
+    read = []
+
+    def load(path):
+        read.append(path)
+        return parse(CHOSEN[path], "/".join(path))
+
+    linked = link(parse(CHOOSING, "t.wgsl"), load, constants)
+    assert f"return {value}" in print_wgsl(linked)
+    assert read == [("lib", "left" if value == "1.0" else "right")]
+
+
+def test_a_condition_is_printed_as_it_stands():
+    assert [line for line in print_wgsl(parse(CHOOSING, "t.wgsl")).splitlines() if "import" in line] == [
+        "@if(LEFT) import package::lib::left::{side};",
+        "@else import package::lib::right::{side};",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("@else import package::lib::left::side;", "@else follows an import with @if"),
+        ("@if(A) import package::lib::left::f; fn g() { } @else import package::lib::right::f;", "@else follows"),
+        ("@if(A) @else import package::lib::left::side;", "an import has one condition"),
+        ("@if(1) import package::lib::left::side;", "@if takes the name of a flag"),
+        ("@if(A) fn f() { }", "'fn' does not take this attribute; leave @if out"),
+        ("@compute import package::lib::left::side;", "'import' does not take this attribute; leave @compute out"),
+        ("@else const x = 1;", "'const' does not take this attribute; leave @else out"),
+    ],
+)
+def test_conditions_that_mean_nothing_are_refused(text, message):
+    with pytest.raises(ShaderError, match=message):
+        parse(text, "t.wgsl")
+
+
+def test_a_file_that_is_imported_has_no_conditions():
+    files = {**CHOSEN, ("lib", "both"): CHOOSING}
+    with pytest.raises(ShaderError, match="lib/both:2:11: flags are set for the module that is linked"):
+        link(
+            parse("import package::lib::both::f; fn g() -> f32 { return f(); }", "t.wgsl"),
+            lambda path: parse(files[path], "/".join(path)),
+            {"LEFT": True},
+        )

@@ -113,7 +113,7 @@ REFUSED = [
     ("fn f() { let x; }", "1:15", "needs a value"),
     ("fn f() { var x; }", "1:15", "needs a type or a value"),
     ("const x = 01;", "1:11", "do not begin with 0"),
-    ("const x = 1z;", "1:11", "no number"),
+    ("const x = 1z;", "1:11", "is not a number"),
     ("const x = 4294967296u;", "1:11", "out of range of u32"),
     ("const x = 1e39f;", "1:11", "out of range of f32"),
     ("const x = 99999999999999999999;", "1:11", "out of range of abstract-int"),

@@ -30,7 +30,11 @@ def assert_agreement(batch, targets):
 
 @pytest.mark.parametrize(
     "target",
-    ["vulkan", pytest.param("opencl", marks=needs("opencl")), pytest.param("quick-xla", marks=needs("xla"))],
+    [
+        pytest.param("vulkan", marks=pytest.mark.slow),
+        pytest.param("opencl", marks=needs("opencl")),
+        pytest.param("quick-xla", marks=needs("xla")),
+    ],
 )
 def test_random_programs_compute_what_numpy_computes(target, maps, open_device):
     open_device(target.removeprefix("quick-"))
@@ -87,6 +91,7 @@ def test_what_is_left_open_is_one_of_what_is_allowed(name, gpu, xla):
 # The search itself.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "wrong", "left"),
     [("round", "np.trunc({0} + 0.5)", "round(z)"), ("min f32", "np.minimum({0}, {1})", "min(")],

@@ -3,17 +3,19 @@
 | kernels | numbers | invocations of a workgroup | bytes that they share |
 |---|---|---|---|
 | `matmul`, `batched_matmul` (fused ones too) | SIDE, DEPTH: a tile has 4 SIDE rows | SIDE² | 32 SIDE DEPTH |
+| the same by quads | 0, 0 | 16 | 0 |
 | `sum` (fused too) | WORKGROUP | WORKGROUP | 256 |
 | map functions (fused too) | WORKGROUP, TURNS: elements of each invocation | WORKGROUP | 0 |
 | an optimizer's `update` (state not in 8 bits) | WORKGROUP | WORKGROUP | 0 |
 
-The first candidate of each is what runs where nothing is tuned. All of them compute the same, but for sums: those are
-added up in another order.
+The first candidate of each is what runs where nothing is tuned, but for products on devices with quads. All of them
+compute the same, but for sums and products by quads: those are added up in another order.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -23,6 +25,7 @@ from ..backend import Capabilities
 from ..fused_kernels import FusedKernel, FusedMapKernel, fused_kernel
 from ..kernels import CooperativeKernel, ElementwiseKernel, Kernel, cooperative
 from ..launches import Launch
+from ..products import QUAD_INVOCATIONS, grid_of_products
 from ..rule_kernels import UpdateKernel
 
 __all__ = ["TUNABLE", "Choice", "Tunable", "tunable_of"]
@@ -44,9 +47,8 @@ class Tunable(ABC):
     numbers: tuple[str, ...]
     candidates: tuple[Choice, ...]
 
-    @property
-    def default(self) -> Choice:
-        """What runs where nothing is tuned."""
+    def default(self, launch: Launch) -> Choice:
+        """What the launch runs where nothing is tuned."""
         return self.candidates[0]
 
     def needs(self, choice: Choice) -> tuple[int, int]:
@@ -65,7 +67,7 @@ class Tunable(ABC):
 
     def tuned(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> Launch:
         """The launch with this choice; as it is where that is the default, or more than the device allows."""
-        if choice == self.default or not self.allows(launch, choice, capabilities):
+        if choice == self.default(launch) or not self.allows(launch, choice, capabilities):
             return launch
         grid = self.grid(launch, choice, capabilities.max_workgroups)
         return replace(launch, kernel=_variant(self, launch.kernel, choice), grid=grid)
@@ -103,10 +105,22 @@ class _Cooperative(Tunable):
     """Overrides of a file of ``shaders/kernels``."""
 
     def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
-        constants = dict(zip(self.numbers, choice, strict=True))
+        return self.with_constants(kernel, dict(zip(self.numbers, choice, strict=True)))
+
+    @staticmethod
+    def with_constants(kernel: Kernel, constants: Mapping[str, int]) -> Kernel:
+        """The kernel with these overrides."""
         if isinstance(kernel, FusedKernel):
             return fused_kernel(cooperative(kernel.base.name, **constants), kernel.hook, kernel.fused)
         return cooperative(kernel.name, **constants)
+
+
+_BY_QUADS: Choice = (0, 0)
+
+
+def _is_by_quads(launch: Launch) -> bool:
+    kernel = launch.kernel.base if isinstance(launch.kernel, FusedKernel) else launch.kernel
+    return isinstance(kernel, CooperativeKernel) and "QUADS" in kernel.constants
 
 
 class _Products(_Cooperative):
@@ -114,11 +128,22 @@ class _Products(_Cooperative):
 
     name = "matmul"
     numbers = ("SIDE", "DEPTH")
-    candidates = ((8, 8), (4, 4), (8, 4), (8, 16), (16, 8), (16, 16), (32, 8))
+    candidates = ((8, 8), (4, 4), (8, 4), (8, 16), (16, 8), (16, 16), (32, 8), _BY_QUADS)
+
+    def default(self, launch: Launch) -> Choice:
+        return _BY_QUADS if _is_by_quads(launch) else self.candidates[0]
 
     def needs(self, choice: Choice) -> tuple[int, int]:
+        if choice == _BY_QUADS:
+            return QUAD_INVOCATIONS, 0
         side, depth = choice
         return side * side, 2 * 4 * depth * 4 * side
+
+    def allows(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> bool:
+        return super().allows(launch, choice, capabilities) and (capabilities.quads or choice != _BY_QUADS)
+
+    def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
+        return self.with_constants(kernel, {"QUADS": True}) if choice == _BY_QUADS else super().variant(kernel, choice)
 
     def shape_class(self, launch: Launch) -> str:
         rows, columns, inner, _, a_inner_stride, _, b_column_stride = map(int, launch.parameters[:7])
@@ -127,12 +152,13 @@ class _Products(_Cooperative):
         return f"{_up(rows)}x{_up(inner)}x{_up(columns)} {layout}" + (f" {count} times" if count > 1 else "")
 
     def _count(self, launch: Launch) -> int:
-        return launch.grid[1] // -(-int(launch.parameters[0]) // (4 * self.default[0]))
+        rows, columns = map(int, launch.parameters[:2])
+        return launch.grid[1] // grid_of_products(rows, columns, 1, quads=_is_by_quads(launch))[1]
 
     def grid(self, launch: Launch, choice: Choice, most: int) -> tuple[int, int, int]:
         rows, columns = map(int, launch.parameters[:2])
-        tile = 4 * choice[0]
-        return -(-columns // tile), -(-rows // tile) * self._count(launch), 1
+        is_by_quads = choice == _BY_QUADS
+        return *grid_of_products(rows, columns, self._count(launch), quads=is_by_quads, tile=4 * choice[0]), 1
 
 
 class _Sums(_Cooperative):
@@ -217,9 +243,9 @@ _OF_FILES: dict[str, Tunable] = {"matmul": _PRODUCTS, "batched_matmul": _PRODUCT
 def tunable_of(kernel: Kernel) -> Tunable | None:
     """What a kernel is tuned as, if it is."""
     match kernel:
-        case CooperativeKernel(name=name, constants=constants) if not constants:
+        case CooperativeKernel(name=name, constants=constants) if constants.keys() <= {"QUADS"}:
             return _OF_FILES.get(name)
-        case FusedKernel(base=base) if not base.constants:
+        case FusedKernel(base=base) if base.constants.keys() <= {"QUADS"}:
             return _OF_FILES.get(base.name)
         case ElementwiseKernel() | FusedMapKernel():
             return _MAPS

@@ -47,7 +47,7 @@ class Choices:
             try:
                 record = parse_record(text, self.backend.info, driver)
             except ValueError as error:
-                warnings.warn(f"{place} is no tuned choice for this device, and is ignored: {error}", stacklevel=3)
+                warnings.warn(f"{place} is not a tuned choice for this device, and is ignored: {error}", stacklevel=3)
                 continue
             self.add(record)
         self.shipped = shipped_for(self.backend.info) if asked() else {}
@@ -57,9 +57,9 @@ class Choices:
         """Use a choice."""
         self.found[record.tunable, record.shape_class] = record.choice
 
-    def chosen(self, work: Work) -> Choice:
-        """The choice for a work, or the default."""
-        return self.found.get(work) or self.shipped.get(work) or work[0].default
+    def chosen(self, work: Work, launch: Launch) -> Choice:
+        """The choice for a work, or the default of this launch of it."""
+        return self.found.get(work) or self.shipped.get(work) or work[0].default(launch)
 
     def __call__(self, launch: Launch) -> Launch:
         """The launch as it is to run."""
@@ -70,4 +70,4 @@ class Choices:
         if self.seen is not None:
             first, count = self.seen.get(work, (launch, 0))
             self.seen[work] = first, count + 1
-        return tunable.tuned(launch, self.chosen(work), self.backend.capabilities)
+        return tunable.tuned(launch, self.chosen(work, launch), self.backend.capabilities)

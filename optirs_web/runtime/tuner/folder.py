@@ -27,7 +27,7 @@ def asked() -> bool | None:
         return _asked[0]
     said = os.environ.get("OPTIRS_TUNE", "")
     if said not in ("", "0", "1"):
-        raise ValueError(f"OPTIRS_TUNE is 0 or 1, not '{said}'")
+        raise ValueError(f"OPTIRS_TUNE must be 0 or 1, not '{said}'")
     return said == "1" if said else None
 
 
@@ -72,4 +72,4 @@ class Folder:
         try:
             user_cache.write(path, text)
         except OSError as error:
-            warnings.warn(f"a tuned choice is used, but cannot be kept for other processes: {error}", stacklevel=2)
+            warnings.warn(f"a tuned choice is used, but cannot be saved for other processes: {error}", stacklevel=2)

@@ -58,7 +58,7 @@ async def load(key: str) -> dict[str, str]:
         names, texts = _answer(store.getAllKeys(within)), _answer(store.getAll(within))
         return dict(zip(map(str, await names), map(str, await texts), strict=True))
     except (AttributeError, JsException, OSError) as error:  # no IndexedDB, or a page that must not use it
-        warnings.warn(f"this browser keeps no tuned choices: {error}", stacklevel=2)
+        warnings.warn(f"this browser stores no tuned choices: {error}", stacklevel=2)
         return {}
 
 
@@ -69,4 +69,4 @@ async def save(key: str, name: str, text: str) -> None:
     try:
         await _answer((await _store("readwrite")).put(text, f"{key}/{name}"))
     except (AttributeError, JsException, OSError) as error:
-        warnings.warn(f"a tuned choice is used, but this browser does not keep it: {error}", stacklevel=2)
+        warnings.warn(f"a tuned choice is used, but this browser does not store it: {error}", stacklevel=2)

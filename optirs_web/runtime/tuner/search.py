@@ -66,7 +66,7 @@ def search(device: Device, launch: Launch, tunable: Tunable, choices: Sequence[C
             else min(first, _seconds((yield device.backend.submit_timed([command] * _launches(first)))))
         )
     fastest = min(times.values())
-    hopeful = [one for one in commands if times[one] <= fastest * _HOPELESS or one == tunable.default]
+    hopeful = [one for one in commands if times[one] <= fastest * _HOPELESS or one == tunable.default(launch)]
     for _ in range(1 if fastest > _LONG else _ROUNDS if len(commands) > 1 else 0):
         for choice in hopeful:
             ticket = device.backend.submit_timed([commands[choice]] * _launches(times[choice]))
@@ -79,10 +79,10 @@ def _launches(seconds: float) -> int:
     return max(_FEWEST_LAUNCHES, min(_MOST_LAUNCHES, int(_ROUND / max(seconds, _ROUND / _MOST_LAUNCHES))))
 
 
-def best_of(tunable: Tunable, seconds: dict[Choice, float]) -> Choice:
+def best_of(default: Choice, seconds: dict[Choice, float]) -> Choice:
     """The fastest, if that is worth it."""
     fastest = min(seconds, key=lambda one: seconds[one])
-    return fastest if seconds[tunable.default] >= WORTH * seconds[fastest] else tunable.default
+    return fastest if seconds[default] >= WORTH * seconds[fastest] else default
 
 
 def _seconds(times: Sequence[Timed]) -> float:

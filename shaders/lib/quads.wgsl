@@ -1,0 +1,138 @@
+// Tiles of 16 x 16 of a matrix product A B by quads of invocations: each of the four has all 16 rows, and every fourth
+// column.
+//
+// For software adapters. There an element at an address that is only known at run time costs 20 to 30 instructions, in
+// workgroup memory too, and a barrier keeps variables out of registers. So there is neither: an invocation loads one of
+// four adjacent elements of a row of A, and the quad swaps them. Invocation l adds up the four in the order l, l ^ 1,
+// l ^ 2, l ^ 3, since a swap is one instruction and a broadcast six. What is written out here sixteen times is a loop that
+// the compilers of such adapters do not unroll.
+import package::lib::operands::{Operands, Place, a, b};
+
+const QUADS_OF_WORKGROUP: u32 = 4u;
+const WIDTH: u32 = 4u * QUADS_OF_WORKGROUP; // of a workgroup
+const HEIGHT: u32 = 1u;
+const ROWS: u32 = 16u; // of an invocation, and of a tile
+const COLUMN_STEP: u32 = 4u;
+
+// The grid has a column for as many tiles as a workgroup has quads, numbered row by row, and a row for each product.
+fn product_of(workgroup: vec3<u32>, operands: Operands) -> u32 {
+    return workgroup.y;
+}
+
+fn place_of(workgroup: vec3<u32>, lane: u32, operands: Operands) -> Place {
+    let tile = workgroup.x * QUADS_OF_WORKGROUP + lane / 4u;
+    let tile_columns = (operands.columns + 15u) / 16u;
+    return Place(tile / tile_columns * ROWS, tile % tile_columns * 16u + lane % 4u);
+}
+
+// Four elements of a row of A times four rows of B. `own` is the element that this invocation loaded, b0 its row of B.
+fn add_four(sum: vec4<f32>, own: f32, b0: vec4<f32>, b1: vec4<f32>, b2: vec4<f32>, b3: vec4<f32>) -> vec4<f32> {
+    let sum0 = fma(vec4<f32>(own), b0, sum);
+    let sum1 = fma(vec4<f32>(quadSwapX(own)), b1, sum0);
+    let sum2 = fma(vec4<f32>(quadSwapY(own)), b2, sum1);
+    return fma(vec4<f32>(quadSwapDiagonal(own)), b3, sum2);
+}
+
+fn b_row_at(start: u32, columns: vec4<u32>) -> vec4<f32> {
+    return vec4<f32>(b[start + columns.x], b[start + columns.y], b[start + columns.z], b[start + columns.w]);
+}
+
+// The sums of an invocation. A and B begin at `a_start` and `b_start` of their buffers. Beyond the last row and column
+// the last one is computed again; what is not to be stored is left to the caller.
+fn sums_at(place: Place, lane: u32, operands: Operands, a_start: u32, b_start: u32) -> array<vec4<f32>, ROWS> {
+    let a_stride = operands.a_inner_stride;
+    let b_stride = operands.b_inner_stride;
+    let last = operands.rows - 1u;
+    let columns = min(place.column + vec4<u32>(0u, 4u, 8u, 12u), vec4<u32>(operands.columns - 1u))
+        * operands.b_column_stride;
+    let own = lane % 4u;
+    let row0 = min(place.row + 0u, last) * operands.a_row_stride;
+    let row1 = min(place.row + 1u, last) * operands.a_row_stride;
+    let row2 = min(place.row + 2u, last) * operands.a_row_stride;
+    let row3 = min(place.row + 3u, last) * operands.a_row_stride;
+    let row4 = min(place.row + 4u, last) * operands.a_row_stride;
+    let row5 = min(place.row + 5u, last) * operands.a_row_stride;
+    let row6 = min(place.row + 6u, last) * operands.a_row_stride;
+    let row7 = min(place.row + 7u, last) * operands.a_row_stride;
+    let row8 = min(place.row + 8u, last) * operands.a_row_stride;
+    let row9 = min(place.row + 9u, last) * operands.a_row_stride;
+    let row10 = min(place.row + 10u, last) * operands.a_row_stride;
+    let row11 = min(place.row + 11u, last) * operands.a_row_stride;
+    let row12 = min(place.row + 12u, last) * operands.a_row_stride;
+    let row13 = min(place.row + 13u, last) * operands.a_row_stride;
+    let row14 = min(place.row + 14u, last) * operands.a_row_stride;
+    let row15 = min(place.row + 15u, last) * operands.a_row_stride;
+    var sum0 = vec4<f32>(0.0);
+    var sum1 = vec4<f32>(0.0);
+    var sum2 = vec4<f32>(0.0);
+    var sum3 = vec4<f32>(0.0);
+    var sum4 = vec4<f32>(0.0);
+    var sum5 = vec4<f32>(0.0);
+    var sum6 = vec4<f32>(0.0);
+    var sum7 = vec4<f32>(0.0);
+    var sum8 = vec4<f32>(0.0);
+    var sum9 = vec4<f32>(0.0);
+    var sum10 = vec4<f32>(0.0);
+    var sum11 = vec4<f32>(0.0);
+    var sum12 = vec4<f32>(0.0);
+    var sum13 = vec4<f32>(0.0);
+    var sum14 = vec4<f32>(0.0);
+    var sum15 = vec4<f32>(0.0);
+    let a_offset = own * a_stride;
+    let b_offset0 = own * b_stride;
+    let b_offset1 = (own ^ 1u) * b_stride;
+    let b_offset2 = (own ^ 2u) * b_stride;
+    let b_offset3 = (own ^ 3u) * b_stride;
+    var a_at = a_start;
+    var b_at = b_start;
+    var depth = 0u;
+    for (; depth + 4u <= operands.inner; depth += 4u) {
+        let b0 = b_row_at(b_at + b_offset0, columns);
+        let b1 = b_row_at(b_at + b_offset1, columns);
+        let b2 = b_row_at(b_at + b_offset2, columns);
+        let b3 = b_row_at(b_at + b_offset3, columns);
+        let at = a_at + a_offset;
+        sum0 = add_four(sum0, a[at + row0], b0, b1, b2, b3);
+        sum1 = add_four(sum1, a[at + row1], b0, b1, b2, b3);
+        sum2 = add_four(sum2, a[at + row2], b0, b1, b2, b3);
+        sum3 = add_four(sum3, a[at + row3], b0, b1, b2, b3);
+        sum4 = add_four(sum4, a[at + row4], b0, b1, b2, b3);
+        sum5 = add_four(sum5, a[at + row5], b0, b1, b2, b3);
+        sum6 = add_four(sum6, a[at + row6], b0, b1, b2, b3);
+        sum7 = add_four(sum7, a[at + row7], b0, b1, b2, b3);
+        sum8 = add_four(sum8, a[at + row8], b0, b1, b2, b3);
+        sum9 = add_four(sum9, a[at + row9], b0, b1, b2, b3);
+        sum10 = add_four(sum10, a[at + row10], b0, b1, b2, b3);
+        sum11 = add_four(sum11, a[at + row11], b0, b1, b2, b3);
+        sum12 = add_four(sum12, a[at + row12], b0, b1, b2, b3);
+        sum13 = add_four(sum13, a[at + row13], b0, b1, b2, b3);
+        sum14 = add_four(sum14, a[at + row14], b0, b1, b2, b3);
+        sum15 = add_four(sum15, a[at + row15], b0, b1, b2, b3);
+        a_at += 4u * a_stride;
+        b_at += 4u * b_stride;
+    }
+    for (; depth < operands.inner; depth++) {
+        let b_row = b_row_at(b_at, columns);
+        sum0 = fma(vec4<f32>(a[a_at + row0]), b_row, sum0);
+        sum1 = fma(vec4<f32>(a[a_at + row1]), b_row, sum1);
+        sum2 = fma(vec4<f32>(a[a_at + row2]), b_row, sum2);
+        sum3 = fma(vec4<f32>(a[a_at + row3]), b_row, sum3);
+        sum4 = fma(vec4<f32>(a[a_at + row4]), b_row, sum4);
+        sum5 = fma(vec4<f32>(a[a_at + row5]), b_row, sum5);
+        sum6 = fma(vec4<f32>(a[a_at + row6]), b_row, sum6);
+        sum7 = fma(vec4<f32>(a[a_at + row7]), b_row, sum7);
+        sum8 = fma(vec4<f32>(a[a_at + row8]), b_row, sum8);
+        sum9 = fma(vec4<f32>(a[a_at + row9]), b_row, sum9);
+        sum10 = fma(vec4<f32>(a[a_at + row10]), b_row, sum10);
+        sum11 = fma(vec4<f32>(a[a_at + row11]), b_row, sum11);
+        sum12 = fma(vec4<f32>(a[a_at + row12]), b_row, sum12);
+        sum13 = fma(vec4<f32>(a[a_at + row13]), b_row, sum13);
+        sum14 = fma(vec4<f32>(a[a_at + row14]), b_row, sum14);
+        sum15 = fma(vec4<f32>(a[a_at + row15]), b_row, sum15);
+        a_at += a_stride;
+        b_at += b_stride;
+    }
+    return array<vec4<f32>, ROWS>(
+        sum0, sum1, sum2, sum3, sum4, sum5, sum6, sum7, sum8, sum9, sum10, sum11, sum12, sum13, sum14, sum15,
+    );
+}
