@@ -40,7 +40,7 @@ class Launch:
     def __call__(self) -> Any:
         """Enqueue it; what the driver gives for it."""
         if self.run is None:
-            raise OptirsError("it names memory that was freed")
+            raise OptirsError("it refers to freed memory")
         return self.run()
 
 

@@ -22,24 +22,24 @@ __all__ = ["list_adapters", "open_backend"]
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _BINDINGS = "NVIDIA's package cuda-bindings is not installed: pip install 'optirs-web[cuda]'"
 _INSTALL = (
-    "install NVIDIA's driver, of version 580 or newer (nvidia.com/drivers; Debian, Ubuntu: apt install nvidia-driver)"
+    "install NVIDIA's driver, version 580 or newer (nvidia.com/drivers; Debian, Ubuntu: apt install nvidia-driver)"
 )
-_CONTAINER = "in a container start it with `docker run --gpus all`, which NVIDIA's container toolkit makes work"
+_CONTAINER = "in a container, start it with `docker run --gpus all` (NVIDIA Container Toolkit)"
 _CARDS = "/proc/driver/nvidia/gpus"  # a folder for each card that the kernel's part of the driver has
 
 # What cuInit says where it is not the driver that is missing, by CUDA's number of the error.
 _ADVICE = {
-    2: "the GPU or the host is out of memory: end what uses it, as nvidia-smi shows",
+    2: "the GPU or the host is out of memory: end the processes that nvidia-smi shows",
     3: "this process was forked from one that had looked for GPUs: start it with 'spawn'",
-    34: "a stub of the driver, which serves only for building, is found before it: take the CUDA toolkit's folder "
+    34: "a stub driver, for building only, is found first: remove the CUDA toolkit's folder "
     "'stubs' from LD_LIBRARY_PATH",
-    46: "another process has the GPU for itself alone: end it, or `sudo nvidia-smi -c 0`",
+    46: "another process uses the GPU exclusively: end it, or `sudo nvidia-smi -c 0`",
     304: "this user may not open /dev/nvidia*, or a container lacks them: " + _CONTAINER,
-    802: "the GPUs are being set up, or their fabric manager does not run: systemctl start nvidia-fabricmanager",
-    803: "the driver's library and its part in the kernel are of different versions, as after an update: restart the "
+    802: "the GPUs are being set up, or their fabric manager is not running: systemctl start nvidia-fabricmanager",
+    803: "the driver's library and its kernel module have different versions, as after an update: restart the "
     "machine, or the container",
-    804: "the package cuda-compat is for data-center GPUs: remove it, or take it from LD_LIBRARY_PATH",
-    999: "its module nvidia_uvm is often missing then: sudo modprobe nvidia_uvm, or restart the machine",
+    804: "the package cuda-compat is for data-center GPUs: uninstall it, or remove it from LD_LIBRARY_PATH",
+    999: "often its module nvidia_uvm is missing: sudo modprobe nvidia_uvm, or restart the machine",
 }
 _NO_GPU = 100
 
@@ -63,11 +63,11 @@ def list_adapters(name: str) -> list[AdapterInfo]:
 def _missing() -> str:
     """Which of the things that it takes is not there: the driver before the packages, since these alone are no use."""
     if sys.platform == "darwin":
-        return "NVIDIA has no driver for macOS; here use metal"
+        return "NVIDIA has no driver for macOS; use metal"
     try:
         ctypes.CDLL(_DRIVER)
     except OSError:
-        return f"{_DRIVER}, of NVIDIA's driver, cannot be loaded: {_without_driver()}"
+        return f"{_DRIVER} (NVIDIA's driver) cannot be loaded: {_without_driver()}"
     try:
         from . import cuda_driver  # noqa: F401
     except ImportError as error:
@@ -81,8 +81,8 @@ def _missing() -> str:
 
 def _without_driver() -> str:
     if os.path.isdir(_CARDS):  # the kernel has the driver, and this process not
-        return f"the machine has the driver, and this environment does not show it: {_CONTAINER}"
-    return f"where there is a GPU of NVIDIA, {_INSTALL}; {_CONTAINER}"
+        return f"the machine has the driver, but this environment hides it: {_CONTAINER}"
+    return f"if there is an NVIDIA GPU, {_INSTALL}; {_CONTAINER}"
 
 
 def _found() -> tuple[list[Device], str]:
@@ -94,8 +94,8 @@ def _found() -> tuple[list[Device], str]:
         known, needed = cuda_driver.version(), nvrtc.version()
         if known[0] < needed[0]:
             return [], (
-                f"NVIDIA's driver knows CUDA {known[0]}.{known[1]}, and the compiler that is installed makes kernels "
-                f"for {needed[0]}.0 or newer: {_INSTALL}"
+                f"NVIDIA's driver supports CUDA {known[0]}.{known[1]}, but the installed compiler needs "
+                f"{needed[0]}.0 or newer: {_INSTALL}"
             )
         return cuda_driver.devices(), _no_gpu()
     except cuda_driver.CudaError as error:
@@ -106,14 +106,14 @@ def _found() -> tuple[list[Device], str]:
 
 def _refused(error: CudaError) -> str:
     advice = _ADVICE.get(error.code)
-    return f"NVIDIA's driver does not start, {error}" + (f": {advice}" if advice else "")
+    return f"NVIDIA's driver does not start: {error}" + (f": {advice}" if advice else "")
 
 
 def _no_gpu() -> str:
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     if shown is not None:
-        return f"NVIDIA's driver is there, and CUDA_VISIBLE_DEVICES={shown} hides every GPU: unset it, or correct it"
-    return f"NVIDIA's driver is there, and finds no GPU of NVIDIA: see what nvidia-smi says; {_CONTAINER}"
+        return f"NVIDIA's driver is installed, but CUDA_VISIBLE_DEVICES={shown} hides every GPU: unset or correct it"
+    return f"NVIDIA's driver is installed but finds no NVIDIA GPU: see nvidia-smi; {_CONTAINER}"
 
 
 def _lack(device: Device) -> str:
@@ -122,11 +122,11 @@ def _lack(device: Device) -> str:
     if device.capability < lowest:
         number = ".".join(map(str, nvrtc.version()))
         return (
-            f"has compute capability {_dotted(device.capability)}, and the compiler of CUDA {number} serves "
+            f"has compute capability {_dotted(device.capability)}; the compiler of CUDA {number} supports "
             f"{_dotted(lowest)} and newer: use vulkan or opencl"
         )
     if device.is_prohibited:
-        return "lets no program compute, by its compute mode: sudo nvidia-smi -c 0"
+        return "is in prohibited compute mode: sudo nvidia-smi -c 0"
     return ""
 
 
@@ -161,7 +161,7 @@ def open_backend(info: AdapterInfo) -> CudaBackend:
 
     usable = [one for one in _found()[0] if not _lack(one)]
     if info.index >= len(usable):
-        raise DeviceNotAvailableError(f"{info} was there, and is no more: see what nvidia-smi says")
+        raise DeviceNotAvailableError(f"{info} has disappeared: see nvidia-smi")
     backend = CudaBackend(usable[info.index], info)
     _forks.add(backend)
     if uses_choices():

@@ -76,7 +76,7 @@ class Memory:
     def at(self, offset: int) -> int:
         """The address of a byte. A kernel or a copy that names memory which was freed would lose the device."""
         if self.address is None:
-            raise OptirsError("memory is used that was freed")
+            raise OptirsError("freed memory is used")
         return self.address + offset
 
 
@@ -117,7 +117,7 @@ class CudaBackend(CBackend):
                 raise
         except (CudaError, OptirsError) as error:
             is_lost = isinstance(error, CudaError) and error.code in _LOST
-            again = "; CUDA does not serve a process in which a kernel failed: start it again" if is_lost else ""
+            again = "; after a failed kernel CUDA is unusable in this process: restart it" if is_lost else ""
             raise DeviceNotAvailableError(f"{info} refused to open: {error}{again}") from error
         self._timer = Clock(self.stream)
         self._transfers = Transfers(self.stream)
@@ -145,9 +145,9 @@ class CudaBackend(CBackend):
 
     def loss_by(self, error: CudaError, step: Step | None) -> str:
         return (
-            f"device '{self.info.label}' was lost, and all that lay on it: {self.info.description}. CUDA says: "
-            f"{error}{self._suspects(step)}. A process in which this happened cannot use the device any more: start it "
-            "again and load a checkpoint, or go on elsewhere from the last snapshot, as with optirs_web.recover('cpu')"
+            f"device '{self.info.label}' was lost with everything on it: {self.info.description}. CUDA says: "
+            f"{error}{self._suspects(step)}. This process can no longer use the device: restart it and load a "
+            "checkpoint, or continue on another device from the last snapshot, as with optirs_web.recover('cpu')"
         )
 
     def _suspects(self, step: Step | None) -> str:

@@ -1,4 +1,7 @@
-"""Matrix products by NVIDIA's cuBLAS, in the place of the kernel `matmul`, where its package is installed."""
+"""Matrix products by NVIDIA's cuBLAS, in the place of the kernel `matmul`, where its package is installed.
+
+They are of float32, or of two factors of float16 or of bfloat16; sums are of float32 in each.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from ..errors import OptirsError
 from ..runtime import nvrtc
 from ..runtime.kernels import CooperativeKernel, Kernel
 from ..runtime.matmul_precision import float32_matmul_precision
+from ..runtime.packed_kernels import PackedKernel
 from ..wgsl.c_interface import workgroup_size
 from . import cuda_driver as driver
 
@@ -23,11 +27,23 @@ REPLACED = frozenset(("matmul",))
 """The kernels that this takes the place of."""
 
 _PLAIN, _TRANSPOSED = 0, 1  # CUBLAS_OP_N, CUBLAS_OP_T
-_FLOAT32 = 0  # CUDA_R_32F
+_FLOAT32, _FLOAT16, _BFLOAT16 = 0, 2, 14  # CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF
+_TYPES = {"": _FLOAT32, "f16": _FLOAT16, "float16": _FLOAT16, "bfloat16": _BFLOAT16}
+_BYTES = {_FLOAT32: 4, _FLOAT16: 2, _BFLOAT16: 2}
 _ANY = -1  # CUBLAS_GEMM_DEFAULT
 _COMPUTE = {"highest": 68, "high": 77, "medium": 75}  # CUBLAS_COMPUTE_32F, _32F_FAST_TF32, _32F_FAST_16BF
+# CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: otherwise partial sums of a 16-bit result may have 16 bits too.
+_SUMS_IN_FLOAT32 = 16
+_LARGEST = (1 << 31) - 1  # a C int, as which sizes and strides are passed
 
-_STATUS = {1: "not initialized", 3: "out of memory", 7: "invalid value", 8: "not for this GPU", 13: "it did not run"}
+_STATUS = {
+    1: "not initialized",
+    3: "out of memory",
+    7: "invalid value",
+    8: "not for this GPU",
+    13: "it did not run",
+    15: "not supported",
+}
 _OUT_OF_MEMORY = 3
 
 # What NVIDIA recommends. Without it cuBLAS would take more for each graph that it is recorded in.
@@ -90,6 +106,7 @@ class Products:
         try:
             self._check(cublas.cublasCreate_v2(ctypes.byref(self._handle)))
             self._check(cublas.cublasSetStream_v2(self._handle, ctypes.c_void_p(int(stream))))  # resets the workspace
+            self._check(cublas.cublasSetMathMode(self._handle, _SUMS_IN_FLOAT32))
             workspace = ctypes.c_void_p(self._workspace)
             self._check(cublas.cublasSetWorkspace_v2(self._handle, workspace, ctypes.c_size_t(size)))
         except (driver.CudaError, OptirsError):
@@ -112,15 +129,20 @@ class Products:
     def call(
         self, kernel: Kernel, addresses: tuple[int, ...], parameters: bytes, grid: tuple[int, int, int]
     ) -> Callable[[], None] | None:
-        """What does a launch of `matmul` by cuBLAS; None where cuBLAS cannot."""
+        """Return a call that does a launch of `matmul` by cuBLAS, or None where cuBLAS cannot.
+
+        The precision that was set is that of float32 factors. Factors of 16 bits are multiplied exactly.
+        """
         values = dict(zip((name for name, _ in kernel.parameters), map(int, kernel.unpack(parameters)), strict=True))
-        tile = _ROWS_OF_AN_INVOCATION * workgroup_size(kernel.module)[0]
+        tile = _ROWS_OF_AN_INVOCATION * workgroup_size(_base_of(kernel).module)[0]
         found = products_of(values, grid[1] // -(-values["rows"] // tile))
         if found is None:
             return None
-        compute = _COMPUTE[float32_matmul_precision()]
+        types = _types_of(kernel)
+        compute = _COMPUTE[float32_matmul_precision() if types[0] == _FLOAT32 else "highest"]
         calls = [
-            partial(self._cublas.cublasGemmStridedBatchedEx, *self._arguments(one, addresses, compute)) for one in found
+            partial(self._cublas.cublasGemmStridedBatchedEx, *self._arguments(one, addresses, types, compute))
+            for one in found
         ]
 
         def run() -> None:
@@ -129,13 +151,19 @@ class Products:
 
         return run
 
-    def _arguments(self, one: Product, addresses: tuple[int, ...], compute: int) -> Iterator[Any]:
+    def _arguments(
+        self, one: Product, addresses: tuple[int, ...], types: tuple[int, ...], compute: int
+    ) -> Iterator[Any]:
         columns, rows, inner = one.sizes
-        a, b, c = (ctypes.c_void_p(address + 4 * start) for address, start in zip(addresses, one.starts, strict=True))
+        a, b, c = (
+            ctypes.c_void_p(address + _BYTES[type_] * start)
+            for address, type_, start in zip(addresses, types, one.starts, strict=True)
+        )
         of_a, of_b, of_c = map(ctypes.c_longlong, one.distances)
+        type_a, type_b, type_c = types
         yield from (self._handle, one.b[0], one.a[0], columns, rows, inner, ctypes.byref(self._one))
-        yield from (b, _FLOAT32, one.b[1], of_b, a, _FLOAT32, one.a[1], of_a)
-        yield from (ctypes.byref(self._zero), c, _FLOAT32, columns, of_c, one.batch, compute, _ANY)
+        yield from (b, type_b, one.b[1], of_b, a, type_a, one.a[1], of_a)
+        yield from (ctypes.byref(self._zero), c, type_c, columns, of_c, one.batch, compute, _ANY)
 
     def _check(self, status: int) -> None:
         if status == _OUT_OF_MEMORY:
@@ -158,7 +186,7 @@ def products_of(values: Mapping[str, int], count: int) -> list[Product] | None:
     rows, columns, inner = values["rows"], values["columns"], values["inner"]
     a = _layout(inner, rows, values["a_inner_stride"], values["a_row_stride"])
     b = _layout(columns, inner, values["b_column_stride"], values["b_inner_stride"])
-    if a is None or b is None:
+    if a is None or b is None or max(rows, columns, inner, a[1], b[1]) > _LARGEST:
         return None
     within, first = values["batch_inner"], values["first_product"]
     runs = list(_runs(first, count, within, _is_one_run(values)))
@@ -205,5 +233,20 @@ def _layout(leading: int, other: int, leading_stride: int, other_stride: int) ->
 
 
 def replaces(kernel: Kernel) -> bool:
-    """The kernel is one that this takes the place of."""
-    return isinstance(kernel, CooperativeKernel) and kernel.name in REPLACED
+    """The kernel is one that this takes the place of: factors are of one type, and so is the result, or of float32."""
+    base = _base_of(kernel)
+    if not isinstance(base, CooperativeKernel) or base.name not in REPLACED:
+        return False
+    a, b, c = _types_of(kernel)
+    return a == b and c in (a, _FLOAT32)
+
+
+def _base_of(kernel: Kernel) -> Kernel:
+    """The kernel over float32."""
+    return kernel.base if isinstance(kernel, PackedKernel) else kernel
+
+
+def _types_of(kernel: Kernel) -> tuple[int, ...]:
+    """The cudaDataType_t of A, B and C."""
+    kinds = kernel.kinds if isinstance(kernel, PackedKernel) else ("", "", "")
+    return tuple(_TYPES[kind] for kind in kinds)

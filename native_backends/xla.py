@@ -19,6 +19,7 @@ from ..errors import DeviceLostError, DeviceNotAvailableError, LaunchError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.choosing.packages import wrong_version
 from ..runtime.failures import consequence, launch_error
+from ..runtime.matmul_precision import float32_matmul_precision
 from ..runtime.stats import Stats
 from ..runtime.timing import Work
 from .forks import Forks
@@ -93,12 +94,13 @@ class Memory:
 
 
 class Run(NamedTuple):
-    """A kernel with its buffers bound."""
+    """A kernel with its buffers bound, and the precision of its products: what was set when it was bound."""
 
     kernel: Kernel
     buffers: tuple[BoundBuffer, ...]
     parameters: bytes
     grid: tuple[int, int, int]
+    precision: str
 
 
 class Copied(NamedTuple):
@@ -108,6 +110,7 @@ class Copied(NamedTuple):
     target: BoundBuffer
     kernel: None = None
     parameters: bytes = b""
+    precision: str = "highest"
 
     @property
     def buffers(self) -> tuple[BoundBuffer, ...]:
@@ -221,7 +224,7 @@ class XlaBackend(Backend):
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:
         self.stats.bind_groups += 1
-        return Run(kernel, tuple(buffers), parameters, grid)
+        return Run(kernel, tuple(buffers), parameters, grid, float32_matmul_precision())
 
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
         return Copied(source, target)

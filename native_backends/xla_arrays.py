@@ -18,7 +18,6 @@ __all__ = [
     "as_type",
     "floats",
     "ints",
-    "matmul",
     "put",
     "put_at",
     "put_strided",
@@ -175,8 +174,3 @@ def put_strided(old: Array, starts: Array, values: Array, strides: Sequence[int]
     places = starts.astype(jnp.int32)[:, None] + jnp.asarray(_places(counts, steps), jnp.int32).reshape(-1)
     places = jnp.where(is_active[:, None], places, old.size)
     return old.at[places].set(as_type(flat, old.dtype), mode="drop", unique_indices=True)
-
-
-def matmul(a: Array, b: Array) -> Array:
-    """The product in float32, on devices too that would round the factors."""
-    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .xla_arrays import floats, matmul, put, repeated_once, strided, words
+from .xla_arrays import floats, put, repeated_once, strided, words
 
 __all__ = ["REPLACEMENTS", "TRACED"]
 
@@ -81,7 +81,7 @@ class _Pairs:
     def scores(self, own: Array, numbers: Array, mask: Array | None) -> Array:
         """Of some owned rows; -inf where there is none."""
         p = self.p
-        found = matmul(own, self.other.swapaxes(-1, -2)) * np.float32(p["scale"])
+        found = (own @ self.other.swapaxes(-1, -2)) * np.float32(p["scale"])
         if mask is not None:
             is_hidden = mask == 0
             if p["mask_kind"] == 2:
@@ -113,7 +113,7 @@ def _attention(
         weights = jnp.exp(scores - maxima)
         total = weights.sum(axis=-1, keepdims=True)
         is_empty = total == 0
-        values = matmul(weights, pairs.other_values) / jnp.where(is_empty, 1, total)
+        values = (weights @ pairs.other_values) / jnp.where(is_empty, 1, total)
         return jnp.where(is_empty, _LARGEST, maxima + jnp.log(total)), values
 
     sums, values = pairs.by_rows(found)
@@ -135,9 +135,9 @@ def _attention_grad(
         log_sums, deltas = jnp.split(of_own[0], 2, axis=-1) if of_own else jnp.moveaxis(known, -1, 0)[..., None, :]
         weights = jnp.exp(pairs.scores(own, numbers, mask) - log_sums)
         if own_values is None:
-            return (matmul(weights, pairs.other_values),)
-        slopes = matmul(own_values, pairs.other_values.swapaxes(-1, -2)) - deltas
-        return (matmul(weights * slopes, pairs.other),)
+            return (weights @ pairs.other_values,)
+        slopes = own_values @ pairs.other_values.swapaxes(-1, -2) - deltas
+        return ((weights * slopes) @ pairs.other,)
 
     (gradient,) = pairs.by_rows(found, *([known] if p["owns_queries"] else []))
     return (put(result, gradient * np.float32(p["result_scale"])),)

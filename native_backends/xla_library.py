@@ -3,7 +3,8 @@
 Each is called with the kernel's parameters and overrides, and with its bindings as vectors of 32-bit numbers, and
 returns what becomes of the bindings that the kernel writes, in their order. It is pure, and traced: the parameters are
 numbers that are known then, but for those that `TRACED` names, which change from call to call. Nothing is in float64,
-and nothing calls the host, so that it lowers for every device that XLA has.
+and nothing calls the host, so that it lowers for every device that XLA has. Products have JAX's default precision,
+which `xla_programs` sets for each kernel.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from . import (
     xla_storage,
     xla_windows,
 )
-from .xla_arrays import floats, matmul, put, repeated_once, strided
+from .xla_arrays import floats, put, repeated_once, strided
 
 __all__ = ["REPLACEMENTS", "TRACED", "Parameters", "Results"]
 
@@ -43,7 +44,7 @@ def _matmul(p: Parameters, a: Array, b: Array, c: Array) -> Results:
     right_shape = (*repeated_once(batch, b_strides), inner, columns)
     left = strided(floats(a), p["a_start"], left_shape, a_strides)
     right = strided(floats(b), p["b_start"], right_shape, b_strides)
-    return (put(c, jnp.broadcast_to(matmul(left, right), (*batch, rows, columns))),)
+    return (put(c, jnp.broadcast_to(left @ right, (*batch, rows, columns))),)
 
 
 REPLACEMENTS: dict[str, Callable[..., Results]] = {

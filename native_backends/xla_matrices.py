@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .xla_arrays import floats, matmul
+from .xla_arrays import floats
 from .xla_entries import Entries
 from .xla_maps import printed
 
@@ -34,7 +34,7 @@ def _batched_matmul(
 
     left = entries.matrices(floats(a), 1, (rows, inner), (p["a_row_stride"], p["a_inner_stride"]))
     right = entries.matrices(floats(b), 2, (inner, columns), (p["b_inner_stride"], p["b_column_stride"]))
-    value = coefficient("alpha") * matmul(left, right)
+    value = coefficient("alpha") * (left @ right)
     if p["beta"]:
         added, member = (c, 3) if p["in_place"] else (d, 4)
         value += coefficient("beta") * entries.matrices(floats(added), member, (rows, columns), strides)

@@ -335,7 +335,8 @@ def test_a_perceptron_trains_as_in_torch(device, torch):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    np.testing.assert_allclose(train(device, {"dtype": "bfloat16"}), losses, rtol=1e-5)
+    # Sums in another order may round a bfloat16 the other way.
+    np.testing.assert_allclose(train(device, {"dtype": "bfloat16"}), losses, rtol=1e-4)
 
 
 def test_a_gpt_block_trains_as_in_float32(device):

@@ -86,7 +86,7 @@ def test_what_cannot_be_exported_says_why(device, monkeypatch):
         ow.interop.jax.export(step, x, parameters={"other": other})
     with pytest.raises(UnsupportedError, match="exported from the device 'xla', not 'cpu'"):
         ow.interop.jax.export(step, x, device="cpu")
-    with pytest.raises(CheckpointError, match="holds no step"):
+    with pytest.raises(CheckpointError, match="contains no step"):
         ow.interop.jax.load(ow.dump_checkpoint({"other": other}))
     without_state = b"".join(parts({}, {"format": "optirs-web step 1", "parameters": "{}"}))
     with pytest.raises(CheckpointError, match=r"is damaged: parts of its step are missing \(KeyError\('artifact'\)\)"):
@@ -111,8 +111,8 @@ def test_the_step_of_an_optimizer_is_exported(device, tmp_path):
     [
         ((), "name a target: --topology v5e:2x4, or --export FILE"),
         (("nothing", "--export", "file"), "'nothing' is not an optimizer"),
-        (("--export", "file", "--out", "hlo"), "--out is where the HLO for a --topology is written"),
-        (("--topology", "v5e:2x4", "--platform", "tpu"), "--platform is what --export FILE writes the step for"),
+        (("--export", "file", "--out", "hlo"), "--out is for the HLO of a --topology"),
+        (("--topology", "v5e:2x4", "--platform", "tpu"), "--platform is for --export FILE"),
         (("--flag", "speed=3", "--export", "file"), "unexpected keyword argument 'speed'"),
         (("muon", "--export", "file"), "Invalid value for NAME: Muon only supports 2D parameters"),
         (("LBFGS", "--export", "file"), "LBFGS reads values back to the host"),

@@ -171,9 +171,9 @@ def test_memory_that_a_step_has_bound_and_that_is_freed_is_an_error_of_ours(cuda
     w.view.buffer.release()
     cuda.memory_stats()  # takes it back
     cuda.trim()
-    with pytest.raises(LaunchError, match="names memory that was freed"):
+    with pytest.raises(LaunchError, match="refers to freed memory"):
         step([1.0, 1.0])
-    with pytest.raises(OptirsError, match="is used that was freed"):
+    with pytest.raises(OptirsError, match=r"freed memory .*is used"):
         w.tolist()
     assert (ow.ones((3,), device=cuda) + 1.0).tolist() == [2.0] * 3
 
@@ -232,7 +232,7 @@ def test_a_profiled_operation_that_fails_gives_its_events_back(driver):
         backend.free(freed)
         events = []
         for _ in range(3):
-            with pytest.raises(LaunchError, match="is used that was freed"):
+            with pytest.raises(LaunchError, match=r"freed memory .*is used"):
                 backend.submit_timed(copies)
             events.append(driver.count("events"))
         assert events[0] == events[2]
@@ -285,10 +285,10 @@ def test_a_fault_loses_the_device_and_names_the_operation(driver, monkeypatch):
                 DeviceLostError, match=f"an illegal memory access was encountered .*, {names}"
             ) as caught:
                 x.tolist()
-            assert "start it again and load a checkpoint" in str(caught.value)
+            assert "restart it and load a checkpoint" in str(caught.value)
             with pytest.raises(DeviceLostError, match="an illegal memory access"):
                 device.synchronize()
-            with pytest.raises(DeviceNotAvailableError, match="CUDA does not serve a process in which a kernel failed"):
+            with pytest.raises(DeviceNotAvailableError, match="after a failed kernel CUDA is unusable"):
                 ow.device("cuda:1")
             assert device.lost
         driver.heal()

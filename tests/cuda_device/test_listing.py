@@ -38,17 +38,15 @@ def test_without_a_driver_it_says_what_to_install():
     )
     if not lines:
         missing("software-cuda", "NVIDIA's own driver is there, and what is said without it is not")
-    assert lines[0].startswith("libcuda.so.1, of NVIDIA's driver, cannot be loaded: where there is a GPU of NVIDIA, ")
-    assert "install NVIDIA's driver, of version 580 or newer (nvidia.com/drivers; " in lines[0]
-    assert lines[0].endswith("with `docker run --gpus all`, which NVIDIA's container toolkit makes work")
+    assert lines[0].startswith("libcuda.so.1 (NVIDIA's driver) cannot be loaded: if there is an NVIDIA GPU, ")
+    assert "install NVIDIA's driver, version 580 or newer (nvidia.com/drivers; " in lines[0]
+    assert lines[0].endswith("with `docker run --gpus all` (NVIDIA Container Toolkit)")
 
 
 def test_a_driver_that_only_the_container_lacks_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(cuda_listing, "_DRIVER", "libabsent.so")
     monkeypatch.setattr(cuda_listing, "_CARDS", str(tmp_path))
-    assert reason().startswith(
-        "libabsent.so, of NVIDIA's driver, cannot be loaded: the machine has the driver, and this"
-    )
+    assert reason().startswith("libabsent.so (NVIDIA's driver) cannot be loaded: the machine has the driver, but this")
 
 
 @pytest.mark.usefixtures("driver")
@@ -66,15 +64,21 @@ def test_without_its_packages_it_says_what_to_install(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"devices": 0}, "finds no GPU of NVIDIA: see what nvidia-smi says"),
-        ({"init": 100}, "finds no GPU of NVIDIA: see what nvidia-smi says"),
+        ({"devices": 0}, "finds no NVIDIA GPU: see nvidia-smi"),
+        ({"init": 100}, "finds no NVIDIA GPU: see nvidia-smi"),
         ({"init": 3}, "initialization error .* forked from one that had looked for GPUs: start it with 'spawn'"),
-        ({"init": 34}, r"CUDA driver is a stub library \(CUDA_ERROR_STUB_LIBRARY\): .* take the CUDA toolkit's folder"),
-        ({"init": 803}, "of different versions, as after an update: restart the machine"),
-        ({"init": 999}, r"does not start, unknown error \(CUDA_ERROR_UNKNOWN\): .* sudo modprobe nvidia_uvm"),
-        ({"version": 12040}, "knows CUDA 12.4, and the compiler .* for 13.0 or newer: install NVIDIA's driver, of ver"),
-        ({"capability": 61}, "has compute capability 6.1, and the compiler .* and newer: use vulkan or opencl"),
-        ({"prohibited": 1}, "CUDA in software lets no program compute, by its compute mode: sudo nvidia-smi -c 0"),
+        (
+            {"init": 34},
+            r"CUDA driver is a stub library \(CUDA_ERROR_STUB_LIBRARY\): .* remove the CUDA toolkit's folder",
+        ),
+        ({"init": 803}, "have different versions, as after an update: restart the machine"),
+        ({"init": 999}, r"does not start: unknown error \(CUDA_ERROR_UNKNOWN\): .* sudo modprobe nvidia_uvm"),
+        (
+            {"version": 12040},
+            "supports CUDA 12.4, but the installed compiler needs 13.0 or newer: install NVIDIA's driver, ver",
+        ),
+        ({"capability": 61}, "has compute capability 6.1; the compiler .* and newer: use vulkan or opencl"),
+        ({"prohibited": 1}, "CUDA in software is in prohibited compute mode: sudo nvidia-smi -c 0"),
     ],
 )
 def test_why_there_is_none_is_said_with_what_to_do(driver, monkeypatch, settings, message):
@@ -87,7 +91,7 @@ def test_why_there_is_none_is_said_with_what_to_do(driver, monkeypatch, settings
 def test_a_variable_that_hides_gpus_is_named(driver, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     driver.set(devices=0)
-    assert reason() == ("NVIDIA's driver is there, and CUDA_VISIBLE_DEVICES=7 hides every GPU: unset it, or correct it")
+    assert reason() == ("NVIDIA's driver is installed, but CUDA_VISIBLE_DEVICES=7 hides every GPU: unset or correct it")
 
 
 def test_a_function_that_an_old_driver_lacks_is_no_crash(driver, monkeypatch):

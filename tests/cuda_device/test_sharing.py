@@ -93,7 +93,7 @@ def test_what_was_lent_to_be_read_is_lent_on_as_such_or_copied(cuda):
     assert described(x[1:], max_version=(1, 1)) == (address + 4, True)
     copied = [described(x), described(x, max_version=(0, 8)), described(x, max_version=(1, 0), copy=True)]
     assert [(one != address, is_read_only) for one, is_read_only in copied] == [(True, False)] * 3
-    with pytest.raises(BufferError, match="lent it to be read"):
+    with pytest.raises(BufferError, match="lent read-only"):
         x.__dlpack__(copy=False)
     assert described(ow.from_dlpack(x), max_version=(1, 0)) == (address, True)
     assert described(x + 1.0, max_version=(1, 0))[1] is False
@@ -144,7 +144,7 @@ def test_a_capsule_that_nobody_takes_gives_its_memory_back(cuda):
     capsule = x.__dlpack__()
     _, end = dlpack_capsules.taken(capsule)
     end()
-    with pytest.raises(BufferError, match="somebody has taken it already"):
+    with pytest.raises(BufferError, match="was already consumed"):
         dlpack_capsules.taken(capsule)
 
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_shared_is_refused_or_goes_by_the_host(cuda, open_device)
         (x > 0.0).__dlpack__()
     assert np.from_dlpack(x, device="cpu").tolist() == [1.0] * 4
     assert ow.from_dlpack(np.arange(3, dtype=np.float32), device=cuda).tolist() == [0.0, 1.0, 2.0]
-    with pytest.raises(BufferError, match="by a copy alone"):
+    with pytest.raises(BufferError, match="only by a copy"):
         ow.from_dlpack(np.arange(3), device=cuda, copy=False)
     for described in ({"kind": (2, 64)}, {"strides": (-1,)}, {"address": x.view.buffer.handle.address + 2}):
         other = Exporter(x, **described)
