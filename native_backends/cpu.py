@@ -43,9 +43,9 @@ def open_backend(info: AdapterInfo) -> CpuBackend:
     """Open the processor as a device."""
     if type(info) is AdapterInfo:
         return CpuBackend(info)
-    from .numba_cpu import NumbaBackend  # which `with_numba` asks for
+    from .numba_cpu import open_adapter  # whose `with_numba` described it
 
-    return NumbaBackend(info)
+    return open_adapter(info)
 
 
 class CpuBackend(Backend):

@@ -13,7 +13,7 @@ from typing import Any
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-__all__ = ["keep_with_digests"]
+__all__ = ["is_kept", "keep_with_digests"]
 
 
 class _Files(IndexDataCacheFile):  # type: ignore[misc]
@@ -52,8 +52,18 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         locator = self._impl.locator
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, locator.get_source_stamp())
 
+    def holds(self, signature: Any, target: Any) -> bool:
+        """Return whether a file has machine code for a signature and this processor."""
+        return self._cache_file.load(self._index_key(signature, target.codegen())) is not None
+
 
 def keep_with_digests(function: Any) -> None:
     """Have a function of Numba's, which it has not compiled yet, kept so; one that it does not keep is left alone."""
     if isinstance(getattr(function, "_cache", None), FunctionCache):
         function._cache = _Cache(function.py_func)
+
+
+def is_kept(function: Any, signature: Any) -> bool:
+    """Return whether the machine code of a Numba function for a signature is on disk."""
+    cache = getattr(function, "_cache", None)
+    return isinstance(cache, _Cache) and cache.holds(signature, function.targetctx)

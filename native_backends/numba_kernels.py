@@ -1,14 +1,15 @@
 """Kernels in Numba: what the loops of `wgsl.numba_shell` are given, and from when on they take NumPy's place.
 
-LLVM needs about as long for a kernel as NumPy for thousands of launches over little data. So a kernel is NumPy's until
-that would have spent half a second on it, or on all kernels of its rule: then they are likely to run on. What it spends
-is estimated, not measured, so that the same program computes the same each time.
+Loops whose machine code is on disk are taken at once. LLVM needs about as long for others as NumPy for thousands of
+launches over little data, so a kernel is NumPy's until that has spent some time on it, or on all kernels of its rule:
+then they are likely to run on, and another process compiles them while NumPy continues.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -24,15 +25,19 @@ from ..wgsl import param_storage, rule_shell, shell
 from ..wgsl.fused_shell import Fused
 from ..wgsl.syntax import Binary, Call, Unary
 from ..wgsl.tree import walk
-from .numba_loops import Loop, loop_of, threads
+from .numba_loops import Loop, has_machine_code, loop_of, threads
+from .numba_worker import Compilation, compile_beside
 from .numpy_fused import loaded_size
 from .numpy_kernels import bind_kernel
 from .numpy_library import REPLACEMENTS, Array, Parameters
 
 __all__ = ["NumbaKernels"]
 
-_PATIENCE = 0.5
-"""Seconds that NumPy may spend on a kernel."""
+_PATIENCE = 0.1
+"""Seconds that NumPy spends on a kernel before it is compiled. Estimated: what is compiled does not depend on noise."""
+
+_LOADING = 0.01
+"""The same before machine code on disk is loaded, for kernels that are not an optimizer's."""
 
 # What NumPy takes for one operation: to begin, and for each element.
 _SECONDS_PER_OPERATION = 1e-6
@@ -71,52 +76,79 @@ class NumbaKernels:
             return run_all
         if not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
             return bind_kernel(kernel, arrays, parameters)
-        known = self._known.get(kernel)
-        if known is None:
-            known = self._known[kernel] = _Candidate(kernel, self._account_of(kernel), strict=self._at_once)
-        if known.account.is_closed:
-            return known.bind(arrays, parameters)
-        return _Waiting(known, arrays, parameters).run
+        candidate = self._known.get(kernel)
+        if candidate is None:
+            candidate = self._known[kernel] = _Candidate(kernel, self._account_of(kernel), strict=self._at_once)
+        if candidate.is_settled(arrays, parameters):
+            return candidate.bind(arrays, parameters)
+        return _Waiting(candidate, arrays, parameters).run
 
     def _account_of(self, kernel: Kernel) -> _Account:
         key = (kernel.rule, kernel.flags) if isinstance(kernel, RuleKernel) else kernel
-        return self._accounts.setdefault(key, _Account(0 if self._at_once else _PATIENCE))
+        return self._accounts.setdefault(key, _Account())
 
 
 class _Account:
-    """The seconds that NumPy may still spend on some kernels."""
+    """The seconds that NumPy has spent on some kernels."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    @property
-    def is_closed(self) -> bool:
-        """It has spent enough."""
-        return self.seconds <= 0
+    spent = 0.0
 
 
 class _Candidate:
     """A kernel that Numba may have a form for."""
 
     def __init__(self, kernel: Any, account: _Account, *, strict: bool) -> None:
-        """`strict`: what Numba refuses is an error, and not NumPy's."""
+        """`strict`: compiled here at its first launch, and what Numba refuses is an error."""
         self.kernel = kernel
         self.account = account
         self._strict = strict
         self._operations = 0
+        self._has_looked = False
+        self._compilation: Compilation | None = None
+        self._is_settled = strict
         self._loop: Loop | None = None
         self._is_numpys = False
         self._is_compiled = False
 
+    def is_settled(self, arrays: Sequence[Array], parameters: bytes) -> bool:
+        """Whether `bind` may be called: the machine code is on disk, or cannot be there. Has it compiled when due."""
+        if not self._is_settled:
+            if self._compilation is not None:
+                self._is_settled = self._compilation.is_done
+            elif self.account.spent >= _PATIENCE or (not self._has_looked and self._may_load()):
+                self._is_settled = self._look(arrays, parameters)
+        return self._is_settled
+
+    def _may_load(self) -> bool:
+        """Whether machine code on disk is worth loading. The import of Numba takes long: optimizers alone are."""
+        if isinstance(self.kernel, RuleKernel):
+            return True
+        return self.account.spent >= _LOADING and "numba" in sys.modules
+
+    def _look(self, arrays: Sequence[Array], parameters: bytes) -> bool:
+        """Whether the kernel is settled now. It is compiled if it is due and not on disk."""
+        loops, name = numba_loops(self.kernel), self.kernel.name
+        if loops is None:
+            return True
+        arguments = _arguments(self.kernel, arrays, parameters, loops.given)
+        if not self._has_looked:
+            self._has_looked = True
+            if has_machine_code(loops, name) and (not _can_import() or loop_of(loops, name).is_compiled(arguments)):
+                return True
+        if self.account.spent >= _PATIENCE:
+            self._compilation = compile_beside(loops, name, arguments)
+            return self._compilation.is_done
+        return False
+
     def spend(self, arrays: Sequence[Array]) -> None:
-        """Count a launch over these arrays."""
+        """Count a launch of NumPy's over these arrays."""
         if not self._operations:
             self._operations = 1 + sum(isinstance(node, _OPERATIONS) for node in walk(self.kernel.map_module))
         calls = 1
         if not isinstance(self.kernel, (*_OF_ELEMENTS, AdvanceKernel)):
             calls = _rows(self.kernel, _by_name(self.kernel, arrays)["tensor_scalars"])
         elements = max(array.nbytes for array in arrays) / 4
-        self.account.seconds -= self._operations * (calls * _SECONDS_PER_OPERATION + elements * _SECONDS_PER_ELEMENT)
+        self.account.spent += self._operations * (calls * _SECONDS_PER_OPERATION + elements * _SECONDS_PER_ELEMENT)
 
     def bind(self, arrays: Sequence[Array], parameters: bytes) -> _Run:
         """A call of Numba's form of it, or of NumPy's if there is none."""
@@ -141,7 +173,7 @@ class _Candidate:
                 try:
                     call()
                 except NumbaError as error:  # before anything was computed
-                    _log.warning("Numba refuses '%s', which stays NumPy's on cpu: %s", self.kernel.name, error)
+                    _log.warning("Numba refuses '%s'; cpu runs it in NumPy: %s", self.kernel.name, error)
                     self._is_numpys, self._loop = True, None
                 else:
                     self._is_compiled = True
@@ -166,13 +198,13 @@ class _Waiting:
         self._is_settled = False
 
     def run(self) -> None:
-        candidate = self._candidate
         if not self._is_settled:
-            if not candidate.account.is_closed:
-                candidate.spend(self._given[0])
-            else:
-                self._is_settled = True
+            candidate = self._candidate
+            self._is_settled = candidate.is_settled(*self._given)
+            if self._is_settled:
                 self._call = candidate.bind(*self._given)
+            else:
+                candidate.spend(self._given[0])
         self._call()
 
 
@@ -181,7 +213,7 @@ def _can_import() -> bool:
     try:
         import numba  # noqa: F401
     except ImportError as error:
-        _log.warning("Numba is installed and cannot be imported, so the device cpu goes on with NumPy: %s", error)
+        _log.warning("Numba is installed but cannot be imported; device cpu uses NumPy: %s", error)
         return False
     return True
 
@@ -189,10 +221,23 @@ def _can_import() -> bool:
 # What each kernel's `launch` is given.
 
 
+def _arguments(kernel: Any, arrays: Sequence[Array], parameters: bytes, given: Sequence[str]) -> list[Any]:
+    """What has the types of the arguments of a kernel's loops."""
+    if not isinstance(kernel, _OF_ELEMENTS):
+        return _of_rule(kernel, _by_name(kernel, arrays), given)
+    values = _values(kernel, parameters)
+    if isinstance(kernel, FusedKernel):
+        arrays = _of_hooked(kernel, _by_name(kernel, arrays), np.empty(0, np.uint8))
+    return _of_elements(kernel, arrays, values, 0)
+
+
+def _values(kernel: Any, parameters: bytes) -> Parameters:
+    return dict(zip((name for name, _ in kernel.parameters), kernel.unpack(parameters), strict=True))
+
+
 def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) -> _Run:
     if isinstance(kernel, _OF_ELEMENTS):
-        names = (name for name, _ in kernel.parameters)
-        values = dict(zip(names, kernel.unpack(parameters), strict=True))
+        values = _values(kernel, parameters)
         if isinstance(kernel, FusedKernel):
             return _bound_hooked(loop, kernel, _by_name(kernel, arrays), values)
         size = int(values["size"])
@@ -257,17 +302,12 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
     size = math.prod(dims) if dims else size
     names = [one.name for one in kernel.base.bindings]
     replacement = REPLACEMENTS[kernel.base.name]
-    tensors = [bound[f"x{number}_values"] for number in range(len(fused.tensor_types))]
 
     def run() -> None:
         between = np.empty(bound[binding].nbytes if is_stored else 4 * size, np.uint8)
         if is_stored:
             replacement(values, *(between if name == binding else bound[name] for name in names))
-            rest = [bound[f"y{number}_values"] for number in range(1, len(fused.outputs))]
-            arrays = [*tensors, between, bound[binding], *rest]
-        else:
-            arrays = [*tensors, between]
-        given = _of_elements(kernel, arrays, values, size)
+        given = _of_elements(kernel, _of_hooked(kernel, bound, between), values, size)
         if not _are_within(fused_of(kernel), given):
             raise ValueError("the map functions of a fused kernel go beyond its tensors")
         loop.bound(given, size, count)()
@@ -275,6 +315,16 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
             replacement(values, *(between if name == binding else bound[name] for name in names))
 
     return run
+
+
+def _of_hooked(kernel: FusedKernel, bound: dict[str, Array], between: Array) -> list[Array]:
+    """The tensors and outputs of its map functions; `between` is what the cooperative kernel writes or reads."""
+    fused, hook = kernel.fused, kernel.hook
+    tensors = [bound[f"x{number}_values"] for number in range(len(fused.tensor_types))]
+    if hook.function != "stored":
+        return [*tensors, between]
+    outputs = [bound[f"y{number}_values"] for number in range(1, len(fused.outputs))]
+    return [*tensors, between, bound[hook.binding], *outputs]
 
 
 def _width(kernel: RuleKernel) -> int:

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
+from glob import escape, glob
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..runtime import user_cache
 from ..wgsl.numba_shell import Loops
 from ..wgsl.print_python import compile_python
 
-__all__ = ["Loop", "loop_of", "threads"]
+__all__ = ["Loop", "has_machine_code", "keep_text", "loop_of", "threads"]
 
 _GRAIN = 1 << 14
 """Elements that a thread is worth starting for."""
@@ -43,6 +44,26 @@ class Loop:
         self.given = loops.given
         self._launch = namespace["launch"]
         self._part = namespace.get("part")
+
+    def is_compiled(self, arguments: Sequence[Any]) -> bool:
+        """Whether the machine code for arguments of these types is on disk."""
+        from numba import typeof
+
+        from .numba_cache import is_kept
+
+        return all(is_kept(*one) for one in self._signatures([typeof(argument) for argument in arguments]))
+
+    def compile(self, types: Sequence[Any]) -> None:
+        """Compile it for arguments of these types of Numba's."""
+        for function, signature in self._signatures(types):
+            function.compile(signature)
+
+    def _signatures(self, types: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...]]]:
+        from numba import intp
+
+        if self._part is None:
+            return [(self._launch, tuple(types))]
+        return [(self._part, (intp, intp, *types)), (self._launch, (intp, *types))]
 
     def bound(self, arguments: Sequence[Any], elements: int, at_most: int) -> Callable[[], None]:
         """A call of it.
@@ -85,18 +106,40 @@ def threads() -> int:
     if not asked:
         return most
     if not asked.isdecimal() or int(asked) == 0:
-        raise ValueError(f"OPTIRS_CPU_THREADS is a number of threads, 1 or more, not '{asked}'")
+        raise ValueError(f"OPTIRS_CPU_THREADS must be 1 or more, not '{asked}'")
     return min(int(asked), most)
+
+
+def has_machine_code(loops: Loops, name: str) -> bool:
+    """Whether the user's cache has some for that text: perhaps of another processor or version, which Numba knows."""
+    folder, file = os.path.split(_path(loops.text, name))
+    return bool(glob(os.path.join(escape(folder), "*", f"{file.removesuffix('.py')}.launch-*.nbi")))
+
+
+def keep_text(loops: Loops, name: str) -> bool:
+    """Write the text to the user's cache; False where that cannot be written to."""
+    try:
+        _keep(_path(loops.text, name), loops.text)
+    except OSError:
+        return False
+    return True
+
+
+def _path(text: str, name: str) -> str:
+    folder = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(user_cache.folder(), "numba")
+    return os.path.join(folder, f"{re.sub(r'[^a-z0-9]+', '_', name.lower())}_{_digest(text)}.py")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _loaded(text: str, name: str) -> dict[str, Any]:
     """The namespace of a text, in a file of the user's cache: Numba caches only what comes out of a file."""
-    folder = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(user_cache.folder(), "numba")
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = os.path.join(folder, f"{re.sub(r'[^a-z0-9]+', '_', name.lower())}_{digest}.py")
+    path = _path(text, name)
     try:
         _keep(path, text)
-        namespace = _imported(f"optirs_web_numba_{digest}", path)
+        namespace = _imported(f"optirs_web_numba_{_digest(text)}", path)
     except (OSError, RuntimeError):  # without a folder that can be written, as Numba says it, each process compiles
         return compile_python(text.replace("cache=True, ", ""), f"{name} for numba")
     from .numba_cache import keep_with_digests  # Numba is loaded by now
