@@ -19,7 +19,7 @@ from .recovery import recover, recover_async, snapshot, snapshot_async
 from .runtime.buffer import View
 from .runtime.device import Device
 from .runtime.flags import UsedFlags
-from .runtime.program import NotReadyError, Program, StaleProgramError
+from .runtime.program import NotReadyError, Program, StaleProgramError, recorded_here
 from .runtime.registry import device as device_of
 from .tensors import Parameter, Tensor, empty, tensor
 
@@ -36,9 +36,9 @@ class _Guard:
 
     def __init__(self, every: int, to: str | None) -> None:
         if every < 1:
-            raise ValueError(f"snapshot_every is a number of calls from 1, not {every}")
+            raise ValueError(f"snapshot_every must be 1 or more, not {every}")
         self.every = every
-        self.to = to  # where to go on; None for the same device
+        self.to = to  # where to continue; None for the same device
         self._calls = 0
         self._device: Device | None = None  # that of the last call
         self._has_snapshot = False
@@ -72,7 +72,7 @@ class _Guard:
         self._device = device
 
     def _take(self, device: Device) -> None:
-        """At once; in an event loop only the copy is made now, and read while training goes on."""
+        """At once; in an event loop only the copy is made now, and read while training continues."""
         is_under_way = self._task is not None and not self._task.done()
         if self._task is not None and not is_under_way and not self._task.cancelled():
             self._task.result()  # what went wrong is raised here
@@ -107,12 +107,15 @@ class _Recorded(NamedTuple):
     program: Program
     is_bound: bool  # to its device, since parameters lie there
     inputs: list[Tensor]
-    output: Any
+    output: Any  # whose tensors, but for parameters, have their views for themselves
     grads: list[tuple[ObservedGrad, Tensor | None]]  # what it found, and what it leaves
     flags: UsedFlags
 
-    def fits(self, key: Hashable, device: Device, may_go: bool) -> bool:
-        """Called alike, for this device, with the same flags, and gradients on the same tensors in the same places."""
+    def fits(self, key: Hashable, device: Device | None, may_go: bool) -> bool:
+        """Called alike, for this device, with the same flags, and gradients on the same tensors in the same places.
+
+        Without a device: for the one that it is bound to.
+        """
         its_device = self.program.device
         return (
             self.key == key
@@ -129,7 +132,7 @@ class _ElsewhereError(Exception):
     def __init__(self, device: Device, reason: OptirsError | None = None) -> None:
         super().__init__(f"run it on {device.name}")
         self.device = device
-        self.reason = reason or UnsupportedError(f"what the step uses lies on '{device.name}' and elsewhere")
+        self.reason = reason or UnsupportedError(f"the step uses tensors on '{device.name}' and elsewhere")
 
 
 def _lie_alike(one: Tensor | None, other: Tensor | None) -> bool:
@@ -222,7 +225,7 @@ class Compiled:
         bound.apply_defaults()
         if bound.kwargs:
             names = ", ".join(bound.kwargs)
-            raise UnsupportedError(f"a compiled step has no arguments by name alone: let it take {names} by position")
+            raise UnsupportedError(f"a compiled step has no keyword-only arguments: take {names} by position")
         return bound.args
 
     def _recovered(self, guard: _Guard) -> None:
@@ -240,25 +243,27 @@ class Compiled:
         self._recorded = [one for one in self._recorded if one.program.device is not device]
 
     def _run(self, arguments: tuple[Any, ...]) -> Any:
-        if Device.recorder() is not None:
+        if recorded_here() is not None:
             raise UnsupportedError("a compiled step cannot be called inside another one; call the function itself")
         if self._guard is not None:
             self._guard.check()
-        prepared = [prepare(one) for one in arguments]
-        device, may_go = self._device(prepared)
+        prepared = [*map(prepare, arguments)]
+        key = self._key(prepared)
+        device, may_go = self._device(key, prepared)
         try:
-            return self._run_on(device, prepared, may_go)
+            return self._run_on(key, device, prepared, may_go)
         except _ElsewhereError as error:
             device, reason = error.device, error.reason
         try:
-            return self._run_on(device, prepared, may_go, is_bound=True)
+            return self._run_on(key, device, prepared, may_go, is_bound=True)
         except _ElsewhereError:  # what it uses lies on several
             raise reason from None
 
-    def _run_on(self, device: Device, prepared: list[Any], may_go: bool, is_bound: bool = False) -> Any:
+    def _run_on(self, key: Hashable, device: Device, prepared: list[Any], may_go: bool, is_bound: bool = False) -> Any:
         """Run there, and record there first where that has not been done.
 
         Args:
+            key: what a recording depends on besides the device.
             device: where.
             prepared: the arguments, as `prepare` gives them.
             may_go: it may run where its parameters lie instead.
@@ -268,28 +273,31 @@ class Compiled:
             _ElsewhereError: they lie elsewhere.
         """
         with device.turn():
-            recorded = self.recorded_on(device, prepared, may_go, is_bound)
+            recorded = self._recorded_on(key, device, prepared, may_go, is_bound)
             if self._guard is not None:
                 self._guard.before_call(device)
-            values = [_on(device, one) for one in prepared]
             if is_debugging():
-                return self._outputs(
-                    [tensor(one, device) if isinstance(one, HostData) else None for one in values], values
-                )
+                inputs = [tensor(one, device) if isinstance(one, (Tensor, HostData)) else None for one in prepared]
+                return self._outputs(inputs, prepared)
+            contents = _contents(device, prepared)
             for _ in range(2):
-                _upload(recorded.inputs, values)
                 try:
-                    results = _replay(device, recorded)
+                    results = _replay(device, recorded, contents)
                 except StaleProgramError:
                     self._recorded.clear()
-                    recorded = self.recorded_on(device, prepared, may_go, is_bound)
+                    recorded = self._recorded_on(key, device, prepared, may_go, recorded.is_bound)
                     continue
                 if not self._recorded or self._recorded[-1] is not recorded:  # it was forgotten for want of memory
                     self._recorded.append(recorded)
                 return results
         raise UnsupportedError("the step moves the buffers that it has bound itself; build optimizers outside")
 
-    def _device(self, prepared: list[Any]) -> tuple[Device, bool]:
+    @staticmethod
+    def _key(prepared: list[Any]) -> Hashable:
+        """What a recording depends on besides the device: modes, and shapes, types and constants of the arguments."""
+        return (ops.autocast_to(), grad_enabled(), *map(_signature, prepared))
+
+    def _device(self, key: Hashable, prepared: list[Any]) -> tuple[Device, bool]:
         """Where a call runs, and whether it may run where its parameters lie instead."""
         asked = self._asked_device
         if asked is not None:
@@ -298,18 +306,29 @@ class Compiled:
         placed = None if Compiled.place is None else Compiled.place(self, prepared)
         if placed is not None:
             return placed, False
-        return next((one.device for one in prepared if isinstance(one, Tensor)), None) or device_of(None), True
+        for one in prepared:
+            if isinstance(one, Tensor):
+                return one.device, True
+        last = self._recorded[-1] if self._recorded else None
+        if last is not None and last.fits(key, None, True):
+            return last.program.device, True
+        return device_of(None), True
 
-    def recorded_on(
-        self, device: Device, prepared: list[Any], may_go: bool = False, is_bound: bool = False
+    def recorded_on(self, device: Device, prepared: list[Any]) -> _Recorded:
+        """The recording for a device and such arguments, made if there is none."""
+        return self._recorded_on(self._key(prepared), device, prepared)
+
+    def _recorded_on(
+        self, key: Hashable, device: Device, prepared: list[Any], may_go: bool = False, is_bound: bool = False
     ) -> _Recorded:
-        """The recording for a device and such arguments, made if there is none; see `_run_on`."""
-        key = (ops.autocast_to(), grad_enabled(), *(_signature(one) for one in prepared))
+        """The recording for a device and arguments of this key, made if there is none; see `_run_on`."""
         recorded = self._find(key, device, may_go)
         if recorded is None:
             return _when_ready(lambda: self._record(key, device, prepared, may_go, is_bound))
         if recorded.program.device is not device:
             raise _ElsewhereError(recorded.program.device)
+        if is_bound and not recorded.is_bound:
+            recorded = self._recorded[-1] = recorded._replace(is_bound=True)
         return recorded
 
     def _find(self, key: Hashable, device: Device, may_go: bool) -> _Recorded | None:
@@ -354,6 +373,9 @@ class Compiled:
                     found.leaf._grad = found.before
         tensors = [one for one in inputs if one is not None]
         flags.finish(but=tensors)
+        output = _map_tensors(
+            output, lambda one: one if isinstance(one, Parameter) else Tensor(one.view, one.shape, one.dtype)
+        )
         recorded = _Recorded(key, program, is_bound, tensors, output, grads, flags)
         if not runs:
             return recorded
@@ -398,35 +420,37 @@ class CompiledMethod:
         return self.__func__.call_async(self.__self__, *arguments, **named)
 
 
-def _on(device: Device, prepared: Any) -> Any:
-    """What lies on another device is read: nothing waits for that once the inputs are being written."""
-    if isinstance(prepared, Tensor) and prepared.device is not device:
-        return HostData(prepared.device.read(prepared.view), prepared.shape, prepared.dtype)
-    return prepared
+def _contents(device: Device, prepared: list[Any]) -> list[View | memoryview]:
+    """The values of the arguments. What lies on another device is read: nothing waits for that once one is written."""
+    contents: list[View | memoryview] = []
+    for one in prepared:
+        if isinstance(one, HostData):
+            contents.append(one.content)
+        elif isinstance(one, Tensor):
+            view = one.view
+            contents.append(view if view.buffer.device is device else view.buffer.device.read(view))
+    return contents
 
 
-def _upload(inputs: list[Tensor], prepared: list[Any]) -> None:
-    values = [one for one in prepared if isinstance(one, (Tensor, HostData))]
-    for target, value in zip(inputs, values, strict=True):
-        if isinstance(value, HostData):
-            target.device.write(target.view, value.content)
+def _replay(device: Device, recorded: _Recorded, contents: list[View | memoryview]) -> Any:
+    for one, content in zip(recorded.inputs, contents, strict=True):
+        if isinstance(content, View):
+            device.copy(content, one.walk.view)
         else:
-            target.device.copy(value.view, target.view)
-
-
-def _replay(device: Device, recorded: _Recorded) -> Any:
-    copies: list[tuple[Tensor, Tensor]] = []
+            device.write(one.walk.view, content)
+    copies: list[tuple[View, View]] = []
 
     def room_for(one: Tensor) -> Tensor:
         if isinstance(one, Parameter):
             return one
-        copies.append((one, empty(one.shape, one.dtype, device)))
-        return copies[-1][1]
+        result = empty(one.shape, one.dtype, device)
+        copies.append((one.walk.view, result.walk.view))
+        return result
 
     results = _map_tensors(recorded.output, room_for)  # before the step runs: there may be no memory
     device.replay(recorded.program)
     for source, target in copies:
-        device.copy(source.view, target.view)
+        device.copy(source, target)
     device.flush()
     for found, after in recorded.grads:
         found.leaf._grad = after
@@ -463,7 +487,7 @@ def compile(
         device: where to run. By default where the parameters and other tensors that the step refers to lie; if it
             refers to none, where the first tensor argument lies, then `optirs_web.device()`. Arguments that lie
             elsewhere are carried over.
-        recover: when the device was lost, open it again, go on from the last snapshot and run the call that noticed.
+        recover: when the device was lost, open it again, continue from the last snapshot and run the call that noticed.
             Its arguments are arrays then, since tensors are lost with the device. Results that were not read before
             the loss raise DeviceLostError. A name, as `optirs_web.recover` takes it, moves the work there: "auto" to
             the next device that is well.
@@ -512,7 +536,7 @@ def _signature(argument: Any) -> Hashable:
         hash(argument)
     except TypeError:
         raise UnsupportedError(
-            f"an argument of a compiled step is a tensor, an array or hashable, not {argument!r}"
+            f"an argument of a compiled step must be a tensor, an array or hashable, not {argument!r}"
         ) from None
     return ("constant", type(argument), repr(argument) if isinstance(argument, float) else argument)  # -0.0 == 0.0
 
@@ -537,7 +561,7 @@ def _check_output(output: Any) -> None:
                 _check_output(one)
         case _:
             raise UnsupportedError(
-                f"a compiled step returns tensors in tuples, lists and dicts, not {type(output).__name__}; "
+                f"a compiled step must return tensors in tuples, lists and dicts, not {type(output).__name__}; "
                 "other values would be those of the recording"
             )
 

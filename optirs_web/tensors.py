@@ -47,7 +47,7 @@ class Walk(NamedTuple):
 
 def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Elements from one index to the next along each axis of an array whose elements lie one after the other."""
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return tuple([math.prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
 class Tensor(TensorMethods, TensorValues):
@@ -94,10 +94,7 @@ class Tensor(TensorMethods, TensorValues):
             view = imported("precision").of_halves(view, dtype)
         self.shape = shape
         self.dtype = dtype
-        if strides is None:
-            self.view = view
-        else:
-            self.walk = Walk(view, start, strides)
+        self.walk = Walk(view, start, row_major_strides(shape) if strides is None else strides)
         self._requires_grad = requires_grad
         self._grad: Tensor | None = None
         self._grad_place: View | None = None
@@ -110,7 +107,7 @@ class Tensor(TensorMethods, TensorValues):
         """Its elements one after the other: where it lies, or, where it does not lie so, a copy made now."""
         if self.is_contiguous:
             view, start, _ = self.walk
-            nbytes = self.dtype.nbytes(self.size)
+            nbytes = self.dtype.nbytes(math.prod(self.shape))
             return view if view.nbytes == nbytes else view.part(start * self.dtype.itemsize, nbytes)
         copied = call_operation("clone", self.detach())
         return copied.walk.view
@@ -279,7 +276,7 @@ class Parameter(Tensor, KeepsValues):
         keep_track(self)
 
     def assign(self, values: Any) -> None:
-        """Write new values of the same shape, in place: programs and optimizers go on with them.
+        """Write new values of the same shape, in place: programs and optimizers continue with them.
 
         Raises:
             ShapeError: the shape differs.
@@ -343,9 +340,9 @@ def as_shape(shape: Any) -> tuple[int, ...]:
     try:
         dimensions = tuple(map(operator.index, shape if hasattr(shape, "__iter__") else (shape,)))
     except TypeError:
-        raise ShapeError(f"a shape is made of ints from 0, not {shape!r}") from None
+        raise ShapeError(f"a shape must be ints from 0, not {shape!r}") from None
     if any(one < 0 for one in dimensions):
-        raise ShapeError(f"a shape is made of ints from 0, not {dimensions}")
+        raise ShapeError(f"a shape must be ints from 0, not {dimensions}")
     return dimensions
 
 

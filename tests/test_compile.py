@@ -128,7 +128,7 @@ def test_reading_a_value_inside_is_refused(device):
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (lambda x: x.shape[0], "returns tensors"),
+        (lambda x: x.shape[0], "must return tensors"),
         (lambda x: ow.optim.SGD([ow.Parameter([1.0], device=x.device)]), "outside a compiled step"),
         (lambda x: ow.compile(lambda y: y * 1.0, device=x.device)(x), "inside another"),
     ],

@@ -1,5 +1,7 @@
 """What fusion does in large steps: launches side by side in one, less memory, and the same numbers."""
 
+from dataclasses import replace
+
 import gpt
 import numpy as np
 import pytest
@@ -10,6 +12,13 @@ from test_fusion import MAKERS, arrays, names
 import optirs_web as ow
 from optirs_web.runtime import fusion, saving
 from optirs_web.runtime.launches import Launch
+
+
+@pytest.fixture
+def device(device, monkeypatch):
+    """Each device, with the kernels that GPUs are given."""
+    monkeypatch.setattr(device, "capabilities", replace(device.capabilities, quads=False))
+    return device
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +84,28 @@ def test_a_large_step_runs_less_and_gives_the_same(device, name):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
     if wanted is not None:
         assert names(step) == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Shampoo", "GaLore", "Muon"])
+def test_a_large_step_of_an_optimizer_with_tables_of_structs_gives_the_same(device, name):
+    def trained(compiled):
+        weights = [ow.Parameter(one * 0.1, device=device) for one in arrays((8, 8), (8, 4))]
+        x = ow.tensor(arrays((6, 8))[0], device=device)
+        optimizer = getattr(ow.optim, name)(weights, lr=0.01)
+
+        def train_step():
+            optimizer.zero_grad()
+            ((x @ weights[0]).tanh() @ weights[1]).square().mean().backward()
+            optimizer.step()
+
+        step = ow.compile(train_step, device=device) if compiled else train_step
+        for _ in range(3):
+            step()
+        return [one.numpy() for one in weights]
+
+    for got, want in zip(trained(True), trained(False), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
 
 def test_gradients_of_slices_are_put_side_by_side(open_device):
@@ -152,6 +183,7 @@ def sum_of(some):
     return first
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     steps=st.lists(

@@ -231,6 +231,24 @@ def test_a_generator_that_another_thread_closes_ends_its_block_where_it_began():
     assert grad_enabled()
 
 
+def test_an_asynchronous_generator_that_is_not_run_to_its_end_ends_its_block_where_it_began():
+    async def batches():
+        with ow.no_grad(), ow.autocast("bfloat16"):
+            yield 1
+            yield 2
+
+    async def first_of_them():
+        async for _ in batches():
+            break
+        gc.collect()
+        await asyncio.sleep(0.01)  # the loop closes it, in a task of its own
+        with ow.autocast("float16"):
+            inside = ops.autocast_to().name
+        return grad_enabled(), inside, ops.autocast_to()
+
+    assert asyncio.run(first_of_them()) == (True, "float16", None)
+
+
 def test_an_exception_ends_every_block_around_it():
     def interrupted():
         with ExitStack() as stack:
@@ -395,6 +413,22 @@ def test_a_policy_in_a_block_ends_with_it_and_is_no_other_thread_s():
                 assert not current().candidates
             assert [one.name for one in current().candidates] == ["cpu"]
         assert (before is not None, current()) == (True, None)
+
+
+def test_a_policy_in_a_task_leaves_the_block_around_the_task_alone():
+    async def train():
+        with ow.placement("minimize_transfers"):
+            policy = current()
+
+            async def evaluate():
+                ow.placement("cpu")
+                return [one.name for one in current().candidates]
+
+            assert await asyncio.create_task(evaluate()) == ["cpu"]
+            assert current() is policy
+        assert current() is None
+
+    asyncio.run(train())
 
 
 def test_blocks_of_two_threads_made_at_once_leave_no_policy():

@@ -66,7 +66,7 @@ def need_one_device(operation: str, *tensors: Tensor) -> None:
         if lost is not None:
             raise DeviceLostError(
                 f"{operation} got a tensor on a device '{lost.name}' that was lost or closed; optirs_web.recover() "
-                "brings parameters back to their last snapshot"
+                "restores parameters from the last snapshot"
             )
         program = recorded_here()
         if program is not None:
@@ -74,7 +74,7 @@ def need_one_device(operation: str, *tensors: Tensor) -> None:
         names = " and ".join(one.name for one in devices)
         raise ShapeError(
             f"{operation} got tensors on {names}; move them to one device: tensor(x, device=...) copies, "
-            "and compile(step, device=...) says where a step's arrays go"
+            "and compile(step, device=...) places a step's arrays"
         )
 
 
@@ -224,8 +224,11 @@ def apply(
 
 
 def write_into(target: Tensor, source: Tensor) -> None:
-    """Copy the elements of a tensor of the same shape and type to where `target` lies, one after the other."""
-    if source.is_contiguous:
+    """Copy the elements of a tensor of the same shape to where `target` lies, one after the other.
+
+    The types may differ if both are read as float32.
+    """
+    if source.is_contiguous and source.dtype is target.dtype:
         source.device.copy(source.view, target.view)
     else:
         launch_map("identity", f"identity_{source.dtype.wgsl}", [source], [source.walk.strides], source.shape, target)

@@ -1,7 +1,8 @@
-"""The device side of an optimizer: made from its groups, and made anew when groups, flags or transforms change."""
+"""The device side of an optimizer: made from its groups, and rebuilt when groups, flags or transforms change."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from .transforms import Transform
 
 __all__ = ["Built"]
+
+_NO_OPTIONS = ("params", "param_names")
+_IMMUTABLE = {bool, float, int, str, tuple, type(None)}
+"""Types of options that only another object changes; those of lists, arrays and tensors change in place."""
 
 
 class Built(Grouped):
@@ -41,6 +46,7 @@ class Built(Grouped):
     _is_scaled: bool
     _skip_nonfinite: bool
     _checked_options: Sequence[Mapping[str, Any]] = ()  # those of the groups when all was well
+    _refreshed: Sequence[object] = ()  # what the groups held when the device got it; () if that can change in place
     _resting: Slots  # state that a change of flags has put out of use
 
     def _build(self) -> None:
@@ -66,6 +72,7 @@ class Built(Grouped):
         if self._layout is not None:
             self._layout.retire()
         self._layout = layout
+        self._refreshed = ()
         self._built_flags = group_flags
         self._built_params = self._param_ids()
 
@@ -78,7 +85,7 @@ class Built(Grouped):
         by_slot = dict(asked) if isinstance(asked, Mapping) else dict.fromkeys(names, asked)
         for slot, kind in by_slot.items():
             if kind not in STATE_DTYPES:
-                raise ValueError(f"state_dtype is one of {', '.join(STATE_DTYPES)}, not {kind!r}")
+                raise ValueError(f"state_dtype must be one of {', '.join(STATE_DTYPES)}, not {kind!r}")
             if slot not in (known if kind == "float32" else names):
                 raise ValueError(f"state_dtype names '{slot}'; {type(self).__name__} has {', '.join(names) or 'none'}")
             if kind == "float16" and not is_own and (slot in self.tiny or slot.endswith(slot_storage.NOT_NEGATIVE)):
@@ -91,9 +98,9 @@ class Built(Grouped):
     def _checked_rounding(self, param_dtype: str, rounding: str) -> str:
         """How parameters are kept, as in `wgsl.param_storage`; "" for float32."""
         if param_dtype not in ("float32", "bfloat16"):
-            raise ValueError(f"param_dtype is float32 or bfloat16, not {param_dtype!r}")
+            raise ValueError(f"param_dtype must be float32 or bfloat16, not {param_dtype!r}")
         if rounding not in param_storage.ROUNDINGS:
-            raise ValueError(f"rounding is one of {', '.join(param_storage.ROUNDINGS)}, not {rounding!r}")
+            raise ValueError(f"rounding must be one of {', '.join(param_storage.ROUNDINGS)}, not {rounding!r}")
         if param_dtype == "float32":
             return ""
         if not self.takes_dense:
@@ -152,6 +159,11 @@ class Built(Grouped):
 
     def _refresh_options(self) -> None:
         """As `_refresh`, but for tensors: a recorded step copies these itself."""
+        held: list[object] = [self._schedules]
+        for group in self.param_groups:
+            held += (*group, *group.values(), *group["params"])
+        if len(held) == len(self._refreshed) and all(map(operator.is_, held, self._refreshed)):
+            return
         options = [
             {name: _compared(one) for name, one in group.items() if name != "params"} for group in self.param_groups
         ]
@@ -161,20 +173,25 @@ class Built(Grouped):
             self._checked_options = options
         if self._param_ids() != self._built_params:
             raise UnsupportedError(
-                "parameters are not exchanged in param_groups; use add_param_group, or a new optimizer"
+                "parameters in param_groups cannot be replaced; use add_param_group, or a new optimizer"
             )
         if self._flags() != self._built_flags:
             for name in self.fixed:
                 if [group[name] for group in self.param_groups] != [dict(one)[name] for one in self._built_flags]:
-                    raise UnsupportedError(f"{name} is not changed in training; make a new optimizer")
+                    raise UnsupportedError(f"{name} cannot change in training; make a new optimizer")
             if self._built.device.recording is not None:  # a rebuild moves the state
                 raise NotReadyError(self._refresh)
             self._rebuild()
         if self._schedules is not None:
             self._schedules.notice()
         self._set_hyper()
+        values = [one for group in self.param_groups for name, one in group.items() if name not in _NO_OPTIONS]
+        kinds = {*map(type, values)}
+        if kinds <= _IMMUTABLE and self._schedules is None and self._built._pipeline is None:
+            self._refreshed = held
 
     def _set_hyper(self) -> None:
+        self._refreshed = ()
         self._built.follow({number: lr.view for number, lr in self._rates().items()})
         self._built.set_hyper([self.hyper(group) for group in self.param_groups])
 

@@ -66,7 +66,9 @@ class Grouped(ABC):
         if "betas" in group:
             fractions(group, "betas")
             if len(group["betas"]) != self.beta_count:
-                raise ValueError(f"betas are {self.beta_count} numbers, not {group['betas']}")
+                raise ValueError(
+                    f"betas must be {self.beta_count} number{'s' * (self.beta_count != 1)}, not {group['betas']}"
+                )
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
         """The rule's overrides."""
@@ -119,7 +121,7 @@ class Grouped(ABC):
         added = []
         for group in groups:
             if not isinstance(group, Mapping) or "params" not in group:
-                raise TypeError('a parameter group is a dict with "params"')
+                raise TypeError('a parameter group must be a dict with "params"')
             names, params = _names_and_params(group)
             for name in group:
                 if not (self._knows(name) or name in ("params", "param_names")):
@@ -128,7 +130,7 @@ class Grouped(ABC):
                 if not isinstance(one, Parameter):
                     kind = f"{type(one).__module__}.{type(one).__name__}"
                     raise TypeError(
-                        f"an optimizer steps optirs_web.Parameter, not {kind} (torch's: optirs_web.interop.torch)"
+                        f"an optimizer takes optirs_web.Parameter, not {kind} (torch's: optirs_web.interop.torch)"
                     )
                 if id(one) in known:
                     raise ValueError("some parameters appear in more than one parameter group, or twice in one")
@@ -140,10 +142,10 @@ class Grouped(ABC):
             raise ValueError("optimizer got an empty parameter list")
         devices = dict.fromkeys(one.device for one in everything)
         if len(devices) > 1:
-            raise ValueError(f"the parameters lie on different devices: {', '.join(map(str, devices))}")
+            raise ValueError(f"the parameters are on different devices: {', '.join(map(str, devices))}")
         names_of_all = [name for group in [*self.param_groups, *added] for name in group.get("param_names", ())]
         if len(set(names_of_all)) < len(names_of_all):
-            raise ValueError("two parameters have one name")
+            raise ValueError("two parameters have the same name")
         named = {bool(group.get("param_names")) for group in [*self.param_groups, *added] if group["params"]}
         if len(named) > 1:
             raise ValueError("all optimizer params should be with/without names. Some param names are missing")
@@ -165,7 +167,7 @@ class Grouped(ABC):
             if any(one.device is not lr.device for one in group["params"]):
                 raise ValueError("Tensor lr must be on the device of the parameters")
             if not self.takes_tensor_lr:
-                raise UnsupportedError(f"{type(self).__name__} looks at lr on the host: give it as a number")
+                raise UnsupportedError(f"{type(self).__name__} reads lr on the host: pass a number")
         options = on_host(group)
         error = self._fault(options)
         if error is None:
@@ -179,10 +181,10 @@ class Grouped(ABC):
             if is_number and callable(value):
                 more = "" if name == "lr" else f", param={name!r}"
                 way = f"lr_scheduler.ScheduleLR(optimizer, schedule{more})"
-                raise NotANumberError(f"{name} is a number; {way} has it follow a schedule") from None
+                raise NotANumberError(f"{name} must be a number; {way} has it follow a schedule") from None
             words = str(error) if isinstance(error, ValueError) else f"Invalid {name} value: {value}"
             if is_number and not isinstance(value, Real):
-                raise NotANumberError(f"{words}; {name} is a number, not a {type(value).__name__}") from None
+                raise NotANumberError(f"{words}; {name} must be a number, not a {type(value).__name__}") from None
             if not isinstance(error, ValueError):
                 raise ValueError(words) from error
         if isinstance(error, ValueError):  # it names the option
@@ -203,8 +205,8 @@ class Grouped(ABC):
 
     def _rates(self) -> dict[int, Tensor]:
         """The learning rates that are tensors, by number of the group."""
-        rates = ((number, group.get("lr")) for number, group in enumerate(self.param_groups))
-        return {number: lr for number, lr in rates if isinstance(lr, Tensor)}
+        groups = enumerate(self.param_groups)
+        return {number: lr for number, group in groups if isinstance(lr := group.get("lr"), Tensor)}
 
     def _knows(self, name: str) -> bool:
         """Whether a group may have this option: one of the rule, or what a schedule notes of one."""
@@ -239,8 +241,8 @@ def _names_and_params(group: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
     if pairs and len(pairs) < len(given):
         raise ValueError("all optimizer params should be with/without names. Some param names are missing")
     if any(len(one) != 2 or not isinstance(one[0], str) for one in pairs):
-        raise TypeError("a named parameter is a pair of a name and a Parameter")
+        raise TypeError("a named parameter must be a pair of a name and a Parameter")
     names = [one[0] for one in pairs] or list(group.get("param_names", ()))
     if names and (len(names) != len(given) or len(set(names)) < len(names)):
-        raise ValueError(f"there is one name for each parameter, and each is another one; there are {names}")
+        raise ValueError(f"each parameter needs a name of its own, not {names}")
     return names, [one[1] for one in pairs] or given

@@ -9,7 +9,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..autograd import as_gradient, note_grad, set_grad
-from ..errors import NonFiniteError, ShapeError
+from ..errors import NonFiniteError, ShapeError, quoted
 from ..ops.arithmetic import clone
 from ..ops.creation import zeros
 from ..recovery import keep_track
@@ -87,7 +87,7 @@ class Optimizer(Stateful):
         self._schedules = None
         self._resting = {}
         if isinstance(params, Tensor):
-            raise TypeError("params is a list of parameters, or of dicts; wrap a single parameter in a list")
+            raise TypeError("params must be a list of parameters, or of dicts; wrap a single parameter in a list")
         given: list[Any] = [params] if isinstance(params, Mapping) else list(params)
         self._make_hooks()
         self._append_groups(given if given and isinstance(given[0], Mapping) else [{"params": given}])
@@ -114,7 +114,7 @@ class Optimizer(Stateful):
             changed = hook(self, args, kwargs)
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
-                    raise TypeError(f"a hook before a step returns None or (args, kwargs), not {changed!r}")
+                    raise TypeError(f"a hook before a step must return None or (args, kwargs), not {changed!r}")
                 args, kwargs = changed
         with nullcontext() if args or "closure" in kwargs else self._built.device.turn():  # a closure may do anything
             result = self._step(*args, **kwargs)
@@ -144,7 +144,7 @@ class Optimizer(Stateful):
         recording = self._built.device.recording
         live = [one._grad is not None for one in params]
         if recording is not None:
-            recording.before_replay.append(partial(self._before_replay, self._built, live))
+            recording.before_replay.append(partial(self._before_replay, self._built, [*compress(params, live)]))
             recording.before_replay.append(partial(self._check_rates, self._rates()))
         self._ask(params, live)
         projected = [one.wanted(params, live) for one in self._projections]
@@ -190,23 +190,24 @@ class Optimizer(Stateful):
         live = [one is not None and not isinstance(one, SparseRows) for one in grads]
         recording = self._built.device.recording
         if recording is not None:
-            recording.before_replay.append(partial(self._before_replay, self._built, [False] * len(live)))
+            recording.before_replay.append(partial(self._before_replay, self._built, []))
         self._built.unscale(live, scaler)
         for one in grads:
             if isinstance(one, SparseRows):
                 one.unscale(scaler)
 
-    def _before_replay(self, recorded: Layout, live: Sequence[bool]) -> None:
+    def _before_replay(self, recorded: Layout, changed: Sequence[Parameter]) -> None:
         if recorded is self._layout:
             self._refresh_options()
         if recorded is not self._layout:
             raise StaleProgramError("the optimizer was rebuilt; record the step again")
-        self._note_change(live)
+        for param in changed:
+            param._version += 1
 
     def _check_rates(self, recorded: Mapping[int, Tensor]) -> None:
         now = self._rates()
         if now.keys() != recorded.keys() or any(now[number].view != one.view for number, one in recorded.items()):
-            raise StaleProgramError("lr is another tensor than when the step was recorded; record it again")
+            raise StaleProgramError("lr is not the tensor that the step was recorded with; record it again")
 
     def _note_change(self, live: Sequence[bool]) -> None:
         for param in compress(self._params(), live):
@@ -284,6 +285,8 @@ def _transforms_and_projections(
     from .projections import Projection
 
     transforms = [one for one in given if not isinstance(one, Projection)]
+    if not all(hasattr(one, "checks") for one in transforms):
+        raise TypeError(f"transforms are a list of optim.transforms and projections, not {quoted(given)}")
     return transforms, [one for one in given if isinstance(one, Projection)]
 
 

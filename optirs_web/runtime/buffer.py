@@ -47,8 +47,7 @@ class Buffer:
         if give_back is not None:
             self.device.returned.append((give_back, self.handle, self.nbytes))
 
-    def __del__(self) -> None:
-        self.release()
+    __del__ = release
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise UnsupportedError(

@@ -27,9 +27,6 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 
-_PENDING_LIMIT = 128
-"""Commands gathered before they are submitted. Reading and waiting submit what is there."""
-
 _SMALL_UPLOAD = 1 << 16
 """Bytes that are cheaper to copy, and to send along with the next commands, than to send by themselves."""
 
@@ -39,10 +36,6 @@ async def gathered(started: Mapping[_Key, Awaitable[_Value]]) -> dict[_Key, _Val
     import asyncio  # which takes longer than all that a first tensor needs
 
     return dict(zip(started, await asyncio.gather(*started.values()), strict=True))
-
-
-def _as_bound(view: View) -> BoundBuffer:
-    return view.buffer.handle, view.offset, view.nbytes
 
 
 async def _no_bytes() -> memoryview:
@@ -128,7 +121,7 @@ class Device(DeviceMemory):
             if self._pending:
                 self.flush()
             self._uploads.append(self._backend.upload(handle, offset, bytes(data)))
-            if len(self._uploads) >= _PENDING_LIMIT:
+            if len(self._uploads) >= self._backend.pending_limit:
                 self.flush()
 
     def read(self, view: View) -> memoryview:
@@ -180,7 +173,7 @@ class Device(DeviceMemory):
 
     def _refuse_while_recording(self) -> None:
         if self._held is not None:
-            raise UnsupportedError("an optimizer's step is enqueued as a whole; nothing is read in the middle of it")
+            raise UnsupportedError("an optimizer's step is enqueued as a whole; nothing can be read within it")
         if self.recording is not None:
             raise UnsupportedError(
                 "a tensor cannot be read inside a compiled step: its value exists only when the step is "
@@ -267,13 +260,14 @@ class Device(DeviceMemory):
                 self._held.append(command)
                 return
             self._pending.append(command)
-            self._flush_if_many()
+            if len(self._pending) >= self._backend.pending_limit:
+                self.flush()
 
     def _not_recorded(self, program: Program) -> UnsupportedError:
         program.elsewhere = self
         return UnsupportedError(
             f"a step compiled for '{program.device.name}' does work on '{self.name}', which a replay would leave out; "
-            f"put everything on one device, and name it: compile(step, device='{self.name}')"
+            f"put everything on one device and name it: compile(step, device='{self.name}')"
         )
 
     def turn(self) -> threading.RLock:
@@ -298,17 +292,15 @@ class Device(DeviceMemory):
     def _bound(self, one: Recorded) -> Command:
         """The backend's command for it."""
         if isinstance(one, Copy):
-            return self._backend.copy(_as_bound(one.source), _as_bound(one.target))
+            source, target = one.source, one.target
+            from_ = source.buffer.handle, source.offset, source.nbytes
+            return self._backend.copy(from_, (target.buffer.handle, target.offset, target.nbytes))
         if self._backend.tuned is not None:
             one = self._backend.tuned(one)
         kernel, grid = one.kernel, one.grid
-        views = [_as_bound(view) for view in one.views]
+        views: list[BoundBuffer] = [(view.buffer.handle, view.offset, view.nbytes) for view in one.views]
         block = kernel.pack(one.parameters)
         return self._with_room(len(block), lambda: self._backend.bind(kernel, views, block, grid))
-
-    def _flush_if_many(self) -> None:
-        if len(self._pending) >= _PENDING_LIMIT:
-            self.flush()
 
     def all_or_nothing(self, enqueue: Callable[[], None]) -> None:
         """Call what enqueues work; if it raises, nothing of that work is done. It may be called a second time.
@@ -344,12 +336,14 @@ class Device(DeviceMemory):
                     self._held = None
                 self._try_last_resorts(asked)
             self._pending += held
-            self._flush_if_many()
+            if len(self._pending) >= self._backend.pending_limit:
+                self.flush()
 
     def flush(self) -> None:
         """Submit what was enqueued; does not wait for it."""
         with self.lock:
-            self._check_open()
+            if self._closed:
+                self._check_open()
             uploads, pending = self._uploads, self._pending
             if not uploads and not pending:
                 return
@@ -406,7 +400,7 @@ class Device(DeviceMemory):
             raise UnsupportedError("a compiled step cannot be recorded inside another one")
         with self._turn:
             if self._is_recorded:  # by a task of this thread that waits in the middle of its step
-                raise UnsupportedError(f"another task records a compiled step on '{self.name}', and waits in it")
+                raise UnsupportedError(f"another task is recording a compiled step on '{self.name}'")
             program = Program(self, fuses=fuses, runs=runs)
             self._is_recorded = True
             try:
@@ -420,7 +414,7 @@ class Device(DeviceMemory):
                 self.programs.add(program)
 
     def bind(self, program: Program) -> None:
-        """Bind the launches of a program, perhaps anew: to the kernels that are tuned by now."""
+        """Bind the launches of a program, perhaps again: to the kernels that have been tuned since."""
         with self.lock:
             if self._backend.tuned is None:
                 for one in program.launches:
@@ -435,7 +429,8 @@ class Device(DeviceMemory):
             StaleProgramError: a buffer that it bound has moved.
         """
         with self.lock:
-            self._check_open()
+            if self._closed:
+                self._check_open()
             program.prepare()
             if self.on_change is not None:
                 self.on_change(program)

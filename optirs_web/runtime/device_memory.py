@@ -25,7 +25,7 @@ __all__ = ["DeviceMemory"]
 def _limit_from_environment() -> int | None:
     text = os.environ.get("OPTIRS_MEMORY_LIMIT", "").strip()
     if text and not text.isdecimal():
-        raise ValueError(f"OPTIRS_MEMORY_LIMIT is a number of bytes, not '{text}'")
+        raise ValueError(f"OPTIRS_MEMORY_LIMIT must be a number of bytes, not '{text}'")
     return int(text) if text else None
 
 
@@ -118,17 +118,26 @@ class DeviceMemory(ABC):
             OutOfDeviceMemoryError: neither the pool nor the device has it, or the limit forbids it.
         """
         with self.lock:
-            self._check_open()
+            if self._closed:
+                self._check_open()
             self._take_back()
-            recording = self.recording
-            if recording is not None:
-                return recording.allocate(nbytes)
+            program = recorded_here()
+            if program is not None and program.device is self:
+                return program.allocate(nbytes)
             handle, rounded = self._take(nbytes)
         return self._buffer(handle, nbytes, lambda handle, _: self.reclaim(handle, rounded))
 
     def _take(self, nbytes: int) -> tuple[Any, int]:
-        """Memory, from the pool if it has some, and how many bytes it is."""
-        rounded = self._rounded(nbytes)
+        """Memory, from the pool if it has some, and how many bytes it is.
+
+        These are the size class; or, where the device or its limit has no room for that, the size itself.
+        """
+        rounded = size_class(nbytes)
+        room = self.capabilities.max_buffer_bytes
+        if self._limit is not None:
+            room = min(room, self._limit - self._live_bytes)
+        if rounded > room:
+            rounded = -(-nbytes // 4) * 4
         handle = self._pool.take(rounded)
         if handle is None:
             handle = self._new_handle(rounded, nbytes)
@@ -144,14 +153,6 @@ class DeviceMemory(ABC):
             handle, rounded = self._take(nbytes)
             self._tell("record", handle, rounded)
             return handle, rounded
-
-    def _rounded(self, nbytes: int) -> int:
-        """The size class; or, where the device or its limit has no room for that, the size itself."""
-        rounded = size_class(nbytes)
-        room = self.capabilities.max_buffer_bytes
-        if self._limit is not None:
-            room = min(room, self._limit - self._live_bytes)
-        return rounded if rounded <= room else -(-nbytes // 4) * 4
 
     def _buffer(self, handle: Any, nbytes: int, give_back: Callable[[Any, int], None]) -> Buffer:
         device: Any = self  # the other half
@@ -190,7 +191,7 @@ class DeviceMemory(ABC):
             ValueError: the limit is negative.
         """
         if nbytes is not None and operator.index(nbytes) < 0:
-            raise ValueError(f"a memory limit is a number of bytes, not {nbytes}")
+            raise ValueError(f"a memory limit must be a number of bytes, not {nbytes}")
         with self.lock:
             self._limit = nbytes
             if nbytes is not None and self._live_bytes + self._pool.nbytes > nbytes:
@@ -278,7 +279,7 @@ class DeviceMemory(ABC):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise DeviceLostError(f"device '{self.name}' was closed, and what was on it is gone")
+            raise DeviceLostError(f"device '{self.name}' was closed with everything on it")
 
     def _take_back(self) -> None:
         """Take back what was returned. Called where no command is half-way to the device."""
@@ -288,7 +289,7 @@ class DeviceMemory(ABC):
             del give_back  # may be the last to hold a program, which then returns its memory here too
 
     def reclaim(self, handle: Any, nbytes: int) -> None:
-        """Put memory that nobody holds any more into the pool."""
+        """Return memory that nobody holds to the pool."""
         self._drop(handle, nbytes)
         if not self._closed:
             self._pool.put(handle, nbytes)

@@ -50,8 +50,8 @@ def independent(
 def lost_message(info: AdapterInfo) -> str:
     """What is said of a device that the driver has given up."""
     return (
-        f"device '{info.name}' was lost, and all that lay on it: {info.description}. "
-        "optirs_web.recover() opens it again and goes on from the last snapshot; without one, open it with "
+        f"device '{info.name}' was lost with everything on it: {info.description}. "
+        "optirs_web.recover() reopens it and continues from the last snapshot; without one, open it with "
         "optirs_web.device() and load a checkpoint"
     )
 
@@ -114,7 +114,7 @@ def blame(
     return launch_error(backend, *suspect, why, _ALL)
 
 
-_ALL = "What was submitted together with it did not run"
+_ALL = "Work submitted with it did not run"
 
 
 def _is_wrong(kernel: Kernel, buffers: Sequence[BoundBuffer], is_there: Callable[[Handle], bool]) -> bool:

@@ -7,7 +7,7 @@ and what `asyncio.to_thread` calls, with those that were open where it was made,
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from functools import wraps
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -20,7 +20,10 @@ _T = TypeVar("_T")
 class _Setting(Generic[_T]):
     """What a block has a mode be, inside the blocks around it."""
 
-    __slots__ = ("block", "outer", "value")
+    __slots__ = ("block", "outer", "token", "value")
+
+    token: Token[_Setting[_T]]
+    """Restores the context variable where the block was entered; no other context accepts it."""
 
     def __init__(self, value: _T, outer: _Setting[_T] | None, block: Block[_T] | None) -> None:
         self.value = value
@@ -57,18 +60,22 @@ class Mode(Generic[_T]):
             setting = setting.outer
 
     def replace(self, value: _T) -> None:
-        """Have the innermost block here mean another value, which goes with it."""
-        self._innermost.get().value = value
+        """Have the innermost block here mean another value, for this thread or task; it ends with the block."""
+        setting = self._innermost.get()
+        replacing = _Setting(value, setting.outer, setting.block)
+        if setting.outer is not None:
+            replacing.token = setting.token
+        self._innermost.set(replacing)
 
     def enter(self, block: Block[_T], value: _T) -> _Setting[_T]:
         """Have the mode be `value` until `leave`."""
         setting = _Setting(value, self._innermost.get(), block)
-        self._innermost.set(setting)
+        setting.token = self._innermost.set(setting)
         return setting
 
     def leave(self, block: Block[_T], entered: _Setting[_T] | None) -> None:
         """Undo what the block did last. Blocks of generators may end in another order than they began."""
-        inner, setting = None, self._innermost.get()
+        inner, setting = None, (innermost := self._innermost.get())
         while setting.block is not block:
             if setting.outer is None:  # of a generator that another thread closes: it is over where it began
                 if entered is not None and entered.outer is not None:
@@ -76,10 +83,13 @@ class Mode(Generic[_T]):
                 return
             inner, setting = setting, setting.outer
         assert setting.outer is not None
-        if inner is None:
-            self._innermost.set(setting.outer)
-        else:
+        if inner is not None:
             inner.outer = setting.outer
+        try:
+            self._innermost.reset(setting.token)
+        except ValueError:  # of an asynchronous generator that its loop closes, in a copy of the context: likewise
+            setting.value = setting.outer.value
+        self._innermost.set(setting.outer if inner is None else innermost)
 
 
 class Block(Generic[_T]):
@@ -120,7 +130,9 @@ class Block(Generic[_T]):
         import inspect  # which takes longer than all that a first tensor needs
 
         if inspect.isasyncgenfunction(function):
-            raise TypeError(f"an asynchronous generator is not decorated: write 'with' in {function.__name__} itself")
+            raise TypeError(
+                f"an asynchronous generator cannot be decorated: write 'with' in {function.__name__} itself"
+            )
         if inspect.iscoroutinefunction(function):
 
             @wraps(function)

@@ -58,7 +58,7 @@ class ProgramBuffer(Buffer):
 
     @property
     def is_temporary(self) -> bool:
-        """Nobody holds it any more."""
+        """Nobody holds it."""
         return self.held_by is None or self.held_by() is None
 
 
@@ -218,8 +218,9 @@ class Program:
         """Run the `before_replay` calls, check that every buffer is still in place, and run the `at_replay` calls."""
         for call in self.before_replay:
             call()
-        if any(buffer.retired for buffer in self._bound.values()):
-            raise StaleProgramError("a buffer that this program bound has moved; record it again")
+        for buffer in self._bound.values():
+            if buffer.retired:
+                raise StaleProgramError("a buffer that this program bound has moved; record it again")
         for call in self.at_replay:
             call()
 

@@ -119,8 +119,8 @@ def shrink(program: Program, got: int, is_own: Owned, is_temporary: Owned) -> No
             held.live_bytes,
             held.limit,
             program.device.name,
-            note=f"The compiled step needs {wanted:,} bytes of its own, {least:,} where results are computed again "
-            f"instead of kept, and there is room for {max(room, 0):,}. {imported('exhaustion').told(program.device)}",
+            note=f"The compiled step needs {wanted:,} bytes, {least:,} with recomputation, "
+            f"and there is room for {max(room, 0):,}. {imported('exhaustion').told(program.device)}",
         ) from None
     program.recomputed = len(launches) - len(program.launches)
     program.launches = launches

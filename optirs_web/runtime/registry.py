@@ -139,7 +139,8 @@ def device(name: str | Device | None = None, *, power: str | None = None) -> Dev
         return name
     name = _asked(name, power)
     found = _opened.get(name)
-    if found is None:
+    if found is None or found.lost:
+        _forget_lost()
         with _lock:
             found = _opened.get(name) or _taken(name)
             _opened[name] = found
@@ -152,6 +153,7 @@ async def device_async(name: str | Device | None = None, *, power: str | None = 
     if isinstance(name, Device):
         return name
     name = _asked(name, power)
+    _forget_lost()
     if name not in _opened:
         await _probe_async()
         if not _IS_PAGE:
@@ -173,15 +175,14 @@ def _asked(name: str | None, power: str | None) -> str:
     """The name, of "auto" with the power that it prefers behind it."""
     if name is not None and not isinstance(name, str):
         raise TypeError(f"a device is given by its name, not {name!r} (a shape is one argument: a tuple)")
-    _forget_lost()
     if power is not None and name not in (None, "auto"):
-        raise ValueError(f"power is for 'auto' to choose by; '{name}' says already which device it is")
+        raise ValueError(f"power is for 'auto' only; '{name}' already names a device")
     name = (os.environ.get("OPTIRS_DEVICE") or "auto") if name is None else name
     power = power or os.environ.get("OPTIRS_POWER")
     if name != "auto" or not power:
         return name
     if power not in _POWER:
-        raise ValueError(f"power (or OPTIRS_POWER) is one of {', '.join(_POWER)}, not '{power}'")
+        raise ValueError(f"power (or OPTIRS_POWER) must be one of {', '.join(_POWER)}, not '{power}'")
     if _IS_PAGE:
         importlib.import_module(_BACKENDS["webgpu"]).prefer(power)
         return name
@@ -252,7 +253,7 @@ def _kind_and_number(name: str) -> tuple[str, int]:
     if kind not in _BACKENDS:
         raise DeviceNotAvailableError(f"there is no device '{name}'; known are auto, {', '.join(_BACKENDS)}")
     if index and not index.isdecimal():
-        raise DeviceNotAvailableError(f"'{name}' is no device: write {kind}:0, {kind}:1, ...")
+        raise DeviceNotAvailableError(f"'{name}' is not a device: write {kind}:0, {kind}:1, ...")
     return kind, int(index or 0)
 
 
@@ -283,7 +284,7 @@ def _choose() -> tuple[AdapterInfo, str]:
 
 
 def close_device(target: str | Device | None) -> None:
-    """Release a device and forget it: the next `device()` opens it anew. What lay on it is lost.
+    """Release a device and forget it: the next `device()` opens it again. Its contents are lost.
 
     Args:
         target: the device, or what `device` takes in its place; one that is not open is left alone. Tensors that are
@@ -291,6 +292,7 @@ def close_device(target: str | Device | None) -> None:
     """
     if not isinstance(target, Device):
         name = _asked(target, None)
+        _forget_lost()
         if not name.startswith("auto"):
             kind, number = _kind_and_number(name)
             name = f"{kind}:{number}" if number else kind

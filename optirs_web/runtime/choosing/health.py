@@ -1,4 +1,4 @@
-"""Devices that fail: those on which nothing runs any more are avoided by "auto"; and what is said once."""
+"""Devices that fail: those on which nothing runs are avoided by "auto"; and what is said once."""
 
 from __future__ import annotations
 

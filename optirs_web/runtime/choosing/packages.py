@@ -21,7 +21,7 @@ def reason(package: str, error: ImportError) -> str:
     what = " ".join(str(error).split())
     if not package:
         return f"a Python package that it needs cannot be imported: {what}"
-    return f"the Python package {package} is damaged, or of a wrong version ({what}): {_install(package)}"
+    return f"the Python package {package} is damaged or the wrong version ({what}): {_install(package)}"
 
 
 def wrong_version(package: str, version: str) -> str:
@@ -32,14 +32,14 @@ def wrong_version(package: str, version: str) -> str:
         >>> wrong_version("wgpu", "0.32.1")
         ''
         >>> wrong_version("numpy", "1.26.4")
-        "the Python package numpy is of version 1.26.4, which does not serve: pip install 'numpy>=2'"
+        "the Python package numpy is of version 1.26.4, which is not supported: pip install 'numpy>=2'"
     """
     bounds = REQUIREMENTS[package].removeprefix(package).split(",")
     lowest = next(one.removeprefix(">=") for one in bounds if one.startswith(">="))
     above = next((one.removeprefix("<") for one in bounds if one.startswith("<")), None)
     if _numbers(lowest) <= _numbers(version) and (above is None or _numbers(version) < _numbers(above)):
         return ""
-    return f"the Python package {package} is of version {version}, which does not serve: {_install(package)}"
+    return f"the Python package {package} is of version {version}, which is not supported: {_install(package)}"
 
 
 def _numbers(version: str) -> list[int]:

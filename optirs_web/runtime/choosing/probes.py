@@ -9,14 +9,14 @@ from time import perf_counter
 
 from ..buffer import View
 from ..device import Device
-from ..kernels import cooperative, elementwise
+from ..kernels import elementwise
+from ..products import product_launches
 from .figures import Figures
 
 __all__ = ["measure"]
 
 _ELEMENTS = 1 << 20
 _SIDE = 256
-_TILE = 32  # of the kernel of products
 
 _AT_MOST = 0.15
 """Seconds that each is measured for, after a first call, in which kernels are compiled."""
@@ -31,15 +31,14 @@ def measure(device: Device) -> Figures:
     x, y, z, w, result = (_ones(device, _ELEMENTS) for _ in range(5))
     a, b, product = (one.part(0, 4 * _SIDE * _SIDE) for one in (x, y, result))
     update = elementwise("probe", "probe", ("tensor",) * 4, 0)
-    matmul = cooperative("matmul")
-    tiles = -(-_SIDE // _TILE)
+    [matmul] = product_launches("matmul", device.capabilities, _SIDE, _SIDE)
     # Rows, columns, inner; the strides of both; where they start; the first product; and one axis of a batch of one.
     sizes = (_SIDE, _SIDE, _SIDE, _SIDE, 1, _SIDE, 1, 0, 0, 0, 1, 0, 0, 0, 0)
     workgroups = -(-_ELEMENTS // update.elements_per_workgroup)
     return Figures(
         copy=_least(device, lambda: device.copy(x, result)),
         update=_least(device, lambda: device.dispatch(update, (x, y, z, w, result), workgroups, (_ELEMENTS,))),
-        product=_least(device, lambda: device.dispatch(matmul, (a, b, product), (tiles, tiles), sizes)),
+        product=_least(device, lambda: device.dispatch(matmul.kernel, (a, b, product), matmul.grid, sizes)),
     )
 
 

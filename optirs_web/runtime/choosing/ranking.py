@@ -79,7 +79,7 @@ def best(
 
 
 def _failure(info: AdapterInfo, taken: AdapterInfo) -> str:
-    how = "is tried again, since there is no other" if info == taken else "is avoided"
+    how = "is retried, since there is no other" if info == taken else "is avoided"
     return f"{info.label} {how}: {avoided[info.label]}"
 
 
@@ -144,7 +144,7 @@ def _may_be_taken(info: AdapterInfo) -> bool:
     """Software adapters are not, unless OPTIRS_AUTO_SOFTWARE=1 says so, which is for tests."""
     said = os.environ.get("OPTIRS_AUTO_SOFTWARE", "")
     if said not in ("", "0", "1"):
-        raise ValueError(f"OPTIRS_AUTO_SOFTWARE is 0 or 1, not '{said}'")
+        raise ValueError(f"OPTIRS_AUTO_SOFTWARE must be 0 or 1, not '{said}'")
     return not info.software or said == "1"
 
 
@@ -159,7 +159,7 @@ def _required(
         other = f", and falling back to {found[0].label} is not allowed" if found else ""
         reasons = "; ".join(_why_not(one, listed.get(one.partition(":")[0], ())) for one in names)
         raise DeviceNotAvailableError(
-            f"'auto' may take {' or '.join(names)} alone, by OPTIRS_REQUIRE={said}{other}: {reasons}"
+            f"OPTIRS_REQUIRE={said} allows 'auto' only {' or '.join(names)}{other}: {reasons}"
         )
     return allowed
 
@@ -167,16 +167,16 @@ def _required(
 def _why_not(label: str, adapters: Sequence[AdapterInfo]) -> str:
     for one in adapters:
         if not one.available:
-            return f"{label} is not there ({one.reason})"
+            return f"{label} is unavailable ({one.reason})"
         if one.label == label and one.software:
-            return f"{label} is software, which 'auto' does not take; name it, as in OPTIRS_DEVICE={label}"
-    return f"{label} is taken only by its name, as in OPTIRS_DEVICE={label}, if at all"
+            return f"{label} is software, which 'auto' never selects; name it, as in OPTIRS_DEVICE={label}"
+    return f"{label} can only be selected by name, as in OPTIRS_DEVICE={label}"
 
 
 def _only(info: AdapterInfo, listed: Mapping[str, Sequence[AdapterInfo]]) -> str:
     """Why this one is taken where there is no other."""
     others = [one for name, adapters in listed.items() for one in adapters if name != "cpu"]
     if info.name != "cpu" or any(one.available and not one.software for one in others):
-        return "there is no other that may be taken and is well"
+        return "there is no other usable one"
     passed = [f"{one.label} is software" if one.available else f"no {one.name}" for one in others]
     return f"no hardware adapter was found ({', '.join(passed)})"

@@ -94,7 +94,7 @@ def _told(info: AdapterInfo, memory: Mapping[str, int | None], avoided: Mapping[
     if info.memory is None and info.adapter in memory:
         info = replace(info, memory=memory[info.adapter])
     if info.label in avoided:
-        reason = f"{avoided[info.label]}, so 'auto' avoids it until it is asked for as '{info.label}'"
+        reason = f"{avoided[info.label]}, so 'auto' avoids it until you ask for '{info.label}'"
         info = replace(info, reason=reason)
     return info
 

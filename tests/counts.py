@@ -1,0 +1,168 @@
+"""What the host does for a few cases: calls of this project's functions, dispatches, submits and bytes uploaded.
+
+Counts, unlike times, are the same on a busy machine: `test_counts.py` compares them with `counts.json`, which
+`make counts` writes. `python tests/counts.py vulkan --functions replay` prints the calls by function.
+
+Calls are those of functions whose file is in this repository. Comprehensions, generators and coroutines are left out,
+since versions of Python differ in when these count as a call.
+"""
+
+import argparse
+import gc
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["DEVICES", "FILE", "PYTHON", "differences", "measured"]
+
+FILE = Path(__file__).with_suffix(".json")
+DEVICES = ("cpu", "vulkan")
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+ALLOWED_FALL = 0.1
+"""A count that falls by more is to be lowered in the file, so that it cannot grow back."""
+ALLOWED_ON_OTHER_VERSIONS = 0.02
+"""Growth of calls on other versions of Python than the file's, whose libraries may call back once more or less."""
+
+_ROOT = Path(__file__).parent.parent
+_FOLDERS = tuple(f"{_ROOT / name}{os.sep}" for name in ("optirs_web", "native_backends", "shaders"))
+_NOT_COUNTED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def _is_counted(code):
+    is_function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_flags & _NOT_COUNTED
+    is_comprehension = code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>")  # part of the function from 3.12 on
+    return is_function and not is_comprehension and code.co_filename.startswith(_FOLDERS)
+
+
+@contextmanager
+def _calls_in_block():
+    """Yield a Counter of code objects."""
+    calls = Counter()
+
+    def note(frame, event, _):
+        if event == "call" and _is_counted(frame.f_code):
+            calls[frame.f_code] += 1
+
+    gc.collect()
+    gc.disable()  # what it finalizes would be counted here or there
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+
+
+def _cases(device):
+    """Names, and functions to count: in this order, in a process of its own, so that the first recording is cold."""
+    import numpy as np
+
+    import optirs_web as ow
+
+    model = ow.nn.Sequential(
+        ow.nn.Linear(64, 128, device=device), ow.nn.ReLU(), ow.nn.Linear(128, 64, device=device), ow.nn.ReLU(),
+        ow.nn.Linear(64, 10, device=device),
+    )  # fmt: skip
+    optimizer = ow.optim.AdamW(model.parameters(), lr=1e-3)
+
+    @ow.compile
+    def train_step(x, labels):
+        optimizer.zero_grad()
+        loss = ow.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    arrays = np.ones((32, 64), np.float32), np.zeros(32, np.int32)
+    tensors = [ow.tensor(one, device=device) for one in arrays]
+    yield "record", lambda: train_step(*tensors)
+    for _ in range(2):
+        train_step(*tensors)
+    yield "replay", lambda: train_step(*tensors)
+    for _ in range(2):
+        train_step(*arrays)
+    yield "replay_arrays", lambda: train_step(*arrays)
+
+    a, b = ow.ones((64, 32), device=device), ow.ones((32, 16), device=device)
+
+    def product():
+        _ = a @ b
+        device.flush()
+
+    for _ in range(2):
+        product()
+    yield "product", product
+
+
+def _count(name):
+    """Calls by function and the other counts of each case on a device."""
+    import optirs_web as ow
+
+    device = ow.device(name)
+    counted = {}
+    for case, function in _cases(device):
+        device.flush()
+        before = device.stats.copy()
+        with _calls_in_block() as calls:
+            function()
+        happened = device.stats - before
+        counts = {"calls": calls.total()}
+        counts |= {one: getattr(happened, one) for one in ("dispatches", "submits", "bytes_up")}
+        counted[case] = calls, counts
+    return counted
+
+
+def measured(name):
+    """The counts of each case on a device, from a process of its own."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("OPTIRS_")}
+    environment |= {"OPTIRS_CPU": "numpy", "OPTIRS_TUNE": "0", "PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-W", "ignore", __file__, name]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
+def differences(expected, counts, is_same_python=True):
+    """A sentence for each count that grew, or fell by more than is allowed."""
+    found = []
+    for case, name, count in ((case, *item) for case, its_counts in counts.items() for item in its_counts.items()):
+        was = expected.get(case, {}).get(name)
+        margin = 0 if is_same_python or name != "calls" else ALLOWED_ON_OTHER_VERSIONS
+        if was is None:
+            found.append(f"{case}: no number of {name} is expected yet; `make counts` writes {count:,}")
+        elif count > was * (1 + margin):
+            found.append(
+                f"{case}: {count:,} {name}, {was:,} were expected; if that is meant, `make counts` changes the "
+                "expectation, in the same commit, whose message says why"
+            )
+        elif count < was * (1 - ALLOWED_FALL):
+            found.append(f"{case}: only {count:,} {name}, {was:,} were expected; `make counts` lowers the expectation")
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description="count what the host does on a device, or on all for counts.json")
+    parser.add_argument("device", nargs="?", help="print the counts of this device")
+    parser.add_argument("--functions", metavar="CASE", help="print the calls of a case by function instead")
+    options = parser.parse_args()
+    if options.device is None:
+        counts = {"python": PYTHON, **{name: measured(name) for name in DEVICES}}
+        FILE.write_text(json.dumps(counts, indent=1) + "\n", "utf-8")
+        return
+    counted = _count(options.device)
+    if options.functions is None:
+        print(json.dumps({case: counts for case, (_, counts) in counted.items()}))
+        return
+    for code, count in counted[options.functions][0].most_common():
+        file = Path(code.co_filename).relative_to(_ROOT)
+        print(f"{count:7,} {file}:{code.co_firstlineno} {code.co_qualname}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""What the host does for a few cases is what `counts.json` expects: a count that grows is noticed where it does."""
+
+import json
+
+import pytest
+from counts import DEVICES, FILE, PYTHON, differences, measured
+
+EXPECTED = json.loads(FILE.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_the_host_does_no_more_than_expected(name, open_device):
+    info = open_device(name).info
+    if info.kind not in ("cpu", "software"):
+        pytest.skip("the expected counts are those of a software adapter, which takes other kernels than a GPU")
+    found = differences(EXPECTED[name], measured(name), EXPECTED["python"] == PYTHON)
+    assert not found, "\n".join(found)
+
+
+def counts(calls):
+    return {"replay": {"calls": calls, "submits": 1}}
+
+
+@pytest.mark.parametrize(("calls", "said"), [(101, "101 calls, 100 were expected"), (89, "only 89 calls"),
+                                             (100, None), (90, None)])  # fmt: skip
+def test_growth_and_a_large_fall_are_told(calls, said):
+    found = differences(counts(100), counts(calls))
+    assert found == [] if said is None else len(found) == 1 and said in found[0] and "`make counts`" in found[0]
+
+
+def test_other_versions_of_python_may_call_somewhat_more():
+    assert not differences(counts(100), counts(102), is_same_python=False)
+    assert differences(counts(100), counts(103), is_same_python=False)
+    assert differences({"replay": {"submits": 1}}, {"replay": {"submits": 2}}, is_same_python=False)
+
+
+def test_a_case_that_is_not_in_the_file_is_told():
+    assert len(differences({}, counts(100))) == 2
