@@ -1,12 +1,15 @@
 """One AdamW step beside a copy on the same device, and beside torch. Rounds are interleaved; ratios are what counts.
 
 A step moves 28 bytes per parameter: parameter, two moments read and written, gradient read. It is timed as a compiled
-step and, last, as a call of `step`. Before the rounds it runs for a second, in which `cpu` turns from NumPy to Numba.
+step and, last, as a call of `step`. Where Numba is installed, `cpu` uses it from the first launch on, unless OPTIRS_CPU
+says otherwise.
 """
 
 import argparse
+import os
 import statistics
 import time
+from importlib.util import find_spec
 
 import numpy as np
 from timing import seconds
@@ -68,6 +71,8 @@ def main():
     parser.add_argument("--device", action="append", help="may be repeated; all that there are by default")
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
+    if find_spec("numba"):
+        os.environ.setdefault("OPTIRS_CPU", "numba")
     names = arguments.device or [one.label for one in ow.devices() if one.available and one.name != "gl"]
     head = f"{'device':10}{'tensors':18}{'min ms':>9}{'median':>9}{'GB/s':>8}{'of copy':>9}"
     print(f"{head}{'torch fused':>13}{'eager':>8}  counts")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
 
 HERE = Path(__file__).resolve().parent
 WHEELS = HERE.parents[1] / "build" / "wheel"
@@ -39,7 +39,7 @@ FLAGS = [
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves /page/…, /npm/…, /wheel and /more, the wheel beside it."""
+    """Serves /page/…, /npm/…, and single files by name."""
 
     extensions_map: ClassVar[dict[str, str]] = {
         **http.server.SimpleHTTPRequestHandler.extensions_map,
@@ -48,17 +48,15 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         ".wasm": "application/wasm",
     }
 
-    def __init__(self, *arguments: Any, wheel: Path) -> None:
-        self.wheel = wheel
+    def __init__(self, *arguments: Any, files: dict[str, Path]) -> None:
+        self.files = files
         super().__init__(*arguments)
 
     def translate_path(self, path: str) -> str:
         """The file for a request; one that does not exist for whatever lies outside."""
         name = urlsplit(path).path.strip("/")
-        if name == "wheel":
-            return str(self.wheel)
-        if name == "more":
-            return str(self.wheel.with_name(self.wheel.name.replace("optirs_web", "optirs_web_more")))
+        if name in self.files:
+            return str(self.files[name])
         folder, _, rest = name.partition("/")
         root = FOLDERS.get(folder)
         file = (root / rest).resolve() if root else None
@@ -112,10 +110,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def chromium(options: argparse.Namespace) -> Iterator[tuple[Browser, str]]:
-    """A running browser, and the address of the server with the pages."""
+def chromium(options: argparse.Namespace, **files: Path) -> Iterator[tuple[Browser, str]]:
+    """A running browser, and the address of the server with the pages; what else it serves by name."""
     install()
-    handler = functools.partial(Handler, wheel=options.wheel or built_wheel())
+    wheel = options.wheel or built_wheel()
+    more = wheel.with_name(wheel.name.replace("optirs_web", "optirs_web_more"))
+    handler = functools.partial(Handler, files={"wheel": wheel, "more": more, **files})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     adapter = [] if options.adapter == "default" else [f"--use-webgpu-adapter={options.adapter}"]
@@ -152,3 +152,9 @@ def blank_page(browser: Browser | BrowserContext, address: str, *scripts: str) -
     page.goto(f"{address}/page/index.html")
     with contextlib.closing(page):
         yield page
+
+
+def busy(processes: CDPSession) -> float:
+    """Milliseconds that processors have worked for the page and for its GPU: all there is to a software adapter."""
+    found = processes.send("SystemInfo.getProcessInfo")["processInfo"]
+    return 1e3 * sum(one["cpuTime"] for one in found if one["type"].lower() in ("gpu", "renderer"))

@@ -9,8 +9,8 @@ import argparse
 import statistics
 from typing import Any
 
-from chromium import add_options, blank_page, chromium, finish
-from playwright.sync_api import Browser, CDPSession, Page
+from chromium import add_options, blank_page, busy, chromium, finish
+from playwright.sync_api import Browser, Page
 from rich.console import Console
 from rich.table import Table
 
@@ -86,12 +86,6 @@ def timed(browser: Browser, address: str, case: str, options: argparse.Namespace
         }
         for name in names
     }
-
-
-def busy(processes: CDPSession) -> float:
-    """Milliseconds that processors have worked for the page and for its GPU: all there is to a software adapter."""
-    found = processes.send("SystemInfo.getProcessInfo")["processInfo"]
-    return 1e3 * sum(one["cpuTime"] for one in found if one["type"].lower() in ("gpu", "renderer"))
 
 
 def counted(browser: Browser, address: str, case: str, name: str, steps: int) -> dict[str, float]:

@@ -3,10 +3,25 @@
 import * as jax from "/npm/@jax-js/jax/dist/index.js";
 import { ADAM } from "./problem.js";
 
+export { jax };
+
 const { numpy: np, tree } = jax;
 
+export async function start() {
+  await jax.init("webgpu");
+  jax.defaultDevice("webgpu");
+}
+
+// What `adam` starts from, for parameters of `values` and `shape`.
+export const initialState = (parameters) => ({
+  count: np.array(0, { dtype: np.uint32 }),
+  parameters: parameters.map(({ values, shape }) => np.array(values, { shape })),
+  means: parameters.map(({ shape }) => np.zeros(shape)),
+  squares: parameters.map(({ shape }) => np.zeros(shape)),
+});
+
 // Takes over its arguments, as every function of jax-js does, so that their memory is free for the results.
-function adam({ count, parameters, means, squares }, gradients) {
+export function adam({ count, parameters, means, squares }, gradients) {
   count = count.add(1);
   const correction = (beta) => np.reciprocal(np.subtract(1, np.power(beta, count.ref.astype(np.float32))));
   const [correction1, correction2] = [correction(ADAM.beta1), correction(ADAM.beta2)];
@@ -26,16 +41,9 @@ function adam({ count, parameters, means, squares }, gradients) {
 }
 
 async function create(problem, update, settle) {
-  await jax.init("webgpu");
-  jax.defaultDevice("webgpu");
-  const zeros = () => problem.parameters.map((values) => np.zeros([values.length]));
+  await start();
   const gradients = problem.gradients.map((values) => np.array(values));
-  let state = {
-    count: np.array(0, { dtype: np.uint32 }),
-    parameters: problem.parameters.map((values) => np.array(values)),
-    means: zeros(),
-    squares: zeros(),
-  };
+  let state = initialState(problem.parameters.map((values) => ({ values, shape: [values.length] })));
   return {
     async enqueue(steps) {
       for (let step = 0; step < steps; step++) {

@@ -8,7 +8,9 @@ const BATCH = "WEBGPU_DEFERRED_SUBMIT_BATCH_SIZE";
 let loaded;
 let created = 0;
 
-async function load() {
+export const load = () => (loaded ??= loadScripts());
+
+async function loadScripts() {
   for (const source of SCRIPTS) {
     await new Promise((resolve, reject) => {
       document.head.append(Object.assign(document.createElement("script"), { src: source, onload: resolve, onerror: reject }));
@@ -21,7 +23,7 @@ async function load() {
 
 // `batch` is how many dispatches go into one submit.
 async function create(problem, batch) {
-  await (loaded ??= load());
+  await load();
   const prefix = `side${created++}`;
   const variables = problem.parameters.map((values, i) => tf.variable(tf.tensor1d(values), true, `${prefix}/${i}`));
   const gradients = Object.fromEntries(variables.map(({ name }, i) => [name, tf.tensor1d(problem.gradients[i])]));
