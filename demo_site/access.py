@@ -55,7 +55,7 @@ def session(request: Request, settings: SettingsOf) -> Session:
     The browser sets Sec-Fetch-Site, and no page can. From another machine the token has to be typed.
     """
     if request.headers.get("sec-fetch-site") != "same-origin":
-        raise ApiError(403, "not_same_origin", "Only this server's own pages are given the token.")
+        raise ApiError(403, "not_same_origin", "Only this server's own pages may read the token.")
     if request.client is None or not is_loopback(request.client.host):
         message = "This server runs on another machine: enter the token that `optirs-web demo` printed there."
         raise ApiError(403, "not_local", message)

@@ -39,7 +39,7 @@ def create_app(settings: Settings) -> FastAPI:
     renderer = Renderer(settings.templates, facts)
     app = FastAPI(
         title="OptiRS-Web demo",
-        summary="Checkpoints and benchmark results that pages and native programs hand to each other.",
+        summary="Checkpoints and benchmark results, shared by pages and native programs.",
         version=ow.__version__,
         openapi_url="/api/openapi.json",
         docs_url=None,  # FastAPI's pages load scripts from elsewhere

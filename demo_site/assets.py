@@ -41,7 +41,7 @@ _TYPES = {
     ".zip": "application/zip",
 }
 _MINIMUM_TO_PACK = 1024
-_BLOCK = 1 << 20
+_BLOCK = 256 << 10
 _packing = Lock()
 
 

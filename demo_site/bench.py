@@ -17,7 +17,7 @@ __all__ = ["bench_routes"]
 
 
 class BenchResult(BaseModel):
-    """A result as it was posted, with its number and when it came."""
+    """A posted result, with its number and the time."""
 
     id: int
     created: str
@@ -38,7 +38,7 @@ bench_routes = APIRouter(prefix="/api/bench", tags=["bench"])
     openapi_extra={"requestBody": {"required": True, "content": {_TYPE: {"schema": {"type": "object"}}}}},
 )
 async def post_result(request: Request, store: StoreOf) -> Response:
-    """Save a result: any JSON object. The oldest ones make room."""
+    """Save a result: any JSON object. Above the limit the oldest are deleted."""
     # FastAPI would read a body that it is told of before it asks for the token.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise ApiError(415, "not_json", f"Send the result as {_TYPE}.")
@@ -58,16 +58,16 @@ def _checked(body: bytes) -> str:
         result = json.loads(body)
         text = json.dumps(result, allow_nan=False)
     except (ValueError, RecursionError):
-        message = "The body is not JSON in UTF-8, holds a number that is not finite, or is nested too deeply."
+        message = "The body is not JSON in UTF-8, contains a non-finite number, or is nested too deeply."
         raise ApiError(422, "invalid_request", message) from None
     if not isinstance(result, dict):
-        raise ApiError(422, "invalid_request", "The result has to be a JSON object.")
+        raise ApiError(422, "invalid_request", "The result must be a JSON object.")
     return text
 
 
 @bench_routes.get("", response_model=list[BenchResult], responses=documented())
 def list_results(store: StoreOf) -> Response:
-    """All results that are kept, the newest first."""
+    """All saved results, newest first."""
     return _json(f"[{', '.join(_object(*one) for one in store.results())}]")
 
 

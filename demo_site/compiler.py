@@ -110,8 +110,8 @@ class Compiler:
         if is_late.is_set() or not is_whole:
             self._end()
         if not is_whole:
-            why = f"took longer than {self._patience:g} s" if is_late.is_set() else "ended by itself"
-            note = f"the compiler {why}; the server's log may say more, and a restart tries again"
+            why = f"took longer than {self._patience:g} s" if is_late.is_set() else "exited unexpectedly"
+            note = f"the compiler {why}; see the server's log, and restart the server to retry"
             return Translation(None, note), True
         made = Translation(*json.loads(answer))
         if self._process is not None:

@@ -51,17 +51,17 @@ def error_response(status: int, code: str, message: str, headers: dict[str, str]
 
 _MEANINGS = {
     400: "The request cannot be read",
-    401: "No token, or a wrong one",
-    403: "Not for pages of other sites",
-    404: "There is no such thing",
+    401: "Missing or wrong token",
+    403: "Refused for pages of other sites",
+    404: "Not found",
     408: "The client stopped sending",
-    409: "A quota is used up",
+    409: "A quota is exceeded",
     413: "The body is too large",
-    415: "The body is of another type",
+    415: "Unsupported content type",
     421: "The Host header names another site",
-    422: "The content is not what it has to be",
-    429: "Too many requests; Retry-After says when to come back",
-    503: "The server is busy with what others have asked for; Retry-After says when to come back",
+    422: "Invalid content",
+    429: "Too many requests; Retry-After gives the delay",
+    503: "The server is busy; Retry-After gives the delay",
     507: "The server's disk is full",
 }
 _EVERYWHERE = (403, 421, 429)

@@ -7,14 +7,19 @@ where the host does not take them from ``_headers``.
 
 from __future__ import annotations
 
+import glob
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..errors import OptirsError
+from ..files import lock
 from ..translations import TARGETS, is_ours
 from .addresses import PAGES
 from .compiler import Compiler
@@ -61,16 +66,33 @@ def export_site(
     folder = folder.resolve()
     _check_replaceable(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".{folder.name}.export-*"):  # by one that was killed
-        shutil.rmtree(left)
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.export-*"):
+        with _locked(left) as is_abandoned:
+            if is_abandoned:
+                shutil.rmtree(left)
     new = folder.with_name(f".{folder.name}.export-{secrets.token_hex(4)}")
+    new.mkdir()
     try:
-        written = _write_all(new, settings, targets, report)
-        _check_replaceable(folder)  # compiling shaders took minutes
-        _replace(folder, new)
+        with _locked(new):
+            written = _write_all(new, settings, targets, report)
+            _check_replaceable(folder)  # compiling shaders took minutes
+            _replace(folder, new)
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return written
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Lock a folder in the block; yields False where another process has it, or on Windows."""
+    if os.name == "nt":  # which opens no folders
+        yield False
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield lock(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _check_replaceable(folder: Path) -> None:
@@ -79,17 +101,17 @@ def _check_replaceable(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise ExportError(f"{folder} is not a folder")
-    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-    if not present:
+    if not any(folder.iterdir()):
         return
     try:
         known = set(json.loads((folder / _LIST).read_bytes())["files"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ExportError(f"{folder} is not empty, and not an earlier export; choose another folder") from None
-    others = sorted(present - known)
+        raise ExportError(f"{folder} is neither empty nor an earlier export; choose another folder") from None
+    files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    others = sorted({path.relative_to(folder).as_posix() for path in files} - known)
     if others:
         raise ExportError(
-            f"{folder} holds files that no export wrote, such as {others[0]}; move them, or choose another folder"
+            f"{folder} has files not written by an export, such as {others[0]}; move them, or choose another folder"
         )
 
 
@@ -144,7 +166,8 @@ def _contents(
         for path in sorted(settings.reference.rglob("*")):
             if path.is_file():
                 yield f"reference/{path.relative_to(settings.reference).as_posix()}", path
-    yield "404.html", renderer.error(404, "There is no such page.", "./").encode()
+    root = urlsplit(settings.public).path or "./"  # hosts show the page at addresses of any depth
+    yield "404.html", renderer.error(404, "There is no such page.", root).encode()
     yield "site.json", _json(facts)
     yield "_headers", _headers_file(settings)
     yield ".nojekyll", b""  # GitHub Pages then takes files as they are
@@ -166,7 +189,7 @@ def _contents(
 def _shaders(
     settings: Settings, targets: Collection[str], report: Callable[[str], None]
 ) -> Iterator[tuple[str, bytes]]:
-    """Return the API's answers for the shaders. Where a compiler is missing, a note names it."""
+    """Yield the API's answers for the shaders, with their paths. Where a compiler is missing, a note names it."""
     shaders = list_shaders()
     yield "data/shaders/index.json", _json([one.model_dump() for one in shaders])
     yield "data/shaders/targets.json", _json([one.model_dump() for one in list_targets() if one.name in targets])

@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -23,6 +23,7 @@ from .settings import Rate, Settings, is_loopback
 __all__ = ["Buckets", "Guard", "client_key", "content_security_policy", "security_headers"]
 
 _LOG = logging.getLogger(__name__)
+_PIECE = 64 << 10  # bytes of an answer that are sent at once
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
@@ -128,7 +129,8 @@ class Guard:
                     headers.setdefault("Cache-Control", "no-store")
             elif is_head and message["type"] == "http.response.body":
                 message = {**message, "body": b""}
-            await send(message)
+            for piece in _pieces(message):
+                await send(piece)
 
         # A handler for GET answers HEAD too, with the same headers.
         inner = {**scope, "method": "GET", "state": {**scope.get("state", {}), "is_head": True}} if is_head else scope
@@ -144,17 +146,15 @@ class Guard:
             if has_started:
                 raise
             _LOG.exception("%s %r failed", scope["method"], scope["path"])
-            await error_response(500, "internal_error", "The server failed; its log says why.")(
-                inner, receive, send_guarded
-            )
+            await error_response(500, "internal_error", "The server failed; see its log.")(inner, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if not self._is_ours(headers.get("host", "")):
-            return error_response(421, "unknown_host", "This server does not answer for that host name.")
+            return error_response(421, "unknown_host", "This server does not accept that host name; see --allow-host.")
         # A page of another site, or of another port, has no business with the API.
         if route_path(scope).startswith("/api/") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return error_response(403, "cross_site", "The API does not answer pages of other sites.")
+            return error_response(403, "cross_site", "The API refuses requests from other sites.")
         client = client_key(scope["client"][0] if scope.get("client") else "")
         wait = self._requests.wait(client)
         if not wait and scope["method"] not in _SAFE:
@@ -178,6 +178,20 @@ class Guard:
     def _limit(self, scope: Scope) -> int:
         is_checkpoint = scope["method"] == "PUT" and scope["path"].endswith("/checkpoint")
         return self._settings.max_checkpoint if is_checkpoint else self._settings.max_json
+
+
+def _pieces(message: Message) -> Iterator[Message]:
+    """A message, with a large body in pieces: the server waits between them until the client has read.
+
+    A body that is sent as a whole is copied for each client, and the copy held until the slowest has read it.
+    """
+    body = message.get("body", b"")
+    if len(body) <= _PIECE:
+        yield message
+        return
+    for end in range(_PIECE, len(body) + _PIECE, _PIECE):
+        is_last = end >= len(body) and not message.get("more_body", False)
+        yield {**message, "body": body[end - _PIECE : end], "more_body": not is_last}
 
 
 def _without_port(host: str) -> str:
@@ -225,11 +239,11 @@ class _Body:
             async with asyncio.timeout(min(self._patience, self._patience + self._size / self._rate - self._waited)):
                 message = await self._receive()
         except TimeoutError:
-            reason = f"The body stopped, or it comes with less than {self._rate:,} bytes a second."
+            reason = f"The body stalled, or arrived at less than {self._rate:,} bytes per second."
             raise ApiError(408, "too_slow", reason, {"Connection": "close"}) from None
         self._waited += time.monotonic() - began
         self._size += len(message.get("body", b""))
         self.is_complete = not message.get("more_body", False)
         if self._size > self._limit:
-            raise ApiError(413, "too_large", f"The body is larger than the {self._limit:,} bytes that are taken.")
+            raise ApiError(413, "too_large", f"The body is larger than the limit of {self._limit:,} bytes.")
         return message

@@ -32,7 +32,7 @@ __all__ = ["MADE", "page_routes", "prepare", "program_files", "site_facts", "why
 
 _NOT_BUILT = (
     "The pages are not built. In the clone, install Node.js 20 or newer with npm (https://nodejs.org) and run "
-    "`make bundles`, then `pip install . ./demo_site` if the demo was installed so, and restart."
+    "`make bundles`, then `pip install . ./demo_site` if the demo was installed that way, and restart."
 )
 # What the library's wheel for browsers lacks, and programs import like their neighbours: files by their folders.
 _SHARED = {

@@ -1,4 +1,4 @@
-"""The checkpoints of runs: one safetensors file for each name, that a page and a native program hand to each other."""
+"""The checkpoints of runs: one safetensors file per name, exchanged by pages and native programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RunName = Annotated[str, Path(pattern=_NAME, description="Letters, digits, `.`, 
 
 
 class RunInfo(BaseModel):
-    """A run. `step`, `epoch` and `optimizer` are what its checkpoint says of itself; null where it does not."""
+    """A run. `step`, `epoch` and `optimizer` come from its checkpoint; null where it has none."""
 
     name: str
     size: int
@@ -69,7 +69,7 @@ def _no_such_run(name: str) -> ApiError:
 
 @run_routes.get("", responses=documented())
 def list_runs(store: StoreOf) -> list[RunInfo]:
-    """All runs, the last written first."""
+    """All runs, most recently written first."""
     return [_info(run) for run in store.runs()]
 
 
@@ -131,13 +131,13 @@ def get_checkpoint(name: RunName, request: Request, store: StoreOf) -> Response:
 async def put_checkpoint(
     name: RunName, request: Request, response: Response, store: StoreOf, settings: SettingsOf
 ) -> RunInfo:
-    """Replace the checkpoint of a run as a whole, or begin a run.
+    """Replace the checkpoint of a run atomically, or create the run.
 
     The body is a safetensors file of `ow.save_checkpoint` or `ow.dump_checkpoint`.
     """
     kind = request.headers.get("content-type", _TYPE).partition(";")[0].strip().lower()
     if kind != _TYPE or "content-encoding" in request.headers:
-        raise ApiError(415, "not_binary", f"Send the file as it is, as {_TYPE}.")
+        raise ApiError(415, "not_binary", f"Send the file unencoded, as {_TYPE}.")
     _check_length(request, settings.max_checkpoint)
     async with _place(request):
         with disk():
@@ -157,7 +157,7 @@ def _check_length(request: Request, limit: int) -> None:
     """Refuse at once what says that it is too large; what says nothing, or lies, is stopped while it is received."""
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length) > limit:
-        raise ApiError(413, "too_large", f"The checkpoint is larger than the {limit:,} bytes that are taken.")
+        raise ApiError(413, "too_large", f"The checkpoint is larger than the limit of {limit:,} bytes.")
 
 
 @asynccontextmanager
@@ -215,7 +215,7 @@ def _summary(upload: Upload) -> Summary:
     header = int.from_bytes(content[:8], "little")
     if _MAX_HEADER < header < upload.size:
         # JSON takes many times its length in memory.
-        raise invalid(f"The header of the file takes {header:,} bytes; at most {_MAX_HEADER:,} are taken.")
+        raise invalid(f"The file's header has {header:,} bytes; the limit is {_MAX_HEADER:,}.")
     try:
         extra = ow.checkpoint_extra(content)
         _, metadata = load(content)

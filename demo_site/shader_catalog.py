@@ -71,7 +71,7 @@ def list_shaders() -> list[ShaderInfo]:
 
 @shader_routes.get("/targets", responses=documented())
 def list_targets() -> list[Target]:
-    """All languages that a kernel may be had in."""
+    """All target languages of kernels."""
     return [Target(name=one, missing=missing_compiler(one)) for one in TARGETS]
 
 
@@ -97,11 +97,11 @@ def get_text(
     """
     asked = Name(folder, name, variant, target)
     if (folder, name) not in every_shader() or variant not in variants(folder, name) or target not in TARGETS:
-        raise ApiError(404, "no_such_text", f"There is no '{target}' of '{folder}/{name}/{variant}'.")
+        raise ApiError(404, "no_such_text", f"'{folder}/{name}/{variant}' has no '{target}'.")
     try:
         made = _printed(asked) if is_ours(target) else compiler.translation(asked)
     except Busy as error:
-        message = "The server is compiling what others have asked for; try again in a second."
+        message = "The server is compiling for other clients; try again in a second."
         raise ApiError(503, "busy", message, {"Retry-After": "1"}) from error
     return Text(text=made.text, note=made.note)
 

@@ -128,4 +128,4 @@ def _of_module(module: syntax.Module, target: str) -> str:
         return print_wgsl(module)
     if target in _PRINTED_IN_PYTHON and is_map_module(module):
         return print_python(module, target)
-    raise NoTextError("this file is no kernel by itself: its functions are a part of those that import it")
+    raise NoTextError("this file is not a kernel: its functions are used by the files that import it")

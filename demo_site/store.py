@@ -96,8 +96,10 @@ class Upload:
 
     def discard(self) -> None:
         """Remove what was received."""
-        self._file.close()
-        self.path.unlink(missing_ok=True)
+        try:
+            self._file.close()  # writes what is still buffered, for which there may be no room
+        finally:
+            self.path.unlink(missing_ok=True)
 
 
 class Store:
@@ -168,10 +170,10 @@ class Store:
         others = "SELECT count(*), coalesce(sum(size), 0) FROM runs WHERE name != ?"
         count, total = self._index.execute(others, (name,)).fetchone()
         if count >= self._max_runs:
-            raise StoreFullError(f"{count:,} runs are kept already, and no more are taken: delete one first")
+            raise StoreFullError(f"the limit of {count:,} runs is reached: delete one first")
         if total + size > self._max_total:
             raise StoreFullError(
-                f"{size:,} bytes more than the {total:,} that are kept would be over {self._max_total:,}: "
+                f"{size:,} bytes on top of the {total:,} saved would exceed the limit of {self._max_total:,}: "
                 "delete a run first"
             )
 
@@ -246,11 +248,11 @@ def _open_index(path: Path) -> sqlite3.Connection:
                     index.execute(statement)
                 index.execute(f"PRAGMA user_version = {_VERSION}")
             elif version != _VERSION:
-                raise StoreError(f"{path} was made by another version of optirs-web; choose another folder")
+                raise StoreError(f"{path} was created by another version of optirs-web; choose another folder")
     except sqlite3.DatabaseError as error:
         index.close()
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
-            raise StoreError(f"another server keeps its data in {path.parent}; choose another folder") from error
+            raise StoreError(f"another server is using {path.parent}; choose another folder") from error
         raise StoreError(f"{path} cannot be used as an index: {error}; choose another folder") from error
     except BaseException:
         index.close()

@@ -179,7 +179,7 @@ def _public_names() -> set[str]:
 def _text(about: Distribution, name: str) -> bytes:
     text = about.read_text(name)
     if text is None:
-        raise FileNotFoundError(f"the installed optirs-web has no {name}; install it again")
+        raise FileNotFoundError(f"the installed optirs-web has no {name}; reinstall it")
     return text.encode()
 
 

@@ -168,6 +168,7 @@ def test_a_racer_has_arrived_when_it_stays_at_the_goal_and_is_out_when_it_is_far
     assert (result.arrived, result.out) == (arrived, out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("surface", ["rosenbrock", "beale", "himmelblau", "valley"])
 def test_on_every_surface_some_racer_arrives(race, open_device, surface):
     _, results = asyncio.run(run_down(race, open_device("cpu"), surface, 50, with_results=True))
@@ -284,7 +285,7 @@ def test_a_run_is_offered_by_the_name_that_its_checkpoint_has(checkpoints):
 
 
 def test_the_pages_config_refuses_what_it_does_not_know(checkpoints):
-    with pytest.raises(ValueError, match="no momentum"):
+    with pytest.raises(ValueError, match="no setting momentum"):
         checkpoints.first_config(momentum=0.9)
 
 
@@ -321,6 +322,7 @@ def assert_a_run_moves(checkpoints, digits_bytes, device, optimizer, path):
     assert_same_curve(last.history, whole.history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", FIRST)
 def test_a_run_moves_from_page_to_native_and_back(checkpoints, digits_bytes, device, optimizer, tmp_path):
     assert_a_run_moves(checkpoints, digits_bytes, device, optimizer, tmp_path / "checkpoint.safetensors")

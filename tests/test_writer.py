@@ -82,22 +82,22 @@ def test_who_pauses_it_can_still_ask(writer):
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
-        ("prompt", {"text": "", "temperature": 1}, "Write 1 to 500 characters; these are 0"),
-        ("prompt", {"text": "a" * 501, "temperature": 1}, "these are 501"),
+        ("prompt", {"text": "", "temperature": 1}, "The prompt must have 1 to 500 characters, not 0"),
+        ("prompt", {"text": "a" * 501, "temperature": 1}, "not 501"),
         (
             "prompt",
             {"text": "naïve \x00", "temperature": 1},
-            "do not occur in the text that the model learns: U+0000 ï",
+            "does not contain these characters: U+0000 ï",
         ),
-        ("text", "", "at least two different characters"),
-        ("text", "\r\n\n\r" * 1000, "at least two different characters"),
-        ("text", "long" * 250_001, "has 1,000,004 characters; at most 1,000,000"),
+        ("text", "", "at least two distinct characters"),
+        ("text", "\r\n\n\r" * 1000, "at least two distinct characters"),
+        ("text", "long" * 250_001, "has 1,000,004 characters; this page trains on at most 1,000,000"),
         ("text", 3, "AttributeError"),
-        ("lr", "nan", "from 0, not nan"),
-        ("lr", -1, "from 0, not -1"),
+        ("lr", "nan", "0 or greater, not nan"),
+        ("lr", -1, "0 or greater, not -1"),
         ("optimizer", "Newton", "Newton"),
         ("size", "huge", "KeyError: 'huge'"),
-        ("dance", None, "there is no message 'dance'"),
+        ("dance", None, "unknown message 'dance'"),
     ],
 )
 def test_what_cannot_be_used_is_refused_and_training_goes_on(writer, kind, value, words):

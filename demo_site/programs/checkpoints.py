@@ -54,7 +54,7 @@ def first_config(optimizer: str = "adamw", **changed: Any) -> dict[str, Any]:
     }
     unknown = set(changed) - set(config)
     if unknown:
-        raise ValueError(f"a run on the digits has no {', '.join(sorted(unknown))}")
+        raise ValueError(f"a digits run has no setting {', '.join(sorted(unknown))}")
     return _checked(config | changed)
 
 
@@ -70,7 +70,7 @@ def _checked(config: dict[str, Any]) -> dict[str, Any]:
     }
     for name, (is_allowed, wanted) in allowed.items():
         if not is_allowed:
-            raise ValueError(f"{name} has to be {wanted}, not {str(config[name])[:40]}")
+            raise ValueError(f"{name} must be {wanted}, not {str(config[name])[:40]}")
     return config
 
 
@@ -160,7 +160,7 @@ class Run:
         return self.history[-1]
 
     async def save(self) -> bytes:
-        """A checkpoint that `load`, and ``optirs-web train digits --resume``, go on from."""
+        """A checkpoint that `load`, and ``optirs-web train digits --resume``, continue from."""
         extra = {"config": self.config, "epoch": len(self.history), "history": self.history}
         return await ow.dump_checkpoint_async(self.parameters, self.optimizer, extra)
 
@@ -173,13 +173,13 @@ class Run:
         """
         foreign = next((what for first, what in _FOREIGN.items() if checkpoint.startswith(first)), None)
         if foreign and checkpoint[8:9] != b"{":  # with which the header of a safetensors file begins
-            raise ow.errors.CheckpointError(f"this is not a safetensors file but {foreign}")
+            raise ow.errors.CheckpointError(f"not a safetensors file: this is {foreign}")
         extra = ow.checkpoint_extra(checkpoint)
         try:
             config = first_config(**extra["config"])
             history = [[int(number), *map(float, figures)] for number, *figures in extra["history"]]
             if any(len(row) != 5 for row in history) or not all(math.isfinite(x) for row in history for x in row):
-                raise ValueError("its history is not five numbers for each epoch")
+                raise ValueError("its history does not have five numbers per epoch")
         except (KeyError, TypeError, AttributeError) as error:
             raise ow.errors.CheckpointError("this is not a checkpoint of a run on the digits") from error
         except ValueError as error:

@@ -289,7 +289,7 @@ class Session:
         elif kind == "sample":
             await self._recognise(value)
         else:
-            raise ValueError(f"there is no message '{kind}'")
+            raise ValueError(f"unknown message '{kind}'")
 
     def _restart(self, optimizer: str, schedule: str, seed: int, lr: float | None = None) -> None:
         """New weights, and a training with these choices; without a rate with that of the optimizer's recipe."""

@@ -73,7 +73,7 @@ def spiral(points: int = 900, arms: int = 3, noise: float = 0.025, seed: int = 0
         ValueError: there is no arm, or there are more arms than points.
     """
     if not 1 <= arms <= points:
-        raise ValueError(f"spiral needs 1 to {points:,} arms, for as many points, not {arms:,}")
+        raise ValueError(f"arms must be from 1 to {points:,}, the number of points, not {arms:,}")
     chance = random.Random(seed)
     places, labels = array("f"), array("i")
     for number in range(points):
@@ -168,7 +168,7 @@ def _check_classes(labels: array[int], classes: int) -> None:
     """What `cross_entropy` says on request only, since looking at labels on the device costs a read: see `ow.debug`."""
     if max(labels, default=0) >= classes:
         raise ValueError(
-            f"the labels go up to {max(labels)}, so the model needs {max(labels) + 1} outputs, and it has {classes}"
+            f"labels go up to {max(labels)}, so the model needs {max(labels) + 1} outputs; it has {classes}"
         )
 
 

@@ -112,7 +112,7 @@ class Result:
 
     Attributes:
         arrived: the first of the `STAY` steps for which it stayed at the goal.
-        out: the step at which it was no finite number any more, or had left the map by more than its width.
+        out: the step at which it was no longer a finite number, or had left the map by more than its width.
     """
 
     arrived: int | None = None

@@ -103,10 +103,10 @@ class Text(NamedTuple):
         """
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         if len(text) > LONGEST_TEXT:
-            raise Refused(f"The text has {len(text):,} characters; at most {LONGEST_TEXT:,} can be learned here.")
+            raise Refused(f"The text has {len(text):,} characters; this page trains on at most {LONGEST_TEXT:,}.")
         counts = Counter(text)
         if len(counts) < 2:
-            raise Refused("The text needs at least two different characters.")
+            raise Refused("The text needs at least two distinct characters.")
         if len(counts) <= MOST_CHARACTERS:
             return cls(text, 0)
         rare = [character for character, _ in counts.most_common()[MOST_CHARACTERS - 1 :]]
@@ -160,7 +160,7 @@ class Training:
     def set_rate(self, lr: float) -> None:
         """Continue with another learning rate."""
         if not (math.isfinite(lr) and lr >= 0):
-            raise Refused(f"A learning rate is a number from 0, not {lr}.")
+            raise Refused(f"The learning rate must be 0 or greater, not {lr}.")
         self.lr = lr
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -383,17 +383,17 @@ class Session:
         elif kind == "close":
             self._is_closed = True
         else:
-            raise ValueError(f"there is no message '{kind}'")
+            raise ValueError(f"unknown message '{kind}'")
 
     def _answer(self, prompt: str, temperature: float) -> None:
         """Continue a visitor's text."""
         if self._has_diverged:
-            raise Refused("The training has diverged, and the model with it. Start over first.")
+            raise Refused("Training has diverged. Start over first.")
         if not prompt or len(prompt) > LONGEST_PROMPT:
-            raise Refused(f"Write 1 to {LONGEST_PROMPT} characters; these are {len(prompt):,}.")
+            raise Refused(f"The prompt must have 1 to {LONGEST_PROMPT} characters, not {len(prompt):,}.")
         if unknown := sorted(set(prompt) - set(self.training.alphabet.characters)):
             shown = " ".join(one if one.isprintable() else f"U+{ord(one):04X}" for one in unknown[:8])
-            raise Refused(f"These characters do not occur in the text that the model learns: {shown}")
+            raise Refused(f"The training text does not contain these characters: {shown}")
         self._answers += 1
         writing = Writing("answer", self._answers, self.training.steps, None, ANSWER, prompt)
         self._begin(writing, min(max(temperature, 0.05), 2.0))

@@ -38,3 +38,14 @@ def test_results_are_drawn_downloaded_and_saved(measured, site, screenshot):
     saved = measured.request.get(f"{site}/api/bench").json()
     assert saved[0]["result"]["results"] == report["results"]
     screenshot(measured, "bench")
+
+
+@pytest.mark.parametrize("device", [{"name": "a"}, ["a"], 5, None])
+def test_a_result_of_another_form_is_listed_without_what_it_lacks(page, site, device):
+    row = {
+        "created": "2026-01-01T00:00:00Z",
+        "result": {"device": device, "results": [None, {"name": "copy", "rate": 1}]},
+    }
+    page.route("**/api/bench", lambda route: route.fulfill(json=[row]))
+    page.goto(f"{site}/bench")
+    expect(page.locator("#saved td")).to_have_text([re.compile("2026"), "unknown", "–", "–", "–"])

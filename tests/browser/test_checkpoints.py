@@ -25,11 +25,11 @@ def checkpoints(page, site):
 
 def train(checkpoints, until):
     checkpoints.get_by_role("button", name="Train 5 epochs").click()
-    expect(checkpoints.locator("#status")).to_have_text(f"Trained at epoch {until}")
+    expect(checkpoints.locator("#status")).to_have_text(f"Trained to epoch {until}")
 
 
 def save(checkpoints, name):
-    checkpoints.get_by_label("Name of the run").fill(name)
+    checkpoints.get_by_label("Run name").fill(name)
     checkpoints.get_by_role("button", name="Save", exact=True).click()
     expect(checkpoints.locator("#status")).to_contain_text(f"Saved “{name}”")
 
@@ -81,7 +81,7 @@ def content_of(run, **config):
 
 def assert_alive(checkpoints):
     """Every button can be pressed, and the page trains."""
-    for name in ("Train 5 epochs", "Start a new run", "Save", "Download the file", "Open a file…"):
+    for name in ("Train 5 epochs", "Start a new run", "Save", "Download file", "Open a file…"):
         expect(checkpoints.get_by_role("button", name=name, exact=True)).to_be_enabled()
 
 
@@ -161,7 +161,7 @@ def test_a_file_is_opened_and_continued(checkpoints, native_run, way):
 def test_a_downloaded_file_is_opened_again(checkpoints):
     train(checkpoints, 5)
     with checkpoints.expect_download() as download:
-        checkpoints.get_by_role("button", name="Download the file").click()
+        checkpoints.get_by_role("button", name="Download file").click()
     loss = checkpoints.locator("#test-loss").inner_text()
     checkpoints.get_by_role("button", name="Start a new run").click()
     expect(checkpoints.locator("#epoch")).to_have_text("0")
@@ -181,15 +181,15 @@ def test_foreign_and_damaged_files_are_refused_in_a_sentence_and_the_page_stays_
     files = [
         ("overwritten.safetensors", overwritten, "The checkpoint is damaged or was edited: its content does not match"),
         ("empty.safetensors", b"", "“empty.safetensors” is empty."),
-        ("page.safetensors", b"<!doctype html><title>404</title>", "This is not a safetensors file but a web page"),
-        ("model.pt", b"PK\x03\x04" + bytes(100), "This is not a safetensors file but a ZIP archive"),
+        ("page.safetensors", b"<!doctype html><title>404</title>", "Not a safetensors file: this is a web page"),
+        ("model.pt", b"PK\x03\x04" + bytes(100), "Not a safetensors file: this is a ZIP archive"),
         ("noise.safetensors", bytes(range(256)), "The checkpoint is not a safetensors file, or is cut off"),
         ("half.safetensors", good[: len(good) // 2], "The checkpoint is damaged"),
         ("torch.safetensors", torchs, "The checkpoint is a safetensors file, but not a checkpoint of optirs-web."),
         (
             "wide.safetensors",
             wide,
-            "This is not a checkpoint of a run on the digits: hidden has to be at most 8 widths",
+            "This is not a checkpoint of a run on the digits: hidden must be at most 8 widths",
         ),
     ]
     for name, content, message in files:
@@ -212,7 +212,7 @@ def test_a_file_of_two_gigabytes_is_refused_unread(checkpoints):
         }"""
     )
     expect(checkpoints.locator("#status")).to_have_text(
-        "“huge.safetensors” has 2,048 MiB: a run on the digits has at most 64 MiB."
+        "“huge.safetensors” is 2,048 MiB; checkpoints of this run are at most 64 MiB."
     )
     assert_alive(checkpoints)
 
@@ -230,7 +230,7 @@ def test_deleting_and_overwriting_can_be_undone(checkpoints, site):
     save(checkpoints, name)
     expect(epoch_of(checkpoints, name)).to_have_text("10")
     toast = checkpoints.locator(".toast")
-    expect(toast).to_contain_text(f"“{name}” replaced epoch 5 of AdamW")
+    expect(toast).to_contain_text(f"Overwrote “{name}”, which held epoch 5 of AdamW")
     toast.get_by_role("button", name="Undo").click()
     expect(epoch_of(checkpoints, name)).to_have_text("5")
     assert checkpoints.request.get(f"{site}/api/runs/{name}/checkpoint").body() == before
@@ -248,7 +248,7 @@ def test_epochs_that_were_not_saved_come_back(checkpoints):
     loss = checkpoints.locator("#test-loss").inner_text()
     checkpoints.get_by_role("button", name="Start a new run").click()
     expect(checkpoints.locator("#epoch")).to_have_text("0")
-    toast = checkpoints.locator(".toast", has_text="5 epochs that were not saved")
+    toast = checkpoints.locator(".toast", has_text="5 unsaved epochs")
     toast.get_by_role("button", name="Undo").click()
     expect(checkpoints.locator("#epoch")).to_have_text("5")
     expect(checkpoints.locator("#test-loss")).to_have_text(loss)
@@ -262,7 +262,7 @@ def test_a_seed_that_is_none_is_said_at_the_field(checkpoints):
         checkpoints.get_by_role("button", name="Start a new run").click()
         expect(field).to_be_focused()
         expect(field).to_have_attribute("aria-invalid", "true")
-        expect(field).to_have_accessible_description("The seed is a whole number from 0 to 4,294,967,295")
+        expect(field).to_have_accessible_description("Enter a whole number from 0 to 4,294,967,295")
         expect(checkpoints.locator("#recipe")).to_contain_text("seed 0")
         field.fill("7")
         expect(checkpoints.locator("#seed-error")).to_be_hidden()
@@ -278,7 +278,7 @@ def test_a_loss_that_is_no_number_stops_with_a_sentence(checkpoints, native_run)
         "The loss became NaN or infinite in epoch 2: this run cannot continue; load an earlier checkpoint or start a "
         "new run."
     )
-    for name in ("Train 5 epochs", "Save", "Download the file"):  # there is nothing worth keeping
+    for name in ("Train 5 epochs", "Save", "Download file"):  # there is nothing worth keeping
         expect(checkpoints.get_by_role("button", name=name, exact=True)).to_be_disabled()
     checkpoints.get_by_role("button", name="Start a new run").click()
     train(checkpoints, 5)
@@ -295,3 +295,11 @@ def test_a_server_that_is_gone_is_said_and_the_page_stays_alive(checkpoints):
 
 def test_the_page_fits_and_takes_files_that_are_held_over_it(checkpoints, fits):
     fits(checkpoints, "checkpoints")
+
+
+def test_a_server_that_cannot_be_reached_is_said_to_be(checkpoints):
+    checkpoints.route("**/api/**", lambda route: route.abort())
+    checkpoints.get_by_role("button", name="Refresh").click()
+    sentence = "The server cannot be reached: you may be offline, or it has stopped."
+    expect(checkpoints.locator("#status")).to_have_text(sentence)
+    checkpoints.complaints.clear()  # the request that failed

@@ -216,7 +216,7 @@ def test_any_buffer_goes_in_and_a_typed_view_comes_out(browser_python):
     assert found["strided"] == [[0.0, 1.0, 2.0]]
     assert found["overflow"] == "OverflowError: a value does not fit int32"
     assert found["infinite"] == "OverflowError: a value does not fit float32"
-    assert found["object"].startswith("UnsupportedError: a tensor cannot be made of object")
+    assert found["object"].startswith("UnsupportedError: a tensor cannot be made from object")
 
 
 # Notes in which order the queue is given work and the page waits.
@@ -304,3 +304,58 @@ def test_a_loop_that_only_submits_does_not_run_far_ahead_of_the_gpu(browser):
         found = json.loads(python.run(textwrap.dedent(program)))
     assert found["submits"] >= 60
     assert found["most"] <= 32
+
+
+def test_operations_one_by_one_do_not_run_far_ahead_of_the_gpu_either(browser):
+    program = """
+        import time
+        import optirs_web as ow
+        x = ow.ones((300, 300))
+        (x @ x * 0.001).read()  # compiles
+        began = time.perf_counter()
+        (x @ x * 0.001).read()
+        once = time.perf_counter() - began
+        for _ in range(200):
+            x = x @ x * 0.001
+        began = time.perf_counter()
+        ow.device().synchronize()
+        (time.perf_counter() - began) / once
+        """
+    with fresh_page(browser) as python:
+        assert python.run(textwrap.dedent(program)) < 40
+
+
+def test_a_software_adapter_is_found_to_multiply_by_quads(browser_python):
+    program = """
+    import optirs_web as ow
+    device = await ow.device_async("webgpu")
+    x = ow.ones((20, 20), device=device)
+    constants = []
+    device.observers.append(lambda kernel, _: constants.append(kernel.constants))
+    product = x @ x
+    device.observers.pop()
+    str([device.info.software, device.capabilities.quads, constants[-1]])
+    """
+    assert browser_python.run(textwrap.dedent(program)) == "[True, True, {'QUADS': True}]"
+
+
+def test_where_the_browser_refuses_quads_the_device_opens_and_multiplies_by_tiles(browser):
+    program = """
+    import optirs_web as ow
+    from optirs_web.runtime import products
+    from optirs_web.runtime.kernels import CooperativeKernel, cooperative
+
+    class Refused(CooperativeKernel):
+        def wgsl(self, host="naga"):
+            return super().wgsl(host).replace("quadSwapX", "quadSwapNowhere")
+
+    def made(name, **flags):
+        return Refused(name, flags) if name == "quad_lanes" else cooperative(name, **flags)
+
+    products.cooperative = made
+    device = await ow.device_async("webgpu")
+    x = ow.ones((20, 20), device=device)
+    str([device.capabilities.quads, sum(sum(row) for row in await (x @ x).tolist_async())])
+    """
+    with fresh_page(browser) as python:
+        assert python.run(textwrap.dedent(program)) == "[False, 8000.0]"

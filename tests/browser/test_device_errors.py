@@ -23,7 +23,7 @@ def test_without_webgpu_the_error_names_the_settings_and_versions(browser):
             )
         )
     by_name, auto = message.split("|")
-    assert "this browser has no WebGPU, or has it switched off" in by_name
+    assert "this browser lacks WebGPU or has it disabled" in by_name
     for words in ("Chrome and Edge from 113", "chrome://flags/#enable-unsafe-webgpu", "Safari from 26", "about:config"):
         assert words in by_name
         assert words in auto
@@ -93,6 +93,6 @@ def test_power_is_passed_on_when_the_adapter_is_first_asked_for(browser):
             json.dumps([refused, device is same, features, list(js.preferences)])
             """
         refused, is_same, has_features, preferences = json.loads(python.run(textwrap.dedent(program)))
-    assert refused == "power (or OPTIRS_POWER) is one of low, high, not 'most'"
+    assert refused == "power (or OPTIRS_POWER) must be one of low, high, not 'most'"
     assert (is_same, has_features) == (True, True)
     assert preferences == ["low-power"]

@@ -15,8 +15,8 @@ PAGES = {
 def test_without_webgpu_a_page_is_there_and_says_what_to_do(page, site, name, screenshot):
     page.add_init_script("delete Navigator.prototype.gpu")
     page.goto(f"{site}/{name}")
-    expect(page.locator(".notice")).to_contain_text("This browser does not offer WebGPU")
-    expect(page.locator("#status")).to_contain_text("there is no GPU for this page")
+    expect(page.locator(".notice")).to_contain_text("This browser does not support WebGPU")
+    expect(page.locator("#status")).to_contain_text("no GPU available")
     expect(page.locator(PAGES[name])).to_be_visible()
     screenshot(page, f"{name}-without-webgpu")
 

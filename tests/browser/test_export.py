@@ -68,7 +68,7 @@ def test_a_program_is_interrupted_since_the_page_is_isolated(open_page):
     expect(page.locator("#status")).to_have_attribute("data-state", "running")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#status")).to_have_text("Stopped")
-    expect(page.locator("#output")).not_to_contain_text("restarted")
+    expect(page.locator("#output")).not_to_contain_text("restarting")
     page.complaints.clear()  # Pyodide writes a KeyboardInterrupt to the console
 
 
@@ -76,7 +76,7 @@ def test_a_run_is_saved_in_this_browser(open_page, page):
     open_page("checkpoints")
     page.locator("#train").click()
     expect(page.locator("#status")).to_have_attribute("data-state", "done", timeout=SLOW)
-    page.get_by_label("Name of the run").fill("mine")
+    page.get_by_label("Run name").fill("mine")
     page.locator("#save").click()
     row = page.locator("tr[data-run=mine]")
     expect(row).to_contain_text("AdamW")
@@ -94,6 +94,16 @@ def test_a_run_is_saved_in_this_browser(open_page, page):
     expect(row).to_have_count(0)
     page.reload()
     expect(page.locator("#runs")).to_contain_text("None yet")
+
+
+def test_after_a_visitor_has_cleared_what_was_saved_a_run_is_saved_again(open_page, page, exported):
+    page = open_page("checkpoints")
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.locator("#runs")).to_have_text("None yet")
+    clear = {"origin": exported.removesuffix(PREFIX), "storageTypes": "indexeddb"}
+    page.context.new_cdp_session(page).send("Storage.clearDataForOrigin", clear)
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#status")).to_have_text(re.compile("^Saved “"))
 
 
 def test_a_benchmark_result_is_saved_in_this_browser(open_page, page):

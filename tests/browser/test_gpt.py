@@ -36,9 +36,7 @@ def test_it_learns_and_shows_what_it_writes_and_continues_a_visitors_words(write
 
     writer.get_by_label("Your words").fill("naïve")
     writer.get_by_role("button", name="Continue", exact=True).click()
-    expect(writer.locator("#prompt-error")).to_have_text(
-        "These characters do not occur in the text that the model learns: ï"
-    )
+    expect(writer.locator("#prompt-error")).to_have_text("The training text does not contain these characters: ï")
     expect(writer.locator("#answer-prompt")).to_have_text("Catherine was ")
     fits(writer, "gpt-learned")
 
@@ -53,9 +51,9 @@ def test_knobs_act_and_a_text_of_ones_own_is_learned_as_it_is(writer):
     expect(writer.locator("#status")).to_have_text("Paused")
 
     learn, error = writer.get_by_role("button", name="Train on this text"), writer.locator("#text-error")
-    writer.get_by_label("Paste a text").fill("aaaaa")
+    writer.get_by_label("Paste text").fill("aaaaa")
     learn.click()
-    expect(error).to_have_text("The text needs at least two different characters.", timeout=SLOW)
+    expect(error).to_have_text("The text needs at least two distinct characters.", timeout=SLOW)
     expect(writer.locator("#status")).to_have_text("Paused")
     file = writer.get_by_label("Or choose a file")
     file.set_input_files({"name": "x.txt", "mimeType": "text/plain", "buffer": b"\xff\xfe\x00" * 1000})
@@ -81,7 +79,7 @@ def test_knobs_act_and_a_text_of_ones_own_is_learned_as_it_is(writer):
 
 def paste(writer, text):
     """Paste what Python's expression gives, as a browser does: the page may refuse it before it is in the field."""
-    return writer.get_by_label("Paste a text").evaluate(
+    return writer.get_by_label("Paste text").evaluate(
         """(field, [piece, times]) => {
             const clipboardData = new DataTransfer();
             clipboardData.setData("text/plain", piece.repeat(times));
@@ -94,9 +92,9 @@ def paste(writer, text):
 
 def test_a_text_without_a_line_break_trains_and_a_huge_one_is_refused_as_it_is_pasted(writer):
     note, latest = writer.locator("#text-note"), writer.locator("#latest")
-    writer.get_by_label("Paste a text").fill("héllo 🎉 " * 300)
+    writer.get_by_label("Paste text").fill("héllo 🎉 " * 300)
     writer.get_by_role("button", name="Train on this text").click()
-    expect(note).to_contain_text("your text: 2,400 characters, 6 different ones", timeout=SLOW)
+    expect(note).to_contain_text("your text: 2,400 characters, 6 distinct", timeout=SLOW)
     expect(latest).to_have_text(re.compile(r"[hélo🎉]"), timeout=SLOW)
     assert not paste(writer, ["0123456789", 10_000_000])
     expect(writer.locator("#text-error")).to_contain_text("more than 1,000,000 characters")
@@ -106,7 +104,7 @@ def test_a_text_without_a_line_break_trains_and_a_huge_one_is_refused_as_it_is_p
 
 
 def test_after_its_device_is_lost_every_button_starts_again_what_was_trained(lose_device, writer):
-    writer.get_by_label("Paste a text").fill("abcd" * 100)
+    writer.get_by_label("Paste text").fill("abcd" * 100)
     writer.get_by_role("button", name="Train on this text").click()
     expect(writer.locator("#text-note")).to_contain_text("your text", timeout=SLOW)
     for press in (
@@ -126,7 +124,7 @@ def test_after_its_device_is_lost_every_button_starts_again_what_was_trained(los
 def test_without_webgpu_a_recorded_run_is_shown_and_nothing_can_be_pressed_in_vain(page, site, fits):
     page.add_init_script("delete Navigator.prototype.gpu")
     page.goto(f"{site}/gpt")
-    expect(page.locator(".notice[data-problem]")).to_contain_text("This browser does not offer WebGPU")
+    expect(page.locator(".notice[data-problem]")).to_contain_text("This browser does not support WebGPU")
     expect(page.locator("#step")).to_have_text(re.compile(r"^\d+"))
     expect(page.locator("#latest")).to_have_text(re.compile(r"\S\s*\S"))
     expect(page.locator(".recorded")).to_have_text("Recorded run")

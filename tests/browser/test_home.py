@@ -54,6 +54,18 @@ def test_an_edited_program_runs_and_can_be_restored(home):
     assert home.locator(".cm-content").inner_text() == original
 
 
+@pytest.mark.parametrize("program", ["print('nothing trains')", "1 / 0"])
+def test_figures_and_map_of_the_run_before_are_not_shown_as_those_of_the_next(home, program):
+    corner = "canvas => [...canvas.getContext('2d').getImageData(2, 2, 1, 1).data]"
+    expect(home.locator("#accuracy")).to_have_text(re.compile("%$"), timeout=SLOW)
+    washed = home.locator("#map").evaluate(corner)
+    run_program(home, program)
+    expect(home.locator("#status")).to_have_text(re.compile("^(Finished|ZeroDivisionError.*)$"), timeout=SLOW)
+    for figure in ["loss", "accuracy", "rate", "submits", "bytes"]:
+        expect(home.locator(f"#{figure}")).to_have_text("–")
+    assert home.locator("#map").evaluate(corner) != washed
+
+
 def test_an_error_is_shown_at_its_line(home):
     run_program(home, "import optirs_web as ow\now.zeros((2, 3)) @ ow.zeros((2, 3))\n")
     expect(home.locator("#console")).to_contain_text("line 2, in <module>", timeout=SLOW)
@@ -80,10 +92,10 @@ def test_more_arms_are_trained_and_drawn(home):
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
-        ("arms=arms", "arms=4", "the model needs 4 outputs, and it has 3"),
-        ("lr=0.005", "lr=1e30", "The loss is not a number any more at step"),
+        ("arms=arms", "arms=4", "the model needs 4 outputs; it has 3"),
+        ("lr=0.005", "lr=1e30", "The loss became NaN or infinite at step"),
         ("lr=0.005", "lr=-1", "Invalid learning rate: -1"),
-        ("points=600", "points=0", "spiral needs"),
+        ("points=600", "points=0", "arms must be"),
         ("dense(2, 32)", "dense(2, 33)", "ShapeError"),
     ],
 )
@@ -122,7 +134,7 @@ def test_the_install_line_is_copied(page, site):
     page.goto(site)
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_text("Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "pip install ."
+    assert page.evaluate("navigator.clipboard.readText()") == "pip install . ./demo_site"
 
 
 def test_without_webgpu_the_page_explains_itself_and_loads_no_python(page, site, screenshot):
@@ -131,7 +143,7 @@ def test_without_webgpu_the_page_explains_itself_and_loads_no_python(page, site,
     page.add_init_script("delete Navigator.prototype.gpu")
     page.goto(site)
     notice = page.locator(".notice", has_text="WebGPU")
-    expect(notice).to_contain_text("This browser does not offer WebGPU")
+    expect(notice).to_contain_text("This browser does not support WebGPU")
     expect(notice).to_contain_text("chrome://gpu")
     expect(page.locator(".cm-content")).to_contain_text("optirs_web")
     assert not [url for url in asked if "pyodide" in url]

@@ -56,7 +56,7 @@ def test_every_call_that_waits_names_the_operation_and_work_goes_on(browser_pyth
     for operation, step, message in messages:
         assert (operation, step) == ("aliased", None)
         assert message.startswith("the operation 'aliased' failed on device 'webgpu': ")
-        assert "What was submitted together with it did not run" in message
+        assert "Work submitted with it did not run" in message
     assert after == [2.0]
 
 

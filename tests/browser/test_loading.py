@@ -58,6 +58,16 @@ def test_the_live_run_takes_the_place_of_the_recorded_one(page, site):
     expect(page.get_by_role("button", name="Pause")).to_be_enabled()
 
 
+def test_a_page_whose_browser_does_not_name_an_adapter_loads_python(page, site):
+    page.add_init_script("if (self.GPU) GPU.prototype.requestAdapter = () => new Promise(() => {})")  # not the worker's
+    page.clock.install()
+    page.goto(f"{site}{PAGE}")
+    expect(page.locator("#status")).to_have_text("Looking for a GPU")
+    page.clock.run_for(11_000)
+    page.clock.resume()
+    expect(page.locator("#status")).to_have_text(TRAINING, timeout=SLOW)
+
+
 def test_a_request_that_hangs_ends_with_retry_which_loads_it(fails, site):
     page = fails
     page.clock.install()
@@ -65,8 +75,8 @@ def test_a_request_that_hangs_ends_with_retry_which_loads_it(fails, site):
     page.goto(f"{site}{PAGE}")
     expect(page.get_by_text(re.compile(r"\d MB$"))).to_be_visible()
     page.clock.run_for(31_000)
-    expect(page.locator("#status")).to_have_text("Loading Python stopped.")
-    expect(page.get_by_role("alert")).to_contain_text("nothing happened for 30 seconds")
+    expect(page.locator("#status")).to_have_text("Loading Python stalled.")
+    expect(page.get_by_role("alert")).to_contain_text("no progress for 30 seconds")
 
     page.unroute(WASM)
     page.clock.resume()
@@ -115,5 +125,11 @@ def test_an_answer_that_is_an_error_is_named(fails, site, address, pattern):
     page = fails
     page.route(pattern, lambda route: route.fulfill(status=HTTPStatus.SERVICE_UNAVAILABLE))
     page.goto(f"{site}{address}")
-    expect(page.get_by_role("alert")).to_contain_text("answered 503 for a file that is needed")
+    expect(page.get_by_role("alert")).to_contain_text("answered 503 for a required file")
     expect(page.get_by_role("button", name="Retry")).to_be_enabled()
+
+
+def test_images_that_cannot_be_loaded_are_said_to_be(fails, site):
+    fails.route("**/data/digits.bin", lambda route: route.abort())
+    fails.goto(f"{site}{PAGE}")
+    expect(fails.locator("#status")).to_have_text(re.compile("^The images could not be loaded. The server cannot be"))

@@ -89,7 +89,7 @@ def test_control_enter_runs_and_prints(playground):
 def test_an_error_is_shown_at_its_line_without_the_librarys_frames(playground, screenshot):
     write(playground, "import optirs_web as ow\n\nx = ow.ones((2, 3))\nx @ x\n")
     run(playground)
-    expect(playground.locator("#status")).to_have_text("Failed in line 4")
+    expect(playground.locator("#status")).to_have_text("Failed at line 4")
     expect(playground.locator(".cm-lintRange-error")).to_have_text("x @ x")
     output = playground.locator("#output")
     expect(output).to_contain_text("ShapeError")
@@ -101,7 +101,7 @@ def test_an_error_is_shown_at_its_line_without_the_librarys_frames(playground, s
 def test_a_syntax_error_is_shown_at_its_line(playground):
     write(playground, "x = 1\ny = (2\n")
     run(playground)
-    expect(playground.locator("#status")).to_have_text("Failed in line 2")
+    expect(playground.locator("#status")).to_have_text("Failed at line 2")
     expect(playground.locator("#output")).to_contain_text("SyntaxError")
 
 
@@ -184,12 +184,12 @@ def test_a_loop_that_only_submits_is_stopped(playground):
 
 def test_changes_survive_a_reload_until_they_are_reset(playground, site):
     original = text(playground)
-    reset = playground.get_by_role("button", name="Reset to the example")
+    reset = playground.get_by_role("button", name="Reset to example")
     expect(reset).to_be_hidden()
     write(playground, "print('changed')")
     expect(reset).to_be_visible()
     playground.goto(f"{site}/playground#memory")
-    expect(playground.locator(".cm-line").first).to_have_text(re.compile("Watch the GPU's memory"))
+    expect(playground.locator(".cm-line").first).to_have_text(re.compile("Watch GPU memory"))
     expect(reset).to_be_hidden()
     playground.goto("about:blank")
     playground.goto(f"{site}/playground")
@@ -201,6 +201,19 @@ def test_changes_survive_a_reload_until_they_are_reset(playground, site):
     expect(playground).to_have_url(f"{site}/playground")  # the address follows a little later
     playground.reload()
     expect(playground.locator(".cm-line").first).to_have_text('"""Hello, tensor"""')
+
+
+def test_what_was_changed_in_another_tab_is_not_lost(page, site):
+    tabs = {"hello_tensor": page, "spirals": page.context.new_page()}
+    for name, tab in tabs.items():
+        tab.goto(f"{site}/playground#{name}")
+        expect(tab.locator("#example")).to_have_value(name)
+    for name, tab in tabs.items():
+        write(tab, f"print('{name}, changed')")
+    for name in tabs:
+        page.goto("about:blank")
+        page.goto(f"{site}/playground#{name}")
+        expect(page.locator(".cm-line").first).to_have_text(f"print('{name}, changed')")
 
 
 def test_after_its_device_is_lost_the_next_program_runs(lose_device, playground):
@@ -252,5 +265,5 @@ def test_where_numpy_cannot_be_had_the_error_says_so(playground):
     expect(output).to_contain_text("this computer may be offline")
     expect(output).to_contain_text("OPTIRS_PYODIDE_DIST")
     assert "micropip" not in output.inner_text()
-    expect(playground.locator("#status")).to_have_text("Failed in line 1")
+    expect(playground.locator("#status")).to_have_text("Failed at line 1")
     playground.complaints.clear()  # the request that failed

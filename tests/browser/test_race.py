@@ -51,7 +51,7 @@ def test_racers_arrive_and_the_race_ends(race, screenshot):
     before = picture(race)
     race.get_by_role("radio", name="16").check()
     race.get_by_role("button", name="Start", exact=True).click()
-    expect(race.locator("#status")).to_have_text(re.compile("^Finished: .* arrives first, at step"))
+    expect(race.locator("#status")).to_have_text(re.compile("^Finished: .* arrived first, at step"))
     arrivals = [int(arrived.removeprefix("step ")) for *_, arrived in standing(race).values()]
     assert arrivals == sorted(arrivals)
     assert all(arrived.startswith("step ") for *_, arrived in standing(race).values())
@@ -132,7 +132,7 @@ def test_a_diverged_racer_is_out_in_the_table_on_the_map_and_in_the_verdict(race
     race.get_by_role("radio", name="16").check()
     race.get_by_role("button", name="Start", exact=True).click()
     status = race.locator("#status")
-    expect(status).to_have_text(re.compile(r"^Finished: Adam arrives first, at step \d+; out: SGD$"))
+    expect(status).to_have_text(re.compile(r"^Finished: Adam arrived first, at step \d+; out: SGD$"))
     cells = standing(race)
     assert list(cells) == ["adam", "sgd"]
     assert cells["sgd"][3].startswith("out at step ")
@@ -141,11 +141,30 @@ def test_a_diverged_racer_is_out_in_the_table_on_the_map_and_in_the_verdict(race
 
 
 def test_a_race_that_nobody_survives_ends(race):
-    choose_racers(race, "sgd", "momentum")
+    choose_racers(race, "sgd", "momentum", "adam")
     set_rate(race, "sgd", "1e9")
     set_rate(race, "momentum", "1e30")
+    set_rate(race, "adam", "1e9")
     race.get_by_role("button", name="Start", exact=True).click()
-    expect(race.locator("#status")).to_have_text("Finished: no racer has arrived, all are out")
+    expect(race.locator("#status")).to_have_text("Finished: no racer arrived; all are out")
+    assert re.fullmatch(r"\d\.\de\+\d\d", standing(race)["adam"][2])
+
+
+@pytest.mark.parametrize(("field", "value"), [("Learning rate of SGD", "-1"), ("Start x", ""), ("Seed", "1.5")])
+def test_a_value_that_cannot_be_raced_with_is_said_and_nothing_runs_until_it_is_corrected(race, field, value):
+    address = race.url
+    before = race.get_by_label(field).input_value()
+    race.get_by_label(field).fill(value)
+    race.get_by_label(field).press("Tab")
+    status = race.locator("#status")
+    expect(status).to_have_text(re.compile(f"^{field}: \\w"))
+    for name in ["Start", "One step"]:
+        expect(race.get_by_role("button", name=name, exact=True)).to_be_disabled()
+    race.wait_for_timeout(500)  # the address is written 0.3 s after an event
+    assert race.url == address
+    race.get_by_label(field).fill(before)
+    race.get_by_label(field).press("Tab")
+    expect(status).to_have_text("Ready")
 
 
 @pytest.mark.parametrize("rate", ["0", "1e300"])
@@ -190,7 +209,7 @@ def test_racers_are_where_the_native_ones_are(race, monkeypatch, open_device):
 def test_without_webgpu_a_recorded_race_is_shown_and_nothing_can_be_pressed_in_vain(page, site, fits):
     page.add_init_script("delete Navigator.prototype.gpu")
     page.goto(f"{site}/race")
-    expect(page.locator(".notice[data-problem]")).to_contain_text("This browser does not offer WebGPU")
+    expect(page.locator(".notice[data-problem]")).to_contain_text("This browser does not support WebGPU")
     expect(page.locator("#steps")).to_have_text(re.compile(r"^[1-9]\d+$"))
     expect(page.locator("#standing tbody tr")).to_have_count(4)
     expect(page.locator(".recorded")).to_have_text("Recorded run")

@@ -46,6 +46,7 @@ def test_every_shader_shows_its_source(shaders):
 NEEDS = {"ptx": "nvrtc", "spirv": "naga", "msl": "naga", "hlsl": "naga", "stablehlo": "xla"}
 
 
+@pytest.mark.needs("nvrtc", "xla")
 @pytest.mark.parametrize("name", ["adam", "adam/advance", "matmul", "relu"])
 def test_a_side_shows_what_the_command_line_prints_for_each_target(page, site, name):
     page.goto(f"{site}/shaders?right=none#{name}")
@@ -54,7 +55,7 @@ def test_a_side_shows_what_the_command_line_prints_for_each_target(page, site, n
         page.locator("#left-target").select_option(target)
         expect(page.locator("#left-origin")).to_contain_text(f"--target {target}")
         expect(page.locator("#left")).to_have_attribute("aria-busy", "false")
-        expect(page.locator("#left-note")).not_to_have_text("The server is compiling this…")
+        expect(page.locator("#left-note")).not_to_have_text("Compiling on the server…")
         if absent[target]:
             continue
         printed = CliRunner().invoke(cli, page.locator("#left-origin").inner_text().split()[1:])
@@ -99,7 +100,7 @@ def test_what_a_visitor_chooses_is_in_the_address_and_stays(page, site):
     expect(page).to_have_url(f"{site}/shaders?left=opencl&right=numba#matmul")
     expect(page.locator("#left-code")).to_contain_text("__kernel")
     expect(page.locator("#right-note")).to_have_text(
-        "'matmul' has no Numba text: there it is written by hand, in calls of NumPy."
+        "'matmul' has no Numba text: it is written by hand there, with calls of NumPy."
     )
     page.goto(f"{site}/shaders?left=none&right=nothing#relu")  # which are no languages
     expect(page.locator("#left-target")).to_have_value("source")
@@ -122,7 +123,7 @@ def test_a_text_that_comes_late_does_not_replace_another(page, site):
     held = []
     page.route("**/api/shaders/optimizers/adam/update/opencl", lambda route: held.append(route))
     page.goto(f"{site}/shaders?left=opencl#adam")
-    expect(page.locator("#left-note")).to_have_text("The server is compiling this…")
+    expect(page.locator("#left-note")).to_have_text("Compiling on the server…")
     page.locator("#left-target").select_option("jax")
     expect(page.locator("#left-code")).to_contain_text("jax.numpy")
     with page.expect_event("requestfinished", lambda one: one.url.endswith("/adam/update/opencl")):
@@ -139,7 +140,7 @@ def test_an_optimizer_has_its_formula(page, site, name):
 
 def test_a_busy_server_is_asked_again(shaders):
     page = shaders
-    busy = {"error": {"code": "busy", "message": "The server is compiling what others have asked for."}}
+    busy = {"error": {"code": "busy", "message": "The server is compiling for other clients."}}
     page.route("**/adam/update/opencl", lambda route: route.fulfill(status=503, json=busy), times=1)
     page.clock.install(time=0)
     page.clock.pause_at(60)  # so that the answer is there for as long as it takes to see it
@@ -150,6 +151,21 @@ def test_a_busy_server_is_asked_again(shaders):
     expect(page.locator("#left-note")).to_be_hidden()
     assert len(page.complaints) == 1  # Chromium's, of the status
     page.complaints.clear()
+
+
+def test_without_the_server_what_is_shown_stays(shaders):
+    shaders.context.set_offline(True)
+    shaders.get_by_role("link", name="lion", exact=True).click()
+    expect(shaders.locator(".toast")).to_have_text(
+        re.compile("^“lion” could not be loaded. The server cannot be reached")
+    )
+    expect(shaders.locator("#shader")).to_have_attribute("aria-busy", "false")
+    expect(shaders.locator("#name")).to_have_text("adam")
+    expect(shaders).to_have_url(re.compile("#adam$"))
+    shaders.context.set_offline(False)
+    shaders.get_by_role("link", name="lion", exact=True).click()
+    expect(shaders.locator("#name")).to_have_text("lion")
+    shaders.complaints.clear()  # the request that failed
 
 
 def test_two_languages_stand_side_by_side_and_on_a_phone_one_above_the_other(page, site, fits):

@@ -31,7 +31,7 @@ def shared(page):
 
 def refused(page):
     """What a page says of an address that it cannot read."""
-    return page.locator(".toast", has_text="Parts of the address could not be read and were left out")
+    return page.locator(".toast", has_text="Ignored invalid parts of the address")
 
 
 @pytest.mark.parametrize("path", ["/", "/digits", "/gpt", "/race", "/playground", "/shaders", "/bench", "/checkpoints"])
@@ -67,7 +67,7 @@ def test_a_run_with_the_seed_of_the_address_is_the_same_run(page, site, shared):
         page.goto(address)
         expect(page.locator("#recipe")).to_have_text("adam, seed 11, MLP 64-256-10")
         page.get_by_role("button", name="Train 5 epochs").click()
-        expect(page.locator("#status")).to_have_text("Trained at epoch 5")
+        expect(page.locator("#status")).to_have_text("Trained to epoch 5")
         losses.append(page.locator("#train-loss").inner_text() + page.locator("#test-loss").inner_text())
     assert losses[0] == losses[1]
     assert shared() == address
@@ -98,7 +98,7 @@ def test_back_returns_to_the_example_before(page, site):
     page.go_back()
     expect(first).to_have_text('"""A network untangles two spirals"""')
     page.go_forward()
-    expect(first).to_have_text('"""Watch the GPU\'s memory"""')
+    expect(first).to_have_text('"""Watch GPU memory"""')
 
 
 def test_the_link_past_the_navigation_leaves_the_state_as_it_is(page, site):
@@ -120,7 +120,7 @@ def test_an_edited_program_is_in_the_address(page, site):
     page.reload()
     expect(page.locator(".cm-line").first).to_have_text("print('mine')")
     expect(page.locator("#shared")).to_be_hidden()  # it is the visitor's own
-    page.get_by_role("button", name="Reset to the example").click()
+    page.get_by_role("button", name="Reset to example").click()
     expect(page).to_have_url(f"{site}/playground")
 
 
@@ -148,7 +148,7 @@ def test_an_edited_program_is_in_the_address(page, site):
 def test_a_hostile_address_is_said_and_the_page_goes_by_its_default(page, site, address, keys):
     page.on("dialog", lambda dialog: pytest.fail(dialog.message))
     page.goto(f"{site}/{address}")
-    expect(refused(page)).to_have_text(f"Parts of the address could not be read and were left out: {keys}")
+    expect(refused(page)).to_have_text(f"Ignored invalid parts of the address: {keys}")
     defaults = {
         "digits": ("#optimizer", "AdamW"),
         "race": ("#surface", "rosenbrock"),
@@ -171,7 +171,7 @@ def test_a_small_link_does_not_unpack_to_a_large_program(page, site):
     packed = page.evaluate(bomb)
     assert len(packed) < 16_000
     page.goto(f"{site}/playground#code={packed}")
-    expect(refused(page)).to_have_text(re.compile("left out: code$"))
+    expect(refused(page)).to_have_text(re.compile("address: code$"))
 
 
 def test_a_program_that_is_too_long_for_a_link_is_said(page, site):
@@ -224,9 +224,10 @@ def test_a_shared_training_on_digits_is_the_same_training(page, site, shared):
     expect(page.locator("#optimizer")).to_have_value("SGD")
     expect(page.locator("#lr-value")).to_have_text("0.05")
     expect(page.locator("#schedule")).to_have_value("cosine")
+    expect(page).to_have_url(address)  # though nobody has done anything on the page
     assert shared() == address
     assert losses_of(page, address) == first
-    assert losses_of(page, address.replace("41", "42")) != first
+    assert losses_of(page, address.replace("seed=41", "seed=42")) != first
 
 
 def test_a_drawing_is_in_the_address_and_is_recognised_there(page, site, shared):
@@ -261,7 +262,15 @@ def test_a_shared_writer_is_the_same_training_with_the_same_prompt(page, site, s
     first = losses_of(page, link, 3)
     expect(page.locator("#prompt")).to_have_value("“Ça va?” & <b>co</b>")
     expect(page.locator("#temperature-value")).to_have_text("0.9")
+    expect(page).to_have_url(re.compile("seed=9&"))
     assert losses_of(page, link, 3) == first
+
+
+def test_the_address_follows_the_seed_of_a_run_that_starts_over(open_training):
+    page = open_training("/digits")
+    for seed in [1, 2]:
+        page.get_by_role("button", name="Start over").click()
+        expect(page).to_have_url(re.compile(rf"\?seed={seed}$"))
 
 
 def standing(page, address, steps=2):
@@ -308,7 +317,7 @@ def test_a_program_that_came_with_the_address_of_the_first_page_waits_for_its_vi
     page.goto("about:blank")
     page.goto(link)
     expect(page.locator("#shared")).to_contain_text("Read it before you run it")
-    expect(page.locator("#status")).to_have_text("Press Run to run the program", timeout=SLOW)
+    expect(page.locator("#status")).to_have_text("Press Run to start the program", timeout=SLOW)
     expect(page.locator("#console")).to_be_hidden()
     page.locator("#run").click()
     expect(page.locator("#console")).to_have_text("was run\n")

@@ -88,5 +88,5 @@ def test_a_task_that_waits_in_a_step_that_it_records_is_said_to_another(browser_
         json.dumps([said, ow.compile(lambda x: x * 3.0, "webgpu")([1.0]).tolist()])
         """
     said, later = json.loads(browser_python.run(with_training(program)))
-    assert said == [[2.0], "another task records a compiled step on 'webgpu', and waits in it", [2.0]]
+    assert said == [[2.0], "another task is recording a compiled step on 'webgpu'", [2.0]]
     assert later == [3.0]

@@ -221,6 +221,7 @@ def test_a_result_needs_the_token(client):
     assert error_code(post(client, {}, Authorization="Bearer wrong")) == "unauthorized"
 
 
+@pytest.mark.slow
 def test_every_shader_is_listed_with_texts_that_hold(client):
     listed = client.get("/api/shaders").json()
     assert {("optimizers", "adam"), ("kernels", "matmul"), ("lib", "math")} <= {

@@ -49,7 +49,7 @@ def test_the_demo_prints_where_it_is_and_ends_with_ctrl_c(tmp_path):
         assert lines[2].split()[-1] == TOKEN
         second = run("demo", "--port", 0, "--data", tmp_path / "new" / "data")
         assert second.exit_code == 1
-        assert "another server keeps its data in" in second.stderr
+        assert "another server is using" in second.stderr
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (0, why_no_pages(Settings(data=tmp_path, token=TOKEN)))
@@ -63,7 +63,7 @@ def test_a_taken_port_is_passed_over_unless_it_was_asked_for(tmp_path):
         assert url_of(second).startswith("http://127.0.0.1:")
         result = run("demo", "--port", taken, "--data", tmp_path)
     assert result.exit_code == 1
-    assert f"cannot listen at 127.0.0.1:{taken}" in result.stderr
+    assert f"cannot listen on 127.0.0.1:{taken}" in result.stderr
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
@@ -73,13 +73,25 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
     assert "pip install 'optirs-web[demo]'" in result.stderr
 
 
+NOT_ORIGINS = ["", "*", "example.org", "https://a.example/", "https://a.example; script-src *", "https://a.example\n"]
+NOT_ADDRESSES = [
+    "/demo/",
+    "ftp://a.example/",
+    "https://a.example/?x",
+    'https://a.example/"><script>',
+    "https://a.example\n",
+]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--token", "two words"], "a token is made of"),
-        (["--host", "203.0.113.1"], "cannot listen at 203.0.113.1"),
+        (["--token", "two words"], "a token may contain only"),
+        (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1"),
         (["--port", "70000"], "70000"),
         (["--data", "/dev/null/data"], "cannot save data in"),
+        *((["--allow-embed", one], "is not an origin such as") for one in NOT_ORIGINS),
+        *((["--public-address", one], "is not an address such as") for one in NOT_ADDRESSES),
     ],
 )
 def test_what_cannot_be_served_is_an_error_of_one_line(tmp_path, arguments, message):
@@ -113,7 +125,7 @@ def test_a_checkpoint_goes_to_the_demo_and_comes_back(url, tmp_path):
         (["pull", "../index", "FILE"], "the demo server refused: "),
         (["pull", "a", "FILE", "--url", "http://127.0.0.1:9"], "no demo server answers at http://127.0.0.1:9"),
         (["pull", "a", "FILE", "--url", "file:///etc/passwd"], "is not an address like"),
-        (["push", "GOOD", "a"], "give --token"),
+        (["push", "GOOD", "a"], "pass --token"),
         (["push", "GOOD", "a", "--token", "wrong"], "the demo server refused: Send the token"),
         (["push", "GOOD", "a b", "--token", TOKEN], "the demo server refused: path.name"),
         (["push", "BAD", "a", "--token", TOKEN], "not a safetensors file"),

@@ -111,24 +111,61 @@ def test_an_earlier_export_is_replaced_as_a_whole(tmp_path, settings, without_sh
     assert list(tmp_path.glob(".site*")) == []
 
 
-@pytest.mark.parametrize("is_export", [False, True])
-def test_what_no_export_wrote_is_not_lost(tmp_path, settings, without_shaders, is_export):
+def test_two_exports_at_once_leave_each_other_alone(tmp_path, settings, without_shaders):
+    folder = tmp_path / "site"
+
+    def report(step):
+        """In the middle of an export, another one comes and ends."""
+        if step == "Pyodide":
+            written.append(export_site(folder, settings))
+
+    written = []
+    (tmp_path / "pyodide").mkdir()
+    for name in ("pyodide.mjs", "pyodide.asm.wasm"):
+        (tmp_path / "pyodide" / name).write_text(name)
+    (tmp_path / "pyodide" / "pyodide-lock.json").write_text('{"packages": {}}')
+    export_site(folder, replace(settings, pyodide=tmp_path / "pyodide"), report=report)
+    assert len(written) == 1
+    assert set(json.loads((folder / "export.json").read_bytes())["files"]) == set(files_in(folder))
+    assert list(tmp_path.glob(".site*")) == []
+
+
+def test_a_name_is_no_pattern_for_what_is_removed(tmp_path, settings, without_shaders):
+    others = tmp_path / ".my site.export-01234567"
+    others.mkdir()
+    export_site(tmp_path / "*", settings)
+    assert others.is_dir()
+
+
+def test_the_page_for_a_missing_address_is_right_at_any_depth(tmp_path, settings, without_shaders):
+    export_site(tmp_path / "site", replace(settings, public="https://example.org/demo/"))
+    page = (tmp_path / "site" / "404.html").read_text()
+    links = re.findall(r'\b(?:href|src)="([^"#][^"]*)"', page)
+    assert all(link.startswith("/demo/") or ":" in link for link in links), links
+
+
+@pytest.mark.parametrize(("is_export", "is_link"), [(False, False), (True, False), (True, True)])
+def test_what_no_export_wrote_is_not_lost(tmp_path, settings, without_shaders, is_export, is_link):
     folder = tmp_path / "site"
     if is_export:
         export_site(folder, settings)
     folder.mkdir(exist_ok=True)
-    (folder / "CNAME").write_text("example.org")
+    if is_link:
+        (folder / "CNAME").symlink_to(tmp_path)
+    else:
+        (folder / "CNAME").write_text("example.org")
     before = files_in(folder)
-    with pytest.raises(ExportError, match="CNAME" if is_export else "not an earlier export"):
+    with pytest.raises(ExportError, match="CNAME" if is_export else "nor an earlier export"):
         export_site(folder, settings)
     assert files_in(folder) == before
+    assert (folder / "CNAME").exists()
 
 
 @pytest.mark.parametrize("list_of_files", ["", "[]", '{"files": 5}', '{"files": [["x"]]}'])
 def test_a_damaged_list_of_files_makes_no_export(tmp_path, settings, list_of_files):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "export.json").write_text(list_of_files)
-    with pytest.raises(ExportError, match="not an earlier export"):
+    with pytest.raises(ExportError, match="nor an earlier export"):
         export_site(tmp_path / "site", settings)
 
 
@@ -157,7 +194,7 @@ def test_pages_that_are_not_built_are_no_site(tmp_path, settings):
     ("arguments", "message"),
     [
         (["--export", "file"], "file is not a folder"),
-        (["--export", "full"], "not an earlier export"),
+        (["--export", "full"], "nor an earlier export"),
         (["--export", "/proc/site"], "cannot write to /proc/site"),
         (["--pyodide", "cdn"], "--pyodide is for --export"),
     ],

@@ -2,6 +2,7 @@
 
 import pytest
 from demo_servers import TOKEN, error_code
+from fastapi.testclient import TestClient
 
 from optirs_web.demo_site.guard import Buckets
 from optirs_web.demo_site.settings import Rate
@@ -79,3 +80,22 @@ def test_only_the_server_s_own_pages_on_its_machine_get_the_token(make_client, h
     else:
         assert (response.status_code, error_code(response)) == (403, code)
         assert TOKEN not in response.text
+
+
+@pytest.mark.parametrize("size", [0, 1 << 16, (1 << 16) + 1, 10 << 16])
+def test_a_large_answer_is_sent_in_pieces_which_wait_for_the_client(make_client, tmp_path, size):
+    app = make_client().app
+    sizes = []
+
+    async def measured(scope, receive, send):
+        async def measure(message):
+            sizes.append(len(message.get("body", b"")))
+            await send(message)
+
+        await app(scope, receive, measure)
+
+    content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    (tmp_path / "static" / "large.wasm").write_bytes(content)
+    client = TestClient(measured, "http://localhost", headers={"Accept-Encoding": "identity"})
+    assert client.get("/static/large.wasm").content == content
+    assert (sum(sizes), max(sizes)) == (size, min(size, 1 << 16))

@@ -41,6 +41,7 @@ def natively(program):
     return subprocess.run(command, input=program, capture_output=True, text=True, check=True, cwd=CLONE).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.stem)
 def test_the_native_form_of_a_program_runs_and_prints(path, tmp_path):
     (tmp_path / "program.py").write_text(natively(path.read_text("utf-8")))

@@ -106,6 +106,7 @@ def trickle(connection):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", [POST_RESULT.encode(), put_head("run")[:-2]])
 def test_a_body_that_stops_or_trickles_is_not_waited_for(data, head):
     with running_server(data, body_patience=0.5, least_body_rate=10_000) as (_, url):
@@ -127,6 +128,7 @@ def test_without_the_token_no_body_is_waited_for(shared, head):
         assert read_response(connection)[0] == 401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent",
     [
@@ -312,6 +314,7 @@ def test_a_full_disk_is_said_to_be_one_and_the_old_checkpoint_stays(data):
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         assert put(url, checkpoint(1, size=LARGE)) == 507
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 1 << 20))
+        assert put(url, checkpoint(2)) == 507
         request = POST_RESULT.encode() + b"Content-Length: 2\r\n\r\n{}"
         assert send_raw(url, request)[0] == 507
         assert send_raw(url, put_head("run").replace(b"PUT", b"DELETE").replace(b"/checkpoint", b""))[0] == 507

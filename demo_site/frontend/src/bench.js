@@ -16,12 +16,12 @@ const ROUNDS = rounds.value; // unless the visitor or the address says otherwise
 
 /** Where a group is drawn, and what of a result: its time, or its rate. */
 const CHARTS = [
-  { id: "adamw-time", label: "Time of a step of AdamW", groups: ["adamw"], of: "milliseconds" },
-  { id: "adamw-rate", label: "Bandwidth of a step of AdamW", groups: ["adamw", "memory"], of: "rate" },
-  { id: "matmul-rate", label: "Rate of matrix products", groups: ["matmul"], of: "rate" },
-  { id: "matmul-time", label: "Time of matrix products", groups: ["matmul"], of: "milliseconds" },
-  { id: "transfer-rate", label: "Rate of transfers", groups: ["transfer"], of: "rate" },
-  { id: "latency-time", label: "Time until one number is read", groups: ["latency"], of: "milliseconds" },
+  { id: "adamw-time", label: "AdamW step time", groups: ["adamw"], of: "milliseconds" },
+  { id: "adamw-rate", label: "AdamW step bandwidth", groups: ["adamw", "memory"], of: "rate" },
+  { id: "matmul-rate", label: "Matrix product rate", groups: ["matmul"], of: "rate" },
+  { id: "matmul-time", label: "Matrix product time", groups: ["matmul"], of: "milliseconds" },
+  { id: "transfer-rate", label: "Transfer rate", groups: ["transfer"], of: "rate" },
+  { id: "latency-time", label: "Time to read one number", groups: ["latency"], of: "milliseconds" },
 ];
 
 let worker;
@@ -95,7 +95,7 @@ async function listSaved() {
   find("#saved").replaceChildren(...saved.slice(0, 20).map(({ created, result }) =>
     create("tr", {},
       create("td", {}, new Date(created).toLocaleString()),
-      create("td", {}, String(result.device ?? "unknown")),
+      create("td", {}, typeof result.device === "string" ? result.device : "unknown"),
       figure(result, "adamw-20x65536", "milliseconds"), figure(result, "copy", "rate"), figure(result, "matmul-512", "rate"))));
 }
 
@@ -135,7 +135,7 @@ async function main() {
       toast(error.message);
     }
   });
-  if (await explainWithoutWebgpu(find("#stage"))) return setStatus(status, "idle", "Nothing to measure: there is no GPU for this page");
+  if (await explainWithoutWebgpu(find("#stage"))) return setStatus(status, "idle", "Cannot measure: no GPU available");
   worker = new PythonWorker({ programs: ["bench"] });
   const info = await loadPython(worker, status);
   device = info.device.description;

@@ -7,14 +7,14 @@ import { isValid } from "./lib/fields.js";
 import { loadPython } from "./lib/loading.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { savedRuns } from "./lib/storage.js";
-import { bindUrl, oneOf, whole } from "./lib/url.js";
+import { bindUrl, oneOf, updateUrl, whole } from "./lib/url.js";
 import { explainWithoutWebgpu } from "./lib/webgpu.js";
 import { takeFiles } from "./pages/files.js";
 
 const EPOCHS_AT_ONCE = 5;
 const LARGEST_FILE = 64 << 20; // bytes; what the server takes, and hundreds of times what such a run has
-const SEED = "The seed is a whole number from 0 to 4,294,967,295";
-const NAME = "Letters, digits, “.”, “_” and “-”; the first is a letter or a digit";
+const SEED = "Enter a whole number from 0 to 4,294,967,295";
+const NAME = "Use letters, digits, “.”, “_” and “-”, starting with a letter or digit";
 
 const status = find("#status");
 const buttons = Object.fromEntries(["train", "pause", "new", "save", "download", "open"].map((id) => [id, find(`#${id}`)]));
@@ -43,14 +43,14 @@ async function replace(expression, globals) {
   await showRun({ state: "ready" });
   const lost = before.history.length - before.kept;
   if (lost === 0 || before.state === "diverged") return;
-  toast(`The run before it had ${lost} epochs that were not saved`, {
+  toast(`The previous run had ${lost} unsaved ${lost === 1 ? "epoch" : "epochs"}`, {
     action: {
       label: "Undo",
       run: guarded(async () => {
-        if (state === "training") throw new Error("Pause the training first");
+        if (state === "training") throw new Error("Pause training first");
         await call("checkpoints.running = checkpoints.previous");
         await showRun(before);
-        setStatus(status, "idle", `Back at epoch ${history.length} of the run before`);
+        setStatus(status, "idle", `Restored the previous run at epoch ${history.length}`);
       }),
     },
   });
@@ -67,13 +67,14 @@ async function showRun(values) {
   drawCurve();
   showFigures();
   setButtons();
+  updateUrl();
 }
 
 async function begin() {
   if (!isValid(find("#seed"), SEED)) return find("#seed").focus();
   const options = { optimizer: find("#optimizer").value, seed: Number(find("#seed").value) };
   await replace("checkpoints.Run(ow.device(), data, checkpoints.first_config(**options))", { options });
-  setStatus(status, "idle", "A new run");
+  setStatus(status, "idle", "New run ready");
 }
 
 async function train() {
@@ -88,7 +89,7 @@ async function train() {
       showFigures();
     }
     const isPaused = state !== "training";
-    setStatus(status, isPaused ? "idle" : "done", `${isPaused ? "Paused" : "Trained"} at epoch ${history.length}`);
+    setStatus(status, isPaused ? "idle" : "done", `${isPaused ? "Paused at" : "Trained to"} epoch ${history.length}`);
     state = "ready";
   } catch (error) {
     state = "ready";
@@ -157,7 +158,7 @@ async function checkpoint() {
 /** Puts back what was under a name, and says so. */
 const putBack = (name, content) => guarded(async () => {
   await savedRuns.put(name, content);
-  toast(`“${name}” is as it was`);
+  toast(`“${name}” was restored`);
   await listRuns();
 });
 
@@ -170,8 +171,8 @@ async function save() {
   kept = history.length;
   setStatus(status, "done", `Saved “${name}” at epoch ${history.length}`);
   if (old) {
-    const what = before.epoch === null ? "what was saved there" : `epoch ${before.epoch} of ${before.optimizer ?? "another run"}`;
-    toast(`“${name}” replaced ${what}`, { action: { label: "Undo", run: putBack(name, old) } });
+    const what = before.epoch === null ? "" : `, which held epoch ${before.epoch} of ${before.optimizer ?? "another run"}`;
+    toast(`Overwrote “${name}”${what}`, { action: { label: "Undo", run: putBack(name, old) } });
   }
   await listRuns();
 }
@@ -186,10 +187,10 @@ async function load(name) {
 /** A file of the visitor's. What cannot be a checkpoint of these runs is not read into memory. */
 async function openFile(file) {
   if (state === "starting") throw new Error("Python is still starting; try again in a moment");
-  if (state === "training") throw new Error("Pause the training first");
+  if (state === "training") throw new Error("Pause training first");
   const megabytes = (bytes) => `${(bytes / 2 ** 20).toLocaleString("en", { maximumFractionDigits: 0 })} MiB`;
   if (file.size === 0) throw new Error(`“${file.name}” is empty`);
-  if (file.size > LARGEST_FILE) throw new Error(`“${file.name}” has ${megabytes(file.size)}: a run on the digits has at most ${megabytes(LARGEST_FILE)}`);
+  if (file.size > LARGEST_FILE) throw new Error(`“${file.name}” is ${megabytes(file.size)}; checkpoints of this run are at most ${megabytes(LARGEST_FILE)}`);
   setStatus(status, "busy", `Opening “${file.name}”`);
   const content = await file.arrayBuffer().catch(() => {
     throw new Error(`“${file.name}” could not be read: it may have been moved or changed`);
@@ -285,7 +286,7 @@ async function main() {
   copyButton(find("#copy"), () => find("#commands").textContent);
   if (await explainWithoutWebgpu(find("#stage"))) {
     await showCommands();
-    return setStatus(status, "idle", "Not training: there is no GPU for this page");
+    return setStatus(status, "idle", "Not training: no GPU available");
   }
   worker = new PythonWorker({ programs: ["digit_images", "recipes", "checkpoints"] });
   [data] = await Promise.all([getBytes("data/digits.bin"), loadPython(worker, status)]);

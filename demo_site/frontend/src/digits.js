@@ -1,15 +1,15 @@
-// The digits: the knobs, the curves, what is read wrong, and the drawing area.
+// The digits page: settings, curves, misread images, and the drawing area.
 import { getBytes } from "./lib/api.js";
 import { barChart, lineChart, short } from "./lib/chart.js";
 import { divergedSentence } from "./lib/diverged.js";
-import { create, everyFrame, find, onTheme, optionGroups, setStatus, setText } from "./lib/dom.js";
+import { create, everyFrame, find, onTheme, optionGroups, sentence, setStatus, setText } from "./lib/dom.js";
 import { drawInk, Pad } from "./lib/pad.js";
 import { pictureButton } from "./lib/picture.js";
 import { rateSlider } from "./lib/rate.js";
 import { loadRecording, playRecording } from "./lib/recording.js";
 import { PythonWorker } from "./lib/runtime.js";
 import { serve } from "./lib/serve.js";
-import { bindUrl, number, oneOf, text, whole } from "./lib/url.js";
+import { bindUrl, number, oneOf, text, updateUrl, whole } from "./lib/url.js";
 import { explainWithoutWebgpu, runningOn } from "./lib/webgpu.js";
 
 const MOST_POINTS = 4000; // of a drawing in an address
@@ -18,7 +18,7 @@ const MOST_POINTS = 4000; // of a drawing in an address
 const DRAWING = text(4 * MOST_POINTS + 1000, {
   parse(packed) {
     const strokes = packed.split(".");
-    if (!strokes.every((one) => /^([0-9a-f]{4})+$/.test(one))) throw new RangeError("this is no drawing");
+    if (!strokes.every((one) => /^([0-9a-f]{4})+$/.test(one))) throw new RangeError("this is not a drawing");
     return strokes.map((one) => one.match(/.{4}/g).map((point) => [point.slice(0, 2), point.slice(2)].map((part) => parseInt(part, 16) / 255)));
   },
   format: (strokes) => strokes.map((one) => one.map((point) => point.map((value) =>
@@ -47,9 +47,11 @@ async function begin() {
   let state = "busy"; // busy, running, paused, done, diverged, failed
   let device = null; // on which it trains, when it does
   let wrong = [];
+  const beforeFirstEpoch = find("#wrong-note").textContent;
   let epochs = 0;
   let usual = null; // what is trained, unless the visitor or the address says otherwise
   let live = null; // the latest choices of the program
+  let asked = null; // what the address says, until the program has begun with it
 
   let program = null; // what trains, once there is a device
   const sendDrawing = everyFrame((strokes) => program?.send("draw", strokes));
@@ -74,6 +76,7 @@ async function begin() {
     chosen({ lr }) {
       if (live) live.lr = lr;
       showRate(lr);
+      updateUrl();
     },
     steps({ step, losses, lr, steps_per_second: speed }) {
       losses.forEach((loss, number) => chart.push(step - losses.length + number + 1, { "training loss": loss }));
@@ -91,7 +94,7 @@ async function begin() {
       wrong = report.wrong;
       setText(find("#wrong-count"), `${report.wrong_count} of ${report.test_images}`);
       setText(find("#wrong-note"), wrong.length
-        ? "Test images that the network misreads, the most confident mistakes first."
+        ? "Test images that the network misreads, most confident mistakes first."
         : "None: every test image is classified correctly.");
       showWrong();
       if (device && report.epoch === epochs) setState("done", report);
@@ -143,6 +146,10 @@ async function begin() {
     chart.clear();
     find("#progress").value = 0;
     for (const name of ["accuracy", "epoch", "loss", "speed", "rate-now"]) setText(find(`#${name}`), "–");
+    wrong = [];
+    setText(find("#wrong-count"), "");
+    setText(find("#wrong-note"), beforeFirstEpoch);
+    showWrong();
   }
 
   // Recognising.
@@ -190,7 +197,7 @@ async function begin() {
 
   pictureButton(find("#picture"), () => ({
     name: `digits-${find("#epoch").textContent.replace("/", "-of-")}`,
-    title: "Handwritten digits, learned",
+    title: "Training on handwritten digits",
     canvases: [find("#chart canvas"), ...(pad.isEmpty ? [] : [pad.canvas])],
     legend: [{ label: "training loss", color: "series-8" }, { label: "test loss", color: "series-1" }, { label: "test accuracy", color: "series-2" }],
     figures: [
@@ -204,16 +211,20 @@ async function begin() {
   const recorded = playRecording(await loadRecording("digits"), find(".chart figcaption"), (kind, report) => handlers[kind](report));
   setStatus(status, "busy", "Looking for a GPU");
   if (await explainWithoutWebgpu(find("#stage"))) {
-    setStatus(status, "idle", "Not training: there is no GPU for this page");
-    setText(find("#verdict-text"), "Recognising a digit needs a GPU.");
+    setStatus(status, "idle", "Not training: no GPU available");
+    setText(find("#verdict-text"), "Recognising digits needs a GPU.");
     return;
   }
-  const data = await getBytes("data/digits.bin");
+  const data = await getBytes("data/digits.bin").catch((error) => {
+    setStatus(status, "failed", `The images could not be loaded. ${sentence(error.message)} Reload the page to try again.`);
+    throw error;
+  });
   const python = new PythonWorker({
     programs: ["digit_images", "recipes", "digits"],
     onEvent(kind, report) {
       if (kind === "choices") startLive(report);
       handlers[kind]?.(report);
+      if (kind === "choices") updateUrl();
     },
   });
   program = serve(python, status, {
@@ -231,6 +242,7 @@ async function begin() {
   /** The program trains: what was recorded makes room. */
   function startLive(choices) {
     live = choices;
+    asked = null;
     recorded.stop();
     clear();
     find("#settings").disabled = find("#reset").disabled = false;
@@ -255,6 +267,7 @@ async function begin() {
   }
 
   function chosen() {
+    if (asked) return asked;
     const own = live.optimizers.find(({ name }) => name === optimizer.value).lr;
     const now = { optimizer: optimizer.value, schedule: schedule.value, seed: live.seed };
     return {
@@ -268,7 +281,9 @@ async function begin() {
   function open({ drawing, ...choices }) {
     if (drawing) pad.draft(drawing);
     const isUsual = Object.keys(choices).length === 0 && Object.values({ ...chosen(), drawing: undefined }).every((value) => value === undefined);
-    if (!isUsual) program.send("begin", { ...usual, ...choices });
+    if (isUsual) return;
+    asked = { drawing, ...choices };
+    program.send("begin", { ...usual, ...choices });
   }
 }
 

@@ -1,5 +1,5 @@
 // The writer: a GPT trains, and what it writes is shown as it learns. Text of models and visitors is only set as textContent.
-import { address, getBytes } from "./lib/api.js";
+import { getBytes, getText } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
 import { create, find, optionGroups, setStatus, setText } from "./lib/dom.js";
 import { divergedSentence } from "./lib/diverged.js";
@@ -8,7 +8,7 @@ import { loadPython } from "./lib/loading.js";
 import { rateSlider } from "./lib/rate.js";
 import { loadRecording, playRecording } from "./lib/recording.js";
 import { PythonWorker } from "./lib/runtime.js";
-import { bindUrl, number, oneOf, text as packed, whole } from "./lib/url.js";
+import { bindUrl, number, oneOf, text as packed, updateUrl, whole } from "./lib/url.js";
 import { explainWithoutWebgpu, runningOn } from "./lib/webgpu.js";
 
 const LARGEST_FILE = 4_000_000; // bytes: a million characters of any kind
@@ -41,6 +41,7 @@ async function begin() {
   let divergence = ""; // the sentence that says so
   let latest = null; // the sample that is shown large
   let choices = null; // the latest of Python's
+  let asked = null; // what the address says, until Python has begun with it
   let usual = null; // what is trained and asked for, unless the visitor or the address says otherwise
 
   const handlers = {
@@ -71,7 +72,9 @@ async function begin() {
       if (!report.paused) setState("running");
       else if (state !== "diverged") setState("paused");
       choices = report;
+      asked = null;
       if (usual === null) bind();
+      updateUrl();
     },
     lines: ({ lines }) => highlight(find("#lines"), lines, "python"),
     steps({ step, losses, speed, characters }) {
@@ -95,6 +98,7 @@ async function begin() {
       else setStatus(status, "failed", message);
     },
     failed({ message }) {
+      asked = null;
       setState("paused");
       setStatus(status, "failed", message);
     },
@@ -183,9 +187,9 @@ async function begin() {
 
   function showText({ characters, different, replaced, is_held_out: isHeldOut, is_book: isBook }) {
     const sentences = [
-      `The model trains on ${isBook ? "the first half of Northanger Abbey by Jane Austen" : "your text"}: ${characters.toLocaleString("en")} characters, ${different.toLocaleString("en")} different ones.`,
-      isHeldOut ? "The last tenth is held out." : "It is too short to hold a part out: the held-out loss is measured on what the model has learned.",
-      ...(replaced ? [`The ${replaced.toLocaleString("en")} rarest characters became \ufffd.`] : []),
+      `The model trains on ${isBook ? "the first half of Northanger Abbey by Jane Austen" : "your text"}: ${characters.toLocaleString("en")} characters, ${different.toLocaleString("en")} distinct.`,
+      isHeldOut ? "The last tenth is held out." : "It is too short to hold any out, so the held-out loss is measured on the training text.",
+      ...(replaced ? [`The ${replaced.toLocaleString("en")} rarest characters are replaced by \ufffd.`] : []),
     ];
     setText(find("#text-note"), sentences.join(" "));
     find("#book").hidden = isBook;
@@ -194,7 +198,7 @@ async function begin() {
   /** An error where a text has more characters than can be learned. A character has at most two units. */
   function checkLength(text) {
     if (text.length <= longestText || (text.length <= 2 * longestText && [...text].length <= longestText)) return;
-    throw new Error(`The text has more than ${longestText.toLocaleString("en")} characters, which is the most that can be learned here.`);
+    throw new Error(`The text has more than ${longestText.toLocaleString("en")} characters, the most this page can train on.`);
   }
 
   // A text far too long is not put into the field at all: to lay it out would take the page minutes.
@@ -259,6 +263,7 @@ async function begin() {
 
   /** What is not as usual, and then the size too, which depends on the adapter. */
   function chosen() {
+    if (asked) return asked;
     const own = choices.optimizers.find(({ name }) => name === choices.optimizer).lr;
     const now = { optimizer: choices.optimizer, seed: choices.seed, temperature: temperature.value, prompt: find("#prompt").value };
     const changed = Object.fromEntries(Object.entries(now).filter(([key, value]) => value !== usual[key]));
@@ -275,7 +280,9 @@ async function begin() {
     const { size: _size = usual.size, optimizer: name = usual.optimizer, seed = usual.seed, lr = null } = training;
     const now = chosen();
     const isRunning = _size === choices.size && name === choices.optimizer && seed === choices.seed && lr === (now.lr ?? null);
-    if (!isRunning) restart("begin", { size: _size, optimizer: name, seed, lr });
+    if (isRunning) return;
+    asked = { temperature: degree === usual.temperature ? undefined : degree, prompt: prompt === usual.prompt ? undefined : prompt, ...training };
+    restart("begin", { size: _size, optimizer: name, seed, lr });
   }
 
   // Python.
@@ -307,9 +314,9 @@ async function begin() {
     }
   }
 
-  fetch(address("programs/gpt.py")).then((response) => response.text()).then((text) => highlight(find("#model"), text, "python"));
+  getText("programs/gpt.py").then((text) => highlight(find("#model"), text, "python"), (error) => setText(find("#model"), error.message));
   const recorded = playRecording(await loadRecording("gpt"), find(".chart figcaption"), (kind, report) => handlers[kind]?.(report));
-  if (await explainWithoutWebgpu(find("#stage"))) setStatus(status, "idle", "Not training: there is no GPU for this page");
+  if (await explainWithoutWebgpu(find("#stage"))) setStatus(status, "idle", "Not training: no GPU available");
   else await connect();
 }
 

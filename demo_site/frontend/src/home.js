@@ -1,5 +1,5 @@
 // The first page: the program in the editor is the one that is running.
-import { address } from "./lib/api.js";
+import { getText } from "./lib/api.js";
 import { lineChart, short } from "./lib/chart.js";
 import { stopIfNotFinite } from "./lib/diverged.js";
 import { copyButton, create, everyFrame, find, onTheme, setStatus, setText } from "./lib/dom.js";
@@ -23,10 +23,12 @@ const output = find("#console");
 const map = find("#map");
 
 copyButton(find("#copy-install"), () => find("#install").textContent);
-const response = await fetch(address("programs/first_page/ten_lines.py"));
-const original = (await response.text()).trimEnd();
+const original = (await getText("programs/first_page/ten_lines.py").catch((error) => {
+  setStatus(status, "failed", error.message);
+  throw error;
+})).trimEnd();
 nativeTab(find(".code-and-chart .code"), () => editor.text);
-const editor = createEditor(find("#editor"), { text: original, label: "The program that is running", onRun: start, onChange });
+const editor = createEditor(find("#editor"), { text: original, label: "Running program", onRun: start, onChange });
 
 function onChange(text) {
   find("#restore").hidden = text === original;
@@ -87,11 +89,19 @@ function show(report) {
   setText(find("#bytes"), short(report.bytes_down));
   chart.push(report.step, { loss: report.loss || null, accuracy: 100 * report.accuracy });
   if (!running) return; // this is the recorded run
-  const stopped = { stop: () => python.send("stop"), when: `at step ${report.step}`, advice: "Change the program, a smaller lr for example, and run it again." };
+  const stopped = { stop: () => python.send("stop"), when: `at step ${report.step}`, advice: "Change the program (try a smaller lr) and run it again." };
   if (!stopIfNotFinite(report.loss, status, stopped) && report.step >= report.steps) {
     const seconds = report.seconds.toFixed(1);
     setStatus(status, "done", `${report.steps} steps in ${seconds} s, accuracy ${(100 * report.accuracy).toFixed(1)}%`);
   }
+}
+
+/** Takes away what the run before has shown; its points stay until there are others. */
+function clear() {
+  chart.clear();
+  field = null;
+  draw();
+  for (const name of ["loss", "accuracy", "rate", "submits", "bytes"]) setText(find(`#${name}`), "–");
 }
 
 function print(text, kind = null) {
@@ -127,7 +137,7 @@ async function execute() {
     const { device } = await loadPython(python, status);
     isLoading = false;
     recorded.stop();
-    chart.clear();
+    clear();
     setText(find("#device"), device.description);
     setStatus(status, "running", runningOn(device));
     setText(toggle, "Stop");
@@ -165,8 +175,8 @@ async function stop() {
 
 const recorded = playRecording(await loadRecording("home"), find(".chart figcaption"), onEvent);
 if (await explainWithoutWebgpu(find("#live"))) {
-  setText(find("#code-title"), "what would be running");
-  setStatus(status, "idle", "Not training: there is no GPU for this page");
+  setText(find("#code-title"), "what would run");
+  setStatus(status, "idle", "Not training: no GPU available");
 } else {
   python = new PythonWorker({ programs: ["home"], onEvent, onOutput: (text) => print(text) });
 }
@@ -184,7 +194,7 @@ async function wait() {
   if (python.isDead) python.restart();
   await loadPython(python, status);
   if (running) return;
-  setStatus(status, "idle", "Press Run to run the program");
+  setStatus(status, "idle", "Press Run to start the program");
   for (const button of [toggle, runButton]) {
     setText(button, "Run");
     button.disabled = false;

@@ -1,7 +1,7 @@
 // The playground: an editor, a Python to run its text, and what comes out.
-import { address } from "./lib/api.js";
+import { getText } from "./lib/api.js";
 import { lineChart } from "./lib/chart.js";
-import { create, everyFrame, find, setStatus, setText, toast } from "./lib/dom.js";
+import { create, everyFrame, find, sentence, setStatus, setText, toast } from "./lib/dom.js";
 import { createEditor } from "./lib/editor.js";
 import { loadPython } from "./lib/loading.js";
 import { nativeTab } from "./lib/native_tab.js";
@@ -145,7 +145,7 @@ async function ended(mine, error) {
   if (mine.isStopping && (worker.isDead || error.message.startsWith("KeyboardInterrupt"))) {
     mine.isDraining = true;
     if (!worker.isDead && !(await isDrained())) worker.terminate();
-    if (worker.isDead) write("The program did not stop by itself, so its Python was ended and is restarted.\n", "error");
+    if (worker.isDead) write("The program did not stop, so Python was terminated and is restarting.\n", "error");
     return setStatus(status, "idle", "Stopped");
   }
   report(error);
@@ -163,7 +163,7 @@ function isDrained() {
 function report({ message, traceback, line }) {
   write(`${ownFrames(traceback) || message}\n`, "error");
   if (line !== null) editor.showError(line, message);
-  setStatus(status, "failed", line === null ? "Failed" : `Failed in line ${line}`);
+  setStatus(status, "failed", line === null ? "Failed" : `Failed at line ${line}`);
 }
 
 /** A traceback without the frames of the library: what is wrong in the program stands in the program. */
@@ -193,7 +193,7 @@ async function stop() {
 
 /** Puts an example into the editor, as the visitor left it, unless another one is asked for meanwhile. */
 function loadExample(name) {
-  const mine = fetchExample(name).then(
+  const mine = getText(`programs/examples/${name}.py`).then(
     (program) => {
       if (mine !== asked) return;
       unchanged = program;
@@ -202,7 +202,7 @@ function loadExample(name) {
       show(drafts.get(name) ?? program);
       playExample();
     },
-    (error) => toast(error.message),
+    (error) => toast(`The example could not be loaded. ${sentence(error.message)}`),
   );
   asked = mine;
   return mine;
@@ -226,12 +226,6 @@ function keep(text) {
 
 function showReset() {
   find("#restore").hidden = !find("#example").value || editor.text === unchanged;
-}
-
-async function fetchExample(name) {
-  const response = await fetch(address(`programs/examples/${name}.py`));
-  if (!response.ok) throw new Error(`The example could not be loaded: ${response.status}`);
-  return response.text();
 }
 
 const examples = [...find("#example").options].map(({ value }) => value).filter(Boolean);
@@ -287,7 +281,7 @@ async function main() {
   });
   recording = await loadRecording("playground");
   await bindUrl(ADDRESS, { state, open });
-  if (await explainWithoutWebgpu(find("#stage"))) setStatus(status, "idle", "There is no GPU for this page, so programs cannot run");
+  if (await explainWithoutWebgpu(find("#stage"))) setStatus(status, "idle", "Programs cannot run: no GPU available");
   else await start();
 }
 

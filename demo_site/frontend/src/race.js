@@ -29,6 +29,7 @@ let chart = null;
 let steps = 0;
 let playing = false;
 let generation = 0; // of the race; frames of an older one are dropped
+let lastState = {}; // for the address, of a form that was valid
 
 /** The value of an expression in Python, which computes one at a time. */
 function call(expression, globals) {
@@ -78,13 +79,15 @@ const ADDRESS = {
   seed: whole(0, 2 ** 32 - 1),
 };
 
-/** What the address has to say: what is not as usual. */
+/** What the address has to say: what is not as usual. Of a value that cannot be raced with it says nothing. */
 function state() {
+  if (!find("#setup").checkValidity()) return lastState;
   const surface = fields.surface.value;
   const [now, before] = [chosen(), usual(surface)];
   const same = (key) => ADDRESS[key].format(now[key]) === ADDRESS[key].format(before[key]);
   const others = Object.keys(now).map((key) => [key, same(key) || now[key].size === 0 ? undefined : now[key]]);
-  return { surface: surface === Object.keys(offered.surfaces)[0] ? undefined : surface, ...Object.fromEntries(others) };
+  lastState = { surface: surface === Object.keys(offered.surfaces)[0] ? undefined : surface, ...Object.fromEntries(others) };
+  return lastState;
 }
 
 async function open({ surface = Object.keys(offered.surfaces)[0], ...others }) {
@@ -105,8 +108,8 @@ function fillSurface(changed = {}) {
   }
   setText(find("#about"), surface.about);
   setText(find("#formula"), surface.formula);
-  setText(find("#goal"), `A racer has arrived when its height stays at or below ${surface.goal} for ${offered.stay} steps, and is out when it leaves the map by more than its width.`);
-  canvas.setAttribute("aria-label", `Contour map of ${surface.label}, with the tracks of the racers; the table has their positions`);
+  setText(find("#goal"), `A racer has arrived when its height stays at or below ${surface.goal} for ${offered.stay} steps, and is out when it leaves the map by more than the map’s width.`);
+  canvas.setAttribute("aria-label", `Contour map of ${surface.label}, with the racers’ tracks; the table lists their positions`);
 }
 
 async function chooseSurface(changed = {}) {
@@ -122,8 +125,8 @@ async function chooseSurface(changed = {}) {
 /** A new race with what the form says. */
 async function begin() {
   pause();
-  if (!find("#setup").reportValidity()) return;
   const mine = ++generation;
+  if (!find("#setup").reportValidity()) return refuse(find("#setup input:invalid"));
   const { start, noise, seed } = chosen();
   lineUp(start);
   const options = {
@@ -145,6 +148,13 @@ async function begin() {
   } finally {
     if (mine === generation) buttons.reset.disabled = false;
   }
+}
+
+/** Says what is wrong with a field. There is nothing to run until it is corrected: the race before is not what the form says. */
+function refuse(field) {
+  setText(buttons.play, "Start");
+  buttons.play.disabled = buttons.step.disabled = true;
+  setStatus(status, "failed", `${field.ariaLabel ?? field.labels[0].textContent.trim()}: ${field.validationMessage}`);
 }
 
 /** The racers that are chosen, at the start. */
@@ -241,10 +251,10 @@ const isOver = () => steps >= MOST_STEPS || (steps > 0 && racing.every(({ arrive
 function verdict() {
   const [{ label, arrived, out, height }] = ranked();
   const losers = racing.filter((racer) => racer.out !== null).map((racer) => racer.label);
-  if (out !== null) return "no racer has arrived, all are out";
+  if (out !== null) return "no racer arrived; all are out";
   const result = arrived !== null
-    ? `${label} arrives first, at step ${arrived.toLocaleString("en")}`
-    : `no racer has arrived, ${label} is lowest, at ${short(height)}`;
+    ? `${label} arrived first, at step ${arrived.toLocaleString("en")}`
+    : `no racer arrived; ${label} is lowest, at ${short(height)}`;
   return losers.length ? `${result}; out: ${losers.join(", ")}` : result;
 }
 
@@ -353,5 +363,5 @@ onTheme(() => {
   draw();
 });
 const recorded = playRecording(await loadRecording("race"), find("#steps").parentElement, (kind, report, buffer) => recordedEvents[kind](report, buffer));
-if (await explainWithoutWebgpu(find("#stage"))) setStatus(status, "idle", "Not running: there is no GPU for this page");
+if (await explainWithoutWebgpu(find("#stage"))) setStatus(status, "idle", "Not running: no GPU available");
 else guarded(main)();

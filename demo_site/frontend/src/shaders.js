@@ -1,7 +1,7 @@
 // Every shader: what is written, and what it becomes for each target, two of them side by side. In the address #adam is
 // a shader, #adam/advance one of its kernels, and ?left=cuda&right=ptx the languages, once a visitor has chosen some.
 import { getShaderData } from "./lib/api.js";
-import { copyButton, create, find, sentence, setText } from "./lib/dom.js";
+import { copyButton, create, find, sentence, setText, toast } from "./lib/dom.js";
 import { highlight } from "./lib/editor.js";
 import { bindUrl, fragment, oneOf } from "./lib/url.js";
 
@@ -97,8 +97,16 @@ async function show({ info, variant: wanted }) {
   const article = find("#shader");
   article.setAttribute("aria-busy", "true");
   asked = info;
-  const shader = await fetched(`/${info.folder}/${info.name}`);
+  const shader = await fetched(`/${info.folder}/${info.name}`).catch((error) => {
+    toast(`“${info.name}” could not be loaded. ${sentence(error.message)}`);
+    return null;
+  });
   if (asked !== info) return;
+  if (shader === null) { // what is shown stays, in the address too
+    asked = shown?.info ?? null;
+    article.setAttribute("aria-busy", "false");
+    return;
+  }
   const variant = shader.variants.includes(wanted) ? wanted : shader.variants[0];
   shown = { info, shader, variant };
   setText(find("#name"), info.name);
@@ -142,7 +150,7 @@ async function fill(side) {
   const isWritten = language === SOURCE;
   find(`#${side}-origin`).replaceChildren(...(isWritten ? [`shaders/${info.folder}/${info.name}.wgsl`] : command(language)));
   if (isEmpty || isWritten) return putHere({ text: isWritten ? shader.source : "", note: "" });
-  const waiting = setTimeout(putHere, PATIENCE, { text: null, note: "The server is compiling this…" });
+  const waiting = setTimeout(putHere, PATIENCE, { text: null, note: "Compiling on the server…" });
   const answer = await fetched(address).catch((error) => {
     if (error.status === 503) setTimeout(() => pane.dataset.address === address && fill(side), AGAIN);
     return { text: null, note: error.message };
@@ -154,7 +162,7 @@ async function fill(side) {
 /** How the command line prints it, in pieces; of a file that is no kernel, which it does not print, what it is. */
 function command(language) {
   const { info, variant } = shown;
-  if (!KERNELS.includes(info.folder)) return [`${info.name} with what it imports`];
+  if (!KERNELS.includes(info.folder)) return [`${info.name} with its imports`];
   const name = info.folder === "elementwise" ? variant : info.name;
   const options = [`--target ${language}`];
   if (info.folder === "optimizers" && variant !== "update") options.unshift(`--part ${variant}`);
@@ -189,7 +197,7 @@ function listTargets() {
   for (const { name, missing } of targets.filter((one) => one.missing)) {
     reasons.set(missing, [...(reasons.get(missing) ?? []), LANGUAGES[name].title]);
   }
-  find("#missing").replaceChildren("Not installed where these texts were made:", ...[...reasons].map(([reason, titles]) =>
+  find("#missing").replaceChildren("Not installed where this code was generated:", ...[...reasons].map(([reason, titles]) =>
     create("span", { class: "shader-missing" }, create("strong", {}, titles.join(", ")), `: ${sentence(reason)}`)));
   find("#missing").hidden = reasons.size === 0;
 }
@@ -197,6 +205,7 @@ function listTargets() {
 for (const side of SIDES) {
   find(`#${side}-target`).addEventListener("change", async ({ target }) => {
     languages[side] = target.value;
+    if (shown === null) return;
     await fill(side);
     setText(find("#said"), find(`#${side}-note`).textContent || `${target.selectedOptions[0].text} of ${shown.variant}`);
   });
@@ -213,7 +222,7 @@ async function open({ shader, left, right }) {
   isNamed = Boolean(shader);
   languages = { left, right };
   await show(shader ?? FIRST);
-  if (isFirst) return;
+  if (isFirst || shown === null) return;
   setText(find("#said"), `${shown.info.name}, ${shown.variant}`);
   const { top } = find("#shader").getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2) find("#shader").scrollIntoView();
@@ -225,5 +234,5 @@ await bindUrl(
     left: oneOf(Object.keys(LANGUAGES)),
     right: oneOf([...Object.keys(LANGUAGES), NOTHING]),
   },
-  { state: () => ({ shader: isNamed ? { info: asked, variant: shown.info === asked ? shown.variant : undefined } : undefined, ...languages }), open },
+  { state: () => ({ shader: isNamed && asked ? { info: asked, variant: shown?.info === asked ? shown.variant : undefined } : undefined, ...languages }), open },
 );

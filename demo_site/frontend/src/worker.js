@@ -141,12 +141,12 @@ const EXPLAIN_MISSING = `
 import _pyodide._importhook as _hook
 _hook.YOU_CAN_INSTALL_IT_BY = f" It could not be loaded from {_packages}: this computer may be offline."
 _hook.SEE_PACKAGE_LOADING = (
-    " A site that is served with OPTIRS_PYODIDE_DIST, the folder of a full Pyodide distribution, has its packages. "
-    "The library itself needs none: it takes lists and buffers, and gives lists and memoryviews."
+    " To provide it, serve the site with OPTIRS_PYODIDE_DIST set to the folder of a full Pyodide distribution. "
+    "The library itself needs no packages: it accepts lists and buffers, and returns lists and memoryviews."
 )
 `;
 
-/** Loads the packages of Pyodide's distribution that a program imports: NumPy, for example. What fails, the import says. */
+/** Loads the packages of Pyodide's distribution that a program imports: NumPy, for example. A failure is reported by the import. */
 async function loadImports(source) {
   const quiet = () => {};
   await pyodide.loadPackagesFromImports(source, { messageCallback: quiet, errorCallback: quiet }).catch(quiet);

@@ -8,7 +8,7 @@ import optirs_web as ow
 x = ow.tensor([1.0, 2.0, 3.0])
 print("tolist", await (x * 2).tolist_async())
 
-# Several readings can wait together.
+# Several reads can wait together.
 sums = [(x * factor).sum() for factor in range(5)]
 print("sums  ", await asyncio.gather(*(one.item_async() for one in sums)))
 

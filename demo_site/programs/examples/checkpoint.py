@@ -24,11 +24,11 @@ ow.save_checkpoint(path, {"weight": weight}, optimizer, {"steps": 5})
 print(f"{os.path.getsize(path)} bytes, {ow.checkpoint_extra(path)}")
 
 train(5)
-without_a_break = weight.tolist()
+uninterrupted = weight.tolist()
 
-# Back to step 5, and on again: the same numbers to the last bit.
+# Return to step 5 and continue: the numbers are identical to the last bit.
 extra = ow.load_checkpoint(path, {"weight": weight}, optimizer)
 train(10 - extra["steps"])
-print("without a break", without_a_break)
-print("continued      ", weight.tolist())
-assert weight.tolist() == without_a_break
+print("uninterrupted", uninterrupted)
+print("continued    ", weight.tolist())
+assert weight.tolist() == uninterrupted

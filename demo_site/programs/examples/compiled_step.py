@@ -31,5 +31,5 @@ def report(name, step, steps=50):
           f"{counts.bind_groups / steps:5.1f} bind groups")  # fmt: skip
 
 
-report("as it is", train_step)
+report("eager", train_step)
 report("compiled", ow.compile(train_step))

@@ -1,8 +1,8 @@
-"""Count what the GPU is asked to do"""
+"""Count GPU dispatches"""
 
 import optirs_web as ow
 
-# However many parameters there are, a step of AdamW is two dispatches: they lie in one arena.
+# An AdamW step takes two dispatches for any number of parameters: they share one arena.
 for tensors in (1, 10, 100):
     parameters = [ow.Parameter(ow.ones((64,))) for _ in range(tensors)]
     optimizer = ow.optim.AdamW(parameters)

@@ -4,7 +4,7 @@ import optirs_web as ow
 
 
 def f(x):
-    """A function of a vector, with all that a small network has."""
+    """A function of a vector, with the operations of a small network."""
     hidden = (x @ [[0.5, -1.0], [1.5, 0.25], [-0.75, 2.0]]).relu()
     return (hidden * hidden).sum() + (-x).exp().mean() - x.log_softmax().sum()
 

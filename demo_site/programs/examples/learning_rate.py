@@ -1,4 +1,4 @@
-"""Groups and a learning rate that changes"""
+"""Parameter groups and a changing learning rate"""
 
 import math
 
@@ -10,7 +10,7 @@ x = ow.randn((256, 8))
 target = x @ ow.randn((8, 1)) + 0.5
 
 weight, bias = ow.Parameter(ow.zeros((8, 1))), ow.Parameter(ow.zeros((1,)))
-# The bias is a group of its own, without weight decay.
+# The bias has its own group, without weight decay.
 optimizer = ow.optim.AdamW([{"params": [weight]}, {"params": [bias], "weight_decay": 0.0}], lr=0.1)
 
 
@@ -26,7 +26,7 @@ def train_step():
 step = ow.compile(train_step)
 rates, losses, steps = [], [], 150
 for number in range(steps):
-    # Warm up for 20 steps, then follow half a cosine. A recorded step uses the new rate without a new recording.
+    # Warm up for 20 steps, then follow half a cosine. A recorded step uses the new rate without being recorded again.
     rate = 0.1 * min((number + 1) / 20, 0.5 + 0.5 * math.cos(math.pi * number / steps))
     for group in optimizer.param_groups:
         group["lr"] = rate

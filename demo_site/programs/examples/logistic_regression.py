@@ -27,4 +27,4 @@ plot([step(points, labels).item() for _ in range(80)], label="cross-entropy")
 
 logits = (points @ weight + bias).tolist()
 right = sum((row[1] > row[0]) == (number % 2 == 1) for number, row in enumerate(logits))
-print(f"{right} of {count} points are on the right side")
+print(f"{right} of {count} points classified correctly")

@@ -1,4 +1,4 @@
-"""Watch the GPU's memory"""
+"""Watch GPU memory"""
 
 import optirs_web as ow
 
@@ -8,17 +8,17 @@ def show(what):
     print(f"{what:28} live {stats.live_bytes / 2**20:6.1f} MiB, pooled {stats.pooled_bytes / 2**20:6.1f} MiB")
 
 
-show("at first")
+show("initially")
 a = ow.ones((1024, 1024))
 b = a + a
 show("two matrices of 4 MiB")
 del b
-show("one is let go")
+show("one is freed")
 b = a * 3
-show("and its place is used again")
+show("its memory is reused")
 del a, b
 
-# A limit turns a swamped tab into an error that says what to do.
+# With a limit, running out of memory is an error that says what to do.
 ow.set_memory_limit(ow.memory_stats().live_bytes + ow.memory_stats().pooled_bytes + (1 << 20))
 try:
     ow.zeros((2048, 2048))

@@ -6,7 +6,7 @@ from itertools import pairwise
 import optirs_web as ow
 from playground import plot
 
-# Two arms that wind around each other: no straight line parts them.
+# Two arms that wind around each other: no straight line separates them.
 points, labels = [], []
 for number in range(200):
     turn, arm = number / 200, number % 2
@@ -53,4 +53,4 @@ plot([one.item() for one in losses], label="cross-entropy")
 with ow.no_grad():
     logits = forward(x).tolist()
 right = sum((row[1] > row[0]) == bool(label) for row, label in zip(logits, labels))
-print(f"{right} of {len(labels)} points are told apart")
+print(f"{right} of {len(labels)} points classified correctly")

@@ -43,7 +43,10 @@ export function sessionToken() {
   return token;
 }
 
-/** fetch, with errors of the server raised as ApiError; the path is relative to the root. Options: body (bytes), json (object), authorize. */
+/**
+ * fetch, with errors of the server raised as ApiError, and a sentence where nothing answers. The path is relative to the
+ * root. Options: body (bytes), json (object), authorize.
+ */
 export async function request(method, path, { body, json, authorize = false } = {}) {
   const headers = {};
   if (json !== undefined) {
@@ -53,7 +56,9 @@ export async function request(method, path, { body, json, authorize = false } = 
     headers["Content-Type"] = "application/octet-stream";
   }
   if (authorize) headers.Authorization = `Bearer ${await sessionToken()}`;
-  const response = await fetch(address(path), { method, headers, body });
+  const response = await fetch(address(path), { method, headers, body }).catch((error) => {
+    throw new Error("The server cannot be reached: you may be offline, or it has stopped", { cause: error });
+  });
   if (!response.ok) {
     const error = await response.json().then((answer) => answer.error).catch(() => null);
     throw new ApiError(response.status, error?.code ?? "http", error?.message ?? `${method} ${path}: ${response.status}`);
@@ -64,6 +69,11 @@ export async function request(method, path, { body, json, authorize = false } = 
 /** GET as JSON. */
 export async function getJson(path) {
   return (await request("GET", path)).json();
+}
+
+/** GET as text. */
+export async function getText(path) {
+  return (await request("GET", path)).text();
 }
 
 /** GET as an ArrayBuffer. */

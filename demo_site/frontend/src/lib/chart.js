@@ -11,12 +11,12 @@ function themed(name) {
   return colors.get(name);
 }
 
-/** A number as people write it in a chart: 0.0123, 4.2, 1,200. */
+/** A number as people write it in a chart: 0.0123, 4.2, 1,200, 1.0e+38. */
 export function short(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(value);
+  if (size !== 0 && (size < 0.001 || size >= 1e9)) return value.toExponential(1);
   if (size >= 100) return Math.round(value).toLocaleString("en");
-  if (size !== 0 && size < 0.001) return value.toExponential(1);
   return String(Number(value.toPrecision(3)));
 }
 

@@ -1,4 +1,4 @@
-// A loss that is not a number: what every page says of it.
+// A loss that is NaN or infinite: the message of every page.
 import { short } from "./chart.js";
 import { setStatus } from "./dom.js";
 
@@ -7,8 +7,8 @@ import { setStatus } from "./dom.js";
  * of them may be left out.
  */
 export function divergedSentence({ when = "", optimizer = null, lr = null, advice = "Choose a smaller learning rate and start over." } = {}) {
-  const cause = optimizer && lr !== null ? `: the steps of ${optimizer} with learning rate ${short(lr)} are too large` : "";
-  return `The loss is not a number any more${when && ` ${when}`}${cause}. ${advice}`;
+  const cause = optimizer && lr !== null ? `: learning rate ${short(lr)} is too large for ${optimizer}` : "";
+  return `The loss became NaN or infinite${when && ` ${when}`}${cause}. ${advice}`;
 }
 
 /**

@@ -11,17 +11,17 @@ export function sizeSentence({ loaded, total }) {
 
 /** Why Python could not be loaded, in a sentence, and what to do. */
 export function explainFailure({ message, download, stalled }) {
-  if (stalled) return ["Loading Python stopped.", "The connection is too slow or was interrupted. Check it, and try again."];
-  if (!download) return ["Python could not be started.", "If trying again does not help, reload the page or use another browser."];
+  if (stalled) return ["Loading Python stalled.", "The connection is too slow or was interrupted. Check it, and try again."];
+  if (!download) return ["Python could not be started.", "If retrying does not help, reload the page or use another browser."];
   const { host } = new URL(download.address);
   if (download.status !== null) {
-    return ["Python could not be loaded.", `${host} answered ${download.status} for a file that is needed.`];
+    return ["Python could not be loaded.", `${host} answered ${download.status} for a required file.`];
   }
   const elsewhere = host !== location.host;
   return [
     "Python could not be loaded.",
     `${host} cannot be reached. ${elsewhere
-      ? "You may be offline, or a network, a firewall or an extension blocks it: this page has Python from there."
+      ? "You may be offline, or a firewall or extension may be blocking it: this page loads Python from there."
       : "You may be offline, or the server has stopped."}`,
   ];
 }

@@ -85,7 +85,7 @@ export function pictureButton(button, describe) {
     await document.fonts.ready;
     const { name, ...what } = describe();
     const blob = await new Promise((resolve) => drawPicture(what).toBlob(resolve, "image/png"));
-    if (!blob) return toast("The browser could not make the picture");
+    if (!blob) return toast("The browser could not create the picture");
     const address = URL.createObjectURL(blob);
     create("a", { href: address, download: `optirs-web-${name}.png` }).click();
     setTimeout(() => URL.revokeObjectURL(address), 1000);

@@ -97,7 +97,7 @@ export class PythonWorker {
     clearInterval(this.#watch);
     this.#watch = setInterval(() => {
       seconds += 1;
-      if (seconds >= patience) this.#end(worker, { message: `Loading ${step}: nothing happened for ${patience} seconds.`, stalled: true });
+      if (seconds >= patience) this.#end(worker, { message: `Loading ${step}: no progress for ${patience} seconds.`, stalled: true });
     }, 1000);
   }
 
@@ -129,7 +129,7 @@ export class PythonWorker {
     const id = this.#next++;
     return new Promise((resolve, reject) => {
       if (this.isDead) {
-        reject(new PythonError({ message: "Python is not running any more." }));
+        reject(new PythonError({ message: "Python is no longer running." }));
         return;
       }
       this.#waiting.set(id, { resolve, reject });

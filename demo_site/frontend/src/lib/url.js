@@ -156,7 +156,7 @@ export async function bindUrl(table, { state, open }) {
   const travel = () => inTurn(async () => {
     seen = location.href;
     const { values, refused } = await read(table, new URL(seen));
-    if (refused.length) toast(`Parts of the address could not be read and were left out: ${refused.join(", ")}`, { milliseconds: 8000 });
+    if (refused.length) toast(`Ignored invalid parts of the address: ${refused.join(", ")}`, { milliseconds: 8000 });
     await open(values);
   });
   write = () => inTurn(async () => {
@@ -188,6 +188,9 @@ export async function bindUrl(table, { state, open }) {
   await write();
 }
 
+/** Brings the address up to date after a change that is no event of the page: a program says what it trains. */
+export const updateUrl = () => write();
+
 /** The address that is given to others. */
 function shared() {
   const url = new URL(location.href);
@@ -215,7 +218,7 @@ async function share() {
     await navigator.clipboard.writeText(shared());
     return toast("Link copied");
   } catch {
-    return toast("The link is in the address bar");
+    return toast("Copy the link from the address bar");
   }
 }
 

@@ -16,18 +16,24 @@ export function runningOn(device, doing = "Training") {
   return device.software ? `${doing} on a ${deviceName(device)}, on your processor` : `${doing} on your GPU`;
 }
 
-/** null if a GPU can be used, otherwise why not: "absent" (no WebGPU), "insecure" (not https), "adapter" (no GPU). */
+const PATIENCE = 10_000; // milliseconds for the browser to name an adapter
+
+/**
+ * null if a GPU can be used, otherwise why not: "absent" (no WebGPU), "insecure" (not https), "adapter" (no GPU). A
+ * browser that does not answer counts as one with a GPU: loading Python has a time limit and Retry.
+ */
 export async function webgpuProblem() {
   if (!self.isSecureContext) return "insecure";
   if (!navigator.gpu) return "absent";
-  const adapter = await navigator.gpu.requestAdapter().catch(() => null);
+  const late = new Promise((resolve) => setTimeout(resolve, PATIENCE, true));
+  const adapter = await Promise.race([navigator.gpu.requestAdapter().catch(() => null), late]);
   return adapter ? null : "adapter";
 }
 
 const REASONS = {
-  absent: "This browser does not offer WebGPU, by which pages compute on the GPU.",
-  insecure: "Browsers offer WebGPU only to pages that come over https or from this computer, and this one did not.",
-  adapter: "This browser has WebGPU, but offers no GPU: hardware acceleration may be off, or the driver blocked.",
+  absent: "This browser does not support WebGPU, which pages need to compute on the GPU.",
+  insecure: "Browsers allow WebGPU only on pages served over HTTPS or from this computer.",
+  adapter: "This browser supports WebGPU but found no GPU: hardware acceleration may be off, or the driver blocked.",
 };
 
 /** The explanation, as an element. */
@@ -35,7 +41,7 @@ export function explainMissing(problem) {
   return create(
     "section",
     { class: "notice notice-warn", "aria-labelledby": "no-webgpu", data: { problem } },
-    create("h2", { id: "no-webgpu" }, "No GPU for this page"),
+    create("h2", { id: "no-webgpu" }, "No GPU available"),
     create("p", {}, REASONS[problem]),
     create(
       "ul",
@@ -43,11 +49,11 @@ export function explainMissing(problem) {
       create("li", {}, "Chrome and Edge 113 or newer on Windows, macOS and ChromeOS; 121 or newer on Android."),
       create("li", {}, "Safari 26 or newer, on Mac, iPhone and iPad."),
       create("li", {}, "Firefox 141 or newer on Windows, 145 or newer on Macs with Apple silicon."),
-      create("li", {}, "On Linux, Chrome and Edge 144 or newer; before that, switch it on at ",
+      create("li", {}, "On Linux, Chrome and Edge 144 or newer; in older versions, enable it at ",
         create("code", {}, "chrome://flags/#enable-unsafe-webgpu"), "."),
     ),
-    create("p", {}, "The browser's own report is at ", create("code", {}, "chrome://gpu"), " or ", create("code", {}, "about:support"),
-      "; hardware acceleration has to be on in its settings. The same Python runs without a browser too: ",
+    create("p", {}, "The browser’s GPU report is at ", create("code", {}, "chrome://gpu"), " or ", create("code", {}, "about:support"),
+      "; hardware acceleration must be enabled in its settings. The same Python also runs without a browser: ",
       create("code", {}, "make train"), " in a clone of the repository."),
   );
 }

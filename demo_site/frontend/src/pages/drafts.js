@@ -3,17 +3,27 @@ import { toast } from "../lib/dom.js";
 
 const KEY = "optirs-web.playground";
 
+/** What is saved, by name. Other tabs save there too. */
+function saved() {
+  const content = localStorage.getItem(KEY) ?? "{}";
+  try {
+    return new Map(Object.entries(JSON.parse(content)).filter(([, text]) => typeof text === "string"));
+  } catch {
+    return new Map(); // it is not ours
+  }
+}
+
 /** The changed texts of programs, by name; "" is the name of one that is no example. */
 export class Drafts {
   #texts = new Map();
+  #unsaved = new Map(); // by name, null for what is removed
   #hasFailed = false;
 
   constructor() {
     try {
-      const saved = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-      this.#texts = new Map(Object.entries(saved).filter(([, text]) => typeof text === "string"));
+      this.#texts = saved();
     } catch {
-      this.failed(); // what is there is not ours, or the browser gives the page no storage
+      this.failed(); // the browser gives the page no storage
     }
   }
 
@@ -29,16 +39,24 @@ export class Drafts {
   set(name, text) {
     if (this.#texts.get(name) === text) return;
     this.#texts.set(name, text);
-    this.#save();
+    this.#save(name, text);
   }
 
   remove(name) {
-    if (this.#texts.delete(name)) this.#save();
+    if (this.#texts.delete(name)) this.#save(name, null);
   }
 
-  #save() {
+  #save(name, text) {
+    this.#unsaved.set(name, text);
     try {
-      localStorage.setItem(KEY, JSON.stringify(Object.fromEntries(this.#texts)));
+      const texts = saved();
+      for (const [name, text] of this.#unsaved) {
+        if (text === null) texts.delete(name);
+        else texts.set(name, text);
+      }
+      localStorage.setItem(KEY, JSON.stringify(Object.fromEntries(texts)));
+      this.#texts = texts;
+      this.#unsaved.clear();
     } catch {
       this.failed();
     }
@@ -46,7 +64,7 @@ export class Drafts {
 
   /** Says once that nothing is kept. */
   failed() {
-    if (!this.#hasFailed) toast("This browser saves nothing for this page: your changes are lost when it is reloaded");
+    if (!this.#hasFailed) toast("This browser blocks storage for this page: reloading it discards your changes");
     this.#hasFailed = true;
   }
 }

@@ -12,6 +12,9 @@ const settled = (request) =>
   });
 
 let database = null;
+const forget = () => {
+  database = null; // the next call opens it again
+};
 
 function opened() {
   database ??= new Promise((resolve, reject) => {
@@ -21,12 +24,13 @@ function opened() {
       request.result.createObjectStore("files");
       request.result.createObjectStore("results", { autoIncrement: true });
     };
-    request.onsuccess = () => resolve(request.result);
+    request.onsuccess = () => {
+      request.result.onclose = forget; // the visitor has cleared what the site saved
+      resolve(request.result);
+    };
     request.onerror = () => reject(request.error);
   });
-  database.catch(() => {
-    database = null; // the next call tries again
-  });
+  database.catch(forget);
   return database;
 }
 
@@ -46,8 +50,8 @@ async function within(names, mode, action) {
 }
 
 function reason(error) {
-  if (error?.name === "QuotaExceededError") return "This browser has no room for it: delete a run, or download the file instead";
-  return `This browser does not let the page save: ${error?.message ?? error}; files can be downloaded and opened all the same`;
+  if (error?.name === "QuotaExceededError") return "This browser’s storage is full: delete a run, or download the file instead";
+  return `This browser does not let the page save: ${error?.message ?? error}. You can still download and open files`;
 }
 
 /** What a file says about itself, of its own notes: {epoch, optimizer}, null where it does not. */
@@ -78,7 +82,7 @@ export const savedRuns = {
     await within(["runs", "files"], "readwrite", (runs, files) =>
       Promise.all([settled(runs.delete(name)), settled(files.delete(name))]));
   },
-  /** The run goes by “Download the file”, and comes back by “Open a file…”. */
+  /** The run is fetched with “Download file” and returned with “Open a file…”. */
   commands: async (name, file) => ({ there: [`mv ~/Downloads/${quoted(`${name}.safetensors`)} ${file}`], back: [] }),
 };
 
