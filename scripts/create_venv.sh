@@ -8,6 +8,6 @@ for python in "${PYTHON:-python3}" python3 python3.13 python3.12 python3.11; do
     fi
 done
 
-echo "OptiRS-Web needs Python 3.11 or newer, and found: $(python3 --version 2>&1 || echo none)." >&2
-echo "Install one and name it, for example: make setup PYTHON=python3.12" >&2
+echo "OptiRS-Web needs Python 3.11 or newer; found: $(python3 --version 2>&1 || echo none)." >&2
+echo "Install it and name it, for example: make setup PYTHON=python3.12" >&2
 exit 1

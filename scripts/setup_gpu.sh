@@ -37,21 +37,11 @@ install_by_hand() {
             echo "    Arch:            pacman -S vulkan-icd-loader vulkan-swrast"
             ;;
     esac
-    echo "Afterwards \`optirs-web devices\` shows what is there."
-}
-
-install_with_apt() {
-    wait_for_lock="-o DPkg::Lock::Timeout=300"
-    export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086 # two words on purpose
-    apt-get $wait_for_lock update -qq &&
-        apt-get $wait_for_lock install -qq -y --no-install-recommends libvulkan1 mesa-vulkan-drivers >/dev/null
+    echo "Then \`optirs-web devices\` lists what is available."
 }
 
 list=$(found)
-if [ -z "$list" ] && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-    echo "No WebGPU adapter was found: installing the software Vulkan driver."
-    install_with_apt || echo "apt-get could not install it."
-    list=$(found)
+if [ -z "$list" ]; then
+    sh "$(dirname "$0")/install_with_apt.sh" "A WebGPU adapter" libvulkan1 mesa-vulkan-drivers && list=$(found)
 fi
 if [ -n "$list" ]; then report "$list"; else install_by_hand; fi

@@ -27,22 +27,12 @@ install_by_hand() {
             echo "    elsewhere:       pip install pocl-binary-distribution"
             ;;
     esac
-    echo "Afterwards \`optirs-web devices\` shows what is there."
-}
-
-install_with_apt() {
-    wait_for_lock="-o DPkg::Lock::Timeout=300"
-    export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086 # two words on purpose
-    apt-get $wait_for_lock update -qq &&
-        apt-get $wait_for_lock install -qq -y --no-install-recommends pocl-opencl-icd >/dev/null
+    echo "Then \`optirs-web devices\` lists what is available."
 }
 
 list=$(found)
-if [ -z "$list" ] && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-    echo "No OpenCL device was found: installing PoCL."
-    install_with_apt || echo "apt-get could not install it."
-    list=$(found)
+if [ -z "$list" ]; then
+    sh "$(dirname "$0")/install_with_apt.sh" "An OpenCL device" pocl-opencl-icd && list=$(found)
 fi
 if [ -n "$list" ]; then
     echo "OpenCL devices:"

@@ -39,7 +39,7 @@ BASE = {
 
 EXTRAS = {
     *("torch", "optax", "accelerate", "onnx", "released", "perfetto", "tensorflow", "transformers"),
-    *("numba", "opencl", "opencl-subgroups", "xla", "libtpu", "nvrtc", "cuda", "g++", "shader-compilers"),
+    *("numba", "opencl", "opencl-subgroups", "xla", "libtpu", "nvrtc", "cuda", "g++", "shader-compilers", "jax-js"),
 }
 """What a test has to declare; CONTRIBUTING.md says what each is."""
 
@@ -52,7 +52,7 @@ IMPLIED = {
 BY_HAND = {"tensorflow", "transformers", "opencl-subgroups"}
 """What `make test-all` does not install: too large for what it tests, or a driver that no package has."""
 
-OF_THE_SYSTEM = {"vulkan", "webgpu", "opencl", "g++", "naga", "shader-compilers", "cuda"}
+OF_THE_SYSTEM = {"vulkan", "webgpu", "opencl", "g++", "naga", "shader-compilers", "cuda", "jax-js"}
 """What takes packages of the system besides: apt-get installs them for root on Debian and Ubuntu."""
 
 
