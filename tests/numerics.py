@@ -36,6 +36,24 @@ def operation(name, calls, device):
     return _read([_derivatives(OPERATIONS[name], *call, device) for call in calls])
 
 
+def operation_by_tiles(name, calls, device):
+    """As `operation`, with the kernels that GPUs are given."""
+    with by_tiles(device):
+        return operation(name, calls, device)
+
+
+@contextmanager
+def by_tiles(device):
+    """Products and attention as on a GPU, also on software adapters."""
+    device = ow.device(device)
+    own = device.capabilities
+    device.capabilities = replace(own, quads=False)
+    try:
+        yield
+    finally:
+        device.capabilities = own
+
+
 def _derivatives(case, number, sources, weights, tangents, device):
     variant = case.variants[number]
     leaves = [_tensor(*one, device) for one in zip(sources, variant.sources, strict=True)]
@@ -121,12 +139,14 @@ STEPS = {
 
 
 def multiplied(a, b, swapped, device):
-    """A product of matrices of which some are transposed walks."""
+    """A product of matrices of which some are transposed walks, as the device multiplies and by tiles."""
     a, b = (
         ow.tensor(one, device=device).transpose(-1, -2) if is_swapped else ow.tensor(one, device=device)
         for one, is_swapped in zip((a, b), swapped, strict=True)
     )
-    return _read([a @ b])
+    product = a @ b
+    with by_tiles(device):
+        return _read([product, a @ b])
 
 
 def distribution(values, axis, device):
@@ -409,7 +429,8 @@ def side_by_side(x, w, device):
     """What a large step gives whose launches wait for nothing, and how many a replay makes of them."""
     wide = ow.ones((2048, 1024), device=device)
     step = ow.compile(lambda x, w: [x @ w, (x + 1.0).exp(), wide.sum(axis=0), wide.sum(axis=1)], device=device)
-    return [read_together(step(x, w)), step.program.dispatches]
+    with by_tiles(device):  # workgroups of quads are smaller than those of sums
+        return [read_together(step(x, w)), step.program.dispatches]
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import scaled_problem
 import schedule_cases
 from optimizer_cases import CASES, DRIVEN_CASES, SPARSE_CASES
 from optimizer_problems import make_problem
@@ -20,6 +21,7 @@ from wrapper_problems import in_float64
 __all__ = [
     "DENSE",
     "DRIVEN",
+    "SCALED",
     "SCHEDULES",
     "SCHEDULE_STEPS",
     "SPARSE",
@@ -40,6 +42,8 @@ def _of_libraries(cases):
 
 
 DENSE, SPARSE, DRIVEN = _of_libraries(CASES), _of_libraries(SPARSE_CASES), _of_libraries(DRIVEN_CASES)
+_SCALED = "GradScaler "
+SCALED = {f"{_SCALED}{name}": transforms for name, transforms in scaled_problem.TRANSFORMS.items()}
 SCHEDULES = {case.name: case for case in (*schedule_cases.TORCH, *schedule_cases.EDGES)}
 
 
@@ -77,6 +81,9 @@ def compute():
     for name, case in DRIVEN.items():
         params, state = getattr(driven, case.run.__name__)(*in_float64(), case.steps, **case.options)
         record |= _arrays(name, params, [{"state": one} for one in state])
+    for name in SCALED:
+        params, scales = scaled_problem.torchs(name.removeprefix(_SCALED))
+        record |= _arrays(name, [*params, scales], [])
     for name, case in SCHEDULES.items():
         record |= {f"{name}: {number}": samples(row) for number, row in enumerate(torchs_schedule(case))}
     for name in schedule_cases.OPTAX_NAMES:

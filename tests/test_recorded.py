@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from conftest import DEVICES
 from optimizer_problems import make_problem, relative_error
-from recorded import DENSE, DRIVEN, SCHEDULE_STEPS, SCHEDULES, SPARSE, compute, recorded, samples
+from recorded import DENSE, DRIVEN, SCALED, SCHEDULE_STEPS, SCHEDULES, SPARSE, compute, recorded, samples
+from scaled_problem import INIT_SCALE, LR, RULE, make_problem as make_scaled_problem
 from schedule_cases import OPTAX_NAMES
 from sparse_problems import make_problem as make_sparse_problem
 from wrapper_problems import CURVATURES, STARTS
@@ -48,6 +49,17 @@ def test_an_optimizer_that_asks_for_gradients_follows_torchs(case, numerics):
     starts, curvatures = ([one.astype(np.float32) for one in arrays] for arrays in (STARTS, CURVATURES))
     params, states = numerics("driven_steps", case.name, starts, curvatures)
     assert_as_recorded(case, params, {index: {"state": one} for index, one in enumerate(states)}, 1e-5)
+
+
+@natively
+@pytest.mark.parametrize("name", SCALED)
+def test_steps_under_a_scaler_are_torchs(name, numerics):
+    scaler = {"init_scale": INIT_SCALE, **RULE}
+    params, scales, _ = numerics("scaled_steps", SCALED[name], {"lr": LR}, *make_scaled_problem(), scaler)
+    want = list(recorded(name).values())
+    assert scales == want.pop().tolist()
+    for got, value in zip(params, want, strict=True):
+        assert relative_error(samples(got), value) <= 5e-6
 
 
 @natively
