@@ -9,6 +9,7 @@ Example:
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from .parts import imported
@@ -163,6 +164,16 @@ _NAMES = {
 }
 
 __all__ = ["__version__", *_SUBMODULES, *_NAMES]
+
+
+# Python started in a clone imports the clone's package, also where another one is installed: then no finder of an
+# editable install knows the folders that pyproject.toml maps into the package.
+_clone = os.path.dirname(__path__[0])
+if os.path.isdir(f"{_clone}/native_backends"):
+    from importlib.util import find_spec
+
+    if not find_spec("optirs_web.native_backends"):
+        __path__.append(_clone)
 
 
 def __getattr__(name: str) -> Any:

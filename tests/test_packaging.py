@@ -55,6 +55,7 @@ def run_installed(wheels, folder, program):
     return subprocess.run(command, capture_output=True, text=True, cwd=folder)
 
 
+@pytest.mark.slow
 def test_each_source_is_in_one_wheel(built):
     expected, library, demo = sources(built.tree).keys(), files(built.library), files(built.demo)
     assert {one for one in expected if not of_application(one)} == library
@@ -64,6 +65,7 @@ def test_each_source_is_in_one_wheel(built):
     assert "optirs_web/cli/optimizers.json" in demo
 
 
+@pytest.mark.slow
 def test_the_wheels_hold_the_sources(built):
     for path, source in sources(built.tree).items():
         packaged = (built.demo if of_application(path) else built.library).read(path)
@@ -73,16 +75,38 @@ def test_the_wheels_hold_the_sources(built):
 SHADER = "from optirs_web.__main__ import main; sys.argv[1:] = ['shader', 'relu']; main()"
 
 
+@pytest.mark.slow
 def test_the_library_alone_says_what_the_command_line_needs(built, tmp_path):
     done = run_installed([built.library], tmp_path, SHADER)
     assert done.returncode == 1
     assert "pip install 'optirs-web[demo]'" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_brings_the_command_line_and_the_site(built, tmp_path):
     done = run_installed([built.library, built.demo], tmp_path, f"import optirs_web.demo_site\n{SHADER}")
     assert done.returncode == 0, done.stderr
     assert "@compute" in done.stdout
+
+
+IN_A_CLONE = """
+import sys
+sys.path += {packages!r}  # what is installed, without the finder of an editable install
+import optirs_web as ow
+from optirs_web.demo_site.programs import home
+print(ow.__file__, ow.ones((2,), device="cpu").sum().item(), home.__file__)
+"""
+
+
+def test_python_started_in_a_clone_finds_all_of_its_package():
+    """The folder comes before what is installed: after `pip install .` in a clone that is what a first try imports."""
+    packages = [one for one in sys.path if one.endswith("-packages")]
+    command = [sys.executable, "-S", "-c", IN_A_CLONE.format(packages=packages)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    here, total, program = done.stdout.split()
+    assert (here, total) == (f"{ROOT}/optirs_web/__init__.py", "2.0")
+    assert program == f"{ROOT}/demo_site/programs/home.py"
 
 
 def test_the_two_distributions_have_one_version():
@@ -98,6 +122,7 @@ def test_the_two_distributions_have_one_version():
 CHECK = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts/check_release.py")))
 
 
+@pytest.mark.slow
 def test_the_wheels_say_what_an_index_wants_to_know(built, tmp_path):
     for one in (built.library, built.demo):
         shutil.copy(one.filename, tmp_path)
@@ -110,6 +135,7 @@ def test_the_wheels_say_what_an_index_wants_to_know(built, tmp_path):
     assert "there has to be one each of" in fault
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "instead", "fault"),
     [
@@ -152,6 +178,16 @@ def test_what_the_pages_say_to_install_is_in_the_clone_or_a_wheel_that_it_builds
             for one in command.strip(' ")').removeprefix("-q ").split():
                 name = one.removeprefix("emfs:")
                 assert name == wheel_name() if name != one else (ROOT / one / "pyproject.toml").is_file(), (page, one)
+
+
+def test_the_line_to_install_on_the_first_page_brings_what_its_program_imports():
+    page = (ROOT / "demo_site/templates/home.html").read_text("utf-8")
+    (line,) = re.findall(r'<code id="install">pip install (.*?)</code>', page)
+    folders = [ROOT / one for one in line.split()]
+    assert all((folder / "pyproject.toml").is_file() for folder in folders)
+    text = (ROOT / "demo_site/frontend/src/lib/natively.js").read_text("utf-8")
+    assert "from optirs_web.demo_site.programs.home import" in text
+    assert ROOT / "demo_site" in folders
 
 
 def sources_of(notebook):
