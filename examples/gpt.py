@@ -1,6 +1,6 @@
 """A small GPT learns to write like Jane Austen, character by character.
 
-    python examples/gpt.py --device cpu --steps 600
+    .venv/bin/python examples/gpt.py --device cpu --steps 600
 
 It trains wherever optirs_web runs, in a page too: `train` takes the text and a device and yields losses, `write` has
 the model go on with a text. Needs no NumPy.
@@ -24,7 +24,7 @@ PROMPT = "Catherine "
 
 
 class Block(nn.Module):
-    """Attention to what came before, then a network for each character, each added to what goes in."""
+    """Attention to earlier positions, then an MLP for each position, each with a residual connection."""
 
     def __init__(self, width: int, heads: int, device: str | None) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Logits of the next character at each place: (n, length) int32 to (n, length, characters)."""
+    """Logits of the next character at each position: (n, length) int32 to (n, length, characters)."""
 
     def __init__(self, characters: int, block: int = BLOCK, width: int = WIDTH, layers: int = LAYERS,
                  heads: int = HEADS, device: str | None = None) -> None:  # fmt: skip
@@ -62,7 +62,7 @@ class GPT(nn.Module):
 
 
 class Alphabet:
-    """The characters of a text, by number. `padding` fills up what is too short: a line break, if the text has any."""
+    """The characters of a text, by number. `padding` fills short texts: a line break, if the text has any."""
 
     def __init__(self, text: str) -> None:
         self.characters = "".join(sorted(set(text)))
@@ -75,7 +75,7 @@ class Alphabet:
 
 
 def batches(model: GPT, codes: Any, batch: int = BATCH, seed: int = 0) -> Iterator[Any]:
-    """Pieces of a text, (batch, block), and the characters that follow each of theirs; epoch after epoch."""
+    """Yield pieces of a text, (batch, block), and their next characters, epoch after epoch."""
     codes = memoryview(codes)
     count = (len(codes) - 1) // model.block
     parts = [codes[first : first + count * model.block].cast("B") for first in (0, 1)]
@@ -101,7 +101,7 @@ def train_step(model: GPT, optimizer: ow.optim.Optimizer) -> Any:
 
 
 def train(model: GPT, codes: Any, steps: int, batch: int = BATCH, seed: int = 0) -> Iterator[ow.Tensor]:
-    """Train a model on a text, given as int32; yields the loss of each step, on the device, for whoever reads it."""
+    """Train a model on a text, given as int32; yields the loss of each step, on the device."""
     step = train_step(model, ow.optim.AdamW(model.parameters(), lr=RATE))
     for given in islice(batches(model, codes, batch, seed), steps):
         yield step(*given)
@@ -110,7 +110,7 @@ def train(model: GPT, codes: Any, steps: int, batch: int = BATCH, seed: int = 0)
 def write(
     model: GPT, alphabet: Alphabet, prompt: str, length: int, temperature: float = 0.8, seed: int = 0
 ) -> Iterator[str]:
-    """Go on with a text, one character after the other: one submit and one read for each."""
+    """Continue a text, one character at a time: one submit and one read for each."""
     device = model.head.weight.device
     chances = ow.compile(lambda codes: (model(codes)[0, -1] / temperature).softmax(-1), device=device)
     draw = random.Random(seed)
@@ -125,7 +125,7 @@ def write(
 
 def main() -> None:
     """Train on the book, print losses and what the model writes, draw the losses."""
-    import running  # beside this file; a page does without it
+    import running  # next to this file; a page does not need it
 
     options = running.options(__doc__, steps=600)
     ow.manual_seed(options.seed)

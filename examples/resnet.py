@@ -1,6 +1,6 @@
 """A small ResNet learns to read handwritten digits.
 
-    python examples/resnet.py --device cpu --steps 200
+    .venv/bin/python examples/resnet.py --device cpu --steps 200
 
 It trains wherever optirs_web runs, in a page too: `train` takes images and labels as any buffers and yields losses.
 """
@@ -20,7 +20,7 @@ BATCH, RATE = 64, 3e-3
 
 
 class Residual(nn.Module):
-    """Two convolutions, whose result is added to what goes in; with a stride, to a product of that."""
+    """Two convolutions with a residual connection; with a stride, the input is projected first."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1, device: str | None = None) -> None:
         super().__init__()
@@ -84,14 +84,14 @@ def batches(model: ResNet, images: Any, labels: Any, batch: int = BATCH, seed: i
 def train(
     model: ResNet, images: Any, labels: Any, steps: int, batch: int = BATCH, seed: int = 0
 ) -> Iterator[ow.Tensor]:
-    """Train a model; yields the loss of each step, on the device, for whoever wants to read it."""
+    """Train a model; yields the loss of each step, on the device."""
     step = train_step(model, ow.optim.AdamW(model.parameters(), lr=RATE))
     for given in islice(batches(model, images, labels, batch, seed), steps):
         yield step(*given)
 
 
 def accuracy(model: ResNet, images: Any, labels: Any) -> float:
-    """The share of images that the model reads as their labels say."""
+    """The accuracy: the share of images that the model classifies correctly."""
     device = model.head.weight.device
     model.eval()
     with ow.no_grad():
@@ -103,7 +103,7 @@ def accuracy(model: ResNet, images: Any, labels: Any) -> float:
 
 def main() -> None:
     """Train on the digits, print losses and the accuracy on the test images, draw the losses."""
-    import running  # beside this file; a page does without it
+    import running  # next to this file; a page does not need it
 
     options = running.options(__doc__, steps=200)
     ow.manual_seed(options.seed)

@@ -1,4 +1,4 @@
-"""What the command lines of the examples share: options, losses as lines of text, and as a picture."""
+"""Shared by the examples' command lines: options, and losses as lines of text and as a plot."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import optirs_web as ow
 
 
 def options(description: str, steps: int) -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
-    parser.add_argument("--device", help="cpu, vulkan, metal, ...; the best one by default")
+    parser.add_argument("--device", help="cpu, vulkan, metal, ...; default: the best one")
     parser.add_argument("--steps", type=int, default=steps, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="of weights and batches; default: %(default)s")
-    parser.add_argument("--out", type=Path, help="a folder for the picture of the losses, if matplotlib is installed")
+    parser.add_argument("--out", type=Path, help="folder for the plot of the losses, if matplotlib is installed")
     return parser.parse_args()
 
 
 def followed(losses: Iterator[ow.Tensor], read: list[float], every: int = 50) -> Iterator[int]:
-    """Read losses into a list and print their mean, `every` steps at a time, so that the device waits no oftener.
+    """Read losses into a list and print their mean, `every` steps at a time, so that the device waits no more often.
 
     Yields how many there are by then.
     """
@@ -38,11 +38,11 @@ def followed(losses: Iterator[ow.Tensor], read: list[float], every: int = 50) ->
 
 
 def draw(losses: list[float], path: Path) -> None:
-    """The losses as a PNG, where there is matplotlib."""
+    """Write the losses as a PNG, if matplotlib is installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        print("no picture: matplotlib is not installed")
+        print("no plot: matplotlib is not installed")
         return
     figure = Figure(figsize=(7, 4), dpi=160, layout="constrained")
     axes = figure.subplots()

@@ -1,6 +1,6 @@
 """A variational autoencoder learns to draw digits (Kingma and Welling 2013, arXiv:1312.6114).
 
-    python examples/vae.py --device cpu --steps 600
+    .venv/bin/python examples/vae.py --device cpu --steps 600
 
 It trains wherever optirs_web runs, in a page too: `train` takes images as any buffer and yields losses, `sample` draws.
 """
@@ -20,7 +20,7 @@ BATCH, RATE = 64, 2e-3
 
 
 class VAE(nn.Module):
-    """Images (n, 64) from 0 to 1 to the logits of their pixels, by way of a few numbers, each known but to a range."""
+    """Images (n, 64) from 0 to 1 to the logits of their pixels, through a few latent variables."""
 
     def __init__(self, hidden: int = HIDDEN, latent: int = LATENT, device: str | None = None) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def train_step(model: VAE, optimizer: ow.optim.Optimizer) -> Any:
         logits, mean, log_variance = model(images, noise)
         error = F.binary_cross_entropy_with_logits(logits, images, reduction="sum")
         divergence = 0.5 * (mean * mean + log_variance.exp() - log_variance - 1.0).sum()
-        loss = (error + divergence) / len(images)  # the bound of equation 10, in nats for each image
+        loss = (error + divergence) / len(images)  # the bound of equation 10, in nats per image
         loss.backward()
         optimizer.step()
         return loss
@@ -64,7 +64,7 @@ def batches(model: VAE, images: Any, batch: int = BATCH, seed: int = 0) -> Itera
 
 
 def train(model: VAE, images: Any, steps: int, batch: int = BATCH, seed: int = 0) -> Iterator[ow.Tensor]:
-    """Train a model; yields the loss of each step, on the device, for whoever wants to read it."""
+    """Train a model; yields the loss of each step, on the device."""
     step = train_step(model, ow.optim.Adam(model.parameters(), lr=RATE))
     for given in islice(batches(model, images, batch, seed), steps):
         yield step(*given)
@@ -84,7 +84,7 @@ def as_text(image: list[float]) -> str:
 
 def main() -> None:
     """Train on the digits, print losses and images that the model draws, draw the losses."""
-    import running  # beside this file; a page does without it
+    import running  # next to this file; a page does not need it
 
     options = running.options(__doc__, steps=600)
     ow.manual_seed(options.seed)

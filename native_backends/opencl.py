@@ -81,7 +81,7 @@ def _found() -> tuple[list[Any], str]:
     if devices:
         _forks.use()  # PoCL starts its threads to list them
     names = ", ".join(one.name for one in platforms)
-    return sorted(devices, key=_is_software), f"the OpenCL drivers that are there ({names}) have no device; {_INSTALL}"
+    return sorted(devices, key=_is_software), f"the installed OpenCL drivers ({names}) have no device; {_INSTALL}"
 
 
 def _is_software(device: Any) -> bool:
@@ -97,7 +97,7 @@ def _lack(device: Any) -> str:
     if not (device.available and device.compiler_available):
         return "its driver has no compiler"
     if _version(device) < (1, 2):
-        return f"it has OpenCL {'.'.join(map(str, _version(device)))}, and 1.2 is needed"
+        return f"it has OpenCL {'.'.join(map(str, _version(device)))}; 1.2 is needed"
     if min(device.max_work_group_size, device.max_work_item_sizes[0]) < _LEAST_INVOCATIONS:
         return f"its workgroups have less than {_LEAST_INVOCATIONS} invocations"
     if device.local_mem_size < _LEAST_WORKGROUP_BYTES:
@@ -181,7 +181,7 @@ class Memory:
     def whole(self) -> Any:
         """The buffer. A kernel or a copy that names memory which was freed would end the process."""
         if self.buffer is None:
-            raise OptirsError("memory is used that was freed")
+            raise OptirsError("freed memory is used")
         return self.buffer
 
     def part(self, offset: int, size: int) -> Any:

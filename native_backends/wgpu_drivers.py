@@ -16,15 +16,15 @@ _FOLDERS = ("/usr/local/etc", "/usr/local/share", "/etc", "/usr/share")
 _NODES = ("/dev/dri/renderD*", "/dev/nvidia0", "/dev/dxg")  # through which drivers reach a GPU; the last is WSL's
 
 _ELSEWHERE = {
-    ("metal", "linux"): "Metal needs macOS; here use vulkan",
-    ("metal", "win32"): "Metal needs macOS; here use dx12 or vulkan",
+    ("metal", "linux"): "Metal needs macOS; use vulkan",
+    ("metal", "win32"): "Metal needs macOS; use dx12 or vulkan",
     ("metal", "darwin"): "this Mac has no GPU that Metal can use, or a virtual machine hides it",
-    ("dx12", "linux"): "DX12 needs Windows 10 or later; here use vulkan",
-    ("dx12", "darwin"): "DX12 needs Windows 10 or later; here use metal",
+    ("dx12", "linux"): "DX12 needs Windows 10 or later; use vulkan",
+    ("dx12", "darwin"): "DX12 needs Windows 10 or later; use metal",
     ("dx12", "win32"): "update Windows 10 or later and the graphics card's driver",
-    ("vulkan", "darwin"): "macOS has no Vulkan of its own; here use metal",
+    ("vulkan", "darwin"): "macOS has no Vulkan; use metal",
     ("vulkan", "win32"): "install the graphics card's driver from its vendor (NVIDIA, AMD, Intel), which brings Vulkan",
-    ("gl", "darwin"): "wgpu does not use macOS's OpenGL; here use metal",
+    ("gl", "darwin"): "wgpu does not use macOS's OpenGL; use metal",
     ("gl", "win32"): "wgpu can use none of the OpenGL drivers here; use dx12 or vulkan",
 }
 
@@ -48,8 +48,8 @@ def _why_no_vulkan() -> str:
         return f"{hidden}; or {_INSTALL}"
     drivers = _drivers()
     if not drivers:
-        return f"the Vulkan loader is there, and no driver in /usr/share/vulkan/icd.d; {_INSTALL}"
-    return f"none of the Vulkan drivers that are installed ({', '.join(drivers)}) has a GPU; {_reach()}; or {_INSTALL}"
+        return f"the Vulkan loader is installed, but no driver in /usr/share/vulkan/icd.d; {_INSTALL}"
+    return f"none of the installed Vulkan drivers ({', '.join(drivers)}) has a GPU; {_reach()}; or {_INSTALL}"
 
 
 def _why_no_gl() -> str:
@@ -98,7 +98,7 @@ def _reach() -> str:
     if not nodes:
         return (
             "this process sees no GPU (there is neither /dev/dri/renderD128 nor /dev/nvidia0): in a container, start "
-            "that with one (docker run --gpus all, or --device /dev/dri)"
+            "it with one (docker run --gpus all, or --device /dev/dri)"
         )
     closed = [one for one in nodes if not os.access(one, os.R_OK | os.W_OK)]
     if closed:

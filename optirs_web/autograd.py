@@ -144,7 +144,7 @@ def _in_order(root: Tensor) -> list[Tensor]:
             continue
         seen.add(id(one))
         if one._edges is _FREED:
-            raise UnsupportedError("the history of this tensor is used up; call backward(retain_graph=True) before")
+            raise UnsupportedError("the history of this tensor was freed; call backward(retain_graph=True) before")
         stack.append((one, True))
         stack.extend((edge.source, False) for edge in one._edges or ())
     return order
@@ -225,7 +225,7 @@ def as_gradient(of: Tensor, value: Any) -> Tensor:
     elif value.device is not of.device:
         value = tensor(value, device=of.device)
     if value.dtype not in (FLOAT32, of.dtype):
-        raise UnsupportedError(f"a gradient is float32, not {value.dtype}")
+        raise UnsupportedError(f"a gradient must be float32, not {value.dtype}")
     if value.shape != of.shape:
         raise ShapeError(f"the gradient has the shape {value.shape}, the tensor {of.shape}")
     checked: Tensor = value

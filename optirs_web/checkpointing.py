@@ -42,7 +42,7 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         return function(*arguments)
     device = next((one.device for one in arguments if isinstance(one, Tensor)), None)
     if device is None:
-        raise UnsupportedError("a checkpointed function is called with a tensor at least")
+        raise UnsupportedError("a checkpointed function needs at least one tensor")
     drawn = draws_so_far(device)
 
     precision = ops.autocast_to()
@@ -51,7 +51,7 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         with _as_at_first(precision):
             result = function(*arguments)
         if not isinstance(result, Tensor):
-            raise UnsupportedError(f"a checkpointed function returns one tensor, not {type(result).__name__}")
+            raise UnsupportedError(f"a checkpointed function must return one tensor, not {type(result).__name__}")
         return result
 
     result, sources = sources_of(call)

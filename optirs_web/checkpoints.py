@@ -180,11 +180,13 @@ def _keeps_its_place(one: Any) -> bool:
 
 def _check_what_to_save(parameters: Any, optimizer: Any) -> None:
     if not isinstance(parameters, Mapping) or not all(map(_keeps_its_place, parameters.values())):
-        raise TypeError("a checkpoint is made of parameters by name: {'weight': weight, ...}")
+        raise TypeError("a checkpoint needs parameters by name: {'weight': weight, ...}")
     if optimizer is None:
         return
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"the third argument is an optimizer, not {type(optimizer).__name__}; give `extra` by name")
+        raise TypeError(
+            f"the third argument must be an optimizer, not {type(optimizer).__name__}; pass `extra` by name"
+        )
     saved = {id(one) for one in parameters.values()}
     if any(id(one) not in saved for group in optimizer.param_groups for one in group["params"]):
         raise ValueError(

@@ -122,7 +122,7 @@ class CustomOperation:
         for one in self._given:
             if self._types.get(one) != F32:
                 known = ", ".join(name for name, type_ in self._types.items() if type_ == F32)
-                raise TypeError(f"'{one}' is no f32 parameter of {self.name}, which could have a gradient: {known}")
+                raise TypeError(f"'{one}' is not an f32 parameter of {self.name}, which could have a gradient: {known}")
 
     def __repr__(self) -> str:
         return f"<custom operation {self.name}({', '.join(self.parameters)})>"
@@ -151,14 +151,14 @@ class CustomOperation:
         known = {"g": F32, "output": F32, **self._types}
         if {"g", "output"} & self._types.keys():
             raise _error(
-                position, f"'g' and 'output' are the gradient's: call these parameters of {self.name} otherwise"
+                position, f"'g' and 'output' are reserved for the gradient: rename these parameters of {self.name}"
             )
         if dtype is not FLOAT32 or "g" not in types:
             raise _error(position, f"'{name}' takes g: f32, the gradient of the result, and returns f32")
         for one, type_ in types.items():
             if known.get(one) != type_:
                 raise _error(
-                    position, f"'{one}: {type_}' is no parameter of {self.name}, nor g or output, which are f32"
+                    position, f"'{one}: {type_}' is not a parameter of {self.name}, nor g or output, which are f32"
                 )
         return tuple(types)
 
@@ -260,13 +260,13 @@ def _check_names(module: Module) -> None:
     """Refuse what is no map function, and names that the generated code has."""
     for one in module.declarations:
         if isinstance(one, GlobalVariable) or (isinstance(one, Function) and one.attributes):
-            raise _error(one.position, "a custom operation is made of functions, without variables and entry points")
+            raise _error(one.position, "a custom operation may have only functions, no variables or entry points")
         if _is_taken(one):
-            raise _error(one.position, f"'{_name(one)}' is a name of the generated code: use another one")
+            raise _error(one.position, f"'{_name(one)}' is used in the generated code: choose another name")
         if isinstance(one, Function):
             for parameter in one.parameters:
                 if parameter.name != "index" and _TAKEN.fullmatch(parameter.name):
-                    message = f"'{parameter.name}' is a name of the generated code: use another one"
+                    message = f"'{parameter.name}' is used in the generated code: choose another name"
                     raise _error(parameter.position, message)
 
 

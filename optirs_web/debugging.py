@@ -49,7 +49,7 @@ def set_debug(enabled: bool) -> None:
 
 def is_debugging() -> bool:
     """Whether values are checked here."""
-    value = _in_block.get()
+    value = _in_block.setting().value
     return _elsewhere if value is None else bool(value)
 
 

@@ -81,7 +81,7 @@ def dlpack_device(one: Tensor) -> tuple[int, int]:
         return _CPU
     name = one.device.info.name
     if name not in _TYPES:
-        raise BufferError(f"DLPack has no word for the device '{name}'; x.numpy() copies the values to the host")
+        raise BufferError(f"DLPack has no code for the device '{name}'; x.numpy() copies the values to the host")
     sharing = one.device.backend.sharing
     return _TYPES[name], one.device.info.index if sharing is None else sharing.number
 
@@ -122,7 +122,7 @@ def exported(
         raise BufferError(f"a tensor on '{where}' is exported to the host, DLPack's device (1, 0), not to {dl_device}")
     if dl_device is None and dlpack_device(one) != _CPU:
         raise BufferError(
-            f"a tensor on '{where}' does not lie in the host's memory: ask for a copy there, as "
+            f"a tensor on '{where}' is not in host memory: ask for a copy there, as "
             "numpy.from_dlpack(x, device='cpu') does, or call x.numpy()"
         )
     one.device.synchronize()
@@ -147,16 +147,14 @@ def _lent(one: Tensor, sharing: Any, stream: Any, max_version: tuple[int, int] |
     if stream == 0:
         raise BufferError("DLPack gives stream 0 no meaning: 1 is CUDA's legacy default stream, 2 that of each thread")
     if one.dtype.name not in _KINDS:
-        raise BufferError(f"an element of {one.dtype} takes four bytes here, and elsewhere one; export x.float()")
+        raise BufferError(f"an element of {one.dtype} takes four bytes here but one elsewhere; export x.float()")
     is_walk = all(step > 0 for step, size in zip(one.walk.strides, one.shape, strict=True) if size > 1)
     is_read_only = one.walk.view.buffer in _read_only
     may_be_written = is_read_only and not is_versioned(max_version)  # who reads older capsules is not told
     if copy is False and not is_walk:
         raise BufferError(f"{one!r} cannot be exported without a copy")
     if copy is False and may_be_written:
-        raise BufferError(
-            "its memory is another library's, which lent it to be read; only DLPack 1.0 can say so: copy it"
-        )
+        raise BufferError("its memory is another library's, lent read-only, which only DLPack 1.0 can express: copy it")
     if copy or not is_walk or may_be_written:
         one, is_read_only = call_operation("clone", one.detach()), False
     one.device.flush()
@@ -199,7 +197,7 @@ def from_dlpack(x: Any, /, *, device: str | Device | None = None, copy: bool | N
     try:
         kind, number = (int(one) for one in x.__dlpack_device__())
     except Exception as error:  # libraries have no error in common for what has no memory
-        raise UnsupportedError(f"a tensor cannot be made of this {type(x).__name__}: {error}") from error
+        raise UnsupportedError(f"a tensor cannot be made from this {type(x).__name__}: {error}") from error
     candidates = opened() if device is None else [device_of(device)]
     target = next((one for one in candidates if _shares(one, kind, number)), None)
     names = [name for name, one in _TYPES.items() if one == kind]
@@ -209,7 +207,7 @@ def from_dlpack(x: Any, /, *, device: str | Device | None = None, copy: bool | N
         made = _borrowed(x, target)
         return call_operation("clone", made) if copy else made
     if copy is False:
-        raise BufferError(f"what lies on DLPack's device ({kind}, {number}) becomes a tensor by a copy alone")
+        raise BufferError(f"data on DLPack's device ({kind}, {number}) becomes a tensor only by a copy")
     return tensor(x, device=device)
 
 
@@ -241,10 +239,10 @@ def _over(one: Described, end: Any, device: Device, sharing: Any) -> Tensor:
     kind = next((name for name, codes in _KINDS.items() if codes == one.kind), None)
     if kind is None:
         raise UnsupportedError(
-            f"a tensor cannot be made of DLPack's type {one.kind}; in the other library make it float32 or int32"
+            f"a tensor cannot be made from DLPack's type {one.kind}; in the other library make it float32 or int32"
         )
     if any(step < 0 for step in one.strides):
-        raise UnsupportedError("an array that goes backwards cannot be shared; copy it in the other library")
+        raise UnsupportedError("an array with negative strides cannot be shared; copy it in the other library")
     dtype = dtype_of(kind)
     before = one.address % device.capabilities.offset_alignment
     if before % dtype.itemsize:
@@ -264,7 +262,7 @@ def _over(one: Described, end: Any, device: Device, sharing: Any) -> Tensor:
 
 
 def _left(device: Device, handle: Any, _: int) -> None:
-    """Nobody here holds borrowed memory any more; work that uses it may still have to be sent."""
+    """Nobody here holds borrowed memory; work that uses it may still have to be sent."""
     if device.is_holding:
         device.meanwhile[partial(_left, device, handle, 0)] = None
         return
@@ -288,5 +286,5 @@ def as_array(data: Any) -> Any:
             data = data.float() if str(data.dtype) == "torch.bfloat16" else data
         values = np.asarray(data) if hasattr(data, "__array__") else np.from_dlpack(data)
     except (BufferError, NotImplementedError, RuntimeError, TypeError) as error:
-        raise UnsupportedError(f"a tensor cannot be made of this {type(data).__name__}: {error}") from error
+        raise UnsupportedError(f"a tensor cannot be made from this {type(data).__name__}: {error}") from error
     return values.astype(np.float32) if values.dtype.name == "bfloat16" else values  # JAX's

@@ -150,11 +150,11 @@ def taken(capsule: Any) -> tuple[Described, Callable[[], None]]:
     place = id(capsule)
     name = next((one for one in _KINDS if _is_valid(place, one)), None)
     if name is None:
-        raise BufferError("this is no capsule of DLPack, or somebody has taken it already")
+        raise BufferError("this is not a DLPack capsule, or was already consumed")
     address = _pointer(place, name)
     managed = _KINDS[name].from_address(address)
     if isinstance(managed, _Versioned) and managed.major != _VERSION[0]:
-        raise BufferError(f"this capsule is of DLPack {managed.major}, and this library reads {_VERSION[0]}")
+        raise BufferError(f"this capsule is of DLPack {managed.major}; this library reads {_VERSION[0]}")
     tensor = managed.tensor
     if tensor.lanes != 1:
         raise BufferError(f"an element of this array has {tensor.lanes} lanes; make it an axis")

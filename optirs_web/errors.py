@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "CheckpointError",
     "DeviceLimitError",
@@ -32,6 +34,10 @@ def quoted(value: object) -> str:
 class OptirsError(Exception):
     """The base of all errors of this library."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The message and the attributes: an error of a worker process is raised again in its parent."""
+        return Exception.__new__, (type(self), *self.args), vars(self)
+
 
 class DeviceNotAvailableError(OptirsError, RuntimeError):
     """No such device here. The message lists what was probed and what to install."""
@@ -58,7 +64,7 @@ class OutOfDeviceMemoryError(OptirsError, MemoryError):
         self.pooled = pooled
         self.limit = limit
         self.excess: int | None = None
-        bound = "a limit that the device does not tell"
+        bound = "an unknown device limit"
         if limit is not None:
             bound = f"a limit of {limit:,} bytes"
             room = limit if asked > limit else limit - in_use - pooled
@@ -67,7 +73,7 @@ class OutOfDeviceMemoryError(OptirsError, MemoryError):
                 bound += f", {self.excess:,} bytes too many" + " by itself" * (asked > limit)
         super().__init__(
             f"device '{device}' is out of memory: asked for {asked:,} bytes with {in_use:,} in use, {pooled:,} pooled "
-            f"and {bound}. Free tensors, use a smaller batch, compute activations again instead of keeping them "
+            f"and {bound}. Free tensors, use a smaller batch, recompute activations "
             f"(optirs_web.checkpoint), or raise the limit (optirs_web.set_memory_limit).{note and ' ' + note}"
         )
 
@@ -131,7 +137,7 @@ class DeviceLimitError(UnsupportedError):
         self.kernel, self.asked, self.limit, self.device = kernel, asked, limit, device
         super().__init__(
             f"kernel '{kernel}' needs {asked:,} {what} at once; '{device}' allows a kernel at most {limit:,}. Split "
-            'the tensor, compute on another device, or have optirs_web.placement("auto") do so'
+            'the tensor, or use another device or optirs_web.placement("auto")'
         )
 
 

@@ -65,7 +65,7 @@ class Explanation:
         lines += ["", "a replay runs"]
         lines += [f"{count:4} × {name}" for name, count in counts.items()]
         if self.recomputed:
-            lines += ["", f"{self.recomputed} of these run a second time, for want of memory"]
+            lines += ["", f"{self.recomputed} of these run twice to save memory"]
         return "\n".join(lines)
 
 

@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError:  # Windows
     fcntl = None
 
-__all__ = ["write_whole"]
+__all__ = ["lock", "write_whole"]
 
 _ABANDONED = 3600  # seconds without a write, where there are no locks
 
@@ -56,6 +56,17 @@ def write_whole(path: str | os.PathLike[str], content: Iterable[bytes | memoryvi
         partial.replace(target)
 
 
+def lock(descriptor: int) -> bool:
+    """Lock an open file or folder until it is closed; False where another process has it, or on Windows."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def _part_of(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
     """A new locked file beside the target; it is removed if it still has its name at the end."""
@@ -91,8 +102,7 @@ def _remove_if_abandoned(partial: Path) -> None:
         return
     descriptor = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and lock(descriptor):
             partial.unlink()
     finally:
         os.close(descriptor)

@@ -242,7 +242,7 @@ def _check(point: _Point, settings: _Settings) -> None:
         for a, b in zip(_flat(first), _flat(second), strict=True):
             if a != b and not abs(a - b) <= settings.nondet_tol and not (math.isnan(a) and math.isnan(b)):
                 raise GradcheckError(
-                    f"two calls with the same inputs gave different {what}, {a} and {b}: differences say nothing of "
+                    f"two calls with the same inputs gave different {what}, {a} and {b}: differences cannot check "
                     "such a function. Seed its random numbers inside it, or raise nondet_tol"
                 )
     draw = _signed_numbers(seed=2)

@@ -63,7 +63,7 @@ def host_data(data: Any, dtype: DType | None = None) -> HostData:
     try:
         view = memoryview(data)
     except TypeError:
-        raise UnsupportedError(f"a tensor cannot be made of {type(data).__name__}") from None
+        raise UnsupportedError(f"a tensor cannot be made from {type(data).__name__}") from None
     its_dtype = _AS_THEY_ARE.get(view.format)
     if its_dtype is not None and view.c_contiguous and dtype in (None, its_dtype):
         return HostData(view.cast("B") if view.nbytes else memoryview(b""), tuple(view.shape or ()), its_dtype)
@@ -177,7 +177,7 @@ def _flatten(data: Any, shape: tuple[int, ...]) -> Iterator[Any]:
     if not shape:
         if not isinstance(data, Real):
             raise (ShapeError("the nested lists are ragged") if isinstance(data, (list, tuple))
-                   else UnsupportedError(f"a tensor cannot be made of {type(data).__name__}"))  # fmt: skip
+                   else UnsupportedError(f"a tensor cannot be made from {type(data).__name__}"))  # fmt: skip
         yield data
         return
     if not isinstance(data, (list, tuple)) or len(data) != shape[0]:

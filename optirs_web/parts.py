@@ -22,6 +22,6 @@ def imported(name: str) -> ModuleType:
             raise ModuleNotFoundError(f"{missing} comes with the demo: pip install 'optirs-web[demo]'") from None
         if missing.startswith("optirs_web."):
             raise ModuleNotFoundError(
-                f"{missing} is not in the wheel that trains in a page: load optirs_web_more beside it"
+                f"{missing} is not in the wheel that trains in a page: load optirs_web_more too"
             ) from None
         raise

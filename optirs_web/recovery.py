@@ -97,7 +97,7 @@ def _readings(device: str | Device | None) -> list[_Reading]:
     for one in wanted:
         if device_under(one).lost:
             raise DeviceLostError(
-                f"{one!r} was on a device that was lost; optirs_web.recover() brings back the last snapshot"
+                f"{one!r} was on a device that was lost; optirs_web.recover() restores the last snapshot"
             )
     return [_Reading(device_under(one), one.recovery_views(), one.keeper()) for one in wanted]
 
@@ -135,14 +135,14 @@ def snapshot_async(device: str | Device | None = None) -> Awaitable[None]:
 
 
 def recover(to: str | Device | None = None) -> list[Device]:
-    """Open every lost device again and go on from the last snapshot. Waits. Does nothing where none was lost.
+    """Reopen every lost device and continue from the last snapshot. Waits. Does nothing where none was lost.
 
     Optimizers keep their options; gradients are gone; tensors that are no parameters are gone too, and raise
     DeviceLostError when they are used.
 
     Args:
-        to: where to go on with what lay on a lost device, or on one that "auto" avoids since it keeps failing. "auto"
-            is the next one that is well; None means the same device, opened again.
+        to: where to continue with what was on a lost device, or on one that "auto" avoids since it keeps failing:
+            "auto" for the next one that works, None for the same device, reopened.
 
     Returns:
         The devices that were opened.
@@ -175,7 +175,7 @@ def _lost(to: str | Device | None) -> list[Recoverable]:
     if without:
         raise DeviceLostError(
             f"{without[0]!r} was on a device that was lost, and there is no snapshot of it: call optirs_web.snapshot() "
-            "now and then, or compile the step with recover=True"
+            "regularly, or compile the step with recover=True"
         )
     return lost
 

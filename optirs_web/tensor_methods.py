@@ -308,7 +308,7 @@ class TensorMethods(_Conversions):
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
-            raise TypeError("a tensor without axes has no parts to go through")
+            raise TypeError("a tensor without axes cannot be iterated over")
         return (self[number] for number in range(self.shape[0]))
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:

@@ -195,7 +195,7 @@ def test_more_matrices_than_a_kernel_sees_at_once(device, monkeypatch):
 
 def test_there_is_one_rank():
     groups = [{"params": [ow.Parameter([[1.0]], device="cpu")], "rank": rank} for rank in (1, 2)]
-    with pytest.raises(ValueError, match="APOLLO has one rank for all groups, not 1, 2"):
+    with pytest.raises(ValueError, match="APOLLO needs one rank for all groups, not 1, 2"):
         ow.optim.APOLLO(groups)
 
 
@@ -207,7 +207,7 @@ def test_there_is_one_rank():
         ({"scale": -1.0}, "Invalid scale value: -1.0"),
         ({"scale_type": "row"}, "Invalid scale_type value: row"),
         ({"gamma": float("nan")}, "Invalid gamma value: nan"),
-        ({"seed": 2**32}, r"a seed is an integer from 0 to 2\*\*32 - 1, not 4294967296"),
+        ({"seed": 2**32}, r"a seed must be an integer from 0 to 2\*\*32 - 1, not 4294967296"),
         ({"betas": (0.9, 1.0)}, "Invalid beta parameter at index 1: 1.0"),
     ],
 )

@@ -39,6 +39,7 @@ print(torn, lost, done > 25)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_an_interrupt_neither_tears_a_tensor_nor_takes_back_steps(device, compiled):
     program = INTERRUPTED.format(device=device.name, compiled=compiled)
@@ -82,6 +83,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saves", [False, True], ids=["interrupted", "a handler that saves"])
 @pytest.mark.parametrize("name", ["Lookahead", "SAM"])
 def test_steps_that_belong_together_are_not_parted(device, name, saves):

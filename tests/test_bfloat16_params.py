@@ -305,8 +305,13 @@ def test_transforms_projections_and_a_rule_of_ones_own(device, rounding):
 @pytest.mark.parametrize(
     ("make", "options", "error", "message"),
     [
-        (ow.optim.Adam, {"param_dtype": "float16"}, ValueError, "param_dtype is float32 or bfloat16, not 'float16'"),
-        (ow.optim.Adam, {"rounding": "up"}, ValueError, "rounding is one of master, stochastic, kahan, not 'up'"),
+        (
+            ow.optim.Adam,
+            {"param_dtype": "float16"},
+            ValueError,
+            "param_dtype must be float32 or bfloat16, not 'float16'",
+        ),
+        (ow.optim.Adam, {"rounding": "up"}, ValueError, "rounding must be one of master, stochastic, kahan, not 'up'"),
         (ow.optim.SparseAdam, {"param_dtype": "bfloat16"}, UnsupportedError, "keeps its parameters as float32"),
         (ow.optim.Ranger, {"param_dtype": "bfloat16"}, UnsupportedError, "Ranger moves parameters in float32"),
     ],

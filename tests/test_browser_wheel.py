@@ -24,7 +24,7 @@ from optirs_web.demo_site.rename import rename
 from optirs_web.demo_site.shorten import shorten
 from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
-LARGEST = 200_000  # bytes: a page downloads it before it can train
+LARGEST = 210_000  # bytes: a page downloads it before it can train
 LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "translations", "__main__.py"}
 LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
 NATIVE = ("c_", "cuda", "jax", "numba_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
@@ -167,6 +167,7 @@ def test_each_file_is_in_one_of_the_two(texts):
     assert set(texts) == {name for name, _ in sources()} | {"optirs_web/unpack.py"}
 
 
+@pytest.mark.slow
 def test_its_functions_are_those_of_the_sources(texts):
     for name, path in sources():
         if path.suffix == ".py":
@@ -221,6 +222,7 @@ print(model(ow.ones((2, 3), device="cpu")).shape)
 """
 
 
+@pytest.mark.slow
 def test_modules_come_in_a_second_wheel(page, page_with_more):
     assert run(page_with_more, MODULES).strip() == "(2, 4)"
     names = ("ow.nn", "ow.grad", "ow.profile", "ow.tune", "ow.optim.from_wgsl", "ow.optim.LBFGS", "ops.layer_norm")
@@ -233,7 +235,7 @@ def test_modules_come_in_a_second_wheel(page, page_with_more):
             except ModuleNotFoundError as error:
                 print(error)
         """
-        assert "load optirs_web_more beside it" in run(page, textwrap.dedent(program))
+        assert "load optirs_web_more too" in run(page, textwrap.dedent(program))
 
 
 def test_the_second_wheel_asks_for_the_first():

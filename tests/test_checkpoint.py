@@ -349,7 +349,7 @@ def test_an_option_out_of_range_in_a_file_changes_nothing(tmp_path):
         (lambda params, opt: ([*params.values()],), TypeError, "parameters by name"),
         (lambda params, opt: ({"w": ow.ones((1,), device="cpu")},), TypeError, "parameters by name"),
         (lambda params, opt: ({"w": params["w"]}, opt), ValueError, "not among those to save"),
-        (lambda params, opt: (params, {"epoch": 1}), TypeError, "give `extra` by name"),
+        (lambda params, opt: (params, {"epoch": 1}), TypeError, "pass `extra` by name"),
         (lambda params, opt: (params, opt, {"loss": np.float32(1)}), TypeError, "JSON can hold"),
     ],
 )
@@ -433,7 +433,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path):
         (lambda d: d["state"][0].update(exp_avg=np.zeros((2, 2), np.float32)), r"has the shape \(2, 2\)"),
         (lambda d: d["state"][0].update(step=-1.0), "step = -1.0"),
         (lambda d: d["state"][0].update(step=None), "no usable 'step'"),
-        (lambda d: d["state"][0].update(exp_avg="abc"), "no float32 array"),
+        (lambda d: d["state"][0].update(exp_avg="abc"), "not a float32 array"),
         (lambda d: d["state"][0].update(velocity=1), "has velocity"),
         (lambda d: d["state"].update({9: {}}), "which no group holds"),
         (lambda d: d["param_groups"][0].update(lr=float("nan")), "Invalid learning rate"),

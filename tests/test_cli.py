@@ -34,7 +34,7 @@ def test_devices_lists_each_and_says_what_auto_takes():
     assert result.exit_code == 0
     names = [line.split()[0] for line in result.output.splitlines() if line]
     assert {one.label for one in ow.devices()} <= set(names)
-    assert f'"auto" takes {ow.device("auto").name}: ' in result.output
+    assert f'"auto" selects {ow.device("auto").name}: ' in result.output
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "sgd", "matmul", "sum", "softmax", "relu", "exp", "random_normal"])
@@ -91,7 +91,7 @@ def test_without_a_name_the_shaders_are_listed():
         (["adamw", "--flag", "foo=true"], "'adam' has no flag 'foo'; it has"),
         (["relu", "--flag", "foo=true"], "it has none"),
         (["adamw", "--flag", "amsgrad=maybe"], "write amsgrad=true"),
-        (["matmul", "--target", "numpy"], "there it is written by hand, in calls of NumPy"),
+        (["matmul", "--target", "numpy"], "it is written by hand there, with calls of NumPy"),
         (["relu", "--part", "advance"], "'relu' is not an optimizer"),
         (["relu", "--arch", "sm_90"], "it applies only to --target ptx"),
         (["matmul", "--target", "numba"], "'matmul' has no Numba text"),
@@ -117,7 +117,12 @@ def test_train_writes_its_files_and_says_what_it_did(tmp_path):
     assert f"test accuracy {metrics['test_accuracy']:.2%}" in result.stdout
     assert metrics["config"]["optimizer"] == "sgd"
     assert metrics["device_description"] == ow.device("cpu").info.description
-    for line in ("device: cpu", "1,437 images to train on, 360 (fold 0)", "epoch 2/2", str(out / "curves.png")):
+    for line in (
+        "device: cpu",
+        "1,437 training images, 360 test images (fold 0)",
+        "epoch 2/2",
+        str(out / "curves.png"),
+    ):
         assert line in result.stdout
 
 
@@ -148,11 +153,11 @@ def test_folds_trains_on_each_and_prints_the_mean(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--lr", "nan"], 2, "lr is a finite number above 0, not nan"),
+        (["--lr", "nan"], 2, "lr must be a finite number above 0, not nan"),
         (["--optimizer", "abacus"], 2, "known are adamw, adam, sgd"),
-        (["--epochs", "0"], 2, "epochs is at least 1"),
+        (["--epochs", "0"], 2, "epochs must be at least 1"),
         (["--fold", "5"], 2, "fold"),
-        (["--folds", "--resume"], 2, "leave out --folds"),
+        (["--folds", "--resume"], 2, "use --fold instead of --folds"),
         (["--device", "abacus"], 1, "there is no device 'abacus'"),
         (["--resume"], 1, "start without --resume"),
         (["--optimizer", "sgd", "--lr", "1e10"], 1, "lower learning rate"),
@@ -180,7 +185,10 @@ def test_what_the_machine_refuses_is_one_line_too(tmp_path, monkeypatch):
     assert [one.read_text() for one in tmp_path.iterdir()] == ["old"]
     monkeypatch.setenv("OPTIRS_POWER", "most")
     result = run("devices")
-    assert (result.exit_code, result.stderr) == (1, "Error: power (or OPTIRS_POWER) is one of low, high, not 'most'\n")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: power (or OPTIRS_POWER) must be one of low, high, not 'most'\n",
+    )
 
 
 def test_a_file_in_the_way_is_an_error_of_one_line(tmp_path):
@@ -199,7 +207,7 @@ def test_another_config_in_the_checkpoint_is_an_error(tmp_path):
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(command_line, "_NEEDED", ("click", "no_such_package"))
-    with pytest.raises(SystemExit, match=r"lacks no_such_package: pip install 'optirs-web\[train\]'"):
+    with pytest.raises(SystemExit, match=r"needs no_such_package: pip install 'optirs-web\[train\]'"):
         command_line.main()
 
 

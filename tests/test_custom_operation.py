@@ -138,13 +138,13 @@ IDENTITY = "fn f(x: f32) -> f32 { return x; } "
         ("fn f(x: vec2<f32>) -> f32 { return x.x; }", "scalars"),
         ("fn f(x: bool) -> f32 { return 1.0; }", "'x' is bool"),
         ("const a = 1;\n", "declares no function"),
-        ("var<private> q: f32;\n" + IDENTITY, "1:1: .*without variables"),
-        ("fn main(x: f32) -> f32 { return x; }", "'main' is a name of the generated code"),
-        ("fn f(result: f32) -> f32 { return result; }", "'result' is a name of the generated code"),
-        ("fn f(size: f32) -> f32 { return size; }", "'size' is a name of the generated code"),
+        ("var<private> q: f32;\n" + IDENTITY, "1:1: .*no variables"),
+        ("fn main(x: f32) -> f32 { return x; }", "'main' is used in the generated code"),
+        ("fn f(result: f32) -> f32 { return result; }", "'result' is used in the generated code"),
+        ("fn f(size: f32) -> f32 { return size; }", "'size' is used in the generated code"),
         (IDENTITY + "fn f_grad_x(x: f32) -> f32 { return x; }", "1:35: 'f_grad_x' takes g: f32"),
-        (IDENTITY + "fn f_grad_x(g: f32, z: f32) -> f32 { return g; }", "'z: f32' is no parameter of f"),
-        ("fn f(g: f32) -> f32 { return g; } fn f_grad_g(g: f32) -> f32 { return g; }", "call these parameters"),
+        (IDENTITY + "fn f_grad_x(g: f32, z: f32) -> f32 { return g; }", "'z: f32' is not a parameter of f"),
+        ("fn f(g: f32) -> f32 { return g; } fn f_grad_g(g: f32) -> f32 { return g; }", "rename these parameters"),
     ],
 )
 def test_wgsl_that_is_wrong_is_refused_with_its_place(text, message):
@@ -164,5 +164,5 @@ def test_calls_that_are_wrong_are_refused(device):
         swish(ow.arange(3, device=device), 1.0)
     with pytest.raises(ShaderError, match="did you mean 'swish'"):
         ow.custom_op(SWISH, "swash")
-    with pytest.raises(TypeError, match="'q' is no f32 parameter of swish"):
+    with pytest.raises(TypeError, match="'q' is not an f32 parameter of swish"):
         ow.custom_op(SWISH, "swish", gradient={"q": None})

@@ -276,9 +276,9 @@ def test_a_state_of_something_else_is_refused(state):
         ({"dataset": LABELS, "seed": -1}, ValueError, "seed"),
         ({"dataset": (LABELS, IMAGES[:3])}, ShapeError, "one length, not 7, 3"),
         ({"dataset": iter([1, 2])}, UnsupportedError, "no len"),
-        ({"dataset": ow.ones((3,), device="cpu")}, UnsupportedError, "lies on the host"),
+        ({"dataset": ow.ones((3,), device="cpu")}, UnsupportedError, "must be on the host"),
         ({"dataset": [[1.0], [1.0, 2.0]], "batch_size": 2}, ShapeError, "one shape"),
-        ({"dataset": ["a"]}, UnsupportedError, "cannot be made of str"),
+        ({"dataset": ["a"]}, UnsupportedError, "cannot be made from str"),
     ],
 )
 def test_mistakes_are_named(arguments, error, match):

@@ -25,7 +25,7 @@ def test_train_and_test_together_are_the_whole_data_set(fold):
 
 
 def test_the_data_set_is_shown_by_its_sizes():
-    assert repr(load_digits()) == "<Digits: 1,437 images to train on, 360 to test on>"
+    assert repr(load_digits()) == "<Digits: 1,437 training images, 360 test images>"
 
 
 @pytest.mark.parametrize("fold", FOLDS)

@@ -180,10 +180,10 @@ def test_where_devices_are_as_fast_the_order_of_names_decides():
 @pytest.mark.parametrize(
     ("arguments", "environment", "message"),
     [
-        (("auto", "fast"), {}, "power .* is one of low, high, not 'fast'"),
+        (("auto", "fast"), {}, "power .* must be one of low, high, not 'fast'"),
         (("auto", None), {"OPTIRS_POWER": "medium"}, "one of low, high, not 'medium'"),
-        (("auto", "low"), {"OPTIRS_AUTO_SOFTWARE": "yes"}, "OPTIRS_AUTO_SOFTWARE is 0 or 1, not 'yes'"),
-        (("cpu", "low"), {}, "'cpu' says already which device it is"),
+        (("auto", "low"), {"OPTIRS_AUTO_SOFTWARE": "yes"}, "OPTIRS_AUTO_SOFTWARE must be 0 or 1, not 'yes'"),
+        (("cpu", "low"), {}, "'cpu' already names a device"),
     ],
 )
 def test_wrong_words_are_refused(arguments, environment, message, monkeypatch):
@@ -226,10 +226,10 @@ def test_optirs_require_forbids_falling_back_to_what_it_does_not_name(monkeypatc
     monkeypatch.setenv("OPTIRS_REQUIRE", "torch, vulkan")
     with pytest.raises(DeviceNotAvailableError) as caught:
         Chooser({"vulkan": [AdapterInfo("vulkan", 0, "", available=False, reason="no driver")], **cpu()}).choose()
-    for words in ("may take vulkan alone", "OPTIRS_REQUIRE=torch, vulkan", "falling back to cpu is not allowed"):
+    for words in ("allows 'auto' only vulkan", "OPTIRS_REQUIRE=torch, vulkan", "falling back to cpu is not allowed"):
         assert words in str(caught.value)
-    assert str(caught.value).endswith(": vulkan is not there (no driver)")
-    with pytest.raises(DeviceNotAvailableError, match="vulkan is software, which 'auto' does not take; name it, as in"):
+    assert str(caught.value).endswith(": vulkan is unavailable (no driver)")
+    with pytest.raises(DeviceNotAvailableError, match="vulkan is software, which 'auto' never selects; name it, as in"):
         Chooser().choose()
     chooser = made_up(**KINDS)
     keep(chooser, metal=1e-6)
@@ -284,7 +284,7 @@ def test_a_device_on_which_submits_fail_in_a_row_is_avoided_until_it_is_asked_fo
     assert registry.avoided[device.name] == "3 submits in a row failed on it"
     (info,) = [one for one in ow.devices() if one.label == device.name]
     assert info.available
-    assert f"avoids it until it is asked for as '{device.name}'" in info.reason
+    assert f"avoids it until you ask for '{device.name}'" in info.reason
     assert ow.device(device.name) is device
     assert device.name not in registry.avoided
 
@@ -301,7 +301,7 @@ def test_the_only_device_that_may_be_taken_is_taken_again_though_it_failed():
     chooser = Chooser(cpu())
     registry.avoid("cpu", "it was lost")
     assert chooser.choose().name == "cpu"
-    assert "cpu is tried again, since there is no other: it was lost" in chooser.reasons["cpu"]
+    assert "cpu is retried, since there is no other: it was lost" in chooser.reasons["cpu"]
 
 
 LOSING = """
@@ -365,7 +365,7 @@ def test_work_moves_from_a_lost_device_to_the_next_where_that_is_allowed(open_de
     given["OCL_ICD_VENDORS"] = tmp_path  # the next is the processor
     lines = run_python(LOSING, **given, OPTIRS_REQUIRE=None, OPTIRS_POWER=None, OPTIRS_DEVICE=None)
     again, moves = (one for one in lines if one.startswith("WARNING"))  # once, though both happen twice
-    assert again.endswith("; vulkan is tried again, since there is no other: it was lost")
+    assert again.endswith("; vulkan is retried, since there is no other: it was lost")
     assert moves.startswith("WARNING 'auto' takes cpu: ")
     assert moves.endswith("; vulkan is avoided: it was lost")
     assert [one for one in lines if one not in (again, moves)] == [
@@ -373,7 +373,7 @@ def test_work_moves_from_a_lost_device_to_the_next_where_that_is_allowed(open_de
         "vulkan",  # nobody said that it may move
         "vulkan cpu cpu",
         "True",
-        "[\"it was lost, so 'auto' avoids it until it is asked for as 'vulkan'\"]",
+        "[\"it was lost, so 'auto' avoids it until you ask for 'vulkan'\"]",
         "vulkan ['']",
         "['cpu'] cpu [4.0, -2.0] []",
     ]

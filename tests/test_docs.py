@@ -132,3 +132,10 @@ def test_links_between_pages_lead_somewhere():
                 headings = re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE)
                 anchors = [re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings]
                 assert heading in anchors, f"{page}: {link}"
+
+
+def test_commands_that_run_a_file_of_the_clone_name_its_environment():
+    """In a fresh clone no other Python has the library. Only `make` and `pip install .` come before."""
+    for path in [*(ROOT / one for one in PAGES), *(ROOT / "examples").glob("*.*")]:
+        commands = re.findall(r"\S*python\s(?:benchmarks|examples)/\w+\.py", path.read_text("utf-8"))
+        assert {one.split()[0].lstrip("`(") for one in commands} <= {".venv/bin/python"}, path

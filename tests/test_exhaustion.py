@@ -100,7 +100,7 @@ def test_a_compiled_step_that_does_not_fit_computes_again_what_it_cannot_keep(de
     assert program.recomputed == program.dispatches + program.copies - dispatches > 0
     found = ow.explain(step)
     assert (found.recomputed, found.replayed.dispatches) == (program.recomputed, program.dispatches)
-    assert f"{found.recomputed} of these run a second time" in str(found)
+    assert f"{found.recomputed} of these run twice" in str(found)
 
 
 def test_a_step_that_cannot_fit_says_what_it_needs_and_a_smaller_one_runs(device, limited):
@@ -113,7 +113,7 @@ def test_a_step_that_cannot_fit_says_what_it_needs_and_a_smaller_one_runs(device
     limited(X.nbytes + 2 * MATRIX)
     with pytest.raises(OutOfDeviceMemoryError) as caught:
         step(X)
-    words = r"needs ([\d,]+) bytes of its own, ([\d,]+) where results are computed again .* there is room for ([\d,]+)"
+    words = r"needs ([\d,]+) bytes, ([\d,]+) with recomputation, .* there is room for ([\d,]+)"
     wanted, least, room = (int(one.replace(",", "")) for one in re.search(words, str(caught.value)).groups())
     assert wanted > least == caught.value.asked > room
     assert caught.value.excess == least - room
@@ -238,4 +238,4 @@ def test_a_page_computes_again_too_and_says_what_would_fit(browser_python):
     same, is_less, recomputed, message, after = json.loads(browser_python.run(textwrap.dedent(program)))
     assert (same, is_less, after) == (True, True, True)
     assert recomputed > 0
-    assert "where results are computed again instead of kept" in message
+    assert "with recomputation" in message

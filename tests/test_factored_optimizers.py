@@ -233,7 +233,7 @@ def test_state_that_fits_another_shape_is_refused():
         ("Adafactor", {"d": 0.5}, "Clipping threshold d should be >= 1 but is: 0.5"),
         ("Adafactor", {"weight_decay": -1.0}, "weight_decay should be >= 0 but is: -1"),
         ("CAME", {"clip_threshold": 0.0}, "Invalid clip_threshold value: 0"),
-        ("CAME", {"betas": (0.9, 0.999)}, "betas are 3 numbers"),
+        ("CAME", {"betas": (0.9, 0.999)}, "betas must be 3 numbers"),
         ("CAME", {"eps": (1e-30, -1.0)}, "Invalid epsilon value: -1"),
         ("SM3", {"momentum": 1.0}, "Invalid momentum value: 1"),
     ],

@@ -99,7 +99,7 @@ RULE = "struct Hyper {{ lr: f32 }} struct Updated {{ param: f32 }} fn update({})
 @pytest.mark.parametrize(
     ("source", "options", "error", "message"),
     [
-        (MOMENTUM, {"lr": 0.1}, TypeError, "'beta1' of the rule is made of no option"),
+        (MOMENTUM, {"lr": 0.1}, TypeError, "'beta1' of the rule has no option"),
         (MOMENTUM, {"lr": 0.1, "betas": (0.9,)}, TypeError, "'nesterov' of the rule"),
         (RULE.format("param: f32, gradient: f32, h: Hyper", "param"), {"lr": 1.0}, ShaderError, "parameter 'gradient'"),
         (RULE.format("param: f32", "param + nothing"), {"lr": 1.0}, ShaderError, "nothing"),
@@ -114,14 +114,14 @@ RULE = "struct Hyper {{ lr: f32 }} struct Updated {{ param: f32 }} fn update({})
         ),
         (RULE.format("param: f32", "param"), {"lr": 1.0, "rounding": 1.0}, TypeError, "called 'rounding'"),
         *(
-            (MOMENTUM, {"lr": 0.1, "nesterov": False, "betas": betas}, TypeError, "betas are numbers in a tuple")
+            (MOMENTUM, {"lr": 0.1, "nesterov": False, "betas": betas}, TypeError, "betas must be a tuple of numbers")
             for betas in ((), 0.9, ("a",))
         ),
         (
             MOMENTUM.replace("beta1", "beta2"),
             {"lr": 0.1, "nesterov": False, "betas": (0.9,)},
             TypeError,
-            "'beta2' of the rule is none of the betas",
+            "'beta2' of the rule is not among the betas",
         ),
         ("struct Hyper { lr: f32 }", {"lr": 1.0}, ShaderError, "a rule declares 'Updated'"),
         ("struct Hyper { lr: f32 ", {"lr": 1.0}, ShaderError, "line 1|:1:"),
@@ -139,11 +139,11 @@ def test_options_are_checked_as_those_of_the_library(momentum):
         momentum([w], lr=-1.0)
     with pytest.raises(ValueError, match="Invalid beta parameter at index 0: 1"):
         momentum([w], betas=(1.0,))
-    with pytest.raises(ValueError, match=r"betas are 1 numbers, not \(\)"):
+    with pytest.raises(ValueError, match=r"betas must be 1 number, not \(\)"):
         momentum([w], betas=())
-    with pytest.raises(ValueError, match=r"betas are numbers in a tuple, not 0.9"):
+    with pytest.raises(ValueError, match=r"betas must be a tuple of numbers, .*not 0.9"):
         momentum([w], betas=0.9)
-    with pytest.raises(TypeError, match="Invalid learning rate: fast; lr is a number, not a str"):
+    with pytest.raises(TypeError, match="Invalid learning rate: fast; lr must be a number, not a str"):
         momentum([w], lr="fast")
     with pytest.raises(TypeError, match="unexpected keyword argument 'speed'"):
         momentum([w], speed=1.0)

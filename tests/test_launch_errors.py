@@ -152,11 +152,11 @@ def test_memory_that_a_step_has_bound_and_that_is_freed_is_an_error_of_ours(open
     assert step([1.0, 1.0]).item() == 3.0
     w.view.buffer.release()
     device.memory_stats()  # takes it back
-    with pytest.raises(LaunchError, match=r"of a recorded program\) failed .* names memory that was freed") as caught:
+    with pytest.raises(LaunchError, match=r"of a recorded program\) failed .* refers to freed memory") as caught:
         step([1.0, 1.0])
     assert caught.value.operation
     for use in (w.tolist, lambda: asyncio.run(_awaited(w.tolist_async)), lambda: (w + 1.0).tolist()):
-        with pytest.raises(OptirsError, match="is used that was freed"):
+        with pytest.raises(OptirsError, match=r"freed memory .*is used"):
             use()
     assert (ow.ones((3,), device=device) + 1.0).tolist() == [2.0] * 3
 

@@ -258,6 +258,6 @@ def test_a_state_that_does_not_fit_changes_nothing(device):
     assert other.state == {}
     for name in ("d", "old_dirs", "ro", "func_evals"):
         damaged = {**saved, "state": {0: {key: one for key, one in saved["state"][0].items() if key != name}}}
-        with pytest.raises(CheckpointError, match="no state of LBFGS"):
+        with pytest.raises(CheckpointError, match="not a state of LBFGS"):
             optimizer.load_state_dict(damaged)
     assert counts(optimizer) == before

@@ -160,6 +160,7 @@ def _launches(step):
     return [one for one in step.program.launches if isinstance(one, Launch)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fuse", [True, False])
 def test_what_is_cut_is_recorded_and_replayed(fuse, vulkan, monkeypatch):
     want, _ = _losses("cpu")
@@ -207,9 +208,34 @@ def test_rows_of_an_odd_number_of_16_bits_are_right_or_say_the_limit(dtype, vulk
         x.reshape(13, 710)[:, 1:] @ x.reshape(13, 710)[:, 1:].T
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_product_of_16_bits_cut_by_its_inner_axis_is_summed_in_float32_and_rounded_once(dtype, vulkan, monkeypatch):
+    x, y = (ow.tensor(one, device=vulkan, dtype=dtype) for one in (_normal(17, 64), _normal(64, 33)))
+    want = (x.float() @ y.float()).numpy()
+    limited(vulkan, monkeypatch, 1024)
+    np.testing.assert_allclose((x @ y).float().numpy(), want, rtol=2**-7, atol=1e-2)
+
+
+def test_the_last_rows_of_16_bits_may_end_within_a_word(vulkan, monkeypatch):
+    x = ow.tensor(_normal(131, 71), device=vulkan, dtype="float16")
+    want = np.concatenate([x.numpy()] * 2, 1)
+    limited(vulkan, monkeypatch, 36_608)  # 128 rows of 142 elements, and 3
+    np.testing.assert_array_equal(ow.ops.concat([x, x], 1).numpy(), want)
+
+
+def test_a_part_without_elements_is_put_into_zeros(vulkan, monkeypatch):
+    x = ow.tensor(np.zeros((33, 64, 2, 0), np.float32), device=vulkan, requires_grad=True)
+    y = ow.tensor(_normal(8, 64), device=vulkan, requires_grad=True)
+    limited(vulkan, monkeypatch, 256)
+    np.testing.assert_array_equal(ow.ops.pad(x, [(1, 1), (0, 0), (0, 0), (1, 1)]).numpy(), np.zeros((35, 64, 2, 2)))
+    y[:, 64:].sum().backward()
+    np.testing.assert_array_equal(y.grad.numpy(), np.zeros((8, 64)))
+
+
 def test_what_cannot_be_cut_says_the_limit_and_what_to_do(vulkan, monkeypatch):
     q = ow.tensor(_normal(1, 64, 16), device=vulkan)
     limited(vulkan, monkeypatch, 2048)
+    monkeypatch.setattr(vulkan, "capabilities", replace(vulkan.capabilities, quads=False))  # by tiles, as on a GPU
     with pytest.raises(DeviceLimitError, match=r"needs 4,096 bytes .* at most 2,048.*placement") as caught:
         ow.ops.scaled_dot_product_attention(q, q, q)
     error = caught.value

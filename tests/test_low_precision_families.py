@@ -248,6 +248,7 @@ def test_lowers_a_quadratic_of_which_each_step_sees_some_rows(kind):
 # Saved, copied, recorded.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [*((name, kind) for name in OPTIMIZERS for kind in ("bfloat16", "8bit")), *((name, "float16") for name in ROWS)],
@@ -277,6 +278,7 @@ def test_saved_state_goes_on_bit_for_bit(device, name, kind):
         assert a.tolist() == b.tolist() or (name == "CAME" and relative_error(b.numpy(), a.numpy()) <= 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [*((name, kind) for name in OPTIMIZERS for kind in ("bfloat16", "8bit")), *((name, "bfloat16") for name in ROWS)],

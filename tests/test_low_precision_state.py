@@ -146,7 +146,7 @@ def test_tensors_of_less_than_4096_elements_stay_float32(device):
 @pytest.mark.parametrize(
     ("make", "kind", "error", "message"),
     [
-        (ow.optim.Adam, "int4", ValueError, "state_dtype is one of float32, float16, bfloat16, 8bit, not 'int4'"),
+        (ow.optim.Adam, "int4", ValueError, "state_dtype must be one of float32, float16, bfloat16, 8bit, not 'int4'"),
         (ow.optim.Adam, {"momentum": "8bit"}, ValueError, "Adam has exp_avg, exp_avg_sq"),
         (ow.optim.Adafactor, "8bit", UnsupportedError, "Adafactor keeps its state as float32"),
         (ow.optim.DoG, "8bit", UnsupportedError, "DoG keeps its state as float32"),

@@ -340,7 +340,7 @@ def test_galores_projectors_are_singular_vectors(device, shape):
 
 def test_galore_has_one_rank():
     groups = [{"params": [ow.Parameter([[1.0]], device="cpu")], "rank": rank} for rank in (1, 2)]
-    with pytest.raises(ValueError, match="GaLore has one rank for all groups, not 1, 2"):
+    with pytest.raises(ValueError, match="GaLore needs one rank for all groups, not 1, 2"):
         ow.optim.GaLore(groups)
 
 

@@ -34,7 +34,7 @@ def test_a_recorded_episode_is_an_eager_one(device, is_exact):
 def test_metasgd_adapts_with_the_rates_it_learned(device):
     w = ow.Parameter([1.0, 1.0], device=device)
     optimizer = ow.optim.MetaSGD([w], lr=0.5, meta_lr=0.25)
-    with pytest.raises(RuntimeError, match=r"call step\(\) on the support loss before"):
+    with pytest.raises(RuntimeError, match=r"call step\(\) on the support loss first"):
         optimizer.meta_step(grads=[[1.0, 1.0]])
     optimizer.step(grads=[[1.0, 1.0]])
     optimizer.meta_step(grads=[[2.0, 0.0]])

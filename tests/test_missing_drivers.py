@@ -51,8 +51,8 @@ def test_drivers_that_a_variable_hides_are_found_by_its_name(open_device):
     )
     assert "__EGL_VENDOR_LIBRARY_FILENAMES=/nonexistent.json hides all drivers" in found["gl"]
     assert "unset __EGL_VENDOR_LIBRARY_FILENAMES; or install an OpenGL driver (Debian: apt install" in found["gl"]
-    assert found["metal"] == "no metal adapter found: Metal needs macOS; here use vulkan"
-    assert found["dx12"] == "no dx12 adapter found: DX12 needs Windows 10 or later; here use vulkan"
+    assert found["metal"] == "no metal adapter found: Metal needs macOS; use vulkan"
+    assert found["dx12"] == "no dx12 adapter found: DX12 needs Windows 10 or later; use vulkan"
     assert found["webgpu"].startswith("it runs in a browser, inside Pyodide; natively use vulkan")
     assert found["auto"].startswith("cpu no hardware adapter was found (no metal, no cuda, no vulkan, no dx12")
 
@@ -72,7 +72,7 @@ def test_libraries_that_cannot_be_loaded_are_named_with_their_packages(open_devi
 def test_a_driver_without_a_gpu_is_named_with_what_the_process_sees(open_device, tmp_path):
     open_device("vulkan")
     found = reasons(VK_DRIVER_FILES=tmp_path / "none.json", before=WITH_A_DRIVER)
-    assert "none of the Vulkan drivers that are installed (" in found["vulkan"]
+    assert "none of the installed Vulkan drivers (" in found["vulkan"]
     assert "lvp_icd" in found["vulkan"] or ".json" in found["vulkan"]
     assert "docker run --gpus all" in found["vulkan"] or "/dev/" in found["vulkan"]
 
@@ -120,7 +120,7 @@ def test_a_damaged_package_is_an_error_of_one_device_and_says_how_to_mend_it(tmp
         (tmp_path / name / "__init__.py").write_text(content)
     found = reasons(PYTHONPATH=tmp_path)
     assert found["cpu"] == "a Python package that it needs cannot be imported: no C extensions: see the manual"
-    assert "wgpu is damaged, or of a wrong version (cannot import name" in found["vulkan"]
+    assert "wgpu is damaged or the wrong version (cannot import name" in found["vulkan"]
     assert found["vulkan"].endswith("pip install 'wgpu>=0.32,<0.33'")
 
 
@@ -132,7 +132,7 @@ def test_versions_that_do_not_serve_are_told_apart_from_what_is_missing(monkeypa
     monkeypatch.setattr(wgpu, "__version__", "0.29.0")
     monkeypatch.setattr(wgpu, "version_info", (0, 29, 0))
     found = {one.name: one.reason for one in ow.devices()}
-    does_not_serve = "the Python package {} is of version {}, which does not serve: pip install '{}'"
+    does_not_serve = "the Python package {} is of version {}, which is not supported: pip install '{}'"
     assert found["cpu"] == does_not_serve.format("numpy", "1.26.4", "numpy>=2")
     for name in ("vulkan", "gl"):
         assert found[name] == does_not_serve.format("wgpu", "0.29.0", "wgpu>=0.32,<0.33")

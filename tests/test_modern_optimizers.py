@@ -203,7 +203,7 @@ def test_a_diagonal_that_is_missing_or_does_not_fit_changes_nothing(device):
         optimizer.step(grads=[[1.0, 1.0]])
     for wrong in ([[1.0]], [[1.0, 1.0], [1.0]], []):
         optimizer.diagonal = lambda wrong=wrong: wrong
-        with pytest.raises(ShapeError, match="diagonal has to give a tensor for each parameter"):
+        with pytest.raises(ShapeError, match="diagonal must give a tensor for each parameter"):
             optimizer.step(grads=[[1.0, 1.0]])
     assert w.tolist() == [1.0, 2.0]
 
@@ -270,7 +270,7 @@ def test_dispatches_of_a_step(device, name, dispatches):
     [
         ("Signum", {"momentum": 1.0}, "Invalid momentum value: 1.0"),
         ("Yogi", {"initial_accumulator": -1.0}, "Invalid initial_accumulator value: -1.0"),
-        ("Adan", {"betas": (0.9, 0.99)}, "betas are 3 numbers"),
+        ("Adan", {"betas": (0.9, 0.99)}, "betas must be 3 numbers"),
         ("AdEMAMix", {"alpha": -1.0}, "Invalid alpha value: -1.0"),
         ("AdEMAMix", {"beta3_warmup": -1}, "Invalid beta3_warmup value: -1"),
         ("AdaBound", {"gamma": 0.0}, "Invalid gamma value: 0.0"),

@@ -95,9 +95,9 @@ def test_fans_need_two_axes(function):
 
 
 def test_unknown_gains_and_modes_are_named():
-    with pytest.raises(ValueError, match="nonlinearity is one of"):
+    with pytest.raises(ValueError, match="nonlinearity must be one of"):
         nn.init.calculate_gain("swish")
-    with pytest.raises(ValueError, match="mode is"):
+    with pytest.raises(ValueError, match="mode must be"):
         drawn("kaiming_uniform_", (2, 2), mode="fan")
 
 

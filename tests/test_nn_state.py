@@ -174,7 +174,7 @@ def test_parameters_of_an_optimizer_stay_where_they_are(open_device):
     open_device("vulkan")
     net = Net("cpu")
     ow.optim.SGD([net.second.bias], lr=0.1)
-    with pytest.raises(UnsupportedError, match=r"'second.bias' lies in the arena of an optimizer.*deepcopy"):
+    with pytest.raises(UnsupportedError, match=r"'second.bias' is in an optimizer's arena.*deepcopy"):
         net.to("vulkan")
     assert net.scale.device.name == "cpu"
     assert copy.deepcopy(net).to("vulkan").scale.device.name == "vulkan"

@@ -39,7 +39,7 @@ def test_a_package_that_cannot_be_loaded_is_no_missing_package(tmp_path):
     (tmp_path / "pyopencl" / "__init__.py").write_text("from . import _cl")
     (tmp_path / "pyopencl" / "_cl.so").write_bytes(b"no library")
     lines = run_python(ASK, PYTHONPATH=tmp_path)
-    assert "is damaged, or of a wrong version" in lines[0]
+    assert "is damaged or the wrong version" in lines[0]
 
 
 def test_without_a_driver_it_says_what_to_install(opencl, tmp_path):
@@ -60,7 +60,7 @@ def test_a_driver_without_a_device_is_named(opencl, tmp_path):
     (tmp_path / "file").touch()
     lines = run_python(ASK, POCL_CACHE_DIR=tmp_path / "file" / "nowhere")
     if "Portable Computing Language" in opencl.info.description:
-        assert "the OpenCL drivers that are there (Portable Computing Language" in lines[0]
+        assert "the installed OpenCL drivers (Portable Computing Language" in lines[0]
         assert "have no device; install the graphics card's" in lines[0]
     else:
         assert lines == []
@@ -151,10 +151,10 @@ def test_memory_that_a_step_has_bound_and_that_is_freed_is_an_error_of_ours(open
     w.view.buffer.release()
     opencl.memory_stats()  # takes it back
     opencl.trim()
-    with pytest.raises(LaunchError, match="names memory that was freed"):
+    with pytest.raises(LaunchError, match="refers to freed memory"):
         step([1.0, 1.0])
     for use in (w.tolist, lambda: asyncio.run(_awaited(w))):
-        with pytest.raises(OptirsError, match="is used that was freed"):
+        with pytest.raises(OptirsError, match=r"freed memory .*is used"):
             use()
     assert (ow.ones((3,), device=opencl) + 1.0).tolist() == [2.0] * 3
 

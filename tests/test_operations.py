@@ -41,6 +41,14 @@ def test_tensors_without_elements(device, shape):
     assert ow.zeros((shape[0], 0), device=device).numpy().shape == (shape[0], 0)
 
 
+@pytest.mark.parametrize(("left", "right"), [((17, 7, 5), (5, 0)), ((2, 0, 5), (5, 3)), ((2, 3, 0), (0, 4))])
+def test_products_with_an_empty_axis_have_two_derivatives(left, right, device):
+    a, b = (ow.tensor(np.ones(shape, np.float32), device=device, requires_grad=True) for shape in (left, right))
+    first = ow.gradients((a @ b).square().sum(), [a, b], create_graph=True)
+    second = ow.gradients(sum(one.square().sum() for one in first), [a, b])
+    assert [one.shape for one in (*first, *second)] == [left, right] * 2
+
+
 def test_matmul_with_no_inner_elements_is_zero(device):
     a, b = ow.zeros((2, 0), device=device), ow.zeros((0, 3), device=device)
     assert (a @ b).tolist() == [[0.0] * 3] * 2
@@ -62,7 +70,7 @@ def test_a_class_that_does_not_exist_makes_the_loss_nan(device):
         (lambda x: x @ ow.zeros((4, 2), device="cpu"), ShapeError, "3 columns meet 4 rows"),
         (lambda x: x @ ow.zeros((), device="cpu"), ShapeError, "needs operands with axes"),
         (lambda x: x.sum(axis=2), ShapeError, "axis 2 is out of range"),
-        (lambda x: x.sum(axis=(0, -2)), ShapeError, "named twice"),
+        (lambda x: x.sum(axis=(0, -2)), ShapeError, "occurs twice"),
         (lambda x: x.reshape(5), ShapeError, r"\(2, 3\) cannot be reshaped to \(5,\)"),
         (lambda x: x.reshape(-1, 4), ShapeError, "cannot be reshaped"),
         (lambda x: x.permute(0, 0), ShapeError, "not a permutation of the 2 axes"),

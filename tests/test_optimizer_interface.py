@@ -50,8 +50,12 @@ def test_named_state_dicts_go_to_torch_and_back(device, torch):
     [
         (lambda p, q: [("a", p), q], ValueError, "with/without names"),
         (lambda p, q: [{"params": [("a", p)]}, {"params": [q]}], ValueError, "with/without names"),
-        (lambda p, q: [("a", p), ("a", q)], ValueError, "each is another one"),
-        (lambda p, q: [{"params": [("a", p)]}, {"params": [("a", q)]}], ValueError, "two parameters have one name"),
+        (lambda p, q: [("a", p), ("a", q)], ValueError, "each parameter needs a name of its own"),
+        (
+            lambda p, q: [{"params": [("a", p)]}, {"params": [("a", q)]}],
+            ValueError,
+            "two parameters have the same name",
+        ),
         (lambda p, q: [(1, p), (2, q)], TypeError, "a pair of a name and a Parameter"),
     ],
 )
@@ -91,7 +95,7 @@ def test_a_hook_may_change_what_a_step_is_given():
     optimizer.step(grads=[[1.0]])
     assert w.tolist() == [-1.0]
     optimizer.register_step_pre_hook(lambda *_: "nonsense")
-    with pytest.raises(TypeError, match=r"returns None or \(args, kwargs\)"):
+    with pytest.raises(TypeError, match=r"must return None or \(args, kwargs\)"):
         optimizer.step(grads=[[1.0]])
 
 
@@ -109,7 +113,7 @@ def test_hooks_of_state_dicts():
     assert saved["extra"] == 1
     optimizer.load_state_dict(saved)
     assert calls == ["before", ["param_groups", "state"], "after"]
-    with pytest.raises(TypeError, match="a hook is a function, not int"):
+    with pytest.raises(TypeError, match="a hook must be a function, not int"):
         optimizer.register_step_pre_hook(1)
 
 
@@ -202,15 +206,15 @@ def test_options_that_are_no_float32_are_refused_and_not_loaded(name, option, va
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("AdamW", {"lr": "0.1"}, "Invalid learning rate: 0.1; lr is a number, not a str"),
-        ("SGD", {"lr": None}, "Invalid learning rate: None; lr is a number, not a NoneType"),
-        ("Adam", {"eps": [1e-8]}, "eps is a number, not a list"),
+        ("AdamW", {"lr": "0.1"}, "Invalid learning rate: 0.1; lr must be a number, not a str"),
+        ("SGD", {"lr": None}, "Invalid learning rate: None; lr must be a number, not a NoneType"),
+        ("Adam", {"eps": [1e-8]}, "eps must be a number, not a list"),
         (
             "GaLore",
             {"update_proj_gap": "3"},
-            "Invalid update_proj_gap value: 3; update_proj_gap is a number, not a str",
+            "Invalid update_proj_gap value: 3; update_proj_gap must be a number, not a str",
         ),
-        ("LBFGS", {"lr": "fast"}, "lr is a number, not a str"),
+        ("LBFGS", {"lr": "fast"}, "lr must be a number, not a str"),
     ],
 )
 def test_an_option_that_is_no_number_is_a_type_error_that_names_it(name, options, message):
@@ -248,14 +252,14 @@ def test_a_schedule_in_place_of_a_number_is_told_where_it_goes():
     schedule = ow.optim.schedules.linear_schedule(0.1, 0.0, 4)
     params = [ow.Parameter([1.0], device="cpu")]
     with pytest.raises(
-        TypeError, match=r"lr is a number; lr_scheduler.ScheduleLR\(optimizer, schedule\) has it follow"
+        TypeError, match=r"lr must be a number; lr_scheduler.ScheduleLR\(optimizer, schedule\) has it follow"
     ):
         ow.optim.AdamW(params, lr=schedule)
     with pytest.raises(TypeError, match=r"ScheduleLR\(optimizer, schedule, param='weight_decay'\)"):
         ow.optim.AdamW(params, weight_decay=schedule)
     optimizer = ow.optim.AdamW(params)
     optimizer.param_groups[0]["lr"] = schedule
-    with pytest.raises(TypeError, match="lr is a number"):
+    with pytest.raises(TypeError, match="lr must be a number"):
         optimizer.step(grads=[[1.0]])
 
 
@@ -273,9 +277,9 @@ def test_an_unknown_option_is_told_the_one_that_was_meant():
 
 def test_a_wrapper_is_told_what_it_is_made_around():
     params = [ow.Parameter([1.0], device="cpu")]
-    with pytest.raises(TypeError, match=r"as SAM\(SGD\(params\)\), not a list"):
+    with pytest.raises(TypeError, match=r"as in SAM\(SGD\(params\)\), not a list"):
         ow.optim.SAM(params, ow.optim.SGD)
-    with pytest.raises(TypeError, match=r"as SAM\(SGD\(params\)\), not the class SGD"):
+    with pytest.raises(TypeError, match=r"as in SAM\(SGD\(params\)\), not the class SGD"):
         ow.optim.SAM(ow.optim.SGD)
 
 
@@ -290,7 +294,7 @@ def test_the_rank_is_not_changed_in_training(name):
         optimizer.load_state_dict(changed)
     np.testing.assert_equal(optimizer.state_dict(), before)
     optimizer.param_groups[0]["rank"] = 3
-    with pytest.raises(UnsupportedError, match="rank is not changed"):
+    with pytest.raises(UnsupportedError, match="rank cannot change"):
         optimizer.step()
 
 
@@ -368,9 +372,9 @@ def test_betas_are_tensors_too(device, name, betas, made):
         (lambda tensor: (0.9, np.array(0.99)), "betas must be either all numbers or all tensors"),
         (lambda tensor: (tensor([0.9, 0.9]), tensor(0.99)), r"Tensor betas\[0\] must be 1-element"),
         (lambda tensor: (tensor(0.9), tensor([])), r"Tensor betas\[1\] must be 1-element"),
-        (lambda tensor: tensor([0.9, 0.99]), "betas are numbers in a tuple, not <Tensor"),
+        (lambda tensor: tensor([0.9, 0.99]), "betas must be a tuple of numbers, not <Tensor"),
         (lambda tensor: (tensor(0.9), tensor(1.5)), "Invalid beta parameter at index 1: 1.5"),
-        (lambda tensor: (tensor(0.9),), "betas are 2 numbers"),
+        (lambda tensor: (tensor(0.9),), "betas must be 2 numbers"),
         (lambda tensor: (0.9, "0.99"), "Invalid beta parameter at index 1: '0.99', a str, where a number is expected"),
     ],
 )
@@ -385,15 +389,15 @@ def test_adagrad_has_one_initial_value_for_all_groups():
         {"params": [ow.Parameter([1.0], device="cpu")], "initial_accumulator_value": value} for value in (1.0, 4.0)
     ]
     ow.optim.Adagrad(groups[:1], initial_accumulator_value=1.0)
-    with pytest.raises(ValueError, match="initial_accumulator_value is one for all groups"):
+    with pytest.raises(ValueError, match="initial_accumulator_value is the same for all groups"):
         ow.optim.Adagrad(groups, initial_accumulator_value=1.0)
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("Adafactor", {"eps": [1.0]}, r"Invalid epsilon value: eps is two numbers, not \[1.0\]"),
-        ("CAME", {"eps": 1e-8}, "Invalid epsilon value: eps is two numbers, not 1e-08"),
+        ("Adafactor", {"eps": [1.0]}, r"Invalid epsilon value: eps must be two numbers, not \[1.0\]"),
+        ("CAME", {"eps": 1e-8}, "Invalid epsilon value: eps must be two numbers, not 1e-08"),
         ("LBFGS", {"max_iter": "x"}, "Invalid max_iter value: x"),
         ("LBFGS", {"max_iter": None}, "Invalid max_iter value: None"),
         ("SGD", {"nesterov": {}}, "Invalid nesterov value: {}"),

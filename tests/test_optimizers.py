@@ -276,7 +276,7 @@ def test_a_parameter_in_two_groups_is_refused():
     ("params", "error", "message"),
     [
         ([], ValueError, "empty parameter list"),
-        ([1.0], TypeError, r"steps optirs_web\.Parameter, not builtins\.float"),
+        ([1.0], TypeError, r"takes optirs_web\.Parameter, not builtins\.float"),
         ([{"lr": 1.0}], TypeError, 'a dict with "params"'),
     ],
 )

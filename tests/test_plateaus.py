@@ -80,5 +80,5 @@ def test_a_plateau_with_another_scheduler_reads_its_metric(device):
     with pytest.raises(UnsupportedError, match="one scheduler only"):
         ow.compile(got.step, device=device)(np.float32(1.0))
     alone = lr_scheduler.ReduceLROnPlateau(ours(device))
-    with pytest.raises(ShapeError, match="a metric is one number"):
+    with pytest.raises(ShapeError, match="a metric must be one number"):
         alone.step(ow.tensor([1.0, 2.0], device=device))

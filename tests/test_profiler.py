@@ -418,7 +418,7 @@ def test_misuse_is_refused_with_what_to_do(device):
             pass
         with pytest.raises(UnsupportedError, match="still running"):
             p.table()
-    with pytest.raises(UnsupportedError, match="used once"), p:
+    with pytest.raises(UnsupportedError, match="used only once"), p:
         pass
 
     def step(x):

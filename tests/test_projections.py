@@ -121,7 +121,7 @@ def test_a_parameter_in_the_place_of_one_that_has_gone_is_another(device):
 
 @pytest.mark.parametrize("make", [lambda: P.l2_ball(0.0), lambda: P.simplex(-1.0), lambda: P.spectral(iterations=0)])
 def test_arguments_out_of_range_are_refused(make):
-    with pytest.raises(ValueError, match=r"Invalid|1 turn or more"):
+    with pytest.raises(ValueError, match=r"Invalid|1 or more iterations"):
         make()
 
 

@@ -84,6 +84,7 @@ def test_a_step_without_arguments_recovers_too(run):
     assert lines == ["[2.0]"]  # the snapshot before the first call, and one step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("yields", [True, False])
 def test_in_an_event_loop_snapshots_are_taken_whether_it_gets_time_or_not(run, yields):
     lines = run(
@@ -259,5 +260,5 @@ print(w.item(), average.averages()[0].item())
 def test_snapshot_every_is_a_number_of_calls():
     import optirs_web as ow
 
-    with pytest.raises(ValueError, match="snapshot_every is a number of calls from 1, not 0"):
+    with pytest.raises(ValueError, match="snapshot_every must be 1 or more, not 0"):
         ow.compile(lambda: None, recover=True, snapshot_every=0)

@@ -1,6 +1,8 @@
 """Errors of a device: owners that go at a bad moment, forks, devices that are lost or closed, shaders it refuses."""
 
+import copy
 import gc
+import pickle
 
 import numpy as np
 import pytest
@@ -111,9 +113,26 @@ def test_a_lost_device_is_reported_and_opened_again(open_device):
         print(again is device, ow.ones((4,), device=again).sum().item())
         """
     )
-    assert "device 'vulkan' was lost, and all that lay on it" in lines[0]
+    assert "device 'vulkan' was lost with everything on it" in lines[0]
     assert "load a checkpoint" in lines[0]
     assert lines[1:] == [lines[0], "True", "False 4.0"]
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ow.errors.OutOfDeviceMemoryError(400, 300, 500, "cpu", pooled=4, note="more"),
+        ow.errors.DeviceLimitError("matmul", 4096, 2048, "vulkan", "bytes of one buffer"),
+        ow.errors.LaunchError("the operation 'add' failed", "add", 3),
+        ShaderError("no such name", file="a.wgsl", line=1, column=2),
+        ow.errors.ShapeError("shapes differ"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_a_worker_process_arrives_whole(error, again):
+    same = again(error)
+    assert (type(same), str(same), same.args, vars(same)) == (type(error), str(error), error.args, vars(error))
 
 
 def test_a_closed_device_says_so(open_device):
@@ -135,7 +154,7 @@ def test_a_closed_device_says_so(open_device):
         print([one.name for one in registry.opened()])
         """
     )
-    assert lines == ["device 'vulkan' was closed, and what was on it is gone", "[1.0, 1.0, 1.0, 1.0]", "[]"]
+    assert lines == ["device 'vulkan' was closed with everything on it", "[1.0, 1.0, 1.0, 1.0]", "[]"]
 
 
 def test_only_a_device_that_is_open_is_closed():
@@ -160,7 +179,7 @@ def test_only_a_device_that_is_open_is_closed():
     )
     assert lines[:2] == ["[]", "True []"]
     assert lines[2].startswith("there is no device 'vulcan'; known are auto")
-    assert lines[3].startswith("'cpu:first' is no device")
+    assert lines[3].startswith("'cpu:first' is not a device")
 
 
 class _BrokenKernel(Kernel):

@@ -203,7 +203,7 @@ def test_the_last_resort_is_tried_between_the_two_tries_of_work_that_belongs_tog
         (500, 800, 30, 1000, 330, "with 800 in use, 30 pooled and a limit of 1,000 bytes, 330 bytes too many."),
         (5000, 800, 0, 1000, 4000, "a limit of 1,000 bytes, 4,000 bytes too many by itself."),
         (500, 100, 0, 1000, None, "a limit of 1,000 bytes. Free tensors"),
-        (500, 800, 0, None, None, "and a limit that the device does not tell. Free tensors"),
+        (500, 800, 0, None, None, "and an unknown device limit. Free tensors"),
     ],
 )
 def test_the_error_says_what_would_make_it_fit(asked, in_use, pooled, limit, excess, words):
@@ -327,7 +327,7 @@ def test_the_environments_limit_is_a_number_of_bytes():
         """,
         OPTIRS_MEMORY_LIMIT="1GB",
     )
-    assert lines == ["OPTIRS_MEMORY_LIMIT is a number of bytes, not '1GB'"]
+    assert lines == ["OPTIRS_MEMORY_LIMIT must be a number of bytes, not '1GB'"]
 
 
 def test_the_environments_limit_holds_from_the_first_allocation():

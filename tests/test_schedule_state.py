@@ -167,7 +167,7 @@ def test_a_copy_of_an_optimizer_has_the_options_and_no_scheduler(device):
 def test_a_state_dict_does_not_replace_methods():
     optimizer = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], lr=0.1)
     scheduler = ow.optim.lr_scheduler.StepLR(optimizer, 3)
-    with pytest.raises(CheckpointError, match="StepLR keeps no 'step'"):
+    with pytest.raises(CheckpointError, match="StepLR has no 'step'"):
         scheduler.load_state_dict({**scheduler.state_dict(), "step": 5})
     scheduler.step()
 

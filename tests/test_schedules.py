@@ -209,6 +209,51 @@ NUMBERS = {
 WRONG = [math.nan, -math.inf, 10**400, 1j, "1", b"1", object(), [[]], [math.nan], ["1"]]
 
 
+OF_NUMBERS = {
+    "constant_schedule": {"value": 0.1},
+    "polynomial_schedule": {"init_value": 1.0, "end_value": 0.1, "power": 2.0, "transition_steps": 4},
+    "linear_schedule": {"init_value": 1.0, "end_value": 0.1, "transition_steps": 4, "transition_begin": 1},
+    "exponential_decay": {"init_value": 1.0, "transition_steps": 4, "decay_rate": 0.5},
+    "cosine_decay_schedule": {"init_value": 1.0, "decay_steps": 4, "alpha": 0.1, "exponent": 1.0},
+    "linear_onecycle_schedule": {"transition_steps": 9, "peak_value": 1.0, "pct_final": 0.8, "div_factor": 9.0},
+    "cosine_onecycle_schedule": {"transition_steps": 9, "peak_value": 1.0, "final_div_factor": 100.0},
+    "warmup_constant_schedule": {"init_value": 0.0, "peak_value": 1.0, "warmup_steps": 3},
+    "warmup_cosine_decay_schedule": {"init_value": 0.0, "peak_value": 1.0, "warmup_steps": 3, "decay_steps": 9},
+    "warmup_exponential_decay_schedule": {
+        "init_value": 0.0, "peak_value": 1.0, "warmup_steps": 3, "transition_steps": 4, "decay_rate": 0.5,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 10**400, 1e300, "3", None, [1.0], 1j], ids=repr)
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_a_schedule_refuses_by_its_name_what_is_no_finite_number(name, wrong):
+    make = getattr(schedules, name)
+    for argument in OF_NUMBERS[name]:
+        if (argument, wrong) == ("end_value", None):
+            continue  # which some take for no end
+        with pytest.raises(ValueError, match=f"^{name}: {argument} must be a finite number"):
+            make(**{**OF_NUMBERS[name], argument: wrong})
+    with pytest.raises(ValueError, match=f"^{name}: {next(iter(OF_NUMBERS[name]))} must be a finite number"):
+        make(*[wrong] * len(OF_NUMBERS[name]))
+
+
+@pytest.mark.parametrize("name", ["linear_onecycle_schedule", "cosine_onecycle_schedule"])
+def test_a_one_cycle_schedule_refuses_to_divide_by_0(name):
+    for argument in ("div_factor", "final_div_factor"):
+        with pytest.raises(ValueError, match=f"{name}: {argument} must be a finite number other than 0, not 0"):
+            getattr(schedules, name)(10, 1.0, **{argument: 0.0})
+
+
+@pytest.mark.parametrize("param", ["rate", "", "beta7", "beta", 3, None, ["lr"]], ids=repr)
+def test_an_option_that_the_optimizer_does_not_have_is_refused(param):
+    optimizer = ow.optim.AdamW([ow.Parameter([1.0], device="cpu")])
+    schedule_of_it = schedules.constant_schedule(0.1)
+    for kind, argument in ((lr_scheduler.ExponentialLR, 0.5), (lr_scheduler.ScheduleLR, schedule_of_it)):
+        with pytest.raises(ValueError, match="the optimizer has no option"):
+            kind(optimizer, argument, param=param)
+
+
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda one: f"{type(one).__name__} {str(one)[:4]}")
 @pytest.mark.parametrize("name", NUMBERS)
 def test_what_is_no_number_is_refused_by_the_name_of_the_argument_and_changes_nothing(name, wrong):
@@ -216,7 +261,7 @@ def test_what_is_no_number_is_refused_by_the_name_of_the_argument_and_changes_no
     for argument in (*arguments, *(["last_epoch"] if name != "ReduceLROnPlateau" else [])):
         optimizer = ours("cpu")
         before = [dict(group) for group in optimizer.param_groups]
-        with pytest.raises(ValueError, match=f"^({name}: {argument} is |Expected float or int {argument})"):
+        with pytest.raises(ValueError, match=f"^({name}: {argument} must be |Expected float or int {argument})"):
             getattr(lr_scheduler, name)(optimizer, **{**options, argument: wrong})
         assert optimizer.param_groups == before
 
@@ -224,14 +269,14 @@ def test_what_is_no_number_is_refused_by_the_name_of_the_argument_and_changes_no
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("StepLR", {"step_size": 0}, "StepLR: step_size is a finite number other than 0, not 0"),
-        ("CosineAnnealingLR", {"T_max": 0}, "CosineAnnealingLR: T_max is a finite number other than 0, not 0"),
-        ("CyclicLR", {"step_size_up": 0}, "CyclicLR: step_size_up is a number above 0, not 0"),
-        ("CyclicLR", {"step_size_up": -1}, "CyclicLR: step_size_up is a number above 0, not -1"),
-        ("OneCycleLR", {"div_factor": 0.0}, "OneCycleLR: div_factor is a finite number other than 0, not 0"),
+        ("StepLR", {"step_size": 0}, "StepLR: step_size must be a finite number other than 0, not 0"),
+        ("CosineAnnealingLR", {"T_max": 0}, "CosineAnnealingLR: T_max must be a finite number other than 0, not 0"),
+        ("CyclicLR", {"step_size_up": 0}, "CyclicLR: step_size_up must be a number > 0, not 0"),
+        ("CyclicLR", {"step_size_up": -1}, "CyclicLR: step_size_up must be a number > 0, not -1"),
+        ("OneCycleLR", {"div_factor": 0.0}, "OneCycleLR: div_factor must be a finite number other than 0, not 0"),
         ("OneCycleLR", {"pct_start": 0.1}, "pct_start times total_steps is 1"),
-        ("ReduceLROnPlateau", {"patience": -1}, "ReduceLROnPlateau: patience is a number from 0, not -1"),
-        ("ExponentialLR", {"last_epoch": -2}, "ExponentialLR: last_epoch is an integer from -1, not -2"),
+        ("ReduceLROnPlateau", {"patience": -1}, "ReduceLROnPlateau: patience must be a number >= 0, not -1"),
+        ("ExponentialLR", {"last_epoch": -2}, "ExponentialLR: last_epoch must be an integer >= -1, not -2"),
     ],
 )
 def test_a_number_that_steps_could_not_use_is_refused_when_the_scheduler_is_made(name, options, message):
@@ -271,7 +316,7 @@ def test_a_step_too_many_leaves_everything_as_it_was(device):
 def test_other_refusals(device):
     optimizer = ours(device)
     one = lr_scheduler.StepLR(optimizer, 3)
-    with pytest.raises(UnsupportedError, match="does not go to an epoch"):
+    with pytest.raises(UnsupportedError, match="cannot go to an epoch"):
         ow.compile(lambda: one.step(3), device=device)()
     with pytest.raises(ValueError, match="expected 2 factors"):
         lr_scheduler.ScheduleLR(optimizer, schedules.constant_schedule(1.0), factors=[1.0])

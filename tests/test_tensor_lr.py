@@ -174,8 +174,8 @@ def test_it_is_shown_without_its_value(device):
     [
         (ow.optim.Adam, [0.1, 0.2], ValueError, "Tensor lr must be 1-element"),
         (ow.optim.Adam, 1, ValueError, "Tensor lr must be float32, not int32"),
-        (ow.optim.Prodigy, 1.0, UnsupportedError, "Prodigy looks at lr on the host: give it as a number"),
-        (ow.optim.LBFGS, 1.0, UnsupportedError, "LBFGS looks at lr on the host: give it as a number"),
+        (ow.optim.Prodigy, 1.0, UnsupportedError, "Prodigy reads lr on the host: pass a number"),
+        (ow.optim.LBFGS, 1.0, UnsupportedError, "LBFGS reads lr on the host: pass a number"),
     ],
 )
 def test_what_cannot_be_used_is_refused(make, lr, error, message):

@@ -20,7 +20,7 @@ def x(device):
 def test_reductions_take_the_words_of_numpy_and_of_torch(name, x):
     reduce = getattr(x, name)
     np.testing.assert_array_equal(reduce(axis=1, keepdims=True).numpy(), reduce(dim=1, keepdim=True).numpy())
-    with pytest.raises(TypeError, match="axis and dim are the same thing"):
+    with pytest.raises(TypeError, match="axis and dim are the same"):
         reduce(axis=1, dim=1)
 
 
@@ -46,7 +46,7 @@ def test_shapes_change_without_copies(x):
 def test_parts_are_taken_by_index_and_one_after_the_other(x):
     np.testing.assert_array_equal(x[1, ..., 0].numpy(), VALUES[1, ..., 0])
     np.testing.assert_array_equal([part.numpy() for part in x], VALUES)
-    with pytest.raises(TypeError, match="no parts"):
+    with pytest.raises(TypeError, match="cannot be iterated over"):
         iter(x.sum())
 
 

@@ -89,13 +89,13 @@ def test_wide_types_are_narrowed_with_one_warning(device, monkeypatch):
         (np.array([0.5]), "int32", OverflowError, "does not fit int32"),
         ([[1], [1, 2]], None, ShapeError, "ragged"),
         ([[1], 2], None, ShapeError, "ragged"),
-        (["a"], None, UnsupportedError, "made of str"),
+        (["a"], None, UnsupportedError, "made from str"),
         (np.array(["a"]), None, UnsupportedError, "dtype '<U1'|dtype 'str"),
         (np.array([1j]), None, UnsupportedError, "complex128"),
         ([1.0], "float8", UnsupportedError, "dtype 'float8' is not supported"),
-        (object(), None, UnsupportedError, "made of object"),
-        ({"a": 1}, None, UnsupportedError, "made of dict"),
-        (None, None, UnsupportedError, "made of NoneType"),
+        (object(), None, UnsupportedError, "made from object"),
+        ({"a": 1}, None, UnsupportedError, "made from dict"),
+        (None, None, UnsupportedError, "made from NoneType"),
     ],
 )
 def test_what_does_not_fit_is_refused(data, dtype, error, message):
@@ -208,7 +208,7 @@ def test_the_seed_decides_the_sequence(device):
     second = [ow.randn((3,), device=device).tolist() for _ in range(2)]
     assert first == second
     assert first[0] != first[1]
-    with pytest.raises(ValueError, match="a seed is an integer"):
+    with pytest.raises(ValueError, match="a seed must be an integer"):
         ow.manual_seed(-1)
 
 
@@ -236,7 +236,7 @@ SEEDS = {
 def test_a_seed_is_an_integer(name, seed):
     before = ow.ops.get_rng_state()
     with pytest.raises(
-        (TypeError, ValueError), match=r"a seed is an integer from 0 to 2\*\*|Invalid seed value|get_rng_state"
+        (TypeError, ValueError), match=r"a seed must be an integer from 0 to 2\*\*|Invalid seed value|get_rng_state"
     ):
         SEEDS[name](seed)
     assert ow.ops.get_rng_state() == before

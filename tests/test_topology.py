@@ -119,7 +119,7 @@ def test_the_command_prints_the_same_for_people_and_for_programs():
     (cpu,) = (one for one in content["devices"] if one["name"] == "cpu")
     assert (cpu["kind"], cpu["available"], cpu["reason"]) == ("cpu", True, None)
     assert f"{cpu['memory'] / 2**30:.1f} GiB" in plain.stdout
-    there, missing = plain.stdout.split("\nnot there  why\n")
+    there, missing = plain.stdout.split("\nunavailable  why\n")
     for one in content["devices"]:
         part, text = (there, one["description"]) if one["available"] else (missing, one["reason"])
         assert any(line.split()[0] == one["name"] and text in line for line in part.splitlines() if line)

@@ -36,14 +36,14 @@ def on_xpu(torch):
 
 
 REFUSED = {
-    "xpu": (on_xpu, r"lies on xpu:0; .*call model.cpu\(\)"),
+    "xpu": (on_xpu, r"is on xpu:0; .*call model.cpu\(\)"),
     "half": (lambda torch: torch.zeros(3, dtype=torch.float16), r"torch.float16.*torch.autocast"),
     "bfloat16": (lambda torch: torch.zeros(3, dtype=torch.bfloat16), r"torch.bfloat16.*torch.autocast"),
-    "double": (lambda torch: torch.zeros(3, dtype=torch.float64), r"torch.float64, and float32 is needed"),
+    "double": (lambda torch: torch.zeros(3, dtype=torch.float64), r"torch.float64; float32 is needed"),
     "complex": (lambda torch: torch.zeros(3, dtype=torch.complex64), "view_as_real"),
     "meta": (lambda torch: torch.zeros(3, device="meta"), "meta tensor, without values"),
     "sparse": (lambda torch: torch.eye(3).to_sparse(), "layout torch.sparse_coo"),
-    "shared": (lambda torch: torch.zeros(3).share_memory_(), "processes share"),
+    "shared": (lambda torch: torch.zeros(3).share_memory_(), "shared by processes"),
     "subclass": (lambda torch: torch.zeros(3).as_subclass(type("Other", (torch.Tensor,), {})), "is a Other"),
 }
 
@@ -86,12 +86,12 @@ def test_errors_are_those_of_torch_and_ours(ours, torch):
     with pytest.raises(ValueError, match=r"a tensor of one element, not of shape \(2,\)"):
         ours.SGD([weight], lr=torch.ones(2))
     optimizer = ours.SGD([weight])
-    with pytest.raises(CheckpointError, match="a state dict is a dict, not a NoneType"):
+    with pytest.raises(CheckpointError, match="a state dict must be a dict, not a NoneType"):
         optimizer.load_state_dict(None)
     with pytest.raises(AttributeError, match="'SGD' object has no attribute 'train'"):
         optimizer.train()
     optimizer.param_groups[0]["params"] = [torch.nn.Parameter(torch.ones(3))]
-    with pytest.raises(UnsupportedError, match="parameters are not exchanged in param_groups"):
+    with pytest.raises(UnsupportedError, match="in param_groups cannot be replaced"):
         optimizer.step()
 
 

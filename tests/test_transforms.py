@@ -161,10 +161,10 @@ def test_an_update_binds_what_it_did_before_and_reads_28_bytes():
     [
         (lambda: T.clip_by_value(0.0), "Invalid limit value: 0"),
         (lambda: T.clip_by_global_norm(float("nan")), "Invalid max_norm value: nan"),
-        (lambda: T.clip_by_norm(1.0, norm_type=3.0), "a norm_type is 1, 2 or infinity"),
-        (lambda: T.accumulate(0), "a step is made of 1 call or more"),
-        (lambda: T.accumulate(2, "max"), 'a reduction is "mean" or "sum"'),
-        (lambda: T.add_noise(0.1, seed=-1), "a seed is an integer from 0"),
+        (lambda: T.clip_by_norm(1.0, norm_type=3.0), "norm_type must be 1, 2 or infinity"),
+        (lambda: T.accumulate(0), "a step needs 1 call or more"),
+        (lambda: T.accumulate(2, "max"), 'a reduction must be "mean" or "sum"'),
+        (lambda: T.add_noise(0.1, seed=-1), "a seed must be an integer from 0"),
         (lambda: T.add_noise(0.1, gamma=-1.0), "Invalid gamma value"),
         (lambda: T.adaptive_clip(-1.0), "Invalid clipping value"),
     ],
@@ -172,3 +172,15 @@ def test_an_update_binds_what_it_did_before_and_reads_28_bytes():
 def test_arguments_out_of_range_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("wrong", ["clip", [0.9], [len]], ids=repr)
+def test_what_is_no_transform_is_refused_when_the_optimizer_is_made(wrong):
+    with pytest.raises(TypeError, match=r"transforms are a list of optim\.transforms and projections, not"):
+        ow.optim.SGD([ow.Parameter([1.0], device="cpu")], transforms=wrong)
+
+
+@pytest.mark.parametrize("wrong", [1e300, 10**400, float("inf"), float("nan"), -1.0, "1"], ids=repr)
+def test_a_limit_that_is_no_number_of_float32_is_refused_when_it_is_made(wrong):
+    with pytest.raises(ValueError, match="Invalid limit value"):
+        ow.optim.transforms.clip_by_value(wrong)

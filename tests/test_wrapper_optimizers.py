@@ -16,9 +16,9 @@ from optirs_web.errors import CheckpointError, ShapeError, UnsupportedError
 def test_wrappers_refuse_what_is_no_optimizer_of_their_kind():
     w = ow.Parameter([1.0], device="cpu")
     for make in (ow.optim.Lookahead, ow.optim.SAM, ow.optim.Reptile):
-        with pytest.raises(TypeError, match="around an optimizer"):
+        with pytest.raises(TypeError, match="wraps an optimizer"):
             make([w])
-        with pytest.raises(TypeError, match="around an optimizer that has a rule"):
+        with pytest.raises(TypeError, match="wraps an optimizer with a rule"):
             make(ow.optim.LBFGS([w]))
         with pytest.raises(TypeError, match=r"not a list$"):  # and not what is in it
             make([w])

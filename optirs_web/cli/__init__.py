@@ -15,7 +15,7 @@ def main() -> None:
     """Run ``optirs-web`` with the arguments of the process; ends the process."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        sys.exit(f"optirs-web lacks {', '.join(missing)}: pip install 'optirs-web[train]'")
+        sys.exit(f"optirs-web needs {', '.join(missing)}: pip install 'optirs-web[train]'")
     # Set before NumPy is loaded: on products as small as these, BLAS threads mostly wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:

@@ -24,16 +24,20 @@ __all__ = ["compile_"]
 
 @click.command("compile")
 @click.argument("name", default="AdamW")
-@click.option("--topology", help="Compile for this pod, as libtpu names it: v5e:2x4, v4:2x2x2.")
+@click.option("--topology", help="Compile for this pod, in libtpu's notation: v5e:2x4, v4:2x2x2.")
 @click.option("--elements", type=click.IntRange(1), default=1 << 20, show_default=True, help="Parameters on each chip.")
-@click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An override or option, as amsgrad=true.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the HLO there; else it is printed.")
-@click.option("--export", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write the step there.")
+@click.option(
+    "--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An override or option, such as amsgrad=true."
+)
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the HLO to FILE instead of printing it."
+)
+@click.option("--export", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write the step to FILE.")
 @click.option(
     "--platform",
     "platforms",
     multiple=True,
-    help=f"To export the step for; by default for {', '.join(jax.PLATFORMS)}.",
+    help=f"Platform to export for; by default {', '.join(jax.PLATFORMS)}.",
 )
 def compile_(
     name: str,
@@ -46,21 +50,19 @@ def compile_(
 ) -> None:
     """Compile the data-parallel step of an optimizer (AdamW) for TPUs, or export its step on one device.
 
-    With --topology every chip has all parameters and state, and gradients of its own, which are averaged over all chips
-    by an all-reduce. What is printed: the chips, XLA's estimate of the work, the memory of each chip, and the program.
-    No TPU is needed, but `pip install libtpu`. Optimizers that measure norms or sums first (LAMB) are refused.
+    With --topology, every chip holds all parameters and state, and an all-reduce averages the chips' gradients. Prints
+    the chips, XLA's estimate of the work, the memory of each chip, and the program. Needs no TPU, but
+    `pip install libtpu`. Optimizers that first measure norms or sums (LAMB) are refused.
 
-    With --export a file is written that `optirs_web.interop.jax.load` reads: a step of one parameter, which begins as
-    zeros, from its gradient.
+    With --export, writes a file for `optirs_web.interop.jax.load`: a step of one parameter, initially zeros, given its
+    gradient.
     """
     if topology is None and file is None:
         raise click.UsageError("name a target: --topology v5e:2x4, or --export FILE")
     if out is not None and topology is None:
-        raise click.UsageError(
-            "--out is where the HLO for a --topology is written; the step is written by --export FILE"
-        )
+        raise click.UsageError("--out is for the HLO of a --topology; --export FILE writes the step")
     if platforms and file is None:
-        raise click.UsageError("--platform is what --export FILE writes the step for; chips are named by --topology")
+        raise click.UsageError("--platform is for --export FILE; --topology names chips")
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # there is no TPU to look for
     if topology is not None:
         _compile(name, topology, elements, flags, out)

@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?")
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port; without it the first free one from 8000.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port.  [default: the first free one from 8000]")
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
@@ -33,26 +33,30 @@ _ADDRESS = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?")
     show_default=True,
     help="Folder for checkpoints and results.",
 )
-@click.option("--token", envvar="OPTIRS_DEMO_TOKEN", show_envvar=True, help="What writers have to show.")
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that the server is reached by.")
+@click.option("--token", envvar="OPTIRS_DEMO_TOKEN", show_envvar=True, help="Token required to write.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Host name that the server accepts.")
 @click.option(
-    "--allow-embed", "embedders", multiple=True, metavar="ORIGIN", help="A site that may show pages in a frame."
+    "--allow-embed", "embedders", multiple=True, metavar="ORIGIN", help="Site that may embed the pages in a frame."
 )
 @click.option(
-    "--public-address", "public", default="", metavar="URL", help="The site's own address, for cards of links."
+    "--public-address",
+    "public",
+    default="",
+    metavar="URL",
+    help="The site's public address, for link previews and the exported 404 page.",
 )
 @click.option(
     "--export",
     "target",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write the site to DIR as files, for any file server, instead of serving it.",
+    help="Write the site to DIR as static files instead of serving it.",
 )
 @click.option(
     "--pyodide",
     "source",
     type=click.Choice(["copy", "cdn"]),
-    help="Whether an exported site has a copy of Pyodide, the default if it is installed, or takes it from its CDN.",
+    help="With --export: include a copy of Pyodide (default if installed), or load it from its CDN.",
 )
 @click.option("--open/--no-open", "opens", default=False, help="Open the first page in a browser.")
 def demo(
@@ -69,13 +73,13 @@ def demo(
 ) -> None:
     """Serve the demo site: models that train in the browser, with this library.
 
-    Press Ctrl-C to stop. Native programs reach its checkpoints with `optirs-web runs`.
+    Press Ctrl-C to stop. Native programs access its checkpoints with `optirs-web runs`.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise click.ClickException(f"the demo lacks {', '.join(missing)}: pip install 'optirs-web[demo]'")
+        raise click.ClickException(f"the demo needs {', '.join(missing)}: pip install 'optirs-web[demo]'")
     if source is not None and target is None:
-        raise click.UsageError("--pyodide is for --export; a server has the Pyodide that OPTIRS_PYODIDE_DIST names")
+        raise click.UsageError("--pyodide is for --export; a server uses the Pyodide that OPTIRS_PYODIDE_DIST names")
     from ..demo_site.app import create_app
     from ..demo_site.pages import why_no_pages
     from ..demo_site.server import bind, serve, url_of
@@ -83,7 +87,7 @@ def demo(
     from ..demo_site.store import StoreError
 
     if token is not None and not (token and token.isascii() and token.isprintable() and " " not in token):
-        raise click.BadParameter("a token is made of ASCII letters, digits and signs", param_hint="--token")
+        raise click.BadParameter("a token may contain only ASCII letters, digits and punctuation", param_hint="--token")
     for origin in embedders:
         if not _ORIGIN.fullmatch(origin):
             raise click.BadParameter(
@@ -107,7 +111,7 @@ def demo(
         listener = bind(host, port)
     except OSError as error:
         where = host if port is None else f"{host}:{port}"
-        raise click.ClickException(f"cannot listen at {where}: {error.strerror or error}") from error
+        raise click.ClickException(f"cannot listen on {where}: {error.strerror or error}") from error
     with listener:
         try:
             app = create_app(settings)
@@ -122,7 +126,9 @@ def demo(
             click.echo(f"Data is saved in {data.resolve()}")
             click.echo(f"Token            {settings.token}")
             if settings.pyodide is None:
-                click.echo("Python comes from the network: OPTIRS_PYODIDE_DIST may name a folder with Pyodide.")
+                click.echo(
+                    "Pages load Python from the network; to avoid that, set OPTIRS_PYODIDE_DIST to a Pyodide folder."
+                )
             reason = why_no_pages(settings)
             if reason:
                 click.echo(reason, err=True)
@@ -141,7 +147,9 @@ def _export(folder: Path, settings: Settings, source: str | None) -> None:
     from ..demo_site.export import ExportError, export_site
 
     if source == "copy" and settings.pyodide is None:
-        raise click.ClickException("Pyodide is not installed here: `make setup`, or name it by OPTIRS_PYODIDE_DIST")
+        raise click.ClickException(
+            "Pyodide is not installed: run `make setup`, or set OPTIRS_PYODIDE_DIST to its folder"
+        )
     if source == "cdn":
         settings = replace(settings, pyodide=None)
     try:
@@ -151,4 +159,6 @@ def _export(folder: Path, settings: Settings, source: str | None) -> None:
     except OSError as error:
         raise click.ClickException(f"cannot write to {folder}: {error.strerror or error}") from error
     click.echo(err=True)
-    click.echo(f"{folder} has the site, {count:,} files. Any file server serves it: python -m http.server -d {folder}")
+    click.echo(
+        f"{folder} has the site, {count:,} files. Serve it with any file server: python -m http.server -d {folder}"
+    )

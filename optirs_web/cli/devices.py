@@ -1,4 +1,4 @@
-"""``optirs-web devices``: what there is, what "auto" takes, and why the rest is not there."""
+"""``optirs-web devices``: what is available, what "auto" selects, and why the rest is unavailable."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KINDS = {"cpu": "processor", "software": "software", "": "hardware"}  # in the 
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print all that is known as JSON.")
-@click.option("--power", type=click.Choice(["low", "high"]), help='What "auto" prefers.')
+@click.option("--json", "as_json", is_flag=True, help="Print all details as JSON.")
+@click.option("--power", type=click.Choice(["low", "high"]), help='Power that "auto" prefers.')
 def devices(as_json: bool, power: str | None) -> None:
-    """List the devices, and say which one "auto" takes and why."""
+    """List the devices, and which one "auto" selects and why."""
     automatic = _automatic(power)  # first: it may find that a device fails
     found = ow.devices()
     if as_json:
@@ -34,7 +34,7 @@ def devices(as_json: bool, power: str | None) -> None:
 
 
 def _automatic(power: str | None) -> dict[str, str | None]:
-    """What "auto" takes; it is opened, since only that shows that it works."""
+    """Return the device that "auto" selects, opened: only that shows that it works."""
     try:
         chosen = ow.device("auto", power=power)
     except ow.errors.DeviceNotAvailableError as error:
@@ -61,7 +61,7 @@ def _facts(one: ow.AdapterInfo) -> dict[str, Any]:
 def _print_tables(found: Sequence[ow.AdapterInfo]) -> None:
     """What there is; below it, over the whole width, why the others are not there and why some are avoided."""
     there = table_of("name", "description", "kind", "memory", "features")
-    missing, avoided = table_of("not there", "why"), table_of("avoided", "why")
+    missing, avoided = table_of("unavailable", "why"), table_of("avoided", "why")
     for one in found:
         if one.available:
             memory = "" if one.memory is None else f"{one.memory / 2**30:.1f} GiB"
@@ -82,12 +82,12 @@ def _shared(found: Sequence[ow.AdapterInfo]) -> list[str]:
         if one.adapter:
             names.setdefault(one.adapter, []).append(one.label)
     pairs = ((f"{', '.join(one[:-1])} and {one[-1]}", adapter) for adapter, one in names.items() if len(one) > 1)
-    return [f"{several} are one piece of hardware: {adapter}" for several, adapter in pairs]
+    return [f"{several} are the same hardware: {adapter}" for several, adapter in pairs]
 
 
 def _sentence(automatic: dict[str, str | None]) -> str:
     if automatic["name"] is None:
-        return f'"auto" takes nothing: {automatic["why"]}'
-    text = f'"auto" takes {automatic["name"]}: {automatic["why"]}'
+        return f'"auto" found no device: {automatic["why"]}'
+    text = f'"auto" selects {automatic["name"]}: {automatic["why"]}'
     asked = os.environ.get("OPTIRS_DEVICE")
-    return f"{text}\nOPTIRS_DEVICE={asked} is taken where no device is named" if asked else text
+    return f"{text}\nOPTIRS_DEVICE={asked} is used where no device is named" if asked else text

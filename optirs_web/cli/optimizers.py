@@ -157,19 +157,19 @@ Made by `optirs-web optimizers --markdown`; the figures come from the tests (`ma
 
 - State and bytes moved: per parameter, with the default options, counted from the buffers that the kernels of a step
   are bound to (twice what they write), for one parameter of 256 x 256 elements.
-- Lookahead, SAM and Reptile: around SGD, whose own figures are in theirs; Reptile with one inner step. What the
-  gradients cost, or the products and diagonals of a Hessian, is not in them.
+- Lookahead, SAM and Reptile: around SGD, whose figures are included; Reptile with one inner step. The cost of
+  gradients, and of products and diagonals of a Hessian, is not included.
 - L-BFGS: an iteration with a full history of 10. Newton-CG: a step with one iteration of conjugate gradients, whose
   first length suffices. Both wait for the device.
 - Dispatches: of such a step; the number does not grow with the number of tensors (Muon, Shampoo, SOAP, GaLore
   and APOLLO: with that of shapes; K-FAC: with that of layers).
-- Error: the largest difference of any parameter after the steps of any case, as a part of the largest magnitude,
+- Error: the largest difference of any parameter after the steps of any case, as a fraction of the largest magnitude,
   against torch 2.13 or optax 0.2.8 in float64, or against a float64 reference written from the paper.
 """
 
 
 @click.command()
-@click.option("--markdown", is_flag=True, help="Print the page of the documentation.")
+@click.option("--markdown", is_flag=True, help="Print the documentation page.")
 def optimizers(markdown: bool) -> None:
     """List every optimizer: its paper, what a step costs, and its error against its source."""
     headings, *rows = _rows()

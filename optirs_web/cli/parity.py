@@ -64,18 +64,18 @@ class _Line(NamedTuple):
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--device", "devices", multiple=True, help="One to compare, by name; all that there are by default.")
+@click.option("--device", "devices", multiple=True, help="Device to compare.  [default: all available]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--markdown", is_flag=True, help="Print a table of Markdown.")
+@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @click.pass_context
 def parity(ctx: click.Context, names: tuple[str, ...], devices: tuple[str, ...], as_json: bool, markdown: bool) -> None:
-    """Print how far devices are apart, in ulps of the largest operand.
+    """Print how far devices differ, in ulps of the largest operand.
 
-    Map functions and operations are compared with float64; optimizers, and what float64 cannot say, with the first
-    device. NAMES are those of the table's rows; all by default, which takes minutes, since all is compiled on each
+    Map functions and operations are compared with float64; optimizers, and rows without a float64 reference, with
+    the first device. NAMES are rows of the table; the default, all, takes minutes, since each is compiled on each
     device.
 
-    Ends with status 1 where a map function is more than 4 ulps off, or a device cannot compute a row.
+    Exits with status 1 if a map function is more than 4 ulps off or a device cannot compute a row.
     """
     opened = [ow.device(name) for name in devices or _available()]
     lines = (_compared(row, opened) for row in _watched(_chosen(names)))
@@ -162,7 +162,7 @@ def _print_table(lines: Iterable[_Line], labels: Sequence[str]) -> list[_Line]:
     functions = [one.is_above for one in found if one.kind == "map function"]
     if functions:
         above = f"{sum(functions)} of them above {BOUND:g} ulps of the largest operand"
-        click.echo(f"\n{len(functions)} map functions, {above}")
+        click.echo(f"\n{len(functions)} map function{'s' * (len(functions) != 1)}, {above}")
     for line in found:
         for name, reason in line.failed.items():
             click.echo(f"{line.name} on {name}: {reason}")

@@ -31,7 +31,7 @@ _url = click.option(
     help="Address of the demo server.",
 )
 _token = click.option(
-    "--token", envvar="OPTIRS_DEMO_TOKEN", show_envvar=True, help="Token that the demo printed when it started."
+    "--token", envvar="OPTIRS_DEMO_TOKEN", show_envvar=True, help="Token that the demo printed at start."
 )
 
 
@@ -59,7 +59,7 @@ def pull(name: str, file: Path, url: str) -> None:
     """Save the checkpoint of run NAME to FILE."""
     answer = _ask(url, "GET", _address(name))
     if answer.headers.get("etag") not in (None, f'"{sha256(answer.body).hexdigest()}"'):
-        raise click.ClickException("the checkpoint was damaged on its way; try again")
+        raise click.ClickException("the checkpoint was damaged in transit; try again")
     ow.checkpoint_extra(answer.body)
     _write(file, answer.body)
     click.echo(f"saved the checkpoint of '{name}' to {file} ({len(answer.body):,} bytes)")
@@ -73,7 +73,7 @@ def pull(name: str, file: Path, url: str) -> None:
 def push(file: Path, name: str, url: str, token: str | None) -> None:
     """Upload FILE as the checkpoint of run NAME."""
     if not token:
-        raise click.UsageError("give --token, or set OPTIRS_DEMO_TOKEN: the demo prints it when it starts")
+        raise click.UsageError("pass --token or set OPTIRS_DEMO_TOKEN: the demo prints the token at start")
     content = file.read_bytes()
     ow.checkpoint_extra(content)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"}

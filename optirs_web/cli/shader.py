@@ -56,27 +56,27 @@ def _print_names() -> None:
     "flags",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An override of the shader, as amsgrad=true; an unknown one says which there are.",
+    help="Shader override, such as amsgrad=true; an unknown name lists those available.",
 )
 @click.option(
     "--part",
     type=click.Choice(list(PARTS)),
     default="update",
     show_default=True,
-    help="Of an optimizer: update is the step of the elements, advance that of the scalars; measure reduces over"
-    " elements, and settle makes scalars of the result.",
+    help="Of an optimizer: update steps the elements, advance the scalars; measure reduces over elements,"
+    " settle turns the result into scalars.",
 )
 @click.option(
     "--elements",
     type=click.Choice(["f32", "f16", "float16", "bfloat16"]),
     default="f32",
-    help="What tensors hold: f32, f16 where a device has it, or halves of words.",
+    help="Element type of tensors: f32, f16 where a device has it, or packed 16-bit values.",
 )
-@click.option("--arch", help="Of PTX: the oldest GPUs that it is for.  [default: sm_80]")
+@click.option("--arch", help="For PTX: the oldest GPUs to support.  [default: sm_80]")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file to write in place of printing; of SPIR-V it gets the words.",
+    help="Write to FILE instead of printing; SPIR-V as binary.",
 )
 def shader(
     name: str | None,
@@ -89,7 +89,7 @@ def shader(
 ) -> None:
     """Print the complete shader of an optimizer (AdamW), a kernel (matmul) or a function (relu).
 
-    Without NAME the names are listed; those of the classes of optimizers are known too.
+    Without NAME, list the names; the class names of optimizers work too.
     """
     if name is None:
         _print_names()

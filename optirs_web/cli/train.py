@@ -49,20 +49,20 @@ def train() -> None:
 @click.option("--device", help='Device to train on, one of `optirs-web devices`. [default: "auto"]')
 @_option("optimizer", f"{', '.join(one.name for one in COMMON)}, and {_MORE} more; see `optirs-web optimizers`.")
 @_option("epochs", "Epochs to train.")
-@_option("seed", "Seed of the initial weights and of the order of the images.")
+@_option("seed", "Seed of the initial weights and the image order.")
 @click.option("--lr", type=float, help="Initial learning rate. [default: the optimizer's]")
 @_option("batch_size", "Images per step.")
-@_option("fold", "Fold to test on, from 0 to 4; the others are trained on.")
-@click.option("--folds", is_flag=True, help="Train five times, once for each fold, and print the mean.")
+@_option("fold", "Fold to test on, 0 to 4; the others are for training.")
+@click.option("--folds", is_flag=True, help="Train five times, once per fold, and print the mean.")
 @click.option("--out", type=_FOLDER, default=Path("runs/digits"), show_default=True, help="Folder to save files in.")
 @click.option("--resume", is_flag=True, help="Continue from the checkpoint in --out.")
 def digits(folds: bool, out: Path, resume: bool, **options: Any) -> None:
     """Train an MLP on the UCI handwritten digits: 1,797 real images, in five published folds."""
     if folds and resume:
-        raise _BadOption("--resume continues one run; leave out --folds, and name the fold with --fold")
+        raise _BadOption("--resume continues one run: use --fold instead of --folds")
     source = click.get_current_context().get_parameter_source("fold")
     if folds and source is not click.core.ParameterSource.DEFAULT:
-        raise _BadOption("--folds trains on all of them; leave out --fold")
+        raise _BadOption("--folds runs every fold: leave out --fold")
     chosen = range(FOLDS) if folds else [options["fold"]]
     configs = [_checked({**options, "fold": fold}) for fold in chosen]
     try:
@@ -133,7 +133,7 @@ def _announce(training: DigitsTraining) -> None:
     config, device = training.config, training.device
     click.echo(f"device: {device.name} ({device.info.description}), {device.why}")
     trained, tested = len(training.data.train_images), len(training.data.test_images)
-    click.echo(f"data: UCI digits, {trained:,} images to train on, {tested:,} (fold {config.fold}) to test on")
+    click.echo(f"data: UCI digits, {trained:,} training images, {tested:,} test images (fold {config.fold})")
     click.echo(f"model: MLP {config.widths}, {config.optimizer} with lr {config.lr:g}, seed {config.seed}")
     if training.history:
         click.echo(f"continued after epoch {len(training.history)}")
@@ -141,7 +141,7 @@ def _announce(training: DigitsTraining) -> None:
 
 def _interrupted(training: DigitsTraining, checkpoint: Path) -> None:
     """Say what Ctrl-C leaves, and end with the status that a shell gives for SIGINT."""
-    kept = f"{checkpoint} is of the last complete epoch; continue with --resume"
+    kept = f"{checkpoint} holds the last complete epoch; continue with --resume"
     click.echo(f"interrupted: {kept if training.history else 'no epoch was completed'}", err=True)
     raise click.exceptions.Exit(130)
 

@@ -31,7 +31,7 @@ class Digits(NamedTuple):
     test_labels: NDArray[np.int32]
 
     def __repr__(self) -> str:
-        return f"<Digits: {len(self.train_labels):,} images to train on, {len(self.test_labels):,} to test on>"
+        return f"<Digits: {len(self.train_labels):,} training images, {len(self.test_labels):,} test images>"
 
 
 def load_digits(fold: int = 0) -> Digits:

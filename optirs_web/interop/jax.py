@@ -55,7 +55,7 @@ def _jax(name: str) -> Any:
 
 
 class Step:
-    """A step that JAX runs by itself, and the memory that it goes on from. Made by `export` or `load`.
+    """A step that JAX runs by itself, and the memory that it continues from. Made by `export` or `load`.
 
     Call it like the step that was exported, with arrays; the results are JAX's, in the same nesting.
 
@@ -142,7 +142,7 @@ def export(
     """A compiled step for JAX alone: its kernels, and what is in the memory that it finds.
 
     It is recorded for the example, and not run. What the host decides stays as it is: the options of optimizers, also
-    where a scheduler moves them from the host (schedules on the device go on).
+    where a scheduler moves them from the host (schedules on the device continue).
 
     Args:
         step: what `optirs_web.compile` returned, also as a method; its parameters are on the device.
@@ -202,7 +202,7 @@ def load(source: Source) -> Step:
     """
     entries, metadata = load_file(source)
     if metadata.get("format") != _FORMAT:
-        raise CheckpointError(f"{name_of(source)} holds no step")
+        raise CheckpointError(f"{name_of(source)} contains no step")
     try:
         artifact = bytes(entries["artifact"].content)
         names = [f"state.{number}" for number in range(len(entries) - 1)]

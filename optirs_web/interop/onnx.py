@@ -66,9 +66,9 @@ def load(source: str | os.PathLike[str] | bytes, device: str | Device | None = N
     try:
         model = onnx.load_model_from_string(content)
     except refused as error:
-        raise CheckpointError(f"{name} is no ONNX file, or is cut off: {error}") from error
+        raise CheckpointError(f"{name} is not an ONNX file, or is cut off: {error}") from error
     if not model.graph.output or not model.opset_import:
-        raise CheckpointError(f"{name} is no ONNX file, or is cut off: it has no graph with outputs")
+        raise CheckpointError(f"{name} is not an ONNX file, or is cut off: it has no graph with outputs")
     opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 0)
     if opset not in _OPSETS:
         raise UnsupportedError(f"{name} has opset {opset}; {_OPSETS[0]} to {_OPSETS[-1]} are supported")
@@ -125,7 +125,7 @@ def _check_location(name: str, tensor: Any, folder: str | None) -> None:
         )
     if not os.path.isfile(path):
         raise CheckpointError(
-            f"{name} has the values of {quoted(tensor.name)} in {quoted(location)}, which is not there"
+            f"{name} has the values of {quoted(tensor.name)} in {quoted(location)}, which does not exist"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..tensors import Tensor, tensor
 
 __all__ = ["MadeNode", "Trace"]
 
-_export = Lock()  # held while a module is called: one at a time
+_export = RLock()  # held while a module is called: one thread at a time
 
 
 class MadeNode(NamedTuple):

@@ -76,7 +76,7 @@ class Graph(Module):
     def _hold(self, name: str, value: Any, device: str | Device | None, *, is_trained: bool) -> None:
         if value.dtype != np.float32:
             if value.dtype.kind not in "iub":
-                raise UnsupportedError(f"'{name}' is of {value.dtype}, and float32 is needed")
+                raise UnsupportedError(f"'{name}' is of {value.dtype}; float32 is needed")
             self._constants[name] = value.view(np.uint8) != 0 if value.dtype == bool else value  # a file has any byte
             return
         attribute = plain = name.replace(".", "_")

@@ -1,7 +1,7 @@
 """What makes an optimizer of ours one of torch's: `torch.optim.Optimizer` over torch parameters, ours behind it.
 
 The groups are torch's, so that torch's schedulers, `clip_grad_norm_`, hooks, DistributedDataParallel, Accelerate and
-Trainer go on as they are. The step, and the state, are those of the optimizer of ours, on `cpu`, or on `cuda` where
+Trainer stay as they are. The step, and the state, are those of the optimizer of ours, on `cpu`, or on `cuda` where
 the parameters lie on a GPU of NVIDIA.
 """
 
@@ -96,7 +96,7 @@ class TorchOptimizer:
 
     def __init__(self, params: Any, *args: Any, differentiable: bool = False, **options: Any) -> None:
         if differentiable:
-            raise UnsupportedError("a step of ours has no history: differentiable=True is not possible")
+            raise UnsupportedError("steps have no history here: differentiable=True is not supported")
         self.optimizer = params if isinstance(params, TorchOptimizer) else None
         groups = params.param_groups if isinstance(params, TorchOptimizer) else params
         _torch_half(self).__init__(groups, {})
@@ -294,7 +294,7 @@ class TorchOptimizer:
     @state.setter
     def state(self, value: Mapping[Any, Any]) -> None:
         if value:
-            raise UnsupportedError("the state is set by load_state_dict")
+            raise UnsupportedError("set the state with load_state_dict")
         if "_inner" in vars(self):
             self._inner.load_state_dict({"state": {}, "param_groups": self._inner.numbered_groups()})
 
@@ -314,7 +314,7 @@ class TorchOptimizer:
         """
         hooks: Any = self
         if not isinstance(state_dict, Mapping):
-            raise CheckpointError(f"a state dict is a dict, not a {type(state_dict).__name__}")
+            raise CheckpointError(f"a state dict must be a dict, not a {type(state_dict).__name__}")
         state_dict = dict(state_dict)
         for hook in hooks._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)

@@ -52,17 +52,17 @@ def check(theirs: Any, name: str) -> None:
         raise UnsupportedError(f"{name} is a tensor of layout {theirs.layout}; parameters are dense")
     if theirs.device.type != "cpu" and not memory.is_on_gpu(theirs):
         raise UnsupportedError(
-            f"{name} lies on {theirs.device}; optirs_web.interop.torch steps parameters in the memory of the processor "
-            "or of a GPU of NVIDIA: call model.cpu() before the optimizer is made, or use torch's optimizer"
+            f"{name} is on {theirs.device}; optirs_web.interop.torch steps parameters in CPU memory or on an "
+            "NVIDIA GPU: call model.cpu() before the optimizer is made, or use torch's optimizer"
         )
     if theirs.dtype is not torch.float32:
         raise UnsupportedError(
-            f"{name} is of {theirs.dtype}, and float32 is needed{_OTHER_TYPES.get(str(theirs.dtype), '')}"
+            f"{name} is of {theirs.dtype}; float32 is needed{_OTHER_TYPES.get(str(theirs.dtype), '')}"
         )
     if type(theirs.detach()) is not torch.Tensor:
         raise UnsupportedError(f"{name} is a {type(theirs.detach()).__name__}; parameters are plain tensors")
     if theirs.is_shared() and not memory.is_on_gpu(theirs):  # which torch says of all memory there
-        raise UnsupportedError(f"{name} lies in memory that processes share, which moving it would end")
+        raise UnsupportedError(f"{name} is in memory shared by processes, and moving it would end that")
 
 
 class Place:
@@ -108,7 +108,7 @@ class Place:
         """
         if id(theirs) != self._of:
             raise UnsupportedError(
-                f"{name} is another one than before: parameters are not exchanged in param_groups; make a new optimizer"
+                f"{name} is a different parameter: those in param_groups cannot be replaced; make a new optimizer"
             )
         is_there = theirs.data_ptr() == self._address and theirs.is_contiguous()
         if not is_there or theirs.shape != self.data.shape or theirs.dtype is not self.data.dtype:

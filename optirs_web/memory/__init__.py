@@ -30,7 +30,7 @@ def memory_stats(device: str | Device | None = None) -> MemoryStats:
 def empty_cache(device: str | Device | None = None) -> None:
     """Give memory that is kept for reuse back to the device, or to every open device where none is named.
 
-    What is needed next is allocated anew, which takes longer. There is no need to call it for a want of memory: before
+    What is needed next is allocated again, which takes longer. There is no need to call it when memory is short: before
     that is an error, the pool is given back anyway.
 
     Example:

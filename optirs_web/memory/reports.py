@@ -84,14 +84,14 @@ def _size(nbytes: int) -> str:
 def plotted(timeline: MemoryTimeline, path: str | os.PathLike[str] | None, against: str) -> Any:
     """`MemoryTimeline.plot`."""
     if against not in _AXES:
-        raise ValueError(f"a timeline is drawn against {' or '.join(map(repr, _AXES))}, not {against!r}")
+        raise ValueError(f"a timeline must be drawn against {' or '.join(map(repr, _AXES))}, not {against!r}")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ImportError(
             f"a picture needs {error.name}: pip install matplotlib, or in a page await "
-            "pyodide.loadPackage('matplotlib'). summary() and to_json() do without"
+            "pyodide.loadPackage('matplotlib'). summary() and to_json() do not"
         ) from None
 
     label, place_of = _AXES[against]

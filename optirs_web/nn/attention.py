@@ -80,7 +80,7 @@ class MultiheadAttention(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights of the projections anew; the biases are zeros."""
+        """Draw new weights for the projections; the biases are zeros."""
         for name, one in self.named_parameters(recurse=False):
             if name.endswith("weight"):
                 init.xavier_uniform_(one)
@@ -199,7 +199,7 @@ class _Heads(NamedTuple):
 def _mask(mask: Any, device: Device) -> Tensor:
     found = mask if isinstance(mask, Tensor) else tensor(mask, device=device)
     if found.dtype not in ("bool", "float32"):
-        raise UnsupportedError(f"a mask of attention is bool or float32, not {found.dtype}")
+        raise UnsupportedError(f"an attention mask must be bool or float32, not {found.dtype}")
     return found
 
 

@@ -66,7 +66,7 @@ class Conv2d(Module):
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ShapeError(f"{groups} groups do not divide {in_channels} and {out_channels} channels")
         if padding_mode != "zeros":
-            raise UnsupportedError(f"padding_mode '{padding_mode}' does not exist yet; only 'zeros' does")
+            raise UnsupportedError(f"padding_mode '{padding_mode}' is not supported; only 'zeros' is")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = pair(kernel_size, "kernel_size", 1)
         self.stride, self.dilation = pair(stride, "stride", 1), pair(dilation, "dilation", 1)
@@ -76,7 +76,7 @@ class Conv2d(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew."""
+        """Draw new values for weight and bias."""
         reset_weight_and_bias(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:

@@ -72,7 +72,7 @@ class DataLoader:
         prefetch: bool = True,
     ) -> None:
         if batch_size < 1:
-            raise ValueError(f"batch_size is a number of samples from 1, not {batch_size}")
+            raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         self.dataset = dataset
         self.batch_size, self.shuffle, self.drop_last, self.seed = batch_size, shuffle, drop_last, checked_seed(seed)
         self.epoch = self.position = 0
@@ -133,7 +133,7 @@ class DataLoader:
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
-        """Have the next iteration go on where `state_dict` was called, with the batches that were still to come.
+        """Have the next iteration continue where `state_dict` was called, with the batches that were still to come.
 
         Raises:
             ValueError: it is the state of another data set, or none.
@@ -141,7 +141,7 @@ class DataLoader:
         try:
             seed, epoch, position = (int(state_dict[key]) for key in ("seed", "epoch", "position"))
         except (KeyError, TypeError) as error:
-            raise ValueError(f"this is no state of a DataLoader: {error!r}") from None
+            raise ValueError(f"this is not a state of a DataLoader: {error!r}") from None
         if not 0 <= position <= self._count or epoch < 0:
             raise ValueError(
                 f"epoch {epoch} at sample {position} of {self._count} samples: a state of another data set"

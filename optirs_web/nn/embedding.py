@@ -52,7 +52,7 @@ class Embedding(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the table anew."""
+        """Draw new values for the table."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             nbytes = self.weight.dtype.itemsize * self.embedding_dim

@@ -190,7 +190,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         [[0.0, 1.0, 1.0]]
     """
     if mode != "constant":
-        raise UnsupportedError(f"pad in the mode '{mode}' does not exist yet; only 'constant' does")
+        raise UnsupportedError(f"pad in the mode '{mode}' is not supported; only 'constant' is")
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise ShapeError(f"pad takes two numbers for each of the last axes of {input.shape}, not {tuple(pad)}")
     pairs = [(before, after) for before, after in zip(pad[::2], pad[1::2], strict=True)]

@@ -44,7 +44,9 @@ def before_forward(
             changed = hook(module, args, kwargs)
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
-                    raise TypeError(f"a forward pre-hook with kwargs returns None or (args, kwargs), not {changed!r}")
+                    raise TypeError(
+                        f"a forward pre-hook with kwargs must return None or (args, kwargs), not {changed!r}"
+                    )
                 args, kwargs = changed
         else:
             changed = hook(module, args)

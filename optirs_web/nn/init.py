@@ -60,7 +60,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         slope = 0.01 if param is None else float(param)
         return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity not in _GAINS:
-        raise ValueError(f"nonlinearity is one of {', '.join([*_GAINS, 'leaky_relu'])}, not '{nonlinearity}'")
+        raise ValueError(f"nonlinearity must be one of {', '.join([*_GAINS, 'leaky_relu'])}, not '{nonlinearity}'")
     return _GAINS[nonlinearity]
 
 
@@ -222,7 +222,7 @@ def _kaiming_deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -
     fan_in, fan_out = fan_in_and_fan_out(tensor)
     fans = {"fan_in": fan_in, "fan_out": fan_out}
     if mode not in fans:
-        raise ValueError(f"mode is 'fan_in' or 'fan_out', not '{mode}'")
+        raise ValueError(f"mode must be 'fan_in' or 'fan_out', not '{mode}'")
     return calculate_gain(nonlinearity, a) / math.sqrt(max(fans[mode], 1))
 
 

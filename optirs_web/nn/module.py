@@ -111,7 +111,7 @@ class Module:
         elif name in self._parameters or name in self._modules:
             if value is not None:
                 what = "parameter" if name in self._parameters else "module"
-                raise TypeError(f"'{name}' is a {what}, and cannot become {value!r}; del it first")
+                raise TypeError(f"'{name}' is a {what} and cannot become {value!r}; del it first")
             table: dict[str, Any] = self._parameters if name in self._parameters else self._modules
             table[name] = None
         else:
@@ -132,7 +132,7 @@ class Module:
 
     def _register(self, table: dict[str, Any], name: str, value: Any) -> None:
         if not name or "." in name:
-            raise KeyError(f"a name is not empty and has no dot, unlike {name!r}")
+            raise KeyError(f"a name must be non-empty and have no dot, not {name!r}")
         if name not in table and hasattr(type(self), name):
             raise KeyError(f"'{name}' is a method or attribute of {type(self).__name__} already")
         self.__dict__.pop(name, None)
@@ -156,7 +156,7 @@ class Module:
         """Add a tensor that is not trained; unless it is not `persistent` it goes into the state dict.
 
         It becomes a `Buffer`, which shares the memory of the tensor. Assigning to the attribute afterwards writes in
-        place where shape, type and device are the same, so that a compiled step goes on with it.
+        place where shape, type and device are the same, so that a compiled step continues with it.
 
         Raises:
             KeyError: the name cannot be that of a buffer.
@@ -172,7 +172,7 @@ class Module:
     def _set_buffer(self, name: str, value: Any) -> None:
         old = self._buffers[name]
         if value is not None and not isinstance(value, Tensor):
-            raise TypeError(f"'{name}' is a buffer, and cannot become {value!r}; del it first")
+            raise TypeError(f"'{name}' is a buffer and cannot become {value!r}; del it first")
         if old is None or value is None:
             self.register_buffer(name, value, True if old is None else old.persistent)
         elif (value.shape, value.dtype, value.device) == (old.shape, old.dtype, old.device):
@@ -266,7 +266,7 @@ class Module:
         for name in target.split(".") if target else ():
             module = getattr(module, name)
             if not isinstance(module, Module):
-                raise AttributeError(f"'{name}' of '{target}' is no module")
+                raise AttributeError(f"'{name}' of '{target}' is not a module")
         found: Module = module
         return found
 
@@ -279,7 +279,7 @@ class Module:
         path, _, name = target.rpartition(".")
         found = getattr(self.get_submodule(path), name)
         if not isinstance(found, Parameter):
-            raise AttributeError(f"'{target}' is no parameter")
+            raise AttributeError(f"'{target}' is not a parameter")
         return found
 
     # State.
@@ -287,7 +287,7 @@ class Module:
     def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
         """Parameters and persistent buffers by torch's names.
 
-        The tensors are the values where they lie now, without a copy: they change as training goes on, until an
+        The tensors share the memory of the values, without a copy: they change as training continues, until an
         optimizer or `to` moves a parameter. ``copy.deepcopy`` of the dict keeps them. Tied parameters are listed
         under each name.
 

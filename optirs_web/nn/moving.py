@@ -22,7 +22,7 @@ def move(module: Module, target: Device) -> None:
     for name, one in parameters.items():
         if one._home is not None:
             raise UnsupportedError(
-                f"parameter '{name}' lies in the arena of an optimizer and cannot move to '{target.name}'; call "
+                f"parameter '{name}' is in an optimizer's arena and cannot move to '{target.name}'; call "
                 "to() before the optimizer is made, or copy.deepcopy the module and move the copy"
             )
     for one in parameters.values():

@@ -48,7 +48,7 @@ class TensorDataset:
 
 def _one_length(lengths: Sequence[int]) -> int:
     if len(set(lengths)) != 1:
-        raise ShapeError(f"the arrays of a data set have one length, not {', '.join(map(str, lengths)) or 'none'}")
+        raise ShapeError(f"the arrays of a data set must have one length, not {', '.join(map(str, lengths)) or 'none'}")
     return lengths[0]
 
 
@@ -78,7 +78,7 @@ def picker(dataset: Any, collate_fn: Callable[[list[Any]], Any] | None) -> tuple
 def _is_array(value: Any) -> bool:
     if isinstance(value, Tensor):
         raise UnsupportedError(
-            "a data set lies on the host, and its batches are uploaded; index a tensor that is on a device yourself"
+            "a data set must be on the host; its batches are uploaded; index a tensor that is on a device yourself"
         )
     if hasattr(value, "__array__"):
         return bool(getattr(value, "shape", ()))
@@ -127,7 +127,7 @@ def _joined(samples: list[Any]) -> Any:
     parts = [host_data(one) for one in samples]
     _, shape, dtype = parts[0]
     if any(one.shape != shape or one.dtype is not dtype for one in parts):
-        raise ShapeError(f"the samples of a batch have one shape and type, not {shape} {dtype} and others")
+        raise ShapeError(f"the samples of a batch must have one shape and type, not {shape} {dtype} and others")
     return HostData(memoryview(b"".join(one.content for one in parts)), (len(parts), *shape), dtype)
 
 

@@ -55,7 +55,7 @@ def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> I
         wrong += [f"{name} is missing" for name in missing]
         wrong += [f"{name} is not in the module" for name in unexpected]
     if wrong:
-        hint = "; load_state_dict(..., strict=False) passes over names that only one of the two has"
+        hint = "; load_state_dict(..., strict=False) ignores names that only one of the two has"
         raise CheckpointError(
             f"the state dict does not fit {type(module).__name__}: {'; '.join(wrong)}"
             + hint * (strict and bool(missing or unexpected))

@@ -164,7 +164,7 @@ autocast: Mode[Autocast | None] = Mode("autocast", None)
 
 def autocast_to() -> DType | None:
     """The type that products take their operands in, where `autocast` is on."""
-    state = autocast.get()
+    state = autocast.setting().value
     return None if state is None else state.dtype
 
 

@@ -130,7 +130,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
         [-0.158655, 0.841345]
     """
     if approximate not in _CURVATURES:
-        raise ValueError(f"approximate is 'none' or 'tanh', not {approximate!r}")
+        raise ValueError(f"approximate must be 'none' or 'tanh', not {approximate!r}")
     function, curvature = _CURVATURES[approximate]
     return record(map_function(function, function, x), (x, lambda g, _: slope(f"{function}_grad", g, x, curvature)))
 

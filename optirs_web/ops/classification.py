@@ -62,7 +62,7 @@ def cross_entropy(
         target = tensor(target, device=logits.device)
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
-        raise ValueError(f"label_smoothing is from 0 to 1, not {label_smoothing}")
+        raise ValueError(f"label_smoothing must be from 0 to 1, not {label_smoothing}")
     need_float32("cross_entropy", logits, *([] if weight is None else [weight]))
     need_one_device("cross_entropy", logits, target, *([] if weight is None else [weight]))
     if target.dtype is FLOAT32 and target.shape == logits.shape and logits.size:

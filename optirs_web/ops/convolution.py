@@ -191,7 +191,7 @@ def conv_transpose2d(
     high, wide = ((n - 1) * one - 2 * edge + (k - 1) * d + 1 + extra for n, one, edge, k, d, extra in each)
     if min(high, wide) < 1 or any(one >= max(a, b) for one, a, b in zip(more, step, gap, strict=True)):
         raise ShapeError(
-            f"conv_transpose2d of images {images.shape[2:]} would make ones of {(high, wide)}: padding {margin} takes "
+            f"conv_transpose2d of images {images.shape[2:]} would give {(high, wide)}: padding {margin} takes "
             f"too much off, or output_padding {more} is not below stride or dilation"
         )
     windows = windows_over((high, wide), taps, step, margin, gap)
@@ -223,7 +223,7 @@ def _padding(padding: Any, taps: Pair, stride: Pair, dilation: Pair) -> tuple[Pa
         high, wide = ((count - 1) * gap for count, gap in zip(taps, dilation, strict=True))
         return (high // 2, wide // 2), (high - high // 2, wide - wide // 2)
     if isinstance(padding, str):
-        raise ShapeError(f"padding is a number, two, 'same' or 'valid', not {padding!r}")
+        raise ShapeError(f"padding must be a number, two, 'same' or 'valid', not {padding!r}")
     edge = pair(padding, "padding", 0)
     return edge, edge
 

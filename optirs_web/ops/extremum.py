@@ -113,7 +113,7 @@ def _shared(g: Tensor, x: Tensor, extreme: Tensor, axes: tuple[int, ...]) -> Ten
 def _place(x: Tensor, axis: Axes, keepdims: bool, *, is_smallest: bool) -> Tensor:
     axes = _filled_axes(x, axis)
     if len(axes) != 1 and len(axes) != x.ndim:
-        raise ShapeError(f"a place is found along one axis, or among all elements, not along {axes}")
+        raise ShapeError(f"argmax and argmin take one axis or none, not {axes}")
     _, shape = reduced_shapes(x, axes, keepdims)
     if not axes:
         x = reshape(x.detach(), (1,))
@@ -126,7 +126,7 @@ def _place(x: Tensor, axis: Axes, keepdims: bool, *, is_smallest: bool) -> Tenso
 def _filled_axes(x: Tensor, axis: Axes) -> tuple[int, ...]:
     axes = normalize_axes(axis, x.ndim)
     if any(x.shape[one] == 0 for one in axes):
-        raise ShapeError(f"no element is the largest or smallest over axes {axes} of shape {x.shape}: there are none")
+        raise ShapeError(f"no maximum or minimum over axes {axes} of shape {x.shape}: there are no elements")
     return axes
 
 

@@ -91,7 +91,7 @@ def _index(index: Any, length: int, operation: str, device: Device, *, wraps: bo
         type_ = str(getattr(index, "dtype", raw.dtype if raw.content.nbytes else "int32")).rpartition(".")[2]
     if "bool" in type_:
         raise UnsupportedError(
-            f"{operation} by a mask would have a shape that is not known before the mask is read; `where` "
+            f"{operation} by a mask would have a shape unknown until the mask is read; `where` "
             "keeps the shape, or make indices of it on the host"
         )
     if "float" in type_ or (isinstance(index, Tensor) and index.dtype is not INT32):
@@ -101,7 +101,7 @@ def _index(index: Any, length: int, operation: str, device: Device, *, wraps: bo
     if index.device is not device:
         raise ShapeError(
             f"{operation} got a tensor on {device.name} and indices on {index.device.name}; tensor(x, device=...) "
-            "copies, and compile(step, device=...) says where a step's arrays go"
+            "copies, and compile(step, device=...) places a step's arrays"
         )
     check_indices(operation, index, length, wraps=wraps)
     return index
@@ -241,7 +241,7 @@ def embedding(weight: Tensor, index: Any, padding_idx: int | None = None, sparse
     if not weight.ndim:
         raise ShapeError("embedding needs a table with rows, and got a tensor without axes")
     if sparse and weight._edges is not None:
-        raise UnsupportedError("sparse=True needs a table that was not computed from others, as a Parameter")
+        raise UnsupportedError("sparse=True needs a table that was not computed from others, such as a Parameter")
     found = _index(index, weight.shape[0], "embedding", weight.device, wraps=False)
     lookup = along(found, weight.shape, 0, wraps=False)
     shape = (*found.shape, *weight.shape[1:])

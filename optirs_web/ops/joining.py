@@ -134,7 +134,7 @@ def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) ->
         cuts = [size // parts * one for one in range(1, parts)]
     edges = [0, *cuts, size]
     if sorted(edges) != edges:
-        raise ShapeError(f"{x.shape} cannot be cut along axis {axis} at {cuts}: indices from 0 to {size} in order")
+        raise ShapeError(f"{x.shape} cannot be split along axis {axis} at {cuts}: indices from 0 to {size} in order")
     return [part_of(x, _between(x.shape, axis, start, end - start)) for start, end in pairwise(edges)]
 
 
@@ -152,7 +152,7 @@ def chunk(x: Tensor, chunks: int, axis: int = 0) -> list[Tensor]:
     """
     (axis,) = normalize_axes(axis, x.ndim)
     if operator.index(chunks) <= 0:
-        raise ShapeError(f"a tensor is cut into 1 part or more, not {chunks}")
+        raise ShapeError(f"a tensor can be split into 1 part or more, not {chunks}")
     length = max(1, -(-x.shape[axis] // chunks))
     return split(x, range(length, x.shape[axis], length), axis)
 
@@ -195,7 +195,7 @@ def _widths(pad_width: Any, rank: int) -> list[tuple[int, int]]:
             widths = [(operator.index(before), operator.index(after)) for before, after in given]
     except (TypeError, ValueError):
         raise ShapeError(
-            f"pad_width is a number, (before, after), or such a pair for each axis; not {pad_width}"
+            f"pad_width must be a number, (before, after), or such a pair for each axis; not {pad_width}"
         ) from None
     if len(widths) != rank or any(one < 0 for width in widths for one in width):
         raise ShapeError(f"{pad_width} does not surround the {rank} axes: (before, after) from 0 on for each")

@@ -224,7 +224,10 @@ def write_rows(part: Tensor, whole: Tensor, rows: int, first: int) -> None:
     count = count or rows  # of halves of words: the dispatch says the limit
     for number in range(0, rows, count):
         its_rows = min(count, rows - number)
-        parts = [view if count == rows else view.part(nbytes * number, nbytes * its_rows) for view, nbytes in views]
+        parts = [
+            view if count == rows else view.part(nbytes * number, -(-nbytes * its_rows // 4) * 4)  # whole words
+            for view, nbytes in views
+        ]
         parameters = (its_rows * row, row, whole_row, first)
         device.dispatch(cooperative("join"), parts, -(-its_rows * row // _THREADS), parameters)
 

@@ -99,7 +99,7 @@ _replays: dict[str, int] = {}  # that have drawn, by the name of their device
 
 
 def manual_seed(seed: int) -> None:
-    """Begin the random numbers of all operations anew, on all devices. Seeds are integers from 0 to 2**64 - 1.
+    """Restart the random numbers of all operations, on all devices. Seeds are integers from 0 to 2**64 - 1.
 
     Example:
         >>> import optirs_web as ow
@@ -117,7 +117,7 @@ def checked_seed(seed: Any, bits: int = 64) -> int:
         TypeError: it is not an integer; True and False are not taken for one.
         ValueError: it is below 0 or not below 2**bits.
     """
-    message = f"a seed is an integer from 0 to 2**{bits} - 1, not {quoted(seed)}"
+    message = f"a seed must be an integer from 0 to 2**{bits} - 1, not {quoted(seed)}"
     if isinstance(seed, bool) or not hasattr(seed, "__index__"):
         raise TypeError(message)
     number = operator.index(seed)
@@ -161,7 +161,7 @@ def set_rng_state(state: dict[str, Any]) -> None:
         seed, stream = checked_seed(state["seed"]), operator.index(state["stream"])
         replays = {str(name): operator.index(count) for name, count in state["replays"].items()}
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"a state of the random numbers is what get_rng_state returns, not {quoted(state)}"
+        message = f"a random state must be from get_rng_state, not {quoted(state)}"
         raise ValueError(message) from error
     with _lock:
         _seed, _stream, _replays = seed, stream, replays
@@ -210,7 +210,7 @@ def draws_so_far(device: Device) -> int:
 
 @contextmanager
 def drawn_again(device: Device, position: int) -> Iterator[None]:
-    """In the block draw what was drawn from `position` (see `draws_so_far`) on; then go on where it was before.
+    """In the block draw what was drawn from `position` (see `draws_so_far`) on; then continue from where it was before.
 
     For what computes something a second time. Both have to happen in the same step.
     """

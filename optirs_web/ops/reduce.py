@@ -37,7 +37,7 @@ def normalize_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ..
         raise ShapeError(f"axis {axis} is out of range for a tensor with {rank} axes")
     normalized = sorted(one % rank for one in axes)
     if len(set(normalized)) < len(normalized):
-        raise ShapeError(f"an axis is named twice in {axis}")
+        raise ShapeError(f"an axis occurs twice in {axis}")
     return tuple(normalized)
 
 
@@ -48,7 +48,7 @@ def any_axes(axis: Axes, keepdims: bool, dim: Axes, keepdim: bool | None) -> tup
         TypeError: an axis is given in both.
     """
     if axis is not None and dim is not None:
-        raise TypeError("axis and dim are the same thing: give one")
+        raise TypeError("axis and dim are the same: pass one")
     return (axis if dim is None else dim), (keepdims if keepdim is None else keepdim)
 
 
@@ -59,7 +59,7 @@ def one_axis(axis: int | None, dim: int | None, otherwise: int) -> int:
         TypeError: it is given in both.
     """
     if axis is not None and dim is not None:
-        raise TypeError("axis and dim are the same thing: give one")
+        raise TypeError("axis and dim are the same: pass one")
     return otherwise if axis is None and dim is None else axis if dim is None else dim  # type: ignore[return-value]
 
 

@@ -83,9 +83,7 @@ def parsed(index: Any, shape: Shape) -> Index:
             array = (result_axis, item)
             parts.append(whole_axis(shape[axis]))
         else:
-            raise UnsupportedError(
-                "one axis is indexed by an array at a time; `gather` takes an index for each element"
-            )
+            raise UnsupportedError("only one axis can be indexed by an array; `gather` takes an index for each element")
         axis += item is not None
         result_axis += not _is_int(item)
     return Index(tuple(parts), tuple(backward), array)
@@ -100,10 +98,10 @@ def _in_full(items: tuple[Any, ...], shape: Shape) -> list[Any]:
     """An item for each axis, besides the new ones."""
     for item in items:
         if isinstance(item, bool) or (_is_int(item) and str(getattr(item, "dtype", "")).endswith("bool")):
-            raise UnsupportedError("a bool is no index: `where` chooses by a mask; None makes a new axis")
+            raise UnsupportedError("a bool is not an index: use `where` for a mask, None for a new axis")
     dots = [number for number, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
-        raise ShapeError("an index has one ellipsis at most")
+        raise ShapeError("an index may have only one ellipsis")
     missing = len(shape) - sum(item is not None and item is not Ellipsis for item in items)
     if missing < 0:
         raise ShapeError(f"{len(shape) - missing} indices for a tensor of shape {shape}")
@@ -112,7 +110,7 @@ def _in_full(items: tuple[Any, ...], shape: Shape) -> list[Any]:
     chosen = [number for number, item in enumerate(every) if item is not None and not isinstance(item, slice)]
     is_torn = bool(chosen) and chosen[-1] - chosen[0] >= len(chosen)
     if is_torn and not all(_is_int(every[number]) for number in chosen):
-        raise UnsupportedError("an array and an int stand apart in an index; take x[...] in two steps, one for each")
+        raise UnsupportedError("an array and an int are not adjacent in an index; use two steps, one for each")
     return every
 
 
@@ -243,6 +241,8 @@ def _put_into(result: Tensor, part: Tensor, axes: Sequence[_Placed], fill: float
 
 def _placed_by_axes(part: Tensor, picks: Sequence[Pick], shape: Shape, fill: float) -> Tensor:
     """One axis after the other: more than the kernel has, or can be shown. Leaves no history."""
+    if not part.size:
+        return full(shape, fill, part.device, part.dtype)
     found = part.detach()
     sizes = [one.length for one in picks]
     for axis, pick in enumerate(picks):

@@ -76,7 +76,7 @@ def pair(value: Any, name: str, least: int) -> Pair:
     if len(given) == 1:
         given *= 2
     if len(given) != 2 or min(given) < least:
-        raise ShapeError(f"{name} is a whole number from {least} on, or two, for height and width; not {value!r}")
+        raise ShapeError(f"{name} must be an integer >= {least}, or two, for height and width; not {value!r}")
     return given[0], given[1]
 
 

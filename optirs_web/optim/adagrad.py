@@ -64,7 +64,7 @@ class Adagrad(Optimizer):
         for group in groups:
             value = group.get(_INITIAL, self.defaults[_INITIAL]) if isinstance(group, Mapping) else None
             if value is not None and value != self.defaults[_INITIAL]:
-                raise ValueError(f"{_INITIAL} is one for all groups: give it to Adagrad, not to a group")
+                raise ValueError(f"{_INITIAL} is the same for all groups: pass it to Adagrad, not to a group")
         super()._append_groups(groups)
 
     def changes_rows_alone(self, group: Mapping[str, Any]) -> bool:

@@ -81,12 +81,12 @@ class Average:
 
     def _need_unswapped(self) -> None:
         if self._is_swapped:
-            raise UnsupportedError("the parameters are their averages now; swap back before they are averaged")
+            raise UnsupportedError("the parameters hold their averages; swap back before averaging them")
 
     def swap(self) -> None:
         """Exchange the parameters and their averages; nothing happens where nothing was averaged yet."""
         if self._layout.device.recording is not None:
-            raise UnsupportedError("parameters and averages are exchanged outside a compiled step")
+            raise UnsupportedError("exchange parameters and averages outside a compiled step")
         self._layout.apply("eval")
         self._is_swapped = not self._is_swapped
         for one in self.params:
@@ -108,7 +108,7 @@ class Average:
             [3.0]
         """
         if self._is_swapped:
-            raise UnsupportedError("the parameters are their averages already")
+            raise UnsupportedError("the parameters already hold their averages")
         self.swap()
         try:
             yield
@@ -312,7 +312,7 @@ def soup(models: Sequence[Sequence[Tensor]], weights: Sequence[float] | None = N
         [2.0]
     """
     if not models:
-        raise ValueError("a soup is made of one model or more")
+        raise ValueError("a soup needs at least one model")
     shares = [1.0] * len(models) if weights is None else [float(one) for one in weights]
     if len(shares) != len(models) or not sum(shares) > 0:
         raise ValueError(f"{len(models)} models need as many weights with a sum above 0, not {weights}")

@@ -67,7 +67,7 @@ def clip_grad_norm_(
     """
     params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     if float(norm_type) not in NORM_TYPES:
-        raise ValueError(f"a norm_type is 1, 2 or infinity, not {norm_type}")
+        raise ValueError(f"norm_type must be 1, 2 or infinity, not {norm_type}")
     live = [one.grad is not None for one in params]
     if not any(live):
         return zeros((), params[0].device if params else None)

@@ -66,20 +66,20 @@ def from_wgsl(
     text, title = _read(source)
     rule = Rule(name or title, text, over_all)
     if not rule.hyper:
-        raise ShaderError("struct Hyper has at least one member", file=rule.name, line=1, column=1)
+        raise ShaderError("struct Hyper needs at least one member", file=rule.name, line=1, column=1)
     _check(rule)
     betas = defaults.get("betas", (0.9,))
     if not (isinstance(betas, (tuple, list)) and betas and all(isinstance(one, Real) for one in betas)):
-        raise TypeError(f"betas are numbers in a tuple, as betas=(0.9,), not {betas!r}")
+        raise TypeError(f"betas must be a tuple of numbers, such as betas=(0.9,), not {betas!r}")
     members = {member: _option_of(member, defaults) for member in (*rule.hyper, *rule.flags)}
     taken = _TAKEN.intersection((*members, *members.values(), *defaults)) | ({"betas"} & members.keys())
     if taken:
         raise TypeError(f"a rule cannot have an option or a member of Hyper called '{min(taken)}': use another name")
     for member, option in members.items():
         if option not in defaults:
-            raise TypeError(f"'{member}' of the rule is made of no option; give its default, as {member}=0.0")
+            raise TypeError(f"'{member}' of the rule has no option; pass its default, such as {member}=0.0")
         if option == "betas" and not 1 <= int(member.rpartition("beta")[2]) <= len(betas):
-            raise TypeError(f"'{member}' of the rule is none of the betas, which are {betas!r}")
+            raise TypeError(f"'{member}' of the rule is not among the betas {betas!r}")
 
     class Rules(Optimizer):
         __doc__ = f"The rule '{rule.name}'."

@@ -55,7 +55,7 @@ class _DiagonalHessian(Optimizer):
         params = self._params()
         given = [one if isinstance(one, Tensor) else tensor(one, device=params[0].device) for one in values]
         if [one.shape for one in given] != [one.shape for one in params]:
-            raise ShapeError(f"{what} has to give a tensor for each parameter, of its shape")
+            raise ShapeError(f"{what} must give a tensor for each parameter, of its shape")
         return [one.detach() for one in given]
 
 
@@ -155,7 +155,7 @@ class SophiaH(_DiagonalHessian):
             raise UnsupportedError("call update_hessian() outside a compiled step")
         hvp = hvp or self.hvp
         if hvp is None:
-            raise ValueError("SophiaH needs hvp, a callable that gives the products of the Hessian with vectors")
+            raise ValueError("SophiaH needs hvp, a callable that returns the products of the Hessian with vectors")
         vectors = self._vectors()
         products = self._given(hvp(vectors), "hvp")
         groups = [group for group in self.param_groups for _ in group["params"]]
@@ -223,6 +223,6 @@ class DiagonalNewton(_DiagonalHessian):
 
     def _look(self) -> None:
         if self.diagonal is None:
-            raise ValueError("DiagonalNewton needs diagonal, a callable that gives the diagonal of the Hessian")
+            raise ValueError("DiagonalNewton needs diagonal, a callable that returns the diagonal of the Hessian")
         for slot, value in zip(self._hessians(), self._given(self.diagonal(), "diagonal"), strict=True):
             self._built.device.copy(value.view, slot.view)

@@ -65,7 +65,7 @@ class FedProx(Anchored):
             UnsupportedError: within a compiled step.
         """
         if self._built.device.recording is not None:
-            raise UnsupportedError("begin a round outside the compiled step")
+            raise UnsupportedError("start a round outside the compiled step")
         self._anchored.clear()
         self._anchor()
 

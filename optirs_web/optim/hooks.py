@@ -42,7 +42,7 @@ class Hooks:
     def register(self, hook: Callable[..., Any], *, prepend: bool = False) -> RemovableHandle:
         """Add a function, at the end or with `prepend` at the beginning."""
         if not callable(hook):
-            raise TypeError(f"a hook is a function, not {type(hook).__name__}")
+            raise TypeError(f"a hook must be a function, not {type(hook).__name__}")
         handle = RemovableHandle(self)
         mine = {handle: hook}
         self._functions = {**mine, **self._functions} if prepend else {**self._functions, **mine}

@@ -114,7 +114,7 @@ class HostDriven(Optimizer):
     def _refresh(self) -> None:
         self.validate(self.param_groups[0])
         if self._param_ids() != self._built_params:
-            raise UnsupportedError("parameters are not exchanged in param_groups; make a new optimizer")
+            raise UnsupportedError("parameters in param_groups cannot be replaced; make a new optimizer")
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Refused: there is one group.
@@ -207,7 +207,7 @@ class HostDriven(Optimizer):
             wanted.append(dot(gradient, direction))
         if isinstance(given, Tensor):
             if given.size != 1 or given.dtype is not FLOAT32:
-                raise ShapeError(f"a closure returns the loss, a float32 tensor of one element, not {given!r}")
+                raise ShapeError(f"a closure must return the loss, a float32 tensor of one element, not {given!r}")
             wanted.append(given.detach())
         found = yield from read(*wanted)
         magnitudes, (total,), *rest = found
@@ -297,7 +297,7 @@ class HostDriven(Optimizer):
         content = host_data(value, FLOAT32)
         if content.shape != (self._space.count,):
             raise CheckpointError(
-                f"'{name}' has the shape {content.shape}, and there are {self._space.count} parameters in all"
+                f"'{name}' has the shape {content.shape}, but there are {self._space.count} parameters in all"
             )
         return self._space.upload(content.content)
 

@@ -92,14 +92,14 @@ def in_place(
 
     Raises:
         ShapeError: they lie on different devices.
-        TypeError: one is no parameter.
+        TypeError: one is not a parameter.
     """
     for one in params:
         if not isinstance(one, Parameter):
-            raise TypeError(f"this takes Parameters, not {type(one).__name__}")
+            raise TypeError(f"expected Parameters, not {type(one).__name__}")
     devices = list(dict.fromkeys(one.device for one in params))
     if len(devices) > 1:
-        raise ShapeError(f"the parameters lie on different devices: {', '.join(map(str, devices))}")
+        raise ShapeError(f"the parameters are on different devices: {', '.join(map(str, devices))}")
     key = (rule, layout_type, flags, *map(id, params))
     with devices[0].turn():
         return _known(key, devices[0], params)

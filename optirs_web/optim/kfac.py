@@ -161,10 +161,10 @@ class KFAC(MatrixOptimizer):
         self._factors.statistics = _checked(found, layers, params[0])
 
     def scaled_step(self, scaler: View | None, **kwargs: Any) -> NoReturn:
-        raise UnsupportedError("statistics of a scaled loss are scaled, too: use KFAC without a GradScaler")
+        raise UnsupportedError("statistics of a scaled loss are scaled too: use KFAC without a GradScaler")
 
     def unscale_grads(self, scaler: View) -> NoReturn:
-        raise UnsupportedError("statistics of a scaled loss are scaled, too: use KFAC without a GradScaler")
+        raise UnsupportedError("statistics of a scaled loss are scaled too: use KFAC without a GradScaler")
 
 
 def _checked(given: Statistics, layers: Sequence[Layer], param: Parameter) -> list[tuple[Tensor, Tensor]]:

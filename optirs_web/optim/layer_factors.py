@@ -97,7 +97,7 @@ class KfacLayout(StackedLayout):
     def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
         kinds = {dict(one)["in_first"] for one in flags}
         if len(kinds) > 1:
-            raise ValueError("KFAC has one in_first for all groups")
+            raise ValueError("KFAC needs one in_first for all groups")
         (self._in_first,) = kinds
         self.layers: list[Layer] = []
         for group in dict.fromkeys(self.groups):

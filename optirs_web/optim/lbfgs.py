@@ -235,7 +235,7 @@ class LBFGS(HostDriven):
                 checked[name] = [self._vector(name, one) for one in _rows(entry[name])]
             checked["ro"] = [float(one) for one in _rows(entry["ro"])]
         except (KeyError, TypeError, ValueError, OverflowError, OptirsError) as error:
-            raise CheckpointError(f"this is no state of LBFGS: {error!r}") from error
+            raise CheckpointError(f"this is not a state of LBFGS: {error!r}") from error
         if len({len(checked[name]) for name in ("old_dirs", "old_stps", "ro")}) > 1:
             raise CheckpointError("the state has old_dirs, old_stps and ro of different lengths")
         return checked

@@ -37,7 +37,7 @@ class LowRankLayout(StackedLayout):
     def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
         ranks = {dict(one)["rank"] for one in flags}
         if len(ranks) > 1:
-            raise ValueError(f"{self.owner} has one rank for all groups, not {', '.join(map(str, sorted(ranks)))}")
+            raise ValueError(f"{self.owner} needs one rank for all groups, not {', '.join(map(str, sorted(ranks)))}")
         self.rank: int = ranks.pop()
         self.projected: list[AlikeStack] = []
         self._place: dict[int, tuple[int, int]] = {}  # of each tensor: index in `projected`, and the place there

@@ -104,7 +104,7 @@ class MetaSGD(Optimizer):
             ShapeError: `hvp` gave something of another shape.
         """
         if not self._has_stepped:
-            raise RuntimeError("meta_step() changes what was before a step: call step() on the support loss before")
+            raise RuntimeError("meta_step() needs a step before it: call step() on the support loss first")
         result = closure() if closure is not None else None
         params = self._params()
         if grads is not None:

@@ -72,7 +72,7 @@ class NewtonCG(HostDriven):
         damping: float = 0.0,
     ) -> None:
         if not callable(hvp):
-            raise TypeError(f"hvp is a function from tensors to products with the Hessian, not {hvp!r}")
+            raise TypeError(f"hvp must be a function from tensors to products with the Hessian, not {hvp!r}")
         self.hvp = hvp
         defaults = {
             "lr": lr, "max_iter": max_iter, "max_eval": max_eval, "tolerance": tolerance, "damping": damping
@@ -140,7 +140,7 @@ class NewtonCG(HostDriven):
         try:
             return {name: int(entry[name]) for name in _COUNTS} if entry else {}
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CheckpointError(f"this is no state of NewtonCG: {error!r}") from error
+            raise CheckpointError(f"this is not a state of NewtonCG: {error!r}") from error
 
     def _take_state(self, entry: Mapping[str, Any]) -> None:
         self._counts = {name: entry.get(name, 0) for name in _COUNTS}

@@ -100,7 +100,7 @@ def fractions(group: Mapping[str, Any], *names: str) -> None:
                 raise ValueError(f"Invalid {name} value: {value}")
             continue
         if not isinstance(value, (tuple, list)):
-            raise ValueError(f"betas are numbers in a tuple, not {quoted(value)}")
+            raise ValueError(f"betas must be a tuple of numbers, not {quoted(value)}")
         for index, beta in enumerate(value):
             if not _is_fraction(beta):
                 kind = "" if isinstance(beta, Real) else f", a {type(beta).__name__}, where a number is expected"
@@ -134,7 +134,7 @@ def two_epsilons(group: Mapping[str, Any]) -> tuple[Any, Any]:
     """
     eps = group["eps"]
     if not isinstance(eps, (tuple, list)) or len(eps) != 2:
-        raise ValueError(f"Invalid epsilon value: eps is two numbers, not {quoted(eps)}")
+        raise ValueError(f"Invalid epsilon value: eps must be two numbers, not {quoted(eps)}")
     return eps[0], eps[1]
 
 
@@ -153,5 +153,5 @@ def derived(group: Mapping[str, Any], name: str) -> float:
         return float(group["betas"][int(name.removeprefix("beta")) - 1])
     value = group[name]
     if isinstance(value, str):
-        raise TypeError(f"{name} is a number, not {value!r}")
+        raise TypeError(f"{name} must be a number, not {value!r}")
     return 0.0 if isinstance(value, Tensor) else float(value)  # the device takes a tensor's value from there itself

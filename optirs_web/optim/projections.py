@@ -203,7 +203,7 @@ def spectral(limit: float = 1.0, iterations: int = 1, seed: int = 0, mask: Mask 
     """Each matrix divided so that its largest singular value is about at most `limit`.
 
     A tensor of more dimensions is the matrix of its rows; those of fewer are left alone. The value is that of a power
-    iteration (Miyato et al. 2018, arXiv:1802.05957), which is at most the largest one and goes on from call to call.
+    iteration (Miyato et al. 2018, arXiv:1802.05957), which is at most the largest one and continues from call to call.
     About ten dispatches for each matrix and iteration.
 
     Args:
@@ -221,7 +221,7 @@ def spectral(limit: float = 1.0, iterations: int = 1, seed: int = 0, mask: Mask 
     """
     _positive(limit=limit)
     if operator.index(iterations) < 1:
-        raise ValueError(f"a power iteration has 1 turn or more, not {iterations}")
+        raise ValueError(f"a power iteration needs 1 or more iterations, not {iterations}")
     return _Spectral(float(limit), iterations, checked_seed(seed), mask)
 
 

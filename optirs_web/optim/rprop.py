@@ -53,7 +53,7 @@ class Rprop(Optimizer):
         super().validate(group)
         for name in ("etas", "step_sizes"):
             if not (isinstance(group[name], (tuple, list)) and len(group[name]) == 2):
-                raise ValueError(f"{name} are two numbers in a tuple, not {group[name]}")
+                raise ValueError(f"{name} must be a tuple of two numbers, not {group[name]}")
         etas, sizes = group["etas"], group["step_sizes"]
         if not 0.0 < etas[0] < 1.0 < etas[1] <= LARGEST_FLOAT32:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")

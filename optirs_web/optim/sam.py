@@ -72,7 +72,7 @@ class SAM(Wrapper):
     def _step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
         if closure is None or grads is not None:
             raise TypeError(
-                "SAM needs the gradient at two places: call step(closure), or first_step() and second_step()"
+                "SAM needs the gradient at two points: call step(closure), or first_step() and second_step()"
             )
         self.zero_grad()
         result = closure()

@@ -39,8 +39,8 @@ _CHECKED = {
     "scale": _within(2.0**-126, LARGEST_FLOAT32, "The scale must be > 0.0 and a normal float32."),
     "growth_factor": _within(1 + 2.0**-23, LARGEST_FLOAT32, "The growth factor must be > 1.0."),
     "backoff_factor": _within(2.0**-149, 1 - 2.0**-24, "The backoff factor must be < 1.0 and > 0.0."),
-    "growth_interval": _within(1, _MOST_STEPS, "a growth interval is a number of steps from 1.", int),
-    "_growth_tracker": _within(0, _MOST_STEPS, "a growth tracker is a number of steps.", int),
+    "growth_interval": _within(1, _MOST_STEPS, "The growth interval must be >= 1.", int),
+    "_growth_tracker": _within(0, _MOST_STEPS, "The growth tracker must be >= 0.", int),
 }
 """What a state dict holds, and what makes a number of it or raises ValueError."""
 
@@ -50,7 +50,7 @@ class GradScaler:
 
     The scale lies on the device and is never read by a step: gradients are divided by it within the optimizer's own
     kernels, a step whose gradients are not finite leaves everything as it is, its step counts too, and `update` changes
-    the scale. So a recorded step goes on scaling.
+    the scale. So a recorded step keeps scaling.
 
     Args:
         device: where the losses lie; what `optirs_web.device` takes.
@@ -299,9 +299,9 @@ class GradScaler:
         if not self._enabled:
             return
         if self._device.recording is not None:
-            raise UnsupportedError("a state dict is not loaded inside a compiled step")
+            raise UnsupportedError("load the state dict outside the compiled step")
         if not isinstance(state_dict, Mapping):
-            raise CheckpointError(f"the state dict of a scaler is a dict, not {state_dict!r}")
+            raise CheckpointError(f"the state dict of a scaler must be a dict, not {state_dict!r}")
         if len(state_dict) == 0:
             raise RuntimeError(
                 "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."

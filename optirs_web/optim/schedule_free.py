@@ -43,7 +43,7 @@ class _ScheduleFree(Optimizer):
         self._swap(False)
 
     def train(self) -> None:
-        """Make them y again, from where training goes on. New optimizers are there already: x and y are equal then.
+        """Make them y again, from which training continues. New optimizers are there already: x and y are equal then.
 
         Raises:
             UnsupportedError: a step is being recorded.
@@ -60,7 +60,7 @@ class _ScheduleFree(Optimizer):
 
     def _refresh_options(self) -> None:
         if not self.train_mode:
-            raise UnsupportedError("the parameters are the average; call the optimizer's train() before its step()")
+            raise UnsupportedError("the parameters hold the average; call the optimizer's train() before its step()")
         super()._refresh_options()
 
     def numbered_groups(self) -> list[dict[str, Any]]:

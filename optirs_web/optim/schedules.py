@@ -7,8 +7,9 @@ The first thirteen and `join_schedules` are optax's, with its names and argument
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Literal, TypeVar
 
 from ..errors import quoted
 from ..ops.random_state import checked_seed
@@ -37,9 +38,26 @@ __all__ = [
     "warmup_exponential_decay_schedule",
 ]
 
+Function = TypeVar("Function", bound=Callable[..., Schedule])
+
+
+def _of_numbers(function: Function) -> Function:
+    """Have it refuse, when it is called, what is no finite number, or 0 where that is divided by."""
+
+    @wraps(function)
+    def make(*args: Any, **kwargs: Any) -> Schedule:
+        from .lr_scheduler.arguments import check_all  # which imports this module
+
+        check_all(function.__name__, {**dict(zip(function.__code__.co_varnames, args, strict=False)), **kwargs})
+        return function(*args, **kwargs)
+
+    return make  # type: ignore[return-value]
+
+
 # optax's.
 
 
+@_of_numbers
 def constant_schedule(value: float) -> Schedule:
     """Always the same.
 
@@ -51,6 +69,7 @@ def constant_schedule(value: float) -> Schedule:
     return one_layer(hold(value))
 
 
+@_of_numbers
 def polynomial_schedule(
     init_value: float, end_value: float, power: float, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:
@@ -66,6 +85,7 @@ def polynomial_schedule(
     return one_layer(ramp(init_value, end_value, transition_steps, power=power, begin=max(transition_begin, 0)))
 
 
+@_of_numbers
 def linear_schedule(init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0) -> Schedule:
     """A polynomial one of power 1.
 
@@ -77,6 +97,7 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int, 
     return polynomial_schedule(init_value, end_value, 1.0, transition_steps, transition_begin)
 
 
+@_of_numbers
 def exponential_decay(
     init_value: float,
     transition_steps: int,
@@ -102,6 +123,7 @@ def exponential_decay(
     return one_layer(hold(first), decay)
 
 
+@_of_numbers
 def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
     """Init ((1 - alpha) ((1 + cos(pi t / steps)) / 2)^exponent + alpha), constant after the steps.
 
@@ -171,6 +193,7 @@ def _scaled(name: str, value: float, scales: Mapping[int, float] | None) -> tupl
     return [0, *(begin for begin, _ in ordered)], list(values)
 
 
+@_of_numbers
 def linear_onecycle_schedule(
     transition_steps: int,
     peak_value: float,
@@ -193,6 +216,7 @@ def linear_onecycle_schedule(
     return _one_cycle("linear", transition_steps, peak_value / div_factor, scales)
 
 
+@_of_numbers
 def cosine_onecycle_schedule(
     transition_steps: int,
     peak_value: float,
@@ -221,6 +245,7 @@ def _one_cycle(curve: Curve, steps: int, value: float, scales: Mapping[float, fl
     return piecewise_interpolate_schedule(curve, value, {int(at * steps): scale for at, scale in scales.items()})
 
 
+@_of_numbers
 def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
     """A straight line, and then constant.
 
@@ -232,6 +257,7 @@ def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps:
     return linear_schedule(init_value, peak_value, warmup_steps)
 
 
+@_of_numbers
 def warmup_cosine_decay_schedule(
     init_value: float,
     peak_value: float,
@@ -253,6 +279,7 @@ def warmup_cosine_decay_schedule(
     return _line_to(init_value, peak_value, warmup_steps, decay)
 
 
+@_of_numbers
 def warmup_exponential_decay_schedule(
     init_value: float,
     peak_value: float,
@@ -305,7 +332,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
         [0.0, 0.5, 0.5, 0.5]
     """
     if len(boundaries) != len(schedules) - 1:
-        raise ValueError(f"{len(schedules)} schedules have {len(schedules) - 1} boundaries, not {len(boundaries)}")
+        raise ValueError(f"{len(schedules)} schedules need {len(schedules) - 1} boundaries, not {len(boundaries)}")
     if any(len(one.layers) > 1 for one in schedules):
         raise ValueError("make the joined schedule noisy, not its parts")
     pieces: list[Piece] = []
@@ -337,7 +364,7 @@ def warmup(
     """
     peak = schedule(0)
     if curve == "exponential" and init_value * peak <= 0:
-        raise ValueError("an exponential warm-up is from one value to another of the same sign, and not from 0")
+        raise ValueError("an exponential warm-up needs two values of the same sign, and not from 0")
     first = constant_schedule(init_value) if curve == "constant" else one_layer(ramp(init_value, peak, steps, curve))
     return join_schedules([first, schedule], [steps])
 

@@ -117,7 +117,7 @@ def encode_slots(stored: Stored, entry: Mapping[str, memoryview]) -> Mapping[str
                 found = largest_of_blocks(entry[name])
                 pairs = zip(found.cast("f"), result.setdefault(largest, found).cast("B").cast("f"), strict=True)
                 if any(isfinite(most) and not value <= most * _ROUNDED for value, most in pairs):
-                    raise ValueError(f"'{name}' has values above those of '{largest}'; leave that out to have it found")
+                    raise ValueError(f"'{name}' has values above those of '{largest}'; omit that to have it found")
             result[name] = encode(kind, entry[name], result.get(largest))
     return result
 

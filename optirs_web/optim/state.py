@@ -47,7 +47,7 @@ def read(
 
 
 def write(layout: Layout, scalar_names: Sequence[str], state: Mapping[int, Mapping[str, Any]]) -> None:
-    """Make this the state; a parameter without an entry begins anew."""
+    """Make this the state; a parameter without an entry starts afresh."""
     rows = []
     slots = {}
     for number in range(len(layout.groups)):
@@ -128,7 +128,7 @@ def _check_entry(
 ) -> None:
     unknown = ", ".join(sorted(map(str, set(entry) - set(names))))
     if unknown:
-        raise CheckpointError(f"the state of parameter {key!r} has {unknown}, which this optimizer has not")
+        raise CheckpointError(f"the state of parameter {key!r} has {unknown}, which this optimizer does not have")
     for name in scalar_names:
         try:
             value = float(entry[name])
@@ -142,7 +142,7 @@ def _check_entry(
         try:
             its_shape = host_data(entry[name], FLOAT32).shape
         except (OptirsError, OverflowError, TypeError, ValueError) as error:
-            raise CheckpointError(f"'{name}' of parameter {key!r} is no float32 array: {error}") from error
+            raise CheckpointError(f"'{name}' of parameter {key!r} is not a float32 array: {error}") from error
         if its_shape != shape_of_state(name, shape):
             raise CheckpointError(f"'{name}' of parameter {key!r} has the shape {its_shape}, the parameter {shape}")
 

@@ -201,7 +201,9 @@ class Stateful(Built, Hooked):
 
     def __getstate__(self) -> dict[str, Any]:
         """For `copy.deepcopy` and `pickle`: the groups with their parameters, and the state on the host. Waits."""
-        left_out = {"_layout", "_schedules", "_resting", "_built_params", "_built_flags", "_snapshot", "_hooks"}
+        left_out = {
+            "_layout", "_schedules", "_resting", "_built_params", "_built_flags", "_refreshed", "_snapshot", "_hooks",
+        }  # fmt: skip
         kept = {name: value for name, value in vars(self).items() if name not in left_out}
         content = self._built.device.read_all(self.state_views())
         return {**kept, "_state": self.state_reader()(content)["state"]}

@@ -43,7 +43,7 @@ class StoredState(Tables):
         return View(self._found_inf, 4, 4)
 
     def forget_skipped(self) -> None:
-        """Begin to count anew."""
+        """Start counting from zero."""
         self.device.write(self.skipped_view, memoryview(bytes(4)))
 
     @staticmethod

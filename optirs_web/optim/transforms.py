@@ -25,7 +25,7 @@ from typing import Any
 from ..ops.random_state import checked_seed
 from ..runtime.rules import Stage
 from ..tensors import Parameter
-from .options import at_least_zero
+from .options import LARGEST_FLOAT32, at_least_zero
 
 __all__ = [
     "NORM_TYPES",
@@ -73,7 +73,7 @@ class Transform:
 
 def _positive(**values: Any) -> None:
     for name, value in values.items():
-        if not (isinstance(value, Real) and 0 < float(value) < math.inf):
+        if not (isinstance(value, Real) and 0 < value <= LARGEST_FLOAT32):  # type: ignore[operator]
             raise ValueError(f"Invalid {name} value: {value}")
 
 
@@ -100,7 +100,7 @@ def clip_by_value(limit: float, mask: Mask | None = None) -> Transform:
 def _clip_by_norm(max_norm: float, norm_type: float, mask: Mask | None, over: str) -> Transform:
     _positive(max_norm=max_norm)
     if float(norm_type) not in NORM_TYPES:
-        raise ValueError(f"a norm_type is 1, 2 or infinity, not {norm_type}")
+        raise ValueError(f"norm_type must be 1, 2 or infinity, not {norm_type}")
     return _transform("clip_by_norm", {"max_norm": max_norm, "norm_type": NORM_TYPES[float(norm_type)]}, mask, over)
 
 
@@ -247,9 +247,9 @@ def accumulate(every: int, reduction: str = "mean") -> Transform:
         [-2.0]
     """
     if not 1 <= operator.index(every) < 1 << 24:
-        raise ValueError(f"a step is made of 1 call or more, not of {every}")
+        raise ValueError(f"a step needs 1 call or more, not {every}")
     if reduction not in ("mean", "sum"):
-        raise ValueError(f'a reduction is "mean" or "sum", not {reduction!r}')
+        raise ValueError(f'a reduction must be "mean" or "sum", not {reduction!r}')
     return _transform("accumulate", {"every": every, "weight": 1 / every if reduction == "mean" else 1.0}, None)
 
 

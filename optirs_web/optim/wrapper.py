@@ -74,9 +74,9 @@ class Wrapper(Optimizer):
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, HostDriven):
             kind: type[Any] = optimizer if isinstance(optimizer, type) else type(optimizer)
             given = f"{'the class' if kind is optimizer else 'a'} {kind.__name__}"
-            raise TypeError(f"{name} is made around an optimizer that has a rule, as {name}(SGD(params)), not {given}")
+            raise TypeError(f"{name} wraps an optimizer with a rule, as in {name}(SGD(params)), not {given}")
         if optimizer._rounding:
-            raise UnsupportedError(f"{name} moves parameters in float32: make it around one that keeps them so")
+            raise UnsupportedError(f"{name} moves parameters in float32: wrap one that does the same")
         self.optimizer: Optimizer = optimizer
         self.rule = self.wrapped_rule  # type: ignore[misc]
         self._own = own = {self.prefix + name: value for name, value in options.items()}
@@ -87,7 +87,7 @@ class Wrapper(Optimizer):
                 raise UnsupportedError(f"{name} steps without a closure, and {type(one).__name__} within needs one")
         taken = {key for its in chain for key in (*its.defaults, *its.rule.state, *its.scalars_in_state)}
         if twice := sorted(taken & {*own, *self._state_names}):
-            raise UnsupportedError(f"{name} is not made around what has {', '.join(twice)} too")
+            raise UnsupportedError(f"{name} cannot wrap what has {', '.join(twice)} too")
         shared = ("params", "param_names", "maximize")
         groups = [{name: group[name] for name in shared if name in group} for group in optimizer.param_groups]
         super().__init__(groups, own, skip_nonfinite=skip_nonfinite)
@@ -144,9 +144,10 @@ class Wrapper(Optimizer):
     def _dispatch_all(self) -> None:
         """Apply the rule to every parameter, with a gradient or without."""
         self._refresh()
-        live = [True] * len(self._params())
+        params = self._params()
+        live = [True] * len(params)
         if self._built.device.recording is not None:
-            self._built.device.recording.before_replay.append(partial(self._before_replay, self._built, live))
+            self._built.device.recording.before_replay.append(partial(self._before_replay, self._built, params))
         self._built.dispatch(live)
         self._note_change(live)
 
@@ -154,7 +155,7 @@ class Wrapper(Optimizer):
 
     def scaled_step(self, scaler: View | None, **kwargs: Any) -> Any:
         raise UnsupportedError(
-            f"{type(self).__name__} computes several gradients in a step, and a GradScaler looks at one; leave it out"
+            f"{type(self).__name__} computes several gradients in a step, but a GradScaler checks one; leave it out"
         )
 
     def unscale_grads(self, scaler: View) -> None:

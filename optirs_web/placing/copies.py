@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..autograd import grad_enabled, record
+from ..errors import DeviceLimitError
 from ..ops.launch import contiguous
 from ..runtime.buffer import Buffer, View
 from ..runtime.device import Device
@@ -80,8 +82,9 @@ def _carried_back(home: Device, g: Any, _: Tensor) -> Any:
 def _copy_of(x: Tensor, device: Device) -> Tensor:
     view, start, strides = x.walk
     if 2 * x.size * x.dtype.itemsize < view.nbytes:  # a small part of something large
-        x = contiguous(x.detach()) if not x.is_contiguous else Tensor(x.view, x.shape, x.dtype)
-        view, start, strides = x.walk
+        with suppress(DeviceLimitError):  # all of it, where elements of 16 bits cannot be put together
+            x = contiguous(x.detach()) if not x.is_contiguous else Tensor(x.view, x.shape, x.dtype)
+            view, start, strides = x.walk
     there = _copied(view, device)
     return Tensor(there, x.shape, x.dtype, strides=strides, start=start)
 

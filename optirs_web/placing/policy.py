@@ -110,7 +110,7 @@ _lock = threading.Lock()
 
 
 def current() -> Policy | None:
-    """The policy here. Where one of its devices was lost or closed, it is opened anew."""
+    """The policy here. Where one of its devices was lost or closed, it is reopened."""
     policy = _inner.get()
     is_inner = not isinstance(policy, EllipsisType)
     if isinstance(policy, EllipsisType):
@@ -134,7 +134,7 @@ class placement(Block["Policy | EllipsisType | None"]):
     Operands that lie elsewhere are carried over, each once as long as it does not change. A result stays where it was
     computed. The backward pass of an operation runs where it ran itself; the gradient of a leaf goes to the leaf. Views
     (`reshape`, slices) and `embedding` stay with what they look at. What makes tensors is not moved, nor is a
-    `custom_op`. A policy goes on with a device that was lost or closed once it is opened anew.
+    `custom_op`. A policy continues with a device that was lost or closed once it is reopened.
 
     What the limits of a device do not allow runs on the other one, with a warning at the first time; under "gpu" and
     "cpu" its result is carried back.
@@ -211,7 +211,7 @@ def _made(name: str | None, gpu: str | Device | None) -> Policy | None:
     if name is None:
         return None
     if name not in get_args(PolicyName):
-        raise ValueError(f"a placement is one of {', '.join(get_args(PolicyName))}, or None, not {name!r}")
+        raise ValueError(f"a placement must be one of {', '.join(get_args(PolicyName))}, or None, not {name!r}")
     ops.place = _place
     Compiled.place = _place_step
     if name == "minimize_transfers":

@@ -259,11 +259,7 @@ def _rate_reason(bound: str, kernels: Sequence[KernelRun], peaks: Mapping[str, P
     unit = "B/s" if bound == "bandwidth" else "op/s"
     most = max(summarize(runs, peaks), key=lambda one: one.seconds)
     rate = _by(amount, seconds)
-    far = (
-        ", which is far from it: they are slow by themselves, or too small to fill the device"
-        if rate < peak / 10
-        else ""
-    )
+    far = ", far below it: they are slow themselves, or too small to fill the device" if rate < peak / 10 else ""
     return (
         f"{rate_text(rate, unit)} in these kernels, where {rate_text(peak, unit)} was measured{far}; "
         f"most of it in '{most.name}'"

@@ -10,7 +10,8 @@ from ..runtime.backend import AdapterInfo, Command
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device
 from ..runtime.driving import drive, drive_async
-from ..runtime.kernels import ElementwiseKernel, Kernel, cooperative, elementwise
+from ..runtime.kernels import ElementwiseKernel, Kernel, elementwise
+from ..runtime.products import product_launches
 from ..runtime.timing import Timed
 
 __all__ = ["Peaks", "peaks_of", "peaks_of_async"]
@@ -24,10 +25,8 @@ _REPEATS = 3
 
 _COPY = elementwise("identity", "identity_f32", ("tensor",), 0)
 _FILL = elementwise("identity", "identity_f32", ("scalar",), 0)
-_PRODUCT = cooperative("matmul")
 _CHAINS = elementwise("multiply_add", "multiply_add_chains", ("scalar", "scalar"), 0)
 _OPERATIONS_OF_CHAINS = 512
-_TILE = 32  # of matmul
 
 
 class Peaks(NamedTuple):
@@ -154,12 +153,12 @@ def _bandwidth(device: Device) -> _Runs:
 def _rate_of_product(device: Device) -> _Runs:
     size, rate = 64, 0.0
     while size <= 4096:
-        tiles = size // _TILE
+        [product] = product_launches("matmul", device.capabilities, size, size)
         strides = {"a_row_stride": size, "a_inner_stride": 1, "b_inner_stride": size, "b_column_stride": 1}
         shape = {"rows": size, "columns": size, "inner": size, "batch_inner": 1}
         load = _Load(device)
         try:
-            load.add(_PRODUCT, (4 * size * size,) * 3, (tiles, tiles, 1), **strides, **shape)
+            load.add(product.kernel, (4 * size * size,) * 3, (*product.grid, 1), **strides, **shape)
         except OutOfDeviceMemoryError:
             break
         seconds = yield from _seconds(load)

@@ -72,11 +72,11 @@ class Profile:
 
     def _start(self, devices: Sequence[Device]) -> Profile:
         if self._watched or self._end is not None:
-            raise UnsupportedError("a profile is used once; call optirs_web.profile() again")
+            raise UnsupportedError("a profile can be used only once; call optirs_web.profile() again")
         if Device.recorder() is not None:
             raise UnsupportedError("a step that is being recorded does not run; profile the calls of the compiled step")
         if any(isinstance(one.backend, Tap) for one in devices):
-            raise UnsupportedError("a profile runs already; profiles do not nest")
+            raise UnsupportedError("a profile is already running; profiles do not nest")
         for one in devices:
             one.flush()
             if one.can_wait:

@@ -57,14 +57,14 @@ class Config:
         counts = [("epochs", self.epochs), ("batch_size", self.batch_size)]
         for name, value in counts + [("hidden", width) for width in self.hidden]:
             if value < 1:
-                raise ValueError(f"{name} is at least 1, not {value}")
+                raise ValueError(f"{name} must be at least 1, not {value}")
         if self.fold not in range(FOLDS):
-            raise ValueError(f"there is no fold {self.fold}: the folds of the digits are 0 to {FOLDS - 1}")
+            raise ValueError(f"there is no fold {self.fold}: choose 0 to {FOLDS - 1}")
         checked_seed(self.seed)
         lr = chosen.lr if self.lr is None else self.lr
         for name, rate in (("lr", lr), ("lr_decay", self.lr_decay)):
             if not (math.isfinite(rate) and rate > 0):
-                raise ValueError(f"{name} is a finite number above 0, not {rate}")
+                raise ValueError(f"{name} must be a finite number above 0, not {rate}")
         return replace(self, optimizer=self.optimizer.lower(), lr=lr)
 
 

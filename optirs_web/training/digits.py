@@ -119,7 +119,7 @@ class DigitsTraining:
     def _finite(self, loss: float, which: str, number: int) -> float:
         if not math.isfinite(loss):
             raise ow.errors.NonFiniteError(
-                f"the {which} loss of epoch {number + 1} is {loss}: the training has diverged. "
+                f"the {which} loss of epoch {number + 1} is {loss}: training has diverged. "
                 f"Try a lower learning rate (it was {self.config.lr:g})"
             )
         return loss
@@ -151,9 +151,9 @@ class DigitsTraining:
         ow.save_checkpoint(path, self.parameters, self.optimizer, extra)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on where `save` was called: on the same device bit for bit as without the break.
+        """Continue where `save` was called: on the same device bit for bit as without the interruption.
 
-        With Adafactor and CAME it is so to rounding: the means of their state per row are computed anew.
+        With Adafactor and CAME up to rounding: the means of their state per row are recomputed.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -165,11 +165,11 @@ class DigitsTraining:
             saved = dict(extra["config"])
             history = [Epoch(int(number), *map(float, figures)) for number, *figures in extra["history"]]
         except (KeyError, TypeError, ValueError) as error:
-            raise ow.errors.CheckpointError(f"{path} holds no run on the digits") from error
+            raise ow.errors.CheckpointError(f"{path} is not a checkpoint of a digits run") from error
         self._check_config(path, saved)
         if len(history) > self.config.epochs:
             raise ow.errors.CheckpointError(
-                f"{path} has {len(history)} epochs already; ask for more than {self.config.epochs}"
+                f"{path} already has {len(history)} epochs; set epochs above {self.config.epochs}"
             )
         ow.load_checkpoint(path, self.parameters, self.optimizer)
         self.history = history

@@ -100,7 +100,7 @@ def _python(kernel: Kernel, dialect: str) -> str:
     module = getattr(kernel, "map_module", None)
     if module is None:
         title, library = {"numpy": ("NumPy", "NumPy"), "jax": ("JAX", "JAX"), "numba": ("Numba", "NumPy")}[dialect]
-        raise NoTextError(f"'{kernel.name}' has no {title} text: there it is written by hand, in calls of {library}")
+        raise NoTextError(f"'{kernel.name}' has no {title} text: it is written by hand there, with calls of {library}")
     return print_python(module, dialect)
 
 

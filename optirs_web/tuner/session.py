@@ -259,7 +259,8 @@ def _searches(device: Device, again: bool) -> _Searches:
     shares = {}
     for key, (launch, count) in seen.items():
         try:
-            shares[key] = count * (yield from search(device, launch, key[0], [key[0].default]))[key[0].default]
+            default = key[0].default(launch)
+            shares[key] = count * (yield from search(device, launch, key[0], [default]))[default]
         except OutOfDeviceMemoryError as error:
             notes[key] = notes[key] or f"not searched: {error}"
     works = []
@@ -270,18 +271,18 @@ def _searches(device: Device, again: bool) -> _Searches:
         if not note:
             seconds = yield from search(device, launch, key[0])
         if seconds:
-            record = Record(*key, best_of(key[0], seconds))
+            record = Record(*key, best_of(key[0].default(launch), seconds))
             choices.add(record)
             yield _Save(record.name, record_text(record, device.info, seconds, _driver()))
-        works.append(_work(device, choices, key, seconds, note))
+        works.append(_work(device, choices, key, launch, seconds, note))
     _bind_programs(device)
     return works
 
 
-def _work(device: Device, choices: Choices, key: Key, seconds: dict[Choice, float], note: str) -> Work:
-    tunable, shape_class = key
-    chosen = choices.chosen(key)
-    return Work(tunable.name, device.name, shape_class, tunable.numbers, tunable.default, chosen, seconds, note)
+def _work(device: Device, choices: Choices, key: Key, launch: Launch, seconds: dict[Choice, float], note: str) -> Work:
+    (tunable, shape_class), default = key, key[0].default(launch)
+    chosen = choices.chosen(key, launch)
+    return Work(tunable.name, device.name, shape_class, tunable.numbers, default, chosen, seconds, note)
 
 
 def _driver() -> str:

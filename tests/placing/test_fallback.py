@@ -15,9 +15,9 @@ LIMIT = 2048
 
 @pytest.fixture
 def vulkan(open_device, monkeypatch):
-    """Shows kernels half of what the queries of one product need, which are not cut."""
+    """Shows kernels half of what the queries of one product need, which are not cut where attention is by tiles."""
     vulkan = open_device("vulkan")
-    monkeypatch.setattr(vulkan, "capabilities", replace(vulkan.capabilities, max_binding_bytes=LIMIT))
+    monkeypatch.setattr(vulkan, "capabilities", replace(vulkan.capabilities, max_binding_bytes=LIMIT, quads=False))
     monkeypatch.setattr(fallback, "_warned", set())
     return vulkan
 
@@ -141,3 +141,13 @@ def test_a_compiled_step_that_was_given_a_device_says_the_limit(vulkan):
     step = ow.compile(lambda x: _attention(x), device=vulkan)
     with ow.placement("gpu", gpu=vulkan), pytest.raises(DeviceLimitError, match="placement"):
         step(_queries("cpu").numpy())
+
+
+def test_a_strided_view_of_16_bits_that_a_kernel_cannot_copy_is_carried_over_as_it_lies(vulkan, monkeypatch):
+    values = np.random.default_rng(1).standard_normal((5, 143)).astype(np.float32)
+    x = ow.tensor(values, device=vulkan, dtype="bfloat16")[:, 3::2]
+    monkeypatch.setattr(vulkan, "capabilities", replace(vulkan.capabilities, max_binding_bytes=300))
+    with ow.placement("cpu"):
+        total = ow.ops.sum(x, 1)
+    assert total.device.name == "cpu"
+    np.testing.assert_allclose(total.float().numpy(), values[:, 3::2].sum(1), rtol=0.05, atol=0.1)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from ...errors import quoted
 from ..groups import NotANumberError
+from ..options import LARGEST_FLOAT32
 
-__all__ = ["DividesByZeroError", "checked"]
+__all__ = ["DividesByZeroError", "check_all", "checked"]
 
 Class = TypeVar("Class", bound=type[Any])
 Test = Callable[[float], bool]
@@ -28,12 +29,12 @@ def _any(value: float) -> bool:
 
 _FINITE = ("a finite number", Real, _any)
 _NOT_ZERO = ("a finite number other than 0", Real, _any)
-_COUNT = ("a number from 0", Real, lambda value: value >= 0)
-_SOME = ("a number above 0", Real, lambda value: value > 0)
+_COUNT = ("a number >= 0", Real, lambda value: value >= 0)
+_SOME = ("a number > 0", Real, lambda value: value > 0)
 _ONE_OR_ALL = {"base_lr", "max_lr", "base_momentum", "max_momentum", "min_lr"}
 """A number, or one for each group."""
 _SEQUENCES = {"milestones", "stages", "factors"}
-_MAY_BE_NONE = {"step_size_down", "total_steps", "epochs", "steps_per_epoch", "factors"}
+_MAY_BE_NONE = {"step_size_down", "total_steps", "epochs", "steps_per_epoch", "factors", "end_value"}
 _MAY_BE_INFINITE = {"patience", "cooldown"}
 
 _ARGUMENTS: dict[str, tuple[str, type[Any], Test]] = {
@@ -43,7 +44,7 @@ _ARGUMENTS: dict[str, tuple[str, type[Any], Test]] = {
     **dict.fromkeys(("step_size", "T_max", "div_factor", "final_div_factor"), _NOT_ZERO),
     **dict.fromkeys(("patience", "cooldown", "step_size_down"), _COUNT),
     "step_size_up": _SOME,
-    "last_epoch": ("an integer from -1", Integral, lambda value: value >= -1),
+    "last_epoch": ("an integer >= -1", Integral, lambda value: value >= -1),
 }
 
 
@@ -64,38 +65,34 @@ def checked(cls: Class) -> Class:
             given = taken.bind(self, *args, **kwargs).arguments
         except TypeError:
             given = {}  # the call says what is missing or unknown
-        for name, value in given.items():
-            if (
-                name in _ARGUMENTS
-                and name not in getattr(cls, "_refuses", ())
-                and not (value is None and name in _MAY_BE_NONE)
-            ):
-                _check(cls.__name__, name, value)
+        refuses = getattr(cls, "_refuses", ())
+        check_all(cls.__name__, {one: given[one] for one in given if one in _ARGUMENTS and one not in refuses})
         make(self, *args, **kwargs)
 
     cls.__init__ = __init__
     return cls
 
 
+def check_all(owner: str, given: Mapping[str, Any]) -> None:
+    """Refuse arguments of a scheduler or a schedule that are not numbers, or not such as their names say."""
+    for name, value in given.items():
+        if value is not None or name not in _MAY_BE_NONE:
+            _check(owner, name, value)
+
+
 def _check(owner: str, name: str, value: Any) -> None:
-    words, kind, is_right = _ARGUMENTS[name]
+    words, kind, is_right = about = _ARGUMENTS.get(name, _FINITE)
     values = [value]
     if name in _SEQUENCES or (name in _ONE_OR_ALL and isinstance(value, (list, tuple))):
-        words = f"made of numbers, each {words}"
+        words = f"numbers, each {words}"
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-            raise NotANumberError(f"{owner}: {name} is {words}, not {quoted(value)}")
+            raise NotANumberError(f"{owner}: {name} must be {words}, not {quoted(value)}")
         values = list(value)
     for one in values:
         if not isinstance(one, kind):
-            raise NotANumberError(f"{owner}: {name} is {words}, not {quoted(one)}")
-        if one == 0 and _ARGUMENTS[name] in (_NOT_ZERO, _SOME):
-            raise DividesByZeroError(f"{owner}: {name} is {words}, not 0")
-        if not ((_is_finite(one) or (one == math.inf and name in _MAY_BE_INFINITE)) and is_right(one)):
-            raise ValueError(f"{owner}: {name} is {words}, not {quoted(one)}")
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer that is no float
-        return False
+            raise NotANumberError(f"{owner}: {name} must be {words}, not {quoted(one)}")
+        if one == 0 and about in (_NOT_ZERO, _SOME):
+            raise DividesByZeroError(f"{owner}: {name} must be {words}, not 0")
+        is_finite = abs(one) <= LARGEST_FLOAT32 or (one == math.inf and name in _MAY_BE_INFINITE)
+        if not (is_finite and is_right(one)):
+            raise ValueError(f"{owner}: {name} must be {words}, not {quoted(one)}")

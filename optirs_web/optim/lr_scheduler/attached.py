@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import UnsupportedError
+from ...errors import UnsupportedError, quoted
 from ...runtime.buffer import Buffer, View
 from ...runtime.program import NotReadyError, Program, StaleProgramError
 from ...runtime.schedules import MOST_SCHEDULERS, NOWHERE, Layer as TableLayer, Places, Row, ScheduleTable
@@ -34,9 +34,12 @@ _Place = tuple[int, str]
 
 def get_option(group: dict[str, Any], name: str) -> float:
     """An option of a group; `beta1` and so on are of `betas`."""
-    if name not in group and name.startswith("beta"):
-        return float(group["betas"][int(name.removeprefix("beta")) - 1])
-    option = group[name]
+    try:
+        if name not in group and name.startswith("beta"):
+            return float(group["betas"][int(name.removeprefix("beta")) - 1])
+        option = group[name]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise ValueError(f"the optimizer has no option {quoted(name)}") from None
     return _value_of(option) if isinstance(option, Tensor) else float(option)
 
 
@@ -74,7 +77,7 @@ def _value_of(rate: Tensor) -> float:
         if rate.device.recording is None:
             _learn(rate)
         elif known is not None and known[2]:  # and has changed again
-            raise UnsupportedError("a compiled step does not assign to an lr that a scheduler sets")
+            raise UnsupportedError("a compiled step cannot assign to an lr that a scheduler sets")
         else:
             raise NotReadyError(partial(_learn, rate, True))
         known = _known.get(rate)
@@ -164,7 +167,7 @@ class Attached:
             change(words)
 
     def notice(self) -> None:
-        """Find out which options somebody else has changed since: they count, and the schedules go on from there."""
+        """Find out which options somebody else has changed since: they count, and the schedules continue from there."""
         for one in self.members:
             one._before_notice()
         for (group, param), expected in self._expected.items():
@@ -252,7 +255,7 @@ class Attached:
         return bool(self.places(0, param)) and set(self.dependents(param)) <= set(_names(param))
 
     def _ready(self) -> ScheduleTable | None:
-        """The table, made anew if anything has changed."""
+        """The table, rebuilt if anything has changed."""
         layout = self.layout
         if self._table is not None and self._table_layout is layout:
             return self._table
@@ -290,7 +293,7 @@ class Attached:
             one._grow()
         if recording is not None:
             if epoch is not None:
-                raise UnsupportedError("a compiled step does not go to an epoch; call step() without")
+                raise UnsupportedError("a compiled step cannot go to an epoch; call step() without one")
             self._record(recording, members)
             return
         self.notice()

@@ -104,7 +104,9 @@ class ReduceLROnPlateau(LRScheduler):
             self._step_on_device(layout, metrics, epoch)
             return
         if layout is not None and layout.device.recording is not None:
-            raise UnsupportedError("in a compiled step the metric is a tensor, and the option has one scheduler only")
+            raise UnsupportedError(
+                "in a compiled step the metric must be a tensor, and the option have one scheduler only"
+            )
         schedules = attached(self.optimizer)
         schedules.notice()
         self._look(float(metrics.item() if isinstance(metrics, Tensor) else metrics))
@@ -160,7 +162,9 @@ class ReduceLROnPlateau(LRScheduler):
         recording = device.recording
         metric = metrics if isinstance(metrics, Tensor) else tensor(float(metrics), device=device)
         if metric.size != 1 or metric.device is not device:
-            raise ShapeError(f"a metric is one number on {device.name}, not {metric.shape} on {metric.device.name}")
+            raise ShapeError(
+                f"a metric must be one number on {device.name}, not {metric.shape} on {metric.device.name}"
+            )
         if recording is None:
             attached(self.optimizer).notice()
             self.optimizer._refresh()  # what the device multiplies is there

@@ -44,7 +44,7 @@ class LRScheduler:
 
     Args:
         optimizer: whose option it is.
-        last_epoch: where to go on; -1 is the beginning.
+        last_epoch: the epoch to continue from; -1 is the beginning.
         param: the option: "lr", "weight_decay", "momentum", "beta1" (the first of `betas`), ...
 
     Attributes:
@@ -55,7 +55,7 @@ class LRScheduler:
     _chains: bool = False
     """Each value is made from the one before, so that what others make of it stays in it."""
     _keeps_value: bool = False
-    """When it goes on from some epoch, the first value is the group's."""
+    """When it continues from some epoch, the first value is the group's."""
     _multiplies: bool = False
     """And it is a multiple of it."""
 
@@ -171,7 +171,7 @@ class LRScheduler:
         attached(self.optimizer).drop_table()
 
     def _too_few(self) -> ValueError:
-        return ValueError(f"{type(self).__name__} has no first value of the added group: make it anew")
+        return ValueError(f"{type(self).__name__} has no initial value for the added group: make a new one")
 
     def step(self, epoch: float | None = None) -> None:
         """Go on by one; or to an epoch, by the formula, whatever came before."""
@@ -287,7 +287,7 @@ class LRScheduler:
             raise ValueError(f"last_epoch is {state_dict['last_epoch']}")
         for name in state_dict:
             if name not in vars(self) and hasattr(self, name):
-                raise ValueError(f"{type(self).__name__} keeps no '{name}'")
+                raise ValueError(f"{type(self).__name__} has no '{name}'")
         vars(self).update({name: value for name, value in state_dict.items() if name not in self._left_out})
         self._resume()
         if hasattr(self, "_work") and not all(math.isfinite(one) for of in self._work.computed.values() for one in of):
@@ -336,7 +336,7 @@ class ScheduleLR(LRScheduler):
     Args:
         optimizer: whose option it is.
         schedule: of `schedules`.
-        last_epoch: where to go on; -1 is the beginning.
+        last_epoch: the epoch to continue from; -1 is the beginning.
         param: the option.
         relative: the schedule is a factor of the option's first value, and not the value itself.
         factors: one for each group: see `schedules.layerwise_decay`.
@@ -389,7 +389,7 @@ class ScheduleLR(LRScheduler):
     def change(
         self, schedule: Schedule | None = None, first: float | None = None, last_epoch: int | None = None
     ) -> None:
-        """Set the option anew: by another schedule, with another first value, or at another count.
+        """Set the option again: by another schedule, with another first value, or at another count.
 
         Args:
             schedule: None keeps the one so far.

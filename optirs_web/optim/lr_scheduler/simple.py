@@ -330,7 +330,7 @@ class CosineAnnealingLR(LRScheduler):
 
 @checked
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine annealing that begins anew after T_0 steps, then T_0 T_mult, ..., as torch's. Epochs may be fractions.
+    """Cosine annealing with a restart after T_0 steps, then T_0 T_mult, ..., as torch's. Epochs may be fractions.
 
     Example:
         >>> import optirs_web as ow
