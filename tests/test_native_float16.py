@@ -1,5 +1,6 @@
 """float16 on a device with f16: its kernels are of f16, and give the bits that halves of words give elsewhere."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from optirs_web.runtime.buffer import View
 from optirs_web.runtime.kernels import Kernel, cooperative, elementwise
 from optirs_web.runtime.native_halves import converts_float16
 from optirs_web.runtime.packed_kernels import PackedKernel, packed
+from optirs_web.runtime.products import grid_of_products
 from optirs_web.wgsl import link, package_loader, parse, print_wgsl
 from optirs_web.wgsl.merged_parts import Part
 from optirs_web.wgsl.merged_shell import workgroup_bytes
@@ -51,6 +53,7 @@ CALLS = {
     "gelu": lambda h: h.gelu(),
     "add_strided": lambda h: h.T + h[:, :1],
     "matmul": lambda h: h @ h,
+    "batched matmul": lambda h: h.reshape(2, 3, 6) @ h.reshape(2, 6, 3),
     "linear": lambda h: nn.functional.linear(h, h, h[0]),
     "conv2d": lambda h: ops.conv2d(h.reshape(1, 1, 6, 6), h[:2, :4].reshape(2, 1, 2, 2)),
     "attention": lambda h: ops.scaled_dot_product_attention(h, h, h),
@@ -124,27 +127,37 @@ def test_strided_maps_give_the_same_bits(gpu):
     np.testing.assert_array_equal(native, words)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 7, 3), (33, 65, 31)])
-def test_products_give_the_same_bits(gpu, shape):
-    rows, inner, columns = shape
+@pytest.mark.parametrize("quads", [False, True], ids=["tiles", "quads"])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 5, 7, 3), (1, 33, 65, 31), (3, 17, 9, 20)])
+def test_products_give_the_same_bits(gpu, shape, quads):
+    products, rows, inner, columns = shape
     rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(size).astype(np.float16) for size in ((rows, inner), (inner, columns)))
-    a[0, 0] = 6e-8
-    parameters = (rows, columns, inner, inner, 1, columns, 1, 0, 0, 0, 1, 0, 0, 0, 0)
-    grid = -(-columns // 32), -(-rows // 32)
+    a, b = (
+        rng.standard_normal(size).astype(np.float16) for size in ((products, rows, inner), (products, inner, columns))
+    )
+    a[:, 0, 0] = 6e-8
+    batch = (0, products, 0, rows * inner, 0, inner * columns)
+    parameters = (rows, columns, inner, inner, 1, columns, 1, 0, 0, *batch)
+    kernel = cooperative("matmul", QUADS=True) if quads else cooperative("matmul")
+    grid = grid_of_products(rows, columns, products, quads=quads)
+    size = products * rows * columns
     native, words = (
-        bits(gpu, cooperative("matmul"), (kind,) * 3, [a.tobytes(), b.tobytes()], rows * columns, parameters, grid)
+        bits(gpu, kernel, (kind,) * 3, [a.tobytes(), b.tobytes()], size, parameters, grid)
         for kind in ("f16", "float16")
     )
     np.testing.assert_array_equal(native, words)
     wide = a.astype(np.float64) @ b.astype(np.float64)
-    np.testing.assert_allclose(native.view(np.float16).reshape(rows, columns), wide, rtol=2**-10, atol=1e-5)
+    np.testing.assert_allclose(native.view(np.float16).reshape(wide.shape), wide, rtol=2**-10, atol=1e-5)
 
 
-def test_sums_of_a_product_are_float32(gpu):
-    ones = ow.ones((1, 4099), device=gpu).half()
-    small = ow.tensor(np.full((4099, 1), 2.0**-12), device=gpu, dtype="float16")
-    assert (ones @ small).item() == np.float16(4099 * 2.0**-12)  # a sum in f16 stops growing at 0.5
+@pytest.mark.parametrize("quads", [False, True], ids=["tiles", "quads"])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_sums_of_a_product_are_float32(gpu, monkeypatch, batch, quads):
+    monkeypatch.setattr(gpu, "capabilities", replace(gpu.capabilities, quads=quads))
+    ones = ow.ones((*batch, 1, 4099), device=gpu).half()
+    small = ow.tensor(np.full((*batch, 4099, 1), 2.0**-12), device=gpu, dtype="float16")
+    # A sum in f16 stops growing at 0.5.
+    np.testing.assert_array_equal((ones @ small).numpy().ravel(), np.float16(4099 * 2.0**-12))
 
 
 def test_every_float16_is_moved_as_it_is(gpu):
