@@ -47,7 +47,7 @@ _REFERENCE_POLICY = (
 
 
 def site_facts(settings: Settings) -> dict[str, Any]:
-    """What every page is told: where the library, Python and the other pages are, relative to the site's root.
+    """Facts for every page: where the library, Python and the other pages are, relative to the site's root.
 
     `sizes` has the bytes of Pyodide's files as a page counts them while they come, that is decompressed.
     """

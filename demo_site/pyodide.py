@@ -38,7 +38,7 @@ def file_sizes(folder: Path | None) -> dict[str, int]:
 
 
 def needed_files(folder: Path) -> list[Path]:
-    """What pages need of a distribution: the interpreter and, where they are there, NumPy and micropip."""
+    """Return the files of a distribution that pages need: the interpreter and, where it has them, NumPy, micropip."""
     files = [folder / name for name in _SIZES_AT_CDN]
     packages = json.loads((folder / "pyodide-lock.json").read_bytes())["packages"]
     waiting = ["numpy", "micropip"]
@@ -50,5 +50,5 @@ def needed_files(folder: Path) -> list[Path]:
 
 
 def has_packages(folder: Path | None) -> bool:
-    """Whether a folder is a full distribution, with the packages that programs import, or the interpreter alone."""
+    """A folder is a full distribution, with the packages that programs import, not the interpreter alone."""
     return folder is not None and any(folder.glob("numpy-*.whl"))

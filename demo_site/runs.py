@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,7 +16,7 @@ from pydantic import BaseModel
 
 import optirs_web as ow
 
-from ..interop.safetensors import load
+from ..checkpoints import checkpoint_notes
 from .access import SettingsOf, WithToken
 from .assets import OpenFile
 from .errors import ApiError, documented
@@ -204,7 +203,7 @@ async def _receive(request: Request, upload: Upload) -> None:
 
 
 def _summary(upload: Upload) -> Summary:
-    """What a complete upload says about itself.
+    """Return the step, the epoch and the optimizer that a complete upload names.
 
     Raises:
         ApiError: it is no checkpoint of optirs-web.
@@ -217,20 +216,17 @@ def _summary(upload: Upload) -> Summary:
         # JSON takes many times its length in memory.
         raise invalid(f"The file's header has {header:,} bytes; the limit is {_MAX_HEADER:,}.")
     try:
-        extra = ow.checkpoint_extra(content)
-        _, metadata = load(content)
-        optimizer = (json.loads(metadata["optirs_web"]).get("optimizer") or {}).get("type")
+        notes = checkpoint_notes(content)
     except ow.errors.CheckpointError as error:
         raise invalid(f"{error}.") from None
     # Whoever made the file chose these; what is not what it should be is left out.
-    history = extra.get("history")  # of the digits run: one entry for each epoch
-    epoch = extra.get("epoch", len(history) if isinstance(history, list) else None)
-    return Summary(_count(extra.get("step")), _count(epoch), _class_name(optimizer))
+    history = notes.extra.get("history")  # of the digits run: one entry for each epoch
+    epoch = notes.extra.get("epoch", len(history) if isinstance(history, list) else None)
+    return Summary(_count(notes.extra.get("step")), _count(epoch), _class_name(notes.optimizer))
 
 
-def _class_name(value: Any) -> str | None:
-    is_name = isinstance(value, str) and value.isascii() and value.isidentifier() and len(value) <= 64
-    return value if is_name else None
+def _class_name(value: str) -> str | None:
+    return value if value.isascii() and value.isidentifier() and len(value) <= 64 else None
 
 
 def _count(value: Any) -> int | None:

@@ -37,7 +37,7 @@ _PATIENCE = 0.1
 """Seconds that NumPy spends on a kernel before it is compiled. Estimated: what is compiled does not depend on noise."""
 
 _LOADING = 0.01
-"""The same before machine code on disk is loaded, for kernels that are not an optimizer's."""
+"""Seconds before machine code on disk is loaded, for kernels that are not an optimizer's."""
 
 # What NumPy takes for one operation: to begin, and for each element.
 _SECONDS_PER_OPERATION = 1e-6
@@ -111,7 +111,7 @@ class _Candidate:
         self._is_compiled = False
 
     def is_settled(self, arrays: Sequence[Array], parameters: bytes) -> bool:
-        """Whether `bind` may be called: the machine code is on disk, or cannot be there. Has it compiled when due."""
+        """`bind` may be called: the machine code is on disk, or cannot be there. Has it compiled when due."""
         if not self._is_settled:
             if self._compilation is not None:
                 self._is_settled = self._compilation.is_done
@@ -120,13 +120,13 @@ class _Candidate:
         return self._is_settled
 
     def _may_load(self) -> bool:
-        """Whether machine code on disk is worth loading. The import of Numba takes long: optimizers alone are."""
+        """Machine code on disk is worth loading. The import of Numba takes long: optimizers alone are."""
         if isinstance(self.kernel, RuleKernel):
             return True
         return self.account.spent >= _LOADING and "numba" in sys.modules
 
     def _look(self, arrays: Sequence[Array], parameters: bytes) -> bool:
-        """Whether the kernel is settled now. It is compiled if it is due and not on disk."""
+        """The kernel is settled now. It is compiled if it is due and not on disk."""
         loops, name = numba_loops(self.kernel), self.kernel.name
         if loops is None:
             return True
@@ -222,7 +222,7 @@ def _can_import() -> bool:
 
 
 def _arguments(kernel: Any, arrays: Sequence[Array], parameters: bytes, given: Sequence[str]) -> list[Any]:
-    """What has the types of the arguments of a kernel's loops."""
+    """Return values with the types of the arguments of a kernel's loops."""
     if not isinstance(kernel, _OF_ELEMENTS):
         return _of_rule(kernel, _by_name(kernel, arrays), given)
     values = _values(kernel, parameters)

@@ -46,7 +46,7 @@ class Loop:
         self._part = namespace.get("part")
 
     def is_compiled(self, arguments: Sequence[Any]) -> bool:
-        """Whether the machine code for arguments of these types is on disk."""
+        """The machine code for arguments of these types is on disk."""
         from numba import typeof
 
         from .numba_cache import is_kept
@@ -111,7 +111,7 @@ def threads() -> int:
 
 
 def has_machine_code(loops: Loops, name: str) -> bool:
-    """Whether the user's cache has some for that text: perhaps of another processor or version, which Numba knows."""
+    """The user's cache has some for that text: perhaps of another processor or version, which Numba knows."""
     folder, file = os.path.split(_path(loops.text, name))
     return bool(glob(os.path.join(escape(folder), "*", f"{file.removesuffix('.py')}.launch-*.nbi")))
 

@@ -68,14 +68,14 @@ def compile_beside(loops: Loops, name: str, arguments: Sequence[Any]) -> Compila
 
 
 def _description(argument: Any) -> Any:
-    """What the worker needs to know of an argument: of an array its type, of a scalar any value."""
+    """Describe an argument to the worker: an array by its type, a scalar by any value."""
     if isinstance(argument, np.ndarray):
         return argument.dtype.str, argument.ndim, argument.flags.writeable
     return argument
 
 
 def _is_python(executable: str | None) -> bool:
-    """Whether that runs Python programs, and is not an application with Python in it."""
+    """The executable runs Python programs, and is not an application with Python in it."""
     name = os.path.basename(executable or "").lower()
     return name.startswith(("python", "pypy")) and not hasattr(sys, "frozen")
 

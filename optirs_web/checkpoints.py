@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from .nn import Buffer
 
 __all__ = [
+    "Notes",
     "checkpoint_extra",
+    "checkpoint_notes",
     "dump_checkpoint",
     "dump_checkpoint_async",
     "load_checkpoint",
@@ -242,18 +244,29 @@ def checkpoint_extra(source: Source) -> dict[str, Any]:
         >>> ow.checkpoint_extra(content)
         {'width': 256}
     """
-    return _read(source)[1].extra
+    return checkpoint_notes(source).extra
 
 
-class _Notes(NamedTuple):
-    """What the metadata says besides the tensors. `optimizer` is the name of its type, or empty."""
+class Notes(NamedTuple):
+    """The metadata of a checkpoint.
+
+    Attributes:
+        extra: as it was saved.
+        optimizer: the name of its class, or empty.
+        param_groups: its options, with the numbers of the parameters.
+    """
 
     extra: dict[str, Any]
     optimizer: str
     param_groups: list[dict[str, Any]]
 
 
-def _read(source: Source) -> tuple[dict[str, Entry], _Notes]:
+def checkpoint_notes(source: Source) -> Notes:
+    """The metadata of a checkpoint, read and checked once; see `checkpoint_extra`."""
+    return _read(source)[1]
+
+
+def _read(source: Source) -> tuple[dict[str, Entry], Notes]:
     tensors, metadata = load(source)
     path = name_of(source)
     if metadata.get("format") != _FORMAT:
@@ -262,7 +275,8 @@ def _read(source: Source) -> tuple[dict[str, Entry], _Notes]:
         notes = json.loads(metadata["optirs_web"])
         optimizer = notes.get("optimizer") or {"type": "", "param_groups": []}
         groups = [{**one, "params": list(one["params"])} for one in optimizer["param_groups"]]
-        return tensors, _Notes(dict(notes["extra"]), str(optimizer["type"]), groups)
+        name = optimizer["type"]
+        return tensors, Notes(dict(notes["extra"]), name if isinstance(name, str) else "", groups)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: its notes cannot be read ({quoted(error)})") from error
 

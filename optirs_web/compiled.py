@@ -127,7 +127,7 @@ class _Recorded(NamedTuple):
 
 
 class _ElsewhereError(Exception):
-    """What a step uses lies on another device. Not shown to users, who are shown the reason."""
+    """A tensor that a step uses lies on another device. Not shown to users, who are shown the reason."""
 
     def __init__(self, device: Device, reason: OptirsError | None = None) -> None:
         super().__init__(f"run it on {device.name}")
@@ -196,7 +196,7 @@ class Compiled:
         return self._run(arguments)
 
     def __copy__(self) -> Compiled:
-        """The same step, not recorded yet."""
+        """A copy of the step, not recorded yet."""
         return self._of(Compiled.__new__(Compiled), self._step)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
@@ -294,7 +294,7 @@ class Compiled:
 
     @staticmethod
     def _key(prepared: list[Any]) -> Hashable:
-        """What a recording depends on besides the device: modes, and shapes, types and constants of the arguments."""
+        """Return the modes, and the shapes, types and constants of the arguments that a recording is for."""
         return (ops.autocast_to(), grad_enabled(), *map(_signature, prepared))
 
     def _device(self, key: Hashable, prepared: list[Any]) -> tuple[Device, bool]:

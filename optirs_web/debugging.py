@@ -48,7 +48,7 @@ def set_debug(enabled: bool) -> None:
 
 
 def is_debugging() -> bool:
-    """Whether values are checked here."""
+    """Values are checked here."""
     value = _in_block.setting().value
     return _elsewhere if value is None else bool(value)
 

@@ -23,7 +23,7 @@ _LONGEST = 60  # characters of what a message quotes
 
 
 def quoted(value: object) -> str:
-    """What a file or a user gave, for a message: a string in quotes with its control characters escaped, and cut."""
+    """Return a value of a file or a user for a message: a string in quotes, control characters escaped, and cut."""
     try:
         text = repr(value[: _LONGEST + 1] if isinstance(value, (str, bytes, list, tuple)) else value)
     except ValueError:  # Python prints no number of more than 4,300 digits

@@ -31,7 +31,7 @@ PATIENCE = 300_000  # milliseconds
 
 
 class Card(NamedTuple):
-    """What is shown of a page: an element, once `run` has brought the page so far."""
+    """The part of a page that is shown: an element, once `run` has brought the page so far."""
 
     element: str
     run: Callable[[Page], None] = lambda page: None

@@ -110,7 +110,7 @@ def without(payload: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def frames(last: int, count: int) -> list[int]:
-    """So many steps from 1 to the last: close to each other first, when most changes."""
+    """Numbers of `count` steps from 1 to the last: close to each other first, when most changes."""
     return sorted({round(last ** (number / (count - 1))) for number in range(count)})
 
 

@@ -40,7 +40,7 @@ DEVICES = os.environ.get("OPTIRS_TEST_DEVICES", "cpu,vulkan").split(",")
 TARGETS = list(filter(None, os.environ.get("OPTIRS_TEST_TARGETS", "").split(",")))
 BRIEFLY = set(filter(None, os.environ.get("OPTIRS_TEST_BRIEFLY", "").split(","))) - set(TARGETS)
 BROWSER = ["webgpu"]
-LIBRARIES = ["torch", "optax", "accelerate", "onnx"]
+LIBRARIES = ["torch", "optax", "accelerate", "onnx", "numba"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
 # A software GPU on a busy machine is slow in ways that say nothing about the code.
@@ -300,27 +300,18 @@ def requires():
     return import_or_skip
 
 
-@pytest.fixture(scope="session")
-def cuda(open_device):
-    return open_device("cuda")
+def _device_fixture(name):
+    """The device of that name; a test that takes it says so, see `requirements.needs_of`."""
+    return pytest.fixture(lambda open_device: open_device(name), scope="session", name=name)
 
 
-@pytest.fixture(scope="session")
-def opencl(open_device):
-    return open_device("opencl")
+def _library_fixture(name):
+    """The module of that name, likewise."""
+    return pytest.fixture(lambda requires: requires(name), scope="session", name=name)
 
 
-@pytest.fixture(scope="session")
-def xla(open_device):
-    return open_device("xla")
-
-
-@pytest.fixture(scope="session")
-def numba():
-    try:
-        return importlib.import_module("numba")
-    except ImportError as error:
-        return missing("numba", str(error))
+cuda, opencl, xla = map(_device_fixture, ("cuda", "opencl", "xla"))
+accelerate, numba, onnx, optax = map(_library_fixture, ("accelerate", "numba", "onnx", "optax"))
 
 
 @pytest.fixture(scope="session")
@@ -333,21 +324,6 @@ def nvrtc():
         return nvrtc.version()
     except DeviceNotAvailableError as error:
         return missing("nvrtc", str(error))
-
-
-@pytest.fixture(scope="session")
-def accelerate(requires):
-    return requires("accelerate")
-
-
-@pytest.fixture(scope="session")
-def onnx(requires):
-    return requires("onnx")
-
-
-@pytest.fixture(scope="session")
-def optax(requires):
-    return requires("optax")
 
 
 @pytest.fixture

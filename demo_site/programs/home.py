@@ -1,4 +1,4 @@
-"""What the program on the first page uses: points to classify, and a stage on which the training is watched."""
+"""Parts of the program on the first page: points to classify, and a stage on which the training is watched."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def _advance(step: Callable[[], ow.Tensor], count: int) -> tuple[float, di
 
 
 def _check_classes(labels: array[int], classes: int) -> None:
-    """What `cross_entropy` says on request only, since looking at labels on the device costs a read: see `ow.debug`."""
+    """Refuse labels outside the classes, which `cross_entropy` checks on request only (`ow.debug`): it costs a read."""
     if max(labels, default=0) >= classes:
         raise ValueError(
             f"labels go up to {max(labels)}, so the model needs {max(labels) + 1} outputs; it has {classes}"

@@ -28,7 +28,7 @@ Height = Callable[[Any, Any], Any]
 
 
 class Surface(NamedTuple):
-    """What the racers run down: its height, the part of the plane that is shown, where to start, and the goal's height.
+    """A surface that the racers run down: its height, the part of the plane shown, the start, the height of the goal.
 
     `noise` is the standard deviation of what is added to the gradients; `rates` are the learning rates to begin with.
     """
@@ -108,7 +108,7 @@ class Kind(NamedTuple):
 
 @dataclass
 class Result:
-    """How the race ended for one racer, or that it has not.
+    """The end of the race for a racer, if it has ended.
 
     Attributes:
         arrived: the first of the `STAY` steps for which it stayed at the goal.
@@ -135,7 +135,7 @@ class Result:
 
 
 def _is_near(value: float, axis: Axis) -> bool:
-    """Whether a coordinate is on the map, or outside of it by no more than its width. NaN is not."""
+    """A coordinate is on the map, or outside of it by no more than its width. NaN is not."""
     low, high = axis
     return 2 * low - high <= value <= 2 * high - low
 

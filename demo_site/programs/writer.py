@@ -28,7 +28,7 @@ TEMPERATURE = 0.6  # of what it writes by itself
 LONGEST_PROMPT = 500
 LONGEST_TEXT = 1_000_000
 MOST_CHARACTERS = 4096
-"""How many different characters a model has: the most frequent of the text. The others become `RARE`."""
+"""The number of different characters of a model: the most frequent of the text. The others become `RARE`."""
 RARE = "\ufffd"
 HELD_OUT = 10  # one part in so many, at the end of the text
 SHORTEST, LONGEST, MOST_STEPS = 0.06, 0.25, 32
@@ -113,7 +113,7 @@ class Text(NamedTuple):
         return cls(text.translate(dict.fromkeys(map(ord, rare), RARE)), len(rare))
 
     def parts(self, codes: memoryview, size: Size) -> tuple[memoryview, memoryview, bool]:
-        """What is learned, what is held out, and whether these are different.
+        """Return the text to learn, the text held out, and True where these are different.
 
         A text too short for a model of that size is repeated, and all of it is learned.
         """

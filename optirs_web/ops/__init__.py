@@ -152,7 +152,7 @@ chosen: Callable[..., Any] | None = None
 
 
 class Autocast(NamedTuple):
-    """What the innermost `autocast` says, and the parameters that were cast since the outermost one began."""
+    """Options of the innermost `autocast`, and the parameters that were cast since the outermost one began."""
 
     dtype: DType | None
     caches: bool

@@ -101,7 +101,7 @@ def scaled_dot_product_attention(
 
 
 def _favours_products(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether products of the whole matrices are faster than tiles, and memory for their scores is a small matter."""
+    """Products of the whole matrices are faster than tiles, and memory for their scores is a small matter."""
     nbytes = FLOAT32.itemsize * math.prod(query.shape[:-1]) * key.shape[-2]
     is_float32 = all(operand.dtype is FLOAT32 for operand in (query, key, value))
     return query.device.capabilities.quads and is_float32 and nbytes <= _MOST_SCORES

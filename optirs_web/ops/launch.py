@@ -155,38 +155,36 @@ def launch_map(
 def _mapped_in_parts(
     kernel: ElementwiseKernel, operands: Sequence[Operand], shape: Shape, strides: Sequence[Shape], result: Tensor
 ) -> bool:
-    """Run a map function over parts that a kernel can be shown; whether that is possible.
+    """Run a map function over parts that a kernel can be shown; returns False where that is not possible.
 
     What depends on the index of an element has a parameter `first`, which is added to it.
     """
-    numbers = iter(strides)
-    given = [
-        Tensor(one.walk.view, shape, one.dtype, strides=next(numbers), start=one.walk.start)
-        if isinstance(one, Tensor)
-        else one
-        for one in operands
+    remaining = iter(strides)
+    walked = [
+        Tensor(x.walk.view, shape, x.dtype, strides=next(remaining), start=x.walk.start) if isinstance(x, Tensor) else x
+        for x in operands
     ]
     whole = Tensor(result.view, shape, result.dtype)
-    found = cut([*(one for one in given if isinstance(one, Tensor)), whole])
+    cutting = cut([*(x for x in walked if isinstance(x, Tensor)), whole])
     offset = kernel.operand_names.index("first") if "first" in kernel.operand_names else None
-    if found is not None and kernel.uses_index:
+    if cutting is not None and kernel.uses_index:
         if offset is None:
             return False
-        if found[0] != 0:  # parts of the result have to lie one after the other
-            given = [contiguous(one) if isinstance(one, Tensor) and cut([one]) else one for one in given]
-            found = 0, (cut([*(one for one in given if isinstance(one, Tensor)), whole]) or (0, 1))[1]
+        if cutting[0] != 0:  # parts of the result have to be contiguous
+            walked = [contiguous(x) if isinstance(x, Tensor) and cut([x]) else x for x in walked]
+            cutting = 0, (cut([*(x for x in walked if isinstance(x, Tensor)), whole]) or (0, 1))[1]
 
     def run(operands: Sequence[Operand], target: Tensor) -> None:
-        parts = [narrowed(one) if isinstance(one, Tensor) else one for one in operands]
-        its_strides = [one.walk.strides for one in parts if isinstance(one, Tensor)]
-        launch_map(kernel.file, kernel.name, parts, its_strides, target.shape, target)
+        parts = [narrowed(x) if isinstance(x, Tensor) else x for x in operands]
+        part_strides = [x.walk.strides for x in parts if isinstance(x, Tensor)]
+        launch_map(kernel.file, kernel.name, parts, part_strides, target.shape, target)
 
-    if found is None:
-        run(given, whole)
+    if cutting is None:
+        run(walked, whole)
         return True
-    axis, length = found
+    axis, length = cutting
     for first in range(0, shape[axis], length):
-        parts = [part_along(one, axis, first, length) if isinstance(one, Tensor) else one for one in given]
+        parts = [part_along(x, axis, first, length) if isinstance(x, Tensor) else x for x in walked]
         if offset is not None:
             parts[offset] = cast(int, parts[offset]) + first * math.prod(shape[1:])
         compute_part(whole, axis, first, length, partial(run, parts))

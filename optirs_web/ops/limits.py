@@ -29,7 +29,7 @@ _COLUMN_PARTS = 16
 
 def fits(*views: View) -> bool:
     """A kernel can be shown each of these whole."""
-    return max(one.nbytes for one in views) <= views[0].buffer.device.capabilities.max_binding_bytes
+    return max(view.nbytes for view in views) <= views[0].buffer.device.capabilities.max_binding_bytes
 
 
 # Strided operands.
@@ -74,22 +74,22 @@ def cut(operands: Sequence[Tensor]) -> tuple[int, int] | None:
 
 
 def _length_of_parts(large: Sequence[Tensor], operands: Sequence[Tensor], axis: int) -> int:
-    """How long parts along an axis may be, so that those that are too large fit; 1 where they do not even then."""
+    """Return the length of parts along an axis for which the large operands fit; 1 where they do not even then."""
     limits = operands[0].device.capabilities
 
-    def longest(one: Tensor, slack: int) -> int:
-        stride = one.walk.strides[axis] * one.dtype.itemsize
-        room = limits.max_binding_bytes - slack - (_shown_bytes(one) - (one.shape[axis] - 1) * stride)
+    def longest(x: Tensor, slack: int) -> int:
+        stride = x.walk.strides[axis] * x.dtype.itemsize
+        room = limits.max_binding_bytes - slack - (_shown_bytes(x) - (x.shape[axis] - 1) * stride)
         return max(1, room // stride + 1)
 
-    along = [one for one in large if one.walk.strides[axis]]
-    strides = [one.walk.strides[axis] * one.dtype.itemsize for one in operands]
-    unit = max(limits.offset_alignment // math.gcd(limits.offset_alignment, one) for one in strides if one)
-    length = min(longest(one, 0) for one in along)
+    along = [x for x in large if x.walk.strides[axis]]
+    strides = [x.walk.strides[axis] * x.dtype.itemsize for x in operands]
+    unit = max(limits.offset_alignment // math.gcd(limits.offset_alignment, stride) for stride in strides if stride)
+    length = min(longest(x, 0) for x in along)
     if length >= unit:
         return length - length % unit
-    length = min(longest(one, limits.offset_alignment) for one in along)  # parts begin between two multiples
-    if any(one.dtype.itemsize < 4 and one.walk.strides[axis] % 2 for one in operands):
+    length = min(longest(x, limits.offset_alignment) for x in along)  # parts begin between two multiples
+    if any(x.dtype.itemsize < 4 and x.walk.strides[axis] % 2 for x in operands):
         length -= length % 2  # and not within words
         if not length:
             device = operands[0].device
@@ -98,7 +98,7 @@ def _length_of_parts(large: Sequence[Tensor], operands: Sequence[Tensor], axis: 
 
 
 def part_along(x: Tensor, axis: int, first: int, count: int) -> Tensor:
-    """So many places of an axis from `first` on, or fewer at its end: the same memory. Leaves no history."""
+    """Return `count` places of an axis from `first` on, or fewer at its end: the same memory. Leaves no history."""
     view, start, strides = x.walk
     shape = (*x.shape[:axis], min(count, x.shape[axis] - first), *x.shape[axis + 1 :])
     return Tensor(view, shape, x.dtype, strides=strides, start=start + first * strides[axis])
@@ -178,16 +178,16 @@ def in_parts(
         compute: enqueues the work for parts of all of them.
     """
     every = [*results, *operands]
-    if fits(*(one.walk.view for one in every)):
+    if fits(*(x.walk.view for x in every)):
         compute(results, operands)
         return
     axis = next((axis for axis in range(axes) if results[0].shape[axis] > 1), None)
     if axis is None or max(map(_shown_bytes, every)) <= every[0].device.capabilities.max_binding_bytes:
-        compute(results, [narrowed(one) for one in operands])
+        compute(results, [narrowed(x) for x in operands])
         return
     length = _length_of_parts(every, every, axis)
     for first in range(0, results[0].shape[axis], length):
-        parts = [part_along(one, axis, first, length) for one in operands]
+        parts = [part_along(x, axis, first, length) for x in operands]
         of_parts = partial(in_parts, operands=parts, axes=axes, compute=compute)
         _into_parts(results, (axis, first, length), of_parts)
 
@@ -221,19 +221,19 @@ def write_rows(part: Tensor, whole: Tensor, rows: int, first: int) -> None:
             source, target = (view.part(nbytes * number, itemsize * row) for view, nbytes in views)
             device.copy(source, View(target.buffer, target.offset + itemsize * first, target.nbytes, target.kind))
         return
-    count = count or rows  # of halves of words: the dispatch says the limit
+    count = count or rows  # of single 16-bit elements: the dispatch says the limit
     for number in range(0, rows, count):
-        its_rows = min(count, rows - number)
+        part_rows = min(count, rows - number)
         parts = [
-            view if count == rows else view.part(nbytes * number, -(-nbytes * its_rows // 4) * 4)  # whole words
+            view if count == rows else view.part(nbytes * number, -(-nbytes * part_rows // 4) * 4)  # whole words
             for view, nbytes in views
         ]
-        parameters = (its_rows * row, row, whole_row, first)
-        device.dispatch(cooperative("join"), parts, -(-its_rows * row // _THREADS), parameters)
+        parameters = (part_rows * row, row, whole_row, first)
+        device.dispatch(cooperative("join"), parts, -(-part_rows * row // _THREADS), parameters)
 
 
 def _rows_at_once(device: Device, rows: int, views: Sequence[tuple[View, int]]) -> int:
-    """How many rows fit, so that each part begins where a binding may; 0 if none do."""
+    """Return the number of rows that fit, where each part begins where a binding may; 0 if none do."""
     if fits(*(view for view, _ in views)):
         return rows
     alignment = device.capabilities.offset_alignment

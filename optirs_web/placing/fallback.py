@@ -1,4 +1,4 @@
-"""What a device cannot run, since its limits do not allow it, runs on the other one under a placement policy."""
+"""Work that the limits of a device do not allow runs on the other one under a placement policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def is_of_a_limit(error: Exception, device: Device) -> bool:
-    """Whether no such work runs on this device, however much of its memory is free."""
+    """No such work runs on this device, however much of its memory is free."""
     if isinstance(error, OutOfDeviceMemoryError):
         return error.asked > device.capabilities.max_buffer_bytes
     return isinstance(error, DeviceLimitError) and error.device == device.name

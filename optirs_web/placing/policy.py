@@ -100,10 +100,10 @@ class _FewestBytes(_LearnsNothing):
 
 
 _inner: Mode[Policy | EllipsisType | None] = Mode("placement", ...)
-"""What the innermost block of this thread or task says; `...` outside of all."""
+"""Policy of the innermost block of this thread or task; `...` outside of all."""
 
 _outright: list[tuple[ref[placement], Policy | None]] = []
-"""What was said outside of blocks, for all threads, and by whom: one that is still held may become a block yet."""
+"""Policies set outside of blocks, for all threads, and by whom: one that is still held may become a block yet."""
 
 _lock = threading.Lock()
 """Held while that changes."""

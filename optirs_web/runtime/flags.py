@@ -17,7 +17,7 @@ _epoch = object()
 _observer: Mode[UsedFlags | None] = Mode("used_flags", None)
 
 used_flags = _observer.get
-"""What notes the flags that this thread or task uses, if anything does."""
+"""Return the notes of the flags that this thread or task uses, if any are taken."""
 
 
 class UsedFlags:

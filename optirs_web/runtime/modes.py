@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class _Setting(Generic[_T]):
-    """What a block has a mode be, inside the blocks around it."""
+    """The value that a block gives a mode, inside the blocks around it."""
 
     __slots__ = ("block", "outer", "token", "value")
 
@@ -45,7 +45,7 @@ class Mode(Generic[_T]):
         outside = _Setting(value, None, None)
         self._innermost: ContextVar[_Setting[_T]] = ContextVar(name, default=outside)
         self.setting = self._innermost.get
-        """What has the value, for those who ask often: ``mode.setting().value``."""
+        """Return the object that has the value, for those who ask often: ``mode.setting().value``."""
 
     def get(self) -> _T:
         """The value in this thread or task."""
@@ -105,7 +105,7 @@ class Block(Generic[_T]):
         self._entered: _Setting[_T] | None = None
 
     def _value_within(self, outer: _T) -> _T:
-        """What the mode is, where it was `outer` before."""
+        """The value inside the block, where it was `outer` before."""
         return self._value
 
     def __enter__(self) -> Any:

@@ -1,4 +1,4 @@
-"""The arguments of schedulers: what each may be, by its name, before anything is changed."""
+"""Checks of the arguments of schedulers by their names, before anything is changed."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ def checked(cls: Class) -> Class:
     @functools.wraps(make)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
-            given = taken.bind(self, *args, **kwargs).arguments
+            bound = taken.bind(self, *args, **kwargs).arguments
         except TypeError:
-            given = {}  # the call says what is missing or unknown
-        refuses = getattr(cls, "_refuses", ())
-        check_all(cls.__name__, {one: given[one] for one in given if one in _ARGUMENTS and one not in refuses})
+            bound = {}  # the call says what is missing or unknown
+        names = _ARGUMENTS.keys() - getattr(cls, "_refuses", ())
+        check_all(cls.__name__, {name: value for name, value in bound.items() if name in names})
         make(self, *args, **kwargs)
 
     cls.__init__ = __init__
     return cls
 
 
-def check_all(owner: str, given: Mapping[str, Any]) -> None:
+def check_all(owner: str, arguments: Mapping[str, Any]) -> None:
     """Refuse arguments of a scheduler or a schedule that are not numbers, or not such as their names say."""
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is not None or name not in _MAY_BE_NONE:
             _check(owner, name, value)
 
@@ -88,11 +88,11 @@ def _check(owner: str, name: str, value: Any) -> None:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise NotANumberError(f"{owner}: {name} must be {words}, not {quoted(value)}")
         values = list(value)
-    for one in values:
-        if not isinstance(one, kind):
-            raise NotANumberError(f"{owner}: {name} must be {words}, not {quoted(one)}")
-        if one == 0 and about in (_NOT_ZERO, _SOME):
+    for number in values:
+        if not isinstance(number, kind):
+            raise NotANumberError(f"{owner}: {name} must be {words}, not {quoted(number)}")
+        if number == 0 and about in (_NOT_ZERO, _SOME):
             raise DividesByZeroError(f"{owner}: {name} must be {words}, not 0")
-        is_finite = abs(one) <= LARGEST_FLOAT32 or (one == math.inf and name in _MAY_BE_INFINITE)
-        if not (is_finite and is_right(one)):
-            raise ValueError(f"{owner}: {name} must be {words}, not {quoted(one)}")
+        is_finite = abs(number) <= LARGEST_FLOAT32 or (number == math.inf and name in _MAY_BE_INFINITE)
+        if not (is_finite and is_right(number)):
+            raise ValueError(f"{owner}: {name} must be {words}, not {quoted(number)}")

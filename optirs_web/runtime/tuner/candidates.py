@@ -48,7 +48,7 @@ class Tunable(ABC):
     candidates: tuple[Choice, ...]
 
     def default(self, launch: Launch) -> Choice:
-        """What the launch runs where nothing is tuned."""
+        """The candidate that a launch runs where nothing is tuned."""
         return self.candidates[0]
 
     def needs(self, choice: Choice) -> tuple[int, int]:
