@@ -6,8 +6,8 @@ import pytest
 import optirs_web as ow
 from optirs_web.cli.optimizers import all_optimizers
 
-LINEAR = {"FTRL": {"beta": 0.0}, "DoG": {"eps": 0.0}, "LDoG": {"eps": 0.0}, "Prodigy": {"d0": 1e-37}}
-"""Options with which nothing but squares of gradients is divided by."""
+LINEAR = {"FTRL": {"beta": 0.0}, "DoG": {"eps": 0.0}, "LDoG": {"eps": 0.0}, "Prodigy": {"d0": 1.5e-38}}
+"""Options with which nothing but squares of gradients is divided by: d0 times eps is 0 in float32."""
 
 SEQUENCES = {
     "zeros": (0.0, 0.0),
