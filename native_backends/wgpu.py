@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
-import sys
-import tempfile
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import wgpu
@@ -23,23 +18,14 @@ from ..runtime.products import ask_for_quads, note_quads
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
 from ..runtime.tuner.folder import uses_choices
-from .forks import Forks
 from .wgpu_commands import Copy, Recorded, Run, Upload, each, encoded, touched, work_of
+from .wgpu_packages import WgpuPackage
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
     from .wgpu_timestamps import Timestamps
 
-__all__ = ["WgpuBackend", "list_adapters", "open_backend"]
-
-_NAMES = {"Vulkan": "vulkan", "Metal": "metal", "D3D12": "dx12", "OpenGL": "gl", "OpenGLES": "gl"}
-
-_VERSION = (0, 32)  # wgpu's interface changes with the second number
-
-_KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "software"}  # it knows no other
-
-_FEATURES = ("shader-f16", "subgroup", "timestamp-query")
-_WORDS = {"subgroup": "subgroups"}  # where wgpu's word is not WebGPU's
+__all__ = ["WgpuBackend", "list_adapters", "open_backend", "open_through"]
 
 _USAGE = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
 
@@ -52,76 +38,25 @@ class _Pipeline(NamedTuple):
     layout: Any
 
 
-def _load_triton_first() -> None:
-    """Load Triton, which torch loads with its first optimizer, before a driver is.
+_wgpu = WgpuPackage(wgpu)
 
-    Its LLVM faults where Mesa's drivers have loaded theirs (seen with Debian 12's LLVM 15); the other way round both
-    work.
-    """
-    if sys.platform == "linux" and "torch" in sys.modules:
-        with suppress(ImportError, OSError, RuntimeError):  # torch goes on without it, too
-            importlib.import_module("triton")
-
-
-@cache
-def _adapters() -> tuple[Any, ...]:
-    _load_triton_first()
-    # Without this variable libwayland, which OpenGL asks for displays, writes errors to the terminal.
-    unset = "XDG_RUNTIME_DIR" not in os.environ
-    if unset:
-        os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
-    try:
-        return tuple(wgpu.gpu.enumerate_adapters_sync())
-    finally:
-        if unset:
-            del os.environ["XDG_RUNTIME_DIR"]
-
-
-def _adapters_named(name: str) -> list[Any]:
-    return [one for one in _adapters() if _NAMES.get(one.info["backend_type"]) == name]
-
-
-def list_adapters(name: str) -> list[AdapterInfo]:
-    """The adapters of one API; if there is none, one entry that says what to install."""
-    if _forks.reason:
-        return [AdapterInfo(name, 0, "", available=False, reason=_forks.reason)]
-    if wgpu.version_info[:2] != _VERSION:
-        from ..runtime.choosing.packages import wrong_version
-
-        return [AdapterInfo(name, 0, "", available=False, reason=wrong_version("wgpu", wgpu.__version__))]
-    found = [_about(name, *one) for one in enumerate(_adapters_named(name))]
-    if not found:
-        from .wgpu_drivers import why_none
-
-        return [AdapterInfo(name, 0, "", available=False, reason=f"no {name} adapter found: {why_none(name)}")]
-    return found
-
-
-def _about(name: str, index: int, adapter: Any) -> AdapterInfo:
-    told = adapter.info
-    return AdapterInfo(
-        name=name,
-        index=index,
-        description=f"{told['device']} ({told['description']})",
-        software=told["adapter_type"] == "CPU",
-        kind=_KINDS.get(told["adapter_type"], ""),
-        features=frozenset(_WORDS.get(one, one) for one in _FEATURES if one in adapter.features),
-        adapter=f"{told['vendor_id']:04x}:{told['device_id']:04x}",
-    )
-
-
-_forks = Forks("wgpu")
+list_adapters = _wgpu.list_adapters
 
 
 def open_backend(info: AdapterInfo) -> WgpuBackend:
-    """Open an adapter that `list_adapters` gave.
+    """Open an adapter that `list_adapters` gave; see `open_through`."""
+    return open_through(_wgpu, info)
+
+
+def open_through(package: WgpuPackage, info: AdapterInfo) -> WgpuBackend:
+    """Open an adapter that the package's `list_adapters` gave.
 
     Raises:
-        DeviceNotAvailableError: the adapter refuses, or this process was forked from one that used wgpu.
+        DeviceNotAvailableError: the adapter refuses, or this process was forked from one that used the package.
     """
-    if _forks.reason:
-        raise DeviceNotAvailableError(_forks.reason)
-    backend = WgpuBackend(_adapters_named(info.name)[info.index], info)
+    if package.forks.reason:
+        raise DeviceNotAvailableError(package.forks.reason)
+    backend = WgpuBackend(package, info)
     counted = ask_for_quads(backend)
     if counted is not None:
         note_quads(backend, counted, backend.read(counted, 0, 4))
@@ -135,9 +70,12 @@ def open_backend(info: AdapterInfo) -> WgpuBackend:
 class WgpuBackend(Backend):
     """One wgpu device. Bind groups, pipelines and parameter blocks are made once and cached."""
 
-    def __init__(self, adapter: Any, info: AdapterInfo) -> None:
+    def __init__(self, package: WgpuPackage, info: AdapterInfo) -> None:
         """Ask the adapter for a device with all of its limits that matter here."""
         self.info = info
+        self._package = package
+        self._wgpu = package.module
+        adapter = package.adapters(info.name)[info.index]
         self.stats = Stats()
         limits = {
             name: adapter.limits[name]
@@ -152,10 +90,9 @@ class WgpuBackend(Backend):
                 "min-storage-buffer-offset-alignment",
             )
         }
-        features = [name for name in _FEATURES if name in adapter.features]
         try:
-            self._device: Any = adapter.request_device_sync(required_features=features, required_limits=limits)
-        except wgpu.GPUError as error:
+            self._device: Any = package.request_device(adapter, limits)
+        except self._wgpu.GPUError as error:
             raise DeviceNotAvailableError(f"{info} refused to open: {error}") from error
         self.capabilities = Capabilities(
             max_buffer_bytes=limits["max-buffer-size"],
@@ -163,14 +100,14 @@ class WgpuBackend(Backend):
             max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
             offset_alignment=limits["min-storage-buffer-offset-alignment"],
             max_workgroups=limits["max-compute-workgroups-per-dimension"],
-            features=frozenset(_WORDS.get(name, name) for name in features),
+            features=info.features,
             max_invocations=min(
                 limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"]
             ),
             max_workgroup_bytes=limits["max-compute-workgroup-storage-size"],
         )
         self._loss = ""
-        _forks.add(self)
+        package.forks.add(self)
         self._pipelines: dict[Kernel, _Pipeline] = {}
         self._bind_groups: OrderedDict[Any, Any] = OrderedDict()
         self._keys_of: dict[Any, set[Any]] = {}
@@ -192,7 +129,7 @@ class WgpuBackend(Backend):
             raise DeviceLostError(self._loss)
         try:
             yield
-        except wgpu.GPUError as error:
+        except self._wgpu.GPUError as error:
             message = str(error)
             if re.search(r"not enough memory|out of memory", message, re.IGNORECASE):
                 raise AllocationFailed(message) from error
@@ -283,13 +220,13 @@ class WgpuBackend(Backend):
             entries.append({"binding": len(entries), "visibility": wgpu.ShaderStage.COMPUTE, "buffer": uniform})
         with self._errors():
             try:
-                shader = self._device.create_shader_module(label=kernel.name, code=kernel.wgsl("naga"))
+                shader = self._device.create_shader_module(label=kernel.name, code=kernel.wgsl(self._package.host))
                 layout = self._device.create_bind_group_layout(entries=entries)
                 pipeline = self._device.create_compute_pipeline(
                     layout=self._device.create_pipeline_layout(bind_group_layouts=[layout]),
                     compute={"module": shader, "entry_point": "main"},
                 )
-            except wgpu.GPUValidationError as error:
+            except self._wgpu.GPUValidationError as error:
                 if "lost" in str(error):
                     raise
                 raise ShaderError(
@@ -345,7 +282,7 @@ class WgpuBackend(Backend):
                 self._check_freed(commands)
             try:
                 self._send(commands)
-            except wgpu.GPUValidationError as error:
+            except self._wgpu.GPUValidationError as error:
                 if "lost" in str(error):
                     raise
                 self._send_what_can_be(commands, error)
@@ -376,7 +313,7 @@ class WgpuBackend(Backend):
         if not isinstance(command, Upload):
             try:
                 encoded(self._device, [command])
-            except wgpu.GPUValidationError:
+            except self._wgpu.GPUValidationError:
                 return True
         return False
 
@@ -415,7 +352,9 @@ class WgpuBackend(Backend):
         with self._errors():
             if self._freed:
                 self._check_freed(commands)
-            self._timestamps = self._timestamps or Timestamps(self._device)
+            self._timestamps = self._timestamps or Timestamps(
+                self._device, self._package.seconds_per_tick(self._device)
+            )
             timed = []
             for command in each(commands):
                 work = work_of(command)

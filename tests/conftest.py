@@ -13,7 +13,7 @@ import os
 import signal
 import warnings
 from collections import Counter
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ import numpy as np
 import pytest
 import software_cuda
 from chromium import CRASH, browser, browser_python, close_crashed_pages, page, screenshot
+from dawn_device import dawn_device
 from hypothesis import settings
 from numba_device import cpu_device
 from requirements import BASE, EXTRAS, check_declared, missing, named, selection, source_of
@@ -40,6 +41,7 @@ DEVICES = os.environ.get("OPTIRS_TEST_DEVICES", "cpu,vulkan").split(",")
 TARGETS = list(filter(None, os.environ.get("OPTIRS_TEST_TARGETS", "").split(",")))
 BRIEFLY = set(filter(None, os.environ.get("OPTIRS_TEST_BRIEFLY", "").split(","))) - set(TARGETS)
 BROWSER = ["webgpu"]
+OPENED_OTHERWISE = {"numba": partial(cpu_device, "numba"), "dawn": dawn_device}
 LIBRARIES = ["torch", "optax", "accelerate", "onnx", "numba"]
 RESULTS = Path(__file__).parent.parent / "build" / "optimizers.json"
 
@@ -143,7 +145,7 @@ def open_device():
         if name not in opened:
             try:
                 with software_cuda.shown(name):
-                    opened[name] = cpu_device("numba") if name == "numba" else optirs_web.device(name)
+                    opened[name] = OPENED_OTHERWISE.get(name, partial(optirs_web.device, name))()
             except DeviceNotAvailableError as error:
                 opened[name] = error
         if isinstance(opened[name], DeviceNotAvailableError):
@@ -310,7 +312,7 @@ def _library_fixture(name):
     return pytest.fixture(lambda requires: requires(name), scope="session", name=name)
 
 
-cuda, opencl, xla = map(_device_fixture, ("cuda", "opencl", "xla"))
+cuda, dawn, opencl, xla = map(_device_fixture, ("cuda", "dawn", "opencl", "xla"))
 accelerate, numba, onnx, optax = map(_library_fixture, ("accelerate", "numba", "onnx", "optax"))
 
 

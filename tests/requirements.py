@@ -40,6 +40,7 @@ BASE = {
 EXTRAS = {
     *("torch", "optax", "accelerate", "onnx", "released", "perfetto", "tensorflow", "transformers"),
     *("numba", "opencl", "opencl-subgroups", "xla", "libtpu", "nvrtc", "cuda", "g++", "shader-compilers", "jax-js"),
+    "dawn",
 }
 """What a test has to declare; CONTRIBUTING.md says what each is."""
 
@@ -52,7 +53,7 @@ IMPLIED = {
 BY_HAND = {"tensorflow", "transformers", "opencl-subgroups"}
 """What `make test-all` does not install: too large for what it tests, or a driver that no package has."""
 
-OF_THE_SYSTEM = {"vulkan", "webgpu", "opencl", "g++", "naga", "shader-compilers", "cuda", "jax-js"}
+OF_THE_SYSTEM = {"vulkan", "webgpu", "opencl", "g++", "naga", "shader-compilers", "cuda", "jax-js", "dawn"}
 """What takes packages of the system besides: apt-get installs them for root on Debian and Ubuntu."""
 
 

@@ -81,7 +81,7 @@ def test_a_driver_without_a_gpu_is_named_with_what_the_process_sees(open_device,
 WITH_A_DRIVER = """
 import os
 import optirs_web.native_backends.wgpu as wgpu
-wgpu._adapters()
+wgpu.list_adapters("vulkan")
 del os.environ["VK_DRIVER_FILES"]
 os.environ.pop("VK_ICD_FILENAMES", None)
 """

@@ -38,6 +38,13 @@ _BACKENDS = {
     "xla": "optirs_web.native_backends.xla",
 }
 
+_THROUGH = {
+    "dawn": {f"{name}-dawn": "optirs_web.native_backends.dawn" for name in ("vulkan", "metal", "dx12")},
+}
+"""By what other package than wgpu-py their adapters can be opened, under which names. They are taken by name only."""
+
+_MODULES = {**_BACKENDS, **_THROUGH["dawn"]}
+
 _IN_BROWSER = ("webgpu",)
 """Backends of a browser. They are opened by awaiting, and have `probe_async` and `open_backend_async`."""
 
@@ -62,7 +69,7 @@ def _list(name: str) -> list[AdapterInfo]:
     if _IS_PAGE and name not in ("webgpu", "cpu"):
         return [AdapterInfo(name, 0, "", available=False, reason="it runs natively; in a browser use webgpu")]
     try:
-        backend: Any = importlib.import_module(_BACKENDS[name])
+        backend: Any = importlib.import_module(_MODULES[name])
         adapters: list[AdapterInfo] = backend.list_adapters(name)
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
@@ -113,7 +120,7 @@ async def _probe_async() -> None:
         await backend.probe_async()
 
 
-def device(name: str | Device | None = None, *, power: str | None = None) -> Device:
+def device(name: str | Device | None = None, *, power: str | None = None, through: str | None = None) -> Device:
     """The device of that name; the same object each time.
 
     Args:
@@ -124,11 +131,13 @@ def device(name: str | Device | None = None, *, power: str | None = None) -> Dev
             lost or keeps failing, until that is asked for by its name. OPTIRS_REQUIRE names those that it may take.
         power: what "auto" prefers: "low" an integrated GPU, "high" a discrete one; in a page the browser decides. None
             means the environment variable OPTIRS_POWER, or neither where it is not set.
+        through: "dawn" opens "vulkan", "metal" or "dx12" by the package wgpudawn instead of wgpu. The device is
+            another one, of the name "vulkan-dawn", and "auto" does not take it.
 
     Raises:
         DeviceNotAvailableError: there is no such device; the message says what was probed.
         UnsupportedError: in a browser that cannot wait; await `device_async` there, once.
-        ValueError: `power` is neither, or a name says already which device it is.
+        ValueError: `power` is neither, or a name says already which device it is; or `through` is of no use for it.
 
     Example:
         >>> import optirs_web as ow
@@ -137,6 +146,8 @@ def device(name: str | Device | None = None, *, power: str | None = None) -> Dev
     """
     if isinstance(name, Device):
         return name
+    if through is not None:
+        name = _name_through(name, through)
     name = _asked(name, power)
     found = _opened.get(name)
     if found is None or found.lost:
@@ -189,6 +200,17 @@ def _asked(name: str | None, power: str | None) -> str:
     return f"auto {power}"
 
 
+def _name_through(name: str | None, through: str) -> str:
+    """The name of a device that another package opens."""
+    if through not in _THROUGH:
+        raise ValueError(f"through must be one of {', '.join(_THROUGH)}, not {through!r}")
+    kind, colon, index = (name or "").partition(":")
+    if f"{kind}-{through}" not in _THROUGH[through]:
+        names = ", ".join(one.removesuffix(f"-{through}") for one in _THROUGH[through])
+        raise ValueError(f"{through} opens {names}, not {name!r}")
+    return f"{kind}-{through}{colon}{index}"
+
+
 def _taken(name: str) -> Device:
     kind, _, power = name.partition(" ")
     if kind == "auto" and not _IS_PAGE:
@@ -216,7 +238,7 @@ def _select(name: str) -> tuple[AdapterInfo, str]:
 
 
 def _module(info: AdapterInfo) -> Any:
-    return importlib.import_module(_BACKENDS[info.name])
+    return importlib.import_module(_MODULES[info.name])
 
 
 def _forget_lost() -> None:
@@ -250,7 +272,7 @@ def _keep(backend: Backend, why: str) -> Device:
 
 def _kind_and_number(name: str) -> tuple[str, int]:
     kind, _, index = name.partition(":")
-    if kind not in _BACKENDS:
+    if kind not in _MODULES:
         raise DeviceNotAvailableError(f"there is no device '{name}'; known are auto, {', '.join(_BACKENDS)}")
     if index and not index.isdecimal():
         raise DeviceNotAvailableError(f"'{name}' is not a device: write {kind}:0, {kind}:1, ...")

@@ -10,6 +10,7 @@ REQUIREMENTS = {
     "numpy": "numpy>=2",
     "pyopencl": "pyopencl>=2025.1",
     "wgpu": "wgpu>=0.32,<0.33",
+    "wgpudawn": "wgpudawn>=0.32,<0.33",
 }
 """What pip is to be told, for packages of which not any version serves; as in pyproject.toml."""
 
