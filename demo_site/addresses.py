@@ -18,6 +18,7 @@ PAGES = {
     "playground": "playground",
     "shaders": "shaders",
     "bench": "bench",
+    "check": "check",
     "checkpoints": "checkpoints",
 }
 """Addresses of the pages by their names, relative to the root."""

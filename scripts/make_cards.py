@@ -65,6 +65,12 @@ def _bench(page: Page) -> None:
     page.locator("#matmul-rate .bar").nth(1).wait_for(timeout=PATIENCE)
 
 
+def _check(page: Page) -> None:
+    _status(page, "idle")
+    page.get_by_role("button", name="Check", exact=True).click()
+    _status(page, "done")
+
+
 def _accuracy(page: Page) -> None:
     expect(page.locator("#accuracy")).not_to_have_text("–", timeout=PATIENCE)
     page.wait_for_function("parseFloat(document.querySelector('#accuracy').textContent) > 90", timeout=PATIENCE)
@@ -88,6 +94,7 @@ CARDS_OF = {
     "playground": Card(".playground .code", _playground, "playground#spirals"),
     "shaders": Card("#panes", lambda page: expect(page.locator("#shader")).to_have_attribute("aria-busy", "false")),
     "bench": Card(".bench-groups", _bench),
+    "check": Card(".bench-groups", _check),
     "checkpoints": Card("#curve", _checkpoints),
 }
 

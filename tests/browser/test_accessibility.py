@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 AXE = Path(__file__).parent.parent.parent / "demo_site" / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
-PAGES = ["/", "/digits", "/gpt", "/race", "/playground", "/shaders", "/bench", "/checkpoints"]
+PAGES = ["/", "/digits", "/gpt", "/race", "/playground", "/shaders", "/bench", "/check", "/checkpoints"]
 
 
 def violations(page):

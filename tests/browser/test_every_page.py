@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 PAGES = {
     "digits": "#accuracy",
     "bench": "#saved",
+    "check": "#limits",
     "checkpoints": "#commands",
 }
 
