@@ -34,6 +34,8 @@ PYODIDE_TOOLS := build/pyodide-tools
 PYODIDE_BUILD := pyodide-build==0.39.2 pyodide-lock[wheel]==0.2.1
 DEMO_ARGS     ?=
 TRAIN_ARGS    ?=
+BENCH_ARGS    ?=
+HARDWARE_ARGS ?=
 PYTEST_ARGS   ?=
 TARGETS       ?= opencl,xla
 FUZZ_ARGS     ?=
@@ -69,7 +71,7 @@ PYTEST        := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo site train test test-all test-targets fuzz optimizers optimizers-targets references counts check verify-shaders verify-dx12 bench bench-browser wheel release pyodide docs bundles format clean
+.PHONY: help setup demo site train test test-all test-targets fuzz optimizers optimizers-targets references counts check verify-shaders verify-dx12 bench bench-compare bench-docs hardware bench-browser wheel release pyodide docs bundles format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -173,9 +175,19 @@ optimizers-targets: setup ## the same as `make optimizers` on opencl and xla, wh
 		$(PYTEST) $(COMPARISONS) -k "follows_its_source and ($(subst $(comma), or ,$(TARGETS)))"
 	$(TABLE)
 
-bench: setup ## measure start-up, and the optimizer step compared with a copy
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/optimizer_step.py
+bench: setup ## measure speed and memory against the rivals that are installed (BENCH_ARGS='train --device cpu --plot bench.png')
+	$(BIN)/optirs-web bench --against torch,jax,numpy,tinygrad $(BENCH_ARGS)
+
+hardware: setup ## measure this machine's GPU in 40 minutes, into hardware.json; continues where it was stopped (HARDWARE_ARGS='--device vulkan')
+	$(call install,torch)
+	$(BIN)/optirs-web hardware $(HARDWARE_ARGS)
+
+bench-compare: setup ## compare counts of the working tree (dispatches, bytes, memory, calls, instructions) with those of a commit (BASE=main)
+	$(BIN)/python scripts/compare_counts.py $(or $(BASE),HEAD)
+
+bench-docs: $(STAMP) ## make docs/benchmarks.md from the reports in docs/benchmarks
+	$(BIN)/python scripts/make_benchmarks.py
+
 
 bench-browser: wheel ## measure in Chromium: products, training and optimizer steps compared with other libraries, start-up, moves, a long run
 	$(BIN)/python benchmarks/browser/steps.py

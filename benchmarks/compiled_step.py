@@ -9,14 +9,13 @@ import statistics
 import sys
 
 import numpy as np
-from timing import seconds
 
 import optirs_web as ow
 from optirs_web import nn
+from optirs_web.benchmarks.timing import Side, race, ratios
 
 SIZES = {"64-64-10, 32 examples": (64, 32), "64-512-10, 256 examples": (512, 256)}
 ROUNDS = 7
-SECONDS = 0.1
 
 
 def ways(device, width, examples):
@@ -48,16 +47,9 @@ def main(*names):
     for device in map(ow.device, names or ("cpu", "vulkan")):
         for size, (width, examples) in SIZES.items():
             calls = ways(device, width, examples)
-            least = min(
-                min(seconds(one, 1, device.synchronize) for _ in range(3)) for one in calls.values()
-            )  # the first compiles
-            repeats = max(1, round(SECONDS / least))
-            times = {name: [] for name in calls}
-            for _ in range(ROUNDS):
-                for name, call in calls.items():
-                    times[name].append(seconds(call, repeats, device.synchronize))
+            times = race({name: Side(call, device.synchronize) for name, call in calls.items()}, ROUNDS, "as called")
             for name, each in times.items():
-                ratio = statistics.median(one / other for one, other in zip(each, times["as called"], strict=True))
+                ratio = statistics.median(ratios(each, times["as called"]))
                 print(f"{device.name}, {size}: {name}: {1e3 * statistics.median(each):.2f} ms, {ratio:.2f} times")
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 import optirs_web as ow
+from optirs_web.benchmarks import torch_models
 
 ROOT = Path(__file__).parent.parent
-sys.path += [str(ROOT / "examples"), str(ROOT / "tests")]
+sys.path.append(str(ROOT / "examples"))
 
-import example_twins  # noqa: E402
 import gpt  # noqa: E402
 import resnet  # noqa: E402
 import vae  # noqa: E402
@@ -30,7 +30,7 @@ def apart(module, name, data, steps, **options):
     """The largest difference of a loss from torch's, relative to that, and torch's losses."""
     ow.manual_seed(SEED)
     model = getattr(module, name)(**options, device="cpu")
-    twin = getattr(example_twins, name)(**options)
+    twin = getattr(torch_models, name)(**options)
     twin.load_state_dict({key: torch.tensor(one.numpy()) for key, one in model.state_dict().items()})
     ow.manual_seed(SEED)
     batches = [

@@ -15,9 +15,9 @@ import sys
 import time
 
 import numpy as np
-import timing
 
 import optirs_web as ow
+from optirs_web.benchmarks import timing
 
 POLICIES = ("cpu", "gpu", "auto")
 LIMIT = 1.05

@@ -3,13 +3,11 @@
 Where Numba is installed, also what its import takes, and a kernel that LLVM compiles or that is kept from before.
 """
 
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from importlib.util import find_spec
+
+from optirs_web.benchmarks.starting import stage_seconds
 
 RUNS = 15
 NUMBA_RUNS = 3
@@ -34,24 +32,12 @@ NUMBA_STAGES = {
     "another one": "x.log().tolist()",
     "the two of AdamW": "ow.optim.AdamW([ow.Parameter(x)]).step(grads=[x]); x.device.synchronize()",
 }
-PROGRAM = """
-import json, time
-clock, times = time.process_time, []
-for stage in {stages!r}:
-    start = clock()
-    exec(stage)
-    times.append(1e3 * (clock() - start))
-print(json.dumps(times))
-"""
 
 
-def measure(stages=STAGES, **more):
-    """Milliseconds of each stage in one new process, by name. `more` is set in its environment."""
-    program = PROGRAM.format(stages=list(stages.values()))
-    # As an installed package is found: with its bytecode cached.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment | more)
-    return dict(zip(stages, json.loads(result.stdout), strict=True))
+def measure(stages=STAGES, **environment):
+    """Processor milliseconds of each stage in one new process, by name."""
+    times = stage_seconds(list(stages.values()), **environment)
+    return {name: 1e3 * one for name, one in zip(stages, times, strict=True)}
 
 
 def shown(name, times, note=""):

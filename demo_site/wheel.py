@@ -35,8 +35,8 @@ __all__ = ["library_wheel", "more_wheel", "more_wheel_name", "wheel_name"]
 
 _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
 # Names of files and folders: the applications; and what a page with its one adapter does not choose between.
-_LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "translations", "__pycache__", "__main__.py"}
-_LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
+_LEFT_OUT = {"benchmarks", "cli", "datasets", "demo_site", "examples", "training", "translations", "__pycache__"}
+_LEFT_OUT |= {"__main__.py", "choosing", "forks.py", "probe.wgsl"}
 # How names of files begin of the devices and the languages that a browser has not.
 _NATIVE = ("c_", "cuda", "jax", "numba_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
 # What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
@@ -170,8 +170,9 @@ def _public_names() -> set[str]:
     while packages:
         package = packages.pop()
         names.update(package.__all__)
-        # The data sets are not in this wheel.
-        members = [getattr(package, name) for name in package.__all__ if (package, name) != (ow, "datasets")]
+        # The data sets and the benchmarks are not in this wheel.
+        names_here = set(package.__all__) - ({"benchmarks", "datasets"} if package is ow else set())
+        members = [getattr(package, name) for name in sorted(names_here)]
         packages += [one for one in members if isinstance(one, ModuleType)]
     return names
 

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from .parts import imported
 
 if TYPE_CHECKING:
-    from . import datasets as datasets, errors as errors, interop as interop, nn as nn, ops as ops, optim as optim
+    from . import (
+        benchmarks as benchmarks,
+        datasets as datasets,
+        errors as errors,
+        interop as interop,
+        nn as nn,
+        ops as ops,
+        optim as optim,
+    )
     from .autograd import gradients as gradients, no_grad as no_grad
     from .checkpointing import checkpoint as checkpoint
     from .checkpoints import (
@@ -89,7 +97,7 @@ if TYPE_CHECKING:
     from .tensors import Parameter as Parameter, Tensor as Tensor, tensor as tensor
     from .tuner import tune as tune, tune_async as tune_async, tuning as tuning, tuning_async as tuning_async
 
-_SUBMODULES = ("datasets", "errors", "interop", "nn", "optim")
+_SUBMODULES = ("benchmarks", "datasets", "errors", "interop", "nn", "optim")
 
 # Names are imported when first used: `import optirs_web` alone loads neither NumPy nor a backend.
 _NAMES = {

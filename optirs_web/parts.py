@@ -18,7 +18,7 @@ def imported(name: str) -> ModuleType:
         return importlib.import_module(f"optirs_web.{name}")
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        if missing == "optirs_web.datasets":
+        if missing in ("optirs_web.benchmarks", "optirs_web.datasets"):
             raise ModuleNotFoundError(f"{missing} comes with the demo: pip install 'optirs-web[demo]'") from None
         if missing.startswith("optirs_web."):
             raise ModuleNotFoundError(

@@ -1,7 +1,8 @@
-"""What the host does for a few cases: calls of this project's functions, dispatches, submits and bytes uploaded.
+"""What the host does for a few cases: calls of this project's functions, dispatches, submits, bytes, memory.
 
 Counts, unlike times, are the same on a busy machine: `test_counts.py` compares them with `counts.json`, which
-`make counts` writes. `python tests/counts.py vulkan --functions replay` prints the calls by function.
+`make counts` writes; so are the instructions of a few kernels, as naga translates them. `python tests/counts.py vulkan
+--functions replay` prints the calls by function. `scripts/compare_counts.py` runs this file on another commit too.
 
 Calls are those of functions whose file is in this repository. Comprehensions, generators and coroutines are left out,
 since versions of Python differ in when these count as a call.
@@ -18,10 +19,13 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["DEVICES", "FILE", "PYTHON", "differences", "measured"]
+__all__ = ["DEVICES", "FILE", "KERNELS", "PYTHON", "differences", "instructions", "instructions_of", "measured"]
 
 FILE = Path(__file__).with_suffix(".json")
 DEVICES = ("cpu", "vulkan")
+KERNELS = ("adamw", "matmul", "batched_matmul", "attention", "softmax", "sum_rows", "layer_norm", "cross_entropy")
+"""Whose instructions are counted."""
+COUNTED = ("dispatches", "submits", "bytes_up", "bytes_down")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 ALLOWED_FALL = 0.1
@@ -99,6 +103,24 @@ def _cases(device):
         product()
     yield "product", product
 
+    step, batch = _gpt(device)
+    yield "record_gpt", lambda: step(*batch)
+    step(*batch)
+    yield "replay_gpt", lambda: step(*batch)
+
+
+def _gpt(device):
+    """The training step of `examples/gpt.py`, and a batch."""
+    sys.path.insert(0, str(_ROOT / "examples"))
+    import gpt
+
+    import optirs_web as ow
+
+    model = gpt.GPT(64, device=device)
+    codes = (ow.rand((gpt.BATCH, gpt.BLOCK + 1), device=device, seed=0) * 64.0).astype("int32")
+    batch = codes[:, :-1].contiguous(), codes[:, 1:].contiguous()
+    return gpt.train_step(model, ow.optim.AdamW(model.parameters(), lr=gpt.RATE)), batch
+
 
 def _count(name):
     """Calls by function and the other counts of each case on a device."""
@@ -108,22 +130,53 @@ def _count(name):
     counted = {}
     for case, function in _cases(device):
         device.flush()
-        before = device.stats.copy()
+        before, memory = device.stats.copy(), device.memory_stats()
+        device._peak_bytes = 0  # an observer of memory would add to the calls
         with _calls_in_block() as calls:
             function()
-        happened = device.stats - before
-        counts = {"calls": calls.total()}
-        counts |= {one: getattr(happened, one) for one in ("dispatches", "submits", "bytes_up")}
+        happened, after = device.stats - before, device.memory_stats()
+        counts = {"calls": calls.total(), **{one: getattr(happened, one) for one in COUNTED}}
+        counts["allocations"] = after.allocated - memory.allocated
+        counts["peak_memory"] = max(0, after.peak_bytes - memory.live_bytes - memory.pooled_bytes)
         counted[case] = calls, counts
     return counted
 
 
-def measured(name):
-    """The counts of each case on a device, from a process of its own."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("OPTIRS_")}
+def instructions():
+    """The instructions of each of `KERNELS` in SPIR-V, as naga writes it; {} where there is no naga."""
+    from optirs_web.cli.shader import find_kernel
+    from optirs_web.translations import missing_compiler, translate
+
+    if missing_compiler("spirv"):
+        return {}
+    return {
+        name: {"instructions": instructions_of(translate(find_kernel(name, (), "update"), "spirv"))} for name in KERNELS
+    }
+
+
+def instructions_of(spirv):
+    """How many instructions a module has: each begins with a word that has its own length in the upper half."""
+    words = memoryview(spirv).cast("I")
+    place, count = 5, 0  # behind the header
+    while place < len(words):
+        place, count = place + (words[place] >> 16), count + 1
+    return count
+
+
+def measured(name, file=__file__, options=(), **environment):
+    """The counts of each case on a device, or those of "spirv", from a process of its own.
+
+    Args:
+        name: of the device, or "spirv".
+        file: this one, or its copy in another clone.
+        options: more of Python's.
+        environment: more variables.
+    """
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("OPTIRS_")}
     environment |= {"OPTIRS_CPU": "numpy", "OPTIRS_TUNE": "0", "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-W", "ignore", __file__, name]
-    process = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    environment = inherited | environment
+    command = [sys.executable, *options, "-W", "ignore", str(file), name]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
@@ -148,12 +201,15 @@ def differences(expected, counts, is_same_python=True):
 
 def main():
     parser = argparse.ArgumentParser(description="count what the host does on a device, or on all for counts.json")
-    parser.add_argument("device", nargs="?", help="print the counts of this device")
+    parser.add_argument("device", nargs="?", help="print the counts of this device, or of spirv")
     parser.add_argument("--functions", metavar="CASE", help="print the calls of a case by function instead")
     options = parser.parse_args()
     if options.device is None:
-        counts = {"python": PYTHON, **{name: measured(name) for name in DEVICES}}
+        counts = {"python": PYTHON, **{name: measured(name) for name in (*DEVICES, "spirv")}}
         FILE.write_text(json.dumps(counts, indent=1) + "\n", "utf-8")
+        return
+    if options.device == "spirv":
+        print(json.dumps(instructions()))
         return
     counted = _count(options.device)
     if options.functions is None:

@@ -25,7 +25,7 @@ from optirs_web.demo_site.shorten import shorten
 from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
 LARGEST = 210_000  # bytes: a page downloads it before it can train
-LEFT_OUT = {"cli", "datasets", "demo_site", "examples", "training", "translations", "__main__.py"}
+LEFT_OUT = {"benchmarks", "cli", "datasets", "demo_site", "examples", "training", "translations", "__main__.py"}
 LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
 NATIVE = ("c_", "cuda", "jax", "numba_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
 
@@ -193,7 +193,7 @@ def test_tracebacks_show_its_lines(page):
 
 NAMES_WITHOUT_DOCSTRING = """
 import inspect, json, optirs_web as ow
-names = [one for one in ow.__all__ if one not in ("__version__", "datasets")]
+names = [one for one in ow.__all__ if one not in ("__version__", "benchmarks", "datasets")]
 public = [(ow, one) for one in names] + [(ow.optim, one) for one in ow.optim.__all__]
 print(json.dumps([one for module, one in public if not inspect.getdoc(getattr(module, one))]))
 """

@@ -1,9 +1,13 @@
 """What the host does for a few cases is what `counts.json` expects: a count that grows is noticed where it does."""
 
 import json
+from array import array
 
 import pytest
-from counts import DEVICES, FILE, PYTHON, differences, measured
+from counts import DEVICES, FILE, PYTHON, differences, instructions_of, measured
+from requirements import missing
+
+from optirs_web.translations import missing_compiler
 
 EXPECTED = json.loads(FILE.read_text("utf-8"))
 
@@ -15,6 +19,18 @@ def test_the_host_does_no_more_than_expected(name, open_device):
         pytest.skip("the expected counts are those of a software adapter, which takes other kernels than a GPU")
     found = differences(EXPECTED[name], measured(name), EXPECTED["python"] == PYTHON)
     assert not found, "\n".join(found)
+
+
+def test_kernels_have_no_more_instructions_than_expected():
+    if why_not := missing_compiler("spirv"):
+        missing("naga", why_not)
+    found = differences(EXPECTED["spirv"], measured("spirv"))
+    assert not found, "\n".join(found)
+
+
+def test_instructions_are_counted_by_their_lengths():
+    module = [0x07230203, 0x10000, 0, 9, 0, 2 << 16 | 17, 1, 3 << 16 | 14, 0, 1, 1 << 16 | 56]
+    assert instructions_of(array("I", module).tobytes()) == 3
 
 
 def counts(calls):

@@ -22,8 +22,10 @@ MODULES = [
     "optirs_web",
     *(one.name for one in pkgutil.walk_packages(optirs_web.__path__, "optirs_web.") if "shaders" not in one.name),
 ]
-IN_A_PAGE = ("optirs_web.browser.",)  # these import Pyodide's modules
-MODULES = [one for one in MODULES if not one.startswith(IN_A_PAGE)]
+# These import Pyodide's modules, or a rival of the benchmarks.
+OF_OTHERS = ("optirs_web.browser.", "optirs_web.benchmarks.torch_models", "optirs_web.benchmarks.libraries.torch_",
+             "optirs_web.benchmarks.libraries.of_")  # fmt: skip
+MODULES = [one for one in MODULES if not one.startswith(OF_OTHERS)]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -45,7 +47,8 @@ PUBLIC = {**dict(public_names(optirs_web)), **{f"ops.{name}": one for name, one 
 
 # What users are given and do not make, what the bases of classes are, and what the format of files is made of.
 WITHOUT_EXAMPLE = {
-    "AdapterInfo", "CustomOperation", "Device", "MemoryStats", "Stats", "close_device", "datasets.Digits",
+    "AdapterInfo", "CustomOperation", "Device", "MemoryStats", "Stats", "benchmarks.Figure", "benchmarks.Result",
+    "close_device", "datasets.Digits",
     "optim.Optimizer", "optim.Options", "optim.averaging.Average", "optim.lr_scheduler.LRScheduler",
     "optim.projections.Projection", "optim.transforms.Transform", "ops.add_into", "ops.in_order",
     "interop.safetensors.Entry", "interop.safetensors.data_of", "interop.safetensors.entry_of",

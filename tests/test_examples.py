@@ -62,10 +62,10 @@ def arrays(batch):
 
 @each
 def test_a_run_follows_torch_from_the_same_weights_over_the_same_batches(case, open_device, torch):
-    import example_twins
+    from optirs_web.benchmarks import torch_models
 
     steps, model = 100, model_of(case, open_device("cpu"))
-    twin = getattr(example_twins, case.model)(**case.options, **case.sizes)
+    twin = getattr(torch_models, case.model)(**case.options, **case.sizes)
     twin.load_state_dict({name: torch.tensor(one.numpy()) for name, one in model.state_dict().items()})
     ow.manual_seed(SEED)
     batches = [arrays(one) for one in islice(case.module.batches(model, *case.data, case.batch), steps)]

@@ -18,7 +18,7 @@ from wheels import FOLDERS, ROOT, build_wheels
 import optirs_web as ow
 from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
-APPLICATIONS = ("cli", "datasets", "demo_site", "examples", "training", "translations")
+APPLICATIONS = ("benchmarks", "cli", "datasets", "demo_site", "examples", "training", "translations")
 SOURCES = {".py", ".js", ".wgsl", ".gz", ".html", ".typed"}
 
 

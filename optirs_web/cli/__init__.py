@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 __all__ = ["main"]
 
+_WITH_ALL_THREADS = (["bench"], ["check"], ["hardware"])
 _NEEDED = ("click", "rich", "matplotlib")
 
 
@@ -16,8 +17,9 @@ def main() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         sys.exit(f"optirs-web needs {', '.join(missing)}: pip install 'optirs-web[train]'")
-    # Set before NumPy is loaded: on products as small as these, BLAS threads mostly wait for each other.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Set before NumPy is loaded: on products as small as those of the digits, BLAS threads mostly wait for each other.
+    if sys.argv[1:2] not in _WITH_ALL_THREADS:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from .commands import cli
 

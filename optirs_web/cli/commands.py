@@ -9,9 +9,12 @@ import click
 
 import optirs_web as ow
 
+from .bench import bench
+from .check import check
 from .compile import compile_
 from .demo import demo
 from .devices import devices
+from .hardware import hardware
 from .optimizers import optimizers
 from .parity import parity
 from .runs import runs
@@ -53,9 +56,12 @@ def cli() -> None:
     """Train models on any GPU, from one set of WGSL kernels."""
 
 
+cli.add_command(bench)
+cli.add_command(check)
 cli.add_command(compile_)
 cli.add_command(demo)
 cli.add_command(devices)
+cli.add_command(hardware)
 cli.add_command(optimizers)
 cli.add_command(parity)
 cli.add_command(runs)

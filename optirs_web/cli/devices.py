@@ -13,7 +13,7 @@ import optirs_web as ow
 
 from .tables import print_table, table_of
 
-__all__ = ["devices"]
+__all__ = ["devices", "facts_of"]
 
 _KINDS = {"cpu": "processor", "software": "software", "": "hardware"}  # in the table's words, where they are others
 
@@ -26,7 +26,7 @@ def devices(as_json: bool, power: str | None) -> None:
     automatic = _automatic(power)  # first: it may find that a device fails
     found = ow.devices()
     if as_json:
-        click.echo(json.dumps({"devices": [_facts(one) for one in found], "auto": automatic}, indent=1))
+        click.echo(json.dumps({"devices": [facts_of(one) for one in found], "auto": automatic}, indent=1))
         return
     _print_tables(found)
     for line in (*_shared(found), _sentence(automatic)):
@@ -42,7 +42,8 @@ def _automatic(power: str | None) -> dict[str, str | None]:
     return {"name": chosen.name, "why": chosen.why}
 
 
-def _facts(one: ow.AdapterInfo) -> dict[str, Any]:
+def facts_of(one: ow.AdapterInfo) -> dict[str, Any]:
+    """Return what is known of an adapter, for JSON."""
     return {
         "name": one.label,
         "description": one.description,

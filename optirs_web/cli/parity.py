@@ -18,7 +18,7 @@ import optirs_web as ow
 from .parity_rows import Row, rows
 from .tables import print_table, table_of
 
-__all__ = ["BOUND", "parity", "ulps"]
+__all__ = ["BOUND", "compared", "facts_of_line", "parity", "ulps"]
 
 BOUND = 4.0
 """How many ulps of its largest operand a map function may be off."""
@@ -78,11 +78,11 @@ def parity(ctx: click.Context, names: tuple[str, ...], devices: tuple[str, ...],
     Exits with status 1 if a map function is more than 4 ulps off or a device cannot compute a row.
     """
     opened = [ow.device(name) for name in devices or _available()]
-    lines = (_compared(row, opened) for row in _watched(_chosen(names)))
+    lines = (compared(row, opened) for row in _watched(_chosen(names)))
     labels = [one.name for one in opened]
     if as_json:
         found = list(lines)
-        click.echo(json.dumps({"bound": BOUND, "rows": [_facts(one) for one in found]}, indent=1))
+        click.echo(json.dumps({"bound": BOUND, "rows": [facts_of_line(one) for one in found]}, indent=1))
     elif markdown:
         found = list(_print_markdown(lines, labels))
     else:
@@ -107,7 +107,8 @@ def _chosen(names: Sequence[str]) -> list[Row]:
     return [one for one in every if not asked or one.name.lower() in asked]
 
 
-def _compared(row: Row, devices: Sequence[ow.Device]) -> _Line:
+def compared(row: Row, devices: Sequence[ow.Device]) -> _Line:
+    """Return a row of the table: how far each device is from the reference."""
     results: dict[str, Array] = {}
     failed: dict[str, str] = {}
     for device in devices:
@@ -123,7 +124,8 @@ def _compared(row: Row, devices: Sequence[ow.Device]) -> _Line:
     return _Line(row.kind, row.name, reference, found, failed)
 
 
-def _facts(line: _Line) -> dict[str, Any]:
+def facts_of_line(line: _Line) -> dict[str, Any]:
+    """Return a row for JSON; a difference that is not finite is None."""
     found = {name: one if math.isfinite(one) else None for name, one in line.found.items()}
     facts = {"kind": line.kind, "name": line.name, "reference": line.reference, "ulps": found}
     return {**facts, "above": line.is_above, "failed": line.failed}

@@ -1,10 +1,27 @@
-"""The models of `examples/` in torch, written for themselves: the same names of parameters, the same batches."""
+"""The models of `models.py` in torch, written for themselves: the same names of parameters, the same batches."""
+
+from itertools import pairwise
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["GPT", "VAE", "ResNet"]
+from .models import MLP_SIZES
+
+__all__ = ["GPT", "MLP", "MODELS", "VAE", "ResNet"]
+
+
+class MLP(nn.Module):
+    """A perceptron."""
+
+    def __init__(self, sizes=MLP_SIZES):
+        super().__init__()
+        layers = [layer for inputs, outputs in pairwise(sizes) for layer in (nn.Linear(inputs, outputs), nn.ReLU())]
+        self.layers = nn.Sequential(*layers[:-1])
+        self.optimizer = lambda **options: torch.optim.AdamW(self.parameters(), lr=1e-3, **options)
+
+    def loss(self, x, labels):
+        return F.cross_entropy(self.layers(x), labels.long())
 
 
 class Block(nn.Module):
@@ -16,7 +33,7 @@ class Block(nn.Module):
 
     def forward(self, x):
         y, length = self.norm1(x), x.shape[1]
-        hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+        hidden = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         x = x + self.attention(y, y, y, attn_mask=hidden, need_weights=False)[0]
         return x + self.network(self.norm2(x))
 
@@ -29,10 +46,10 @@ class GPT(nn.Module):
         self.character, self.position = nn.Embedding(characters, width), nn.Embedding(block, width)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, characters)
-        self.optimizer = lambda: torch.optim.AdamW(self.parameters(), lr=6e-3)
+        self.optimizer = lambda **options: torch.optim.AdamW(self.parameters(), lr=6e-3, **options)
 
     def loss(self, codes, following):
-        x = self.character(codes) + self.position(torch.arange(codes.shape[1]))
+        x = self.character(codes) + self.position(torch.arange(codes.shape[1], device=codes.device))
         logits = self.head(self.norm(self.blocks(x)))
         return F.cross_entropy(logits.flatten(0, 1), following.flatten().long())
 
@@ -57,7 +74,7 @@ class ResNet(nn.Module):
         self.conv, self.bn = nn.Conv2d(1, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels)
         self.blocks = nn.Sequential(Residual(channels, channels, 1), Residual(channels, 2 * channels, 2))
         self.head = nn.Linear(2 * channels, 10)
-        self.optimizer = lambda: torch.optim.AdamW(self.parameters(), lr=3e-3)
+        self.optimizer = lambda **options: torch.optim.AdamW(self.parameters(), lr=3e-3, **options)
 
     def loss(self, images, labels):
         x = self.blocks(F.silu(self.bn(self.conv(images.reshape(-1, 1, 8, 8)))))
@@ -72,7 +89,7 @@ class VAE(nn.Module):
         self.encoder = nn.Sequential(nn.Linear(64, hidden), nn.SiLU())
         self.mean, self.log_variance = nn.Linear(hidden, latent), nn.Linear(hidden, latent)
         self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.SiLU(), nn.Linear(hidden, 64))
-        self.optimizer = lambda: torch.optim.Adam(self.parameters(), lr=2e-3)
+        self.optimizer = lambda **options: torch.optim.Adam(self.parameters(), lr=2e-3, **options)
 
     def loss(self, images, noise):
         encoded = self.encoder(images)
@@ -82,3 +99,13 @@ class VAE(nn.Module):
         posterior = torch.distributions.Normal(mean, torch.exp(log_variance / 2))
         error = F.binary_cross_entropy_with_logits(logits, images, reduction="sum")
         return (error + torch.distributions.kl_divergence(posterior, prior).sum()) / len(images)
+
+
+def _gpt():
+    from ..datasets import load_book
+
+    return GPT(len(set(load_book())))
+
+
+MODELS = {"mlp": MLP, "gpt": _gpt, "resnet": ResNet, "vae": VAE}
+"""By the names of `models.py`, at the sizes of `examples/`."""

@@ -1,0 +1,33 @@
+"""Counts of a call: what a device was asked to do, and the memory that this took. The same on a busy machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..memory import memory_timeline
+from ..runtime.device import Device
+
+__all__ = ["NAMES", "counts_of", "peak_of"]
+
+NAMES = ("dispatches", "submits", "bytes_up", "bytes_down", "allocations")
+
+
+def counts_of(device: Device, call: Callable[[], object]) -> dict[str, int]:
+    """Call once, and return the counts of `NAMES`; allocations are those that the pool did not serve."""
+    device.synchronize()
+    before, allocated = device.stats.copy(), device.memory_stats().allocated
+    call()
+    device.flush()
+    happened = device.stats - before
+    counts = {name: int(getattr(happened, name)) for name in NAMES[:-1]}
+    return {**counts, "allocations": device.memory_stats().allocated - allocated}
+
+
+def peak_of(device: Device, call: Callable[[], object]) -> int:
+    """Call once, and return how many bytes were in use at most that were not before."""
+    device.synchronize()
+    before = device.memory_stats().live_bytes
+    with memory_timeline(device) as timeline:
+        call()
+        device.synchronize()
+    return max(0, timeline.peak - before)

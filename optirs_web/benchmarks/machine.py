@@ -1,0 +1,49 @@
+"""Where and with what a run of the suite was made: processor, versions, settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["description"]
+
+_PACKAGES = ("optirs-web", "numpy", "numba", "wgpu", "torch", "jax", "tinygrad", "pyopencl")
+_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "OPTIRS_CPU", "OPTIRS_TUNE")
+
+
+def description(packages: Sequence[str] = _PACKAGES) -> dict[str, Any]:
+    """Return the processor, its cores, the system, the versions of what is installed, and settings that matter."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {"python": platform.python_version(), **_versions(packages)},
+        "settings": {name: os.environ[name] for name in _SETTINGS if os.environ.get(name)},
+    }
+
+
+def _versions(packages: Sequence[str]) -> dict[str, str]:
+    versions = {}
+    for name in packages:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _processor() -> str:
+    if sys.platform == "linux":
+        try:
+            text = Path("/proc/cpuinfo").read_text("utf-8")
+        except OSError:
+            text = ""
+        for line in text.splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,117 @@
+"""The pictures of a report: bars of our time as a share of each rival's, and a roofline. matplotlib draws them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .report import rivals_of
+from .results import Result
+from .suite import Report
+
+__all__ = ["draw"]
+
+_COLORS = ("#1f5fa8", "#d1495b", "#2a7f62", "#b8860b")
+
+
+def draw(report: Report, path: str | os.PathLike[str]) -> None:
+    """Draw a report into a PNG, which is replaced as a whole: for each device bars, and the roofline next to them.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    devices = list(report.devices)
+    longest = max(len([one for one in report.results if one.device == name]) for name in devices)
+    height = 1.5 + 0.28 * max(12, longest)
+    figure = Figure(figsize=(14, height * len(devices)), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(devices), 2, squeeze=False, width_ratios=(3, 2))
+    for (bars, roofline), name in zip(axes, devices, strict=True):
+        results = [one for one in report.results if one.device == name]
+        title = f"{name}: {report.devices[name]['description']}, {report.date}"
+        _draw_bars(bars, title, [one for one in results if one.rivals], rivals_of(results))
+        _draw_roofline(roofline, results, report.devices[name].get("rates", {}))
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.part")
+    try:
+        figure.savefig(partial, format="png")
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _draw_bars(axes: Any, title: str, results: Sequence[Result], rivals: Sequence[str]) -> None:
+    """A bar for each rival of a case, on a logarithmic scale around 1, with the spread of the ratio."""
+    height = 0.8 / max(1, len(rivals))
+    for number, rival in enumerate(rivals):
+        rows = [(place, one.ratio(rival)) for place, one in enumerate(results) if rival in one.rivals]
+        places = [place + (number - (len(rivals) - 1) / 2) * height for place, _ in rows]
+        medians = [ratio.median for _, ratio in rows]
+        errors = [ratio.median * ratio.spread / 2 for _, ratio in rows]
+        color = _COLORS[number % len(_COLORS)]
+        lefts = [min(1.0, one) for one in medians]
+        axes.barh(places, [abs(one - 1) for one in medians], height, lefts, color=color, label=rival)
+        axes.errorbar(medians, places, xerr=errors, fmt="none", ecolor="#333333", elinewidth=0.8)
+    axes.set_xscale("log")
+    axes.axvline(1, color="#333333", linewidth=0.9)
+    axes.set_yticks(range(len(results)), [one.case for one in results], fontsize=8)
+    axes.set_ylim(len(results) - 0.4, -0.6)
+    axes.set_xlabel("our time as a share of the rival's (below 1 ours is faster)", fontsize=9)
+    axes.set_title(title, loc="left", fontsize=10)
+    _label_ratios(axes)
+    if rivals:
+        axes.legend(frameon=False, fontsize=8)
+    _tidy(axes)
+
+
+def _label_ratios(axes: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _draw_roofline(axes: Any, results: Sequence[Result], rates: dict[str, Any]) -> None:
+    """Cases by the operations for each byte that they move at least, under what the device copies and multiplies."""
+    points = [(one, _intensity(one)) for one in results if one.operations]
+    copies, product = (rates.get(name, {}).get("rate") for name in ("copy", "peak product"))
+    axes.set_title("Roofline: products, attention, convolutions", loc="left", fontsize=10)
+    if not points or not product:
+        axes.text(0.5, 0.5, "no case with operations was run", ha="center", transform=axes.transAxes, fontsize=9)
+        axes.set_axis_off()
+        return
+    lowest, highest = min(one for _, one in points) / 8, max(one for _, one in points) * 4
+    if copies:
+        ridge = product / copies
+        lowest = min(lowest, ridge / 8)
+        axes.plot([lowest, ridge, max(highest, 2 * ridge)], [lowest * copies, product, product], color="#555555")
+    else:
+        axes.axhline(product, color="#555555")
+    groups = sorted({one.case.partition("/")[0] for one, _ in points})
+    for group, color in zip(groups, _COLORS, strict=False):
+        of_group = [(x, one.rate()) for one, x in points if one.case.startswith(f"{group}/")]
+        axes.scatter(*zip(*of_group, strict=True), color=color, label=group, s=22, zorder=3)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("floating-point operations for each byte of inputs and results", fontsize=9)
+    axes.set_ylabel("operations in a second", fontsize=9)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    _tidy(axes)
+
+
+def _intensity(result: Result) -> float:
+    return result.operations / (result.touched or 1)
+
+
+def _tidy(axes: Any) -> None:
+    axes.tick_params(labelsize=8)
+    axes.grid(True, color="#dddddd", linewidth=0.7)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

@@ -1,0 +1,114 @@
+"""The text of a report: numbers with their units, and a table by device, whose losing rows stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .cases import CASES
+from .results import Figure, Result
+from .suite import Report
+from .timing import STEADY
+
+__all__ = ["HEADINGS", "amount_text", "cells", "grown", "headings", "markdown", "rates_text", "text_of"]
+
+_COUNTED = ("dispatches", "submits", "bytes_up", "bytes_down", "allocations", "peak_memory")
+HEADINGS = ("case", "time", "share of the device")
+
+
+def amount_text(value: float, unit: str) -> str:
+    """Return a number with three digits and a prefix.
+
+    Example:
+        >>> amount_text(0.00123, "s"), amount_text(2.5e9, "B/s"), amount_text(0, "B")
+        ('1.23 ms', '2.50 GB/s', '0.00 B')
+    """
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0), ("m", 1e-3), ("µ", 1e-6)):
+        if abs(value) >= factor or prefix == "µ" or (prefix == "" and value == 0):
+            scaled = value / factor
+            digits = 2 if abs(scaled) < 10 else 1 if abs(scaled) < 100 else 0
+            return f"{scaled:.{digits}f} {prefix}{unit}"
+    raise AssertionError
+
+
+def _ratio_text(ratio: Figure) -> str:
+    """A ratio; above the bound of what is steady with its spread."""
+    return f"{ratio.median:.2f}" + (f" ±{ratio.spread / 2:.0%}" if ratio.spread > STEADY else "")
+
+
+def headings(rivals: Sequence[str]) -> list[str]:
+    """Return the headings of a table with these rivals."""
+    return [*HEADINGS, *(f"share of {name}'s" for name in rivals), "dispatches", "up", "down", "allocations", "peak"]
+
+
+def cells(result: Result, rivals: Sequence[str]) -> list[str]:
+    """Return the row of a result."""
+    is_memory = result.case in CASES and CASES[result.case].kind == "memory"
+    share = result.share()
+    row = [result.case, amount_text(result.figure.median, "B" if is_memory else "s")]
+    row.append(f"{share.median:.0%}" if share else "")
+    row += [_ratio_text(result.ratio(name)) if name in result.rivals else "" for name in rivals]
+    counts = result.counts
+    row.append(f"{counts['dispatches']} in {counts['submits']}" if counts else "")
+    row += [f"{counts[name]:,}" if name in counts else "" for name in ("bytes_up", "bytes_down", "allocations")]
+    row.append(amount_text(counts["peak_memory"], "B") if "peak_memory" in counts else "")
+    return row
+
+
+def rates_text(report: Report, device: str) -> str:
+    """Return what a device copies and multiplies in a second, and by what."""
+    units = {"copy": "B/s", "peak product": "FLOP/s"}
+    rates = report.devices[device].get("rates", {})
+    return "; ".join(f"{name} {amount_text(one['rate'], units[name])} ({one['by']})" for name, one in rates.items())
+
+
+def rivals_of(results: Sequence[Result]) -> list[str]:
+    """Return the rivals that took part in any of these."""
+    return sorted({name for result in results for name in result.rivals})
+
+
+def markdown(report: Report) -> str:
+    """Return a section of Markdown for each device."""
+    lines: list[str] = []
+    for device, facts in report.devices.items():
+        results = [one for one in report.results if one.device == device]
+        rivals = rivals_of(results)
+        versions = ", ".join(f"{name} {one}" for name, one in report.machine["versions"].items())
+        settings = " ".join(f"{name}={one}" for name, one in report.machine["settings"].items())
+        lines += [
+            f"## {device}: {facts['description']}",
+            "",
+            f"{report.date}; {report.machine['processor']}, {report.machine['cores']} cores; {versions}"
+            + (f"; {settings}" if settings else ""),
+            "",
+            f"    {report.command}",
+            "",
+            f"Denominators, in the same run: {rates_text(report, device)}.",
+            "",
+        ]
+        head = headings(rivals)
+        lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+        lines += [f"| {' | '.join(cells(one, rivals))} |" for one in results]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def text_of(result: Result) -> str:
+    """Return a few lines about one result."""
+    lines = [f"{result.case} on {result.device}: {cells(result, [])[1]}, spread {result.figure.spread:.0%}"]
+    lines += [f"{_ratio_text(result.ratio(name))} of the time of {name}" for name in result.rivals]
+    lines += [f"{name}: {reason}" for name, reason in result.notes.items()]
+    if result.counts:
+        lines.append(", ".join(f"{name} {count:,}" for name, count in result.counts.items()))
+    return "\n".join(lines)
+
+
+def grown(results: Sequence[Result], earlier: Sequence[Result]) -> list[str]:
+    """Return a sentence for each count that is larger than in an earlier report."""
+    before = {(one.case, one.device): one.counts for one in earlier}
+    return [
+        f"{one.case} on {one.device}: {one.counts[name]:,} {name}, {counts[name]:,} before"
+        for one in results
+        if (counts := before.get((one.case, one.device)))
+        for name in _COUNTED
+        if name in one.counts and name in counts and one.counts[name] > counts[name]
+    ]

@@ -1,0 +1,57 @@
+"""What a library adds to the start of a program: processor time of fresh processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from .libraries.library import Library
+
+__all__ = ["first_seconds", "stage_seconds"]
+
+_PROGRAM = """
+import json, sys, time
+clock, times = time.process_time, []
+for stage in json.loads(sys.argv[1]):
+    start = clock()
+    exec(stage)
+    times.append(clock() - start)
+print(json.dumps(times))
+"""
+
+_STAGES: Mapping[str, tuple[str, str, str]] = {
+    "ours": ("import optirs_web as ow", "x = ow.tensor([1.0, 2.0], device={device!r})", "(x + 1.0).tolist()"),
+    "numpy": ("import numpy as np", "x = np.array([1.0, 2.0], np.float32)", "(x + 1.0).tolist()"),
+    "torch": ("import torch", "x = torch.tensor([1.0, 2.0])", "(x + 1.0).tolist()"),
+    "jax": ("import jax.numpy as jnp", "x = jnp.array([1.0, 2.0])", "(x + 1.0).tolist()"),
+    "tinygrad": ("from tinygrad import Tensor", "x = Tensor([1.0, 2.0], device='CPU').realize()", "(x + 1.0).tolist()"),
+}
+"""By library: its import, a first tensor, a first result that is read."""
+
+_COUNT = {"import": 1, "tensor": 2, "result": 3}
+"""How many stages are timed, by the name of the last."""
+
+
+def stage_seconds(stages: list[str], **environment: str) -> list[float]:
+    """Return the processor seconds of each of these pieces of Python, run in a new process one after the other."""
+    # As an installed package is: with its bytecode cached.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", _PROGRAM, json.dumps(stages)]
+    result = subprocess.run(command, capture_output=True, check=True, env={**inherited, **environment})
+    times: list[float] = json.loads(result.stdout)
+    return times
+
+
+def first_seconds(stage: str, library: Library) -> Callable[[], float]:
+    """Return a call that measures a new process up to a stage: the "import", a first "tensor", a first "result"."""
+    device = getattr(library, "device", None)
+    stages = [text.format(device=device.name if device else "") for text in _STAGES[library.name][: _COUNT[stage]]]
+    return partial(_sum, stages)
+
+
+def _sum(stages: list[str]) -> float:
+    return sum(stage_seconds(stages))

@@ -1,0 +1,123 @@
+"""A run of the suite: cases on devices, against rivals; what was measured as a report that JSON holds."""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..errors import OptirsError
+from ..files import write_whole
+from ..runtime.device import Device
+from .benchmark import ROUNDS, Benchmark
+from .cases import CASES
+from .denominators import Denominator, denominators
+from .libraries import missing
+from .machine import description
+from .results import Result
+
+__all__ = ["FORMAT", "Report", "run"]
+
+FORMAT = 1
+
+
+@dataclass
+class Report:
+    """What a run measured.
+
+    Attributes:
+        date: the day, as ISO 8601 has it.
+        command: what was run.
+        machine: see `machine.description`.
+        devices: by name, the adapter's description, its kind, and its rates: bytes or operations in a second, and what
+            computed the product.
+        results: one for each case and device.
+        notes: what did not take part, and why.
+    """
+
+    date: str
+    command: str
+    machine: dict[str, Any]
+    devices: dict[str, dict[str, Any]] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def write(self, path: str | Path) -> None:
+        """Write JSON, as a whole."""
+        facts = {**self.__dict__, "format": FORMAT, "results": [one.to_json() for one in self.results]}
+        write_whole(Path(path), [(json.dumps(facts, indent=1) + "\n").encode()])
+
+    @classmethod
+    def read(cls, path: str | Path) -> Report:
+        """Read what `write` wrote.
+
+        Raises:
+            ValueError: it is not such a file, or one of another version.
+        """
+        facts = json.loads(Path(path).read_text("utf-8"))
+        if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
+            raise ValueError(f"{path} is not a report of this version of optirs-web bench")
+        results = [Result.from_json(one) for one in facts.pop("results")]
+        return cls(**facts, results=results)
+
+
+def run(
+    names: Sequence[str],
+    devices: Sequence[Device],
+    against: Sequence[str] = (),
+    rounds: int = ROUNDS,
+    command: str = "",
+    finished: Callable[[Report], None] | None = None,
+) -> Report:
+    """Run cases on devices.
+
+    Args:
+        names: of cases.
+        devices: opened.
+        against: names of rivals; one that is not installed is noted and left out.
+        rounds: see `Benchmark`.
+        command: noted in the report.
+        finished: called with the report after each case.
+    """
+    report = Report(datetime.now(UTC).date().isoformat(), command, description())
+    report.notes = {name: reason for name in against if (reason := missing(name))}
+    rivals = [name for name in against if name not in report.notes]
+    for device in devices:
+        beside = denominators(device)
+        report.devices[device.name] = {"description": device.info.description, "kind": device.info.kind or "hardware"}
+        of_device: list[Result] = []
+        for result in _results(names, device, rivals, rounds, beside, report.notes):
+            of_device.append(result)
+            report.results.append(result)
+            report.devices[device.name]["rates"] = _rates(of_device, beside)
+            if finished:
+                finished(report)
+    return report
+
+
+def _results(
+    names: Sequence[str], device: Device, rivals: Sequence[str], rounds: int, beside: dict[str, Denominator],
+    notes: dict[str, str],
+) -> Iterator[Result]:  # fmt: skip
+    for name in names:
+        try:
+            yield Benchmark(CASES[name].name, device, rivals, rounds).run(beside)
+        except OptirsError as error:  # a device may be too small for a case
+            notes[f"{name} on {device.name}"] = str(error).splitlines()[0]
+        gc.collect()
+        device.trim()
+
+
+def _rates(results: Sequence[Result], beside: dict[str, Denominator]) -> dict[str, Any]:
+    """The median rate of each denominator over all rounds of all cases, by name."""
+    rates = {}
+    for name, one in beside.items():
+        times = [time for result in results for time in result.times.get(name, ())]
+        if times:
+            rates[name] = {"rate": float(f"{one.amount / statistics.median(times):.4g}"), "by": one.by}
+    return rates

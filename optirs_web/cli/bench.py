@@ -1,0 +1,178 @@
+"""``optirs-web bench``: the benchmark suite, with tables, JSON and plots."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+import optirs_web as ow
+
+from ..benchmarks import cases
+from ..benchmarks.benchmark import ROUNDS
+from ..benchmarks.cases import CASES, GROUPS
+from ..benchmarks.libraries import RIVALS, load
+from ..benchmarks.report import cells, grown, headings, markdown, rates_text, rivals_of
+from ..benchmarks.results import Result
+from ..benchmarks.suite import Report, run
+from .tables import print_table, table_of
+
+__all__ = ["bench"]
+
+_SAME = 1e-3
+"""Largest difference of a result from a rival's, as a share of the largest value, before it is no comparison."""
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _rivals(ctx: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    unknown = set(names) - RIVALS.keys()
+    if unknown:
+        raise click.BadParameter(f"no library {', '.join(sorted(unknown))}; there are {', '.join(RIVALS)}")
+    return names
+
+
+@click.command()
+@click.argument("groups", nargs=-1, metavar=f"[{'|'.join(GROUPS)}]...")
+@click.option("--device", "devices", multiple=True, help="Device to measure; may be repeated.  [default: all]")
+@click.option("--against", default="", callback=_rivals, metavar="NAMES", help=f"Rivals: {','.join(RIVALS)}.")
+@click.option("--json", "file", type=_FILE, help="Write everything measured to FILE, after each case.")
+@click.option("--compare", type=click.Path(exists=True, dir_okay=False), help="Show changes since a FILE of --json.")
+@click.option("--check", is_flag=True, help="With --compare: exit with status 1 where a count grew.")
+@click.option("--plot", type=_FILE, help="Draw bars and a roofline into FILE, a PNG.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown tables.")
+@click.option("--rounds", type=click.IntRange(2), default=ROUNDS, show_default=True, help="Rounds of each case.")
+@click.option("--case", "chosen", multiple=True, help="Only this case, as products/512; may be repeated.")
+@click.pass_context
+def bench(
+    ctx: click.Context,
+    groups: tuple[str, ...],
+    devices: tuple[str, ...],
+    against: list[str],
+    file: Path | None,
+    compare: str | None,
+    check: bool,
+    plot: Path | None,
+    as_markdown: bool,
+    rounds: int,
+    chosen: tuple[str, ...],
+) -> None:
+    """Measure the library's speed and memory, alternating with other libraries.
+
+    Prints a median, our share of each rival's time (below 1 ours is faster; with the spread where that is above 10%),
+    the share of the device's copy bandwidth or of a product by the platform's library, and counts of a call:
+    dispatches in submits, bytes up and down, allocations, the most memory in use.
+
+    Exits with status 1 if a rival's result differs from ours.
+    """
+    names = _names(groups, chosen)
+    if check and compare is None:
+        raise click.UsageError("--check compares counts with those of --compare")
+    earlier = _read(compare) if compare else None
+    if find_spec("numba"):
+        os.environ.setdefault("OPTIRS_CPU", "numba")  # loops are compiled before the first round
+    load(against)
+    opened = [ow.device(name) for name in devices or _available()]
+    report = run(names, opened, against, rounds, _command(), lambda report: _show(report, file))
+    if as_markdown:
+        click.echo(markdown(report))
+    else:
+        _print(report)
+    if file:
+        report.write(file)
+    if plot:
+        from ..benchmarks.plots import draw
+
+        draw(report, plot)
+    grew = grown(report.results, earlier.results) if earlier else []
+    if earlier:
+        _print_changes(report, earlier, grew)
+    if _print_differences(report.results) or (check and grew):
+        ctx.exit(1)
+
+
+def _names(groups: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    try:
+        names = cases(*groups)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="GROUPS") from None
+    unknown = set(chosen) - CASES.keys()
+    if unknown:
+        raise click.BadParameter(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    return [name for name in names if not chosen or name in chosen]
+
+
+def _available() -> list[str]:
+    """The names of all devices but OpenGL's, the processor first."""
+    names = [one.label for one in ow.devices() if one.available and one.name != "gl"]
+    return sorted(names, key=lambda name: name != "cpu")
+
+
+def _read(path: str) -> Report:
+    try:
+        return Report.read(path)
+    except (ValueError, TypeError, KeyError, json.JSONDecodeError) as error:
+        raise click.BadParameter(f"{path}: {error}", param_hint="--compare") from None
+
+
+def _command() -> str:
+    return shlex.join(["optirs-web", *sys.argv[1:]])
+
+
+def _show(report: Report, file: Path | None) -> None:
+    """Write what there is, and say on the terminal how far the run is."""
+    if file:
+        report.write(file)
+    console, last = Console(stderr=True), report.results[-1]
+    if console.is_terminal:
+        console.print(f"{last.case} on {last.device}: {cells(last, [])[1]}")
+
+
+def _print(report: Report) -> None:
+    for name, facts in report.devices.items():
+        results = [one for one in report.results if one.device == name]
+        rivals = rivals_of(results)
+        click.echo(f"{name}: {facts['description']}\n{rates_text(report, name)}")
+        table = table_of(*headings(rivals))
+        for one in results:
+            table.add_row(*cells(one, rivals))
+        print_table(table)
+        click.echo()
+    for what, why in report.notes.items():
+        click.echo(f"{what}: {why}")
+    left_out = Counter(f"{name}: {why}" for one in report.results for name, why in one.notes.items())
+    for line, count in left_out.items():
+        click.echo(f"{line} ({count} cases)")
+
+
+def _print_changes(report: Report, earlier: Report, grew: Sequence[str]) -> None:
+    before = {(one.case, one.device): one.figure.median for one in earlier.results}
+    table = table_of("case", "device", "share of the earlier time")
+    for one in report.results:
+        median = before.get((one.case, one.device))
+        if median:
+            table.add_row(one.case, one.device, f"{one.figure.median / median:.2f}")
+    print_table(table)
+    click.echo("\n".join(grew) if grew else "no count grew")
+
+
+def _print_differences(results: Sequence[Result]) -> bool:
+    """Whether any result differs, which is said."""
+    wrong = [
+        f"{one.case} on {one.device}: the result of {name} differs by {difference:.1e} of the largest value"
+        for one in results
+        for name, difference in one.differences.items()
+        if not difference <= _SAME
+    ]
+    for line in wrong:
+        click.echo(line, err=True)
+    return bool(wrong)

@@ -1,0 +1,131 @@
+"""``optirs-web check``: in two minutes, what the adapters of a machine are, and whether and how fast they compute."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+import optirs_web as ow
+
+from ..benchmarks import Benchmark
+from ..benchmarks.machine import description
+from ..benchmarks.report import amount_text
+from ..files import write_whole
+from ..profiling.peaks import peaks_of
+from ..runtime.device import Device
+from .devices import facts_of
+from .parity import BOUND, compared, facts_of_line
+from .parity_rows import rows
+from .tables import print_table, table_of
+
+__all__ = ["check", "checked", "measurable"]
+
+PARITY = ("exp", "log", "tanh", "pow", "erf", "sum", "softmax", "matmul", "layer_norm", "AdamW")
+"""Rows of `optirs-web parity` that are compared: what differs most between drivers, and each kind of kernel."""
+
+_PRODUCT = "products/1024"
+_TUNED = 512
+
+
+def measurable(software: bool, names: Sequence[str] = ()) -> list[str]:
+    """Return the names of the devices to measure: these, or all that are no processor, software ones if asked for."""
+    if names:
+        return list(names)
+    there = [one for one in ow.devices() if one.available and one.kind != "cpu"]
+    return [one.label for one in there if not one.software or (software and one.name != "gl")]
+
+
+def checked(device: Device) -> dict[str, Any]:
+    """Return what one device is, its limits, the parity of a few kernels, its rates, and the tile that won."""
+    capabilities = asdict(device.capabilities)
+    limits = {name: sorted(one) if isinstance(one, frozenset) else one for name, one in capabilities.items()}
+    peaks = peaks_of(device)
+    product = Benchmark(_PRODUCT, device, rounds=3).run()
+    share = product.share()
+    return {
+        "description": device.info.description,
+        "limits": limits,
+        "parity": _parity(device),
+        "bandwidth": peaks.bandwidth,
+        "arithmetic": peaks.arithmetic,
+        "launch": peaks.launch,
+        "product": {"rate": product.rate(), "of_arithmetic": product.rate() / peaks.arithmetic,
+                    "of_library": share.median if share else None, "seconds": product.times["ours"]},
+        "tile": _tile(device),
+    }  # fmt: skip
+
+
+def _parity(device: Device) -> dict[str, Any]:
+    devices = [ow.device("cpu"), device]
+    lines = [facts_of_line(compared(row, devices)) for row in rows() if row.name in PARITY]
+    return {
+        line["name"]: {"ulps": line["ulps"].get(device.name), "above": line["above"], "failed": line["failed"]}
+        for line in lines
+    }
+
+
+def _tile(device: Device) -> list[dict[str, Any]]:
+    """What the tuner chooses for a product, and what runs without it."""
+    x = ow.ones((_TUNED, _TUNED), device=device)
+    works = ow.tune(lambda: x @ x, device=device, again=True).works
+    return [
+        {"kernel": one.kernel, "shapes": one.shape_class, "numbers": one.numbers, "default": one.default,
+         "chosen": one.chosen, "gain": one.gain}
+        for one in works
+    ]  # fmt: skip
+
+
+@click.command()
+@click.option("--device", "devices", multiple=True, help="Device to check; may be repeated.  [default: all GPUs]")
+@click.option("--software", is_flag=True, help="Check software adapters too.")
+@click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write all of it to FILE.")
+@click.pass_context
+def check(ctx: click.Context, devices: tuple[str, ...], software: bool, file: Path | None) -> None:
+    """Check this machine's GPUs: adapters, limits, parity of a few kernels, speed, the tile that wins.
+
+    Takes about two minutes. The JSON may be contributed: it has no names of users, hosts or files.
+
+    Exits with status 1 if a kernel is above the bound of `optirs-web parity`, or there is nothing to check.
+    """
+    facts: dict[str, Any] = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": description(),
+        "adapters": [facts_of(one) for one in ow.devices()],
+        "devices": {},
+    }
+    names = measurable(software, devices)
+    for name in names:
+        facts["devices"][name] = checked(ow.device(name))
+        if file:
+            write_whole(file, [(json.dumps(facts, indent=1) + "\n").encode()])
+    if not names:
+        click.echo("there is no hardware GPU here; --software checks software adapters, `optirs-web devices` lists all")
+        ctx.exit(1)
+    _print(facts["devices"])
+    if any(one["above"] or one["failed"] for device in facts["devices"].values() for one in device["parity"].values()):
+        ctx.exit(1)
+
+
+def _print(devices: dict[str, Any]) -> None:
+    table = table_of("device", "copy", "arithmetic", "product of 1,024", "share of arithmetic", "tile", "most ulps")
+    for name, facts in devices.items():
+        tiles = ["x".join(map(str, one["chosen"])) for one in facts["tile"]]
+        product = facts["product"]
+        rates = amount_text(facts["bandwidth"], "B/s"), amount_text(facts["arithmetic"], "FLOP/s")
+        worst = max(one["ulps"] if one["ulps"] is not None else math.inf for one in facts["parity"].values())
+        table.add_row(
+            f"{name}: {facts['description']}", *rates, amount_text(product["rate"], "FLOP/s"),
+            f"{product['of_arithmetic']:.0%}", ", ".join(tiles), f"{worst:.3g}",
+        )  # fmt: skip
+    print_table(table)
+    for name, facts in devices.items():
+        for row, one in facts["parity"].items():
+            if one["above"] or one["failed"]:
+                click.echo(f"{name}: {row}: {one['failed'] or f'above {BOUND:g} ulps of the largest operand'}")

@@ -1,0 +1,258 @@
+"""``optirs-web hardware``: everything that a GPU which nobody has measured should tell, in one JSON, part by part."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+import optirs_web as ow
+
+from ..benchmarks.machine import description
+from ..benchmarks.report import amount_text
+from ..files import write_whole
+from .check import checked, measurable
+
+__all__ = ["PARTS", "hardware"]
+
+FORMAT = 1
+ROOT = Path(__file__).resolve().parents[2]
+"""The clone, where there is one: it has the tests."""
+
+_SMALL = ("products/128", "train/mlp", "reduce/softmax")
+_SUMMARY = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
+
+
+class Part(NamedTuple):
+    """One of the things to be measured on a device.
+
+    Attributes:
+        limit: seconds after which it is stopped, and noted as such.
+        run: called in a process of its own with the device's name, and whether it is to be brief; returns its facts.
+    """
+
+    limit: int
+    run: Callable[[str, bool], dict[str, Any]]
+
+
+def _command(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run this Python with arguments, from the clone if there is one; its output is captured."""
+    cwd = ROOT if (ROOT / "tests").is_dir() else None
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **(environment or {})})
+
+
+def _check(name: str, brief: bool) -> dict[str, Any]:
+    return checked(ow.device(name))
+
+
+def _parity(name: str, brief: bool) -> dict[str, Any]:
+    rows = ["exp", "matmul"] if brief else []
+    done = _command("-m", "optirs_web", "parity", *rows, "--device", "cpu", "--device", name, "--json")
+    if not done.stdout:
+        raise RuntimeError(done.stderr[-2000:])
+    facts = json.loads(done.stdout)["rows"]
+    ulps = {one["name"]: one["ulps"].get(name) for one in facts}
+    wrong = [one["name"] for one in facts if one["above"] or one["failed"]]
+    return {"rows": len(facts), "above": wrong, "ulps": ulps}
+
+
+def _tests(name: str, paths: Sequence[str], chosen: str) -> dict[str, Any]:
+    """Run tests of the clone, and return how many passed and which failed."""
+    if not (ROOT / "tests").is_dir():
+        raise RuntimeError("the tests are in a clone of the repository only")
+    environment = {"OPTIRS_TEST_DEVICES": name, "OPTIRS_REQUIRE": name.partition(":")[0]}
+    done = _command(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths, "-k", chosen, environment=environment
+    )  # fmt: skip
+    counts = {kind: int(count) for count, kind in _SUMMARY.findall(done.stdout.strip().rpartition("\n")[2])}
+    if not counts:
+        raise RuntimeError((done.stdout + done.stderr)[-2000:])
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return {"passed": counts.get("passed", 0), "failed": failed, "skipped": counts.get("skipped", 0)}
+
+
+def _cases(name: str, brief: bool) -> dict[str, Any]:
+    paths = ["tests/test_operations.py"] if brief else ["tests"]
+    return _tests(name, paths, f"{name.partition(':')[0]} and {'softmax' if brief else 'not webgpu'}")
+
+
+def _suite(name: str, brief: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "report.json")
+        chosen = [one for case in _SMALL for one in ("--case", case)] if brief else []
+        rounds = "2" if brief else "5"
+        arguments = "bench", "--device", name, "--against", "torch", "--rounds", rounds, "--json", str(file)
+        done = _command("-m", "optirs_web", *arguments, *chosen)
+        if not file.exists():
+            raise RuntimeError(done.stderr[-2000:])
+        facts: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        return facts
+
+
+def _tuning(name: str, brief: bool) -> dict[str, Any]:
+    from ..benchmarks.cases import CASES
+    from ..benchmarks.libraries.ours import Ours
+
+    device = ow.device(name)
+    cases = ["products/128"] if brief else ["products/512", "products/1024", "train/mlp", "train/gpt", "train/resnet"]
+    works = []
+    for case in cases:
+        call = CASES[case].make(Ours(device))
+        call()
+        works += [one._asdict() for one in ow.tune(call, device=device).works]
+    for one in works:
+        one["seconds"] = {"x".join(map(str, choice)): seconds for choice, seconds in one["seconds"].items()}
+    return {"works": works}
+
+
+def _sharing(name: str, brief: bool) -> dict[str, Any]:
+    return _tests(name, ["tests/test_dlpack.py", "tests/test_torch_cuda.py"], name.partition(":")[0])
+
+
+PARTS = {
+    "check": Part(180, _check),
+    "parity": Part(420, _parity),
+    "cases": Part(780, _cases),
+    "suite": Part(600, _suite),
+    "tuning": Part(240, _tuning),
+    "sharing": Part(180, _sharing),
+}
+"""The most important first: together 40 minutes for one device."""
+
+
+@click.command()
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("hardware.json"),
+    show_default=True,
+    help="Where each part's result is kept; parts that are there are not run again.",
+)
+@click.option("--device", "devices", multiple=True, help="Device to measure; may be repeated.  [default: all GPUs]")
+@click.option("--software", is_flag=True, help="Measure software adapters too.")
+@click.option("--again", "repeated", multiple=True, type=click.Choice(list(PARTS)), help="Run this part again.")
+@click.option("--part", "chosen", multiple=True, type=click.Choice(list(PARTS)), help="Only this part; repeatable.")
+@click.option("--brief", is_flag=True, help="A few rows and cases of each part, to try the command itself.")
+@click.option("--markdown", is_flag=True, help="Print the table of what FILE has, and measure nothing.")
+@click.option("--run", "only", nargs=2, hidden=True, metavar="PART DEVICE")
+@click.pass_context
+def hardware(
+    ctx: click.Context, file: Path, devices: tuple[str, ...], software: bool, repeated: tuple[str, ...],
+    chosen: tuple[str, ...], brief: bool, markdown: bool, only: tuple[str, str] | None,
+) -> None:  # fmt: skip
+    """Measure a GPU within 40 minutes: parity, numerical cases, the suite against torch, tuning, shared memory.
+
+    Each part runs in a process of its own, so that a driver that fails or hangs stops no other, and is written to FILE
+    as it ends: after an interruption the same command continues. Run it in a clone, which has the numerical cases.
+    """
+    if only:
+        click.echo("\n" + json.dumps(PARTS[only[0]].run(only[1], brief)))
+        return
+    facts = _read(file)
+    if markdown:
+        click.echo(_markdown(facts))
+        return
+    names = measurable(software, devices)
+    if not names:
+        click.echo(
+            "there is no hardware GPU here; --software measures software adapters, `optirs-web devices` lists all"
+        )
+        ctx.exit(1)
+    for part in chosen or PARTS:
+        for name in names:
+            done = facts["devices"].setdefault(name, {"parts": {}})["parts"]
+            if part in done and part not in repeated:
+                click.echo(f"{part} on {name}: {done[part]['status']}, from before")
+                continue
+            done[part] = _finished(part, name, brief)
+            click.echo(f"{part} on {name}: {done[part]['status']} in {done[part]['seconds']:.0f} s")
+            write_whole(file, [(json.dumps(facts, indent=1) + "\n").encode()])
+    click.echo(f"\n{_markdown(facts)}")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Return what was measured so far.
+
+    Raises:
+        BadParameter: the file is of something else.
+    """
+    if not file.exists():
+        date = datetime.now(UTC).date().isoformat()
+        return {"format": FORMAT, "date": date, "machine": description(), "devices": {}}
+    facts = json.loads(file.read_text("utf-8"))
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT or "devices" not in facts:
+        raise click.BadParameter(f"{file} was not written by this version of optirs-web hardware", param_hint="--json")
+    return facts
+
+
+def _finished(part: str, device: str, brief: bool) -> dict[str, Any]:
+    """Run a part in a process of its own, and return its status, the seconds it took, and its facts or the error."""
+    command = [sys.executable, "-m", "optirs_web", "hardware", "--run", part, device, *(["--brief"] if brief else [])]
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=sys.platform != "win32"
+    )
+    try:
+        output, errors = process.communicate(timeout=PARTS[part].limit)
+        status = "done" if process.returncode == 0 else "failed"
+    except subprocess.TimeoutExpired:
+        status, output, errors = "timed out", "", f"no result after {PARTS[part].limit} s"
+    finally:
+        _end(process)
+    result: dict[str, Any] = {"status": status, "seconds": round(time.perf_counter() - started, 1)}
+    if status == "done":
+        return {**result, "facts": json.loads(output.strip().rpartition("\n")[2])}
+    return {**result, "error": errors.strip()[-2000:]}
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a part and what it started, if they run."""
+    if process.poll() is None:
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            import signal
+
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()  # closes its pipes
+
+
+def _markdown(facts: dict[str, Any]) -> str:
+    """The table for docs/verified.md: a row for each device."""
+    head = ("device", "parity", "numerical cases", "copy", "product", "of arithmetic", "tile", "DLPack")
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += [f"| {' | '.join(_row(name, device['parts']))} |" for name, device in facts["devices"].items()]
+    return "\n".join(lines)
+
+
+def _row(name: str, parts: dict[str, Any]) -> list[str]:
+    def text(part: str, said: Callable[[dict[str, Any]], str]) -> str:
+        if part not in parts:
+            return "not yet"
+        return said(parts[part]["facts"]) if parts[part]["status"] == "done" else str(parts[part]["status"])
+
+    def tests(one: dict[str, Any]) -> str:
+        return f"{one['passed']} passed, {len(one['failed'])} failed"
+
+    return [
+        text("check", lambda one: f"{name}: {one['description']}"),
+        text("parity", lambda one: f"{one['rows'] - len(one['above'])} of {one['rows']} rows"),
+        text("cases", tests),
+        text("check", lambda one: amount_text(one["bandwidth"], "B/s")),
+        text("check", lambda one: amount_text(one["product"]["rate"], "FLOP/s")),
+        text("check", lambda one: f"{one['product']['of_arithmetic']:.0%}"),
+        text("check", lambda one: ", ".join("x".join(map(str, tile["chosen"])) for tile in one["tile"])),
+        text("sharing", tests),
+    ]

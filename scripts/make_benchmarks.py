@@ -1,0 +1,49 @@
+"""Write docs/benchmarks.md from the reports in docs/benchmarks, which `optirs-web bench --json` and `hardware` wrote.
+
+python scripts/make_benchmarks.py [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from optirs_web.benchmarks.report import markdown
+from optirs_web.benchmarks.suite import Report
+
+ROOT = Path(__file__).parent.parent
+PAGE, REPORTS = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks"
+
+INTRODUCTION = """\
+# Benchmarks
+
+`optirs-web bench` times the library next to others in one process; `make bench` runs it against what is installed of
+torch, JAX, NumPy and tinygrad. [How to read and repeat it](performance.md#the-benchmark-suite). The tables below are
+made from the reports in [benchmarks/](benchmarks) by `make bench-docs`, and no row is left out: a share above 1 is a
+case that this library loses. **No GPU has been measured**; `make hardware` measures one
+([how](setup.md#measure-your-gpu)).
+
+- *time*: the median of a call, or of a case of memory the most bytes in use.
+- *share of the device*: the rate of a case, as a share of the device's copy, or of a product by the library named,
+  timed in the same rounds. Above 100% the data lies in caches that the copy's 128 MiB do not fit.
+- *share of torch's*: our time as a share of torch's, the median of rounds; where it spreads by more than 10% after
+  three times the rounds, half the interquartile range stands after ±.
+- Counts are of one call: dispatches in submits, bytes uploaded and downloaded, allocations, and *peak*, the most memory
+  in use that was not before it.
+
+All of these were taken on two shared cores while other programs ran, with one thread for every side: read the ratios
+with their spreads, and the counts, which noise does not touch; not the times.
+
+"""
+
+
+def page() -> str:
+    """Return the page as the reports give it."""
+    sections = [markdown(Report.read(path)) for path in sorted(REPORTS.glob("*.json"))]
+    return (INTRODUCTION + "\n".join(sections)).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(PAGE.read_text("utf-8") != page() and f"{PAGE} is not what its reports give: make bench-docs")
+    PAGE.write_text(page(), "utf-8")

@@ -1,0 +1,204 @@
+"""The benchmark suite: what it measures, what it says of it, and that the documentation is what was measured."""
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import optirs_web as ow
+from optirs_web.benchmarks import timing
+from optirs_web.benchmarks.cases import CASES, GROUPS
+from optirs_web.benchmarks.counting import counts_of, peak_of
+from optirs_web.benchmarks.denominators import COPY, PRODUCT
+from optirs_web.benchmarks.libraries import NotOffered, rival
+from optirs_web.benchmarks.libraries.ours import Ours
+from optirs_web.benchmarks.report import amount_text, grown, markdown
+from optirs_web.benchmarks.results import Result
+from optirs_web.benchmarks.suite import Report
+from optirs_web.cli.commands import cli
+
+ROOT = Path(__file__).parent.parent
+PNG = b"\x89PNG\r\n\x1a\n"
+REPORTS = sorted((ROOT / "docs/benchmarks").glob("*.json"))
+
+
+def result(**changes):
+    facts = {"case": "products/128", "device": "cpu", "times": {"ours": [1.0, 2.0, 3.0], "torch": [2.0, 2.0, 2.0]}}
+    return Result.from_json({**facts, **changes})
+
+
+def report(*results):
+    devices = {"cpu": {"description": "a processor", "kind": "cpu", "rates": {}}}
+    machine = {"processor": "P", "cores": 2, "system": "S", "versions": {"python": "3"}, "settings": {}}
+    return Report("2026-01-01", "optirs-web bench", machine, devices, list(results))
+
+
+def bench(*arguments):
+    return CliRunner().invoke(cli, ["bench", *map(str, arguments)])
+
+
+# Times.
+
+
+def side(seconds_of_each):
+    given = iter(seconds_of_each)
+    return timing.Side(lambda: next(given), own_clock=True)
+
+
+def test_sides_alternate_and_each_round_has_one_time_of_each():
+    times = timing.race({"ours": side([9, 1.0, 1.0, 1.0]), "torch": side([9, 2.0, 2.0, 2.0])}, 3)
+    assert times == {"ours": [1.0] * 3, "torch": [2.0] * 3}
+
+
+def test_rounds_are_added_while_a_ratio_spreads_and_no_more_than_three_times_as_many():
+    unsteady = [9.0] + [1.0, 2.0] * 10
+    assert len(timing.race({"ours": side(unsteady), "torch": side([1.0] * 21)}, 3)["ours"]) == 9
+    settled = [9.0, 1.0, 2.0, 1.0, *[1.0] * 9]
+    assert 3 < len(timing.race({"ours": side(settled), "torch": side([1.0] * 21)}, 3)["ours"]) < 9
+
+
+def test_a_ratio_is_of_the_same_round_and_a_share_of_the_denominator():
+    one = result(times={"ours": [1.0, 4.0], "torch": [2.0, 8.0], COPY: [0.5, 2.0]}, nbytes=10.0, amounts={COPY: 20.0})
+    assert one.ratio("torch") == (0.5, 0.0)
+    assert one.share() == (0.25, 0.0)  # 10 bytes in a second, of 40
+    assert one.rivals == ["torch"]
+
+
+# Counts.
+
+
+def test_counts_are_those_of_one_call(device):
+    x = ow.ones((64, 32), device=device)
+    call = lambda: x @ x.T  # noqa: E731
+    call()
+    counts = counts_of(device, call)
+    assert (counts["dispatches"], counts["submits"], counts["bytes_up"], counts["bytes_down"]) == (1, 1, 0, 0)
+    assert peak_of(device, call) >= 4 * 64 * 64
+    assert counts_of(device, lambda: x.numpy())["bytes_down"] == 4 * 64 * 32
+
+
+# Cases.
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.compares and case.operations < 1e8])
+def test_ours_and_numpy_compute_the_same(name, open_device):
+    cpu = open_device("cpu")
+    ours, numpy = Ours(cpu), rival("numpy", cpu)
+    expected = numpy.values(CASES[name].make(numpy)())
+    assert np.abs(ours.values(CASES[name].make(ours)()) - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("name", ["attention/causal-gradients", "reduce/cross-entropy-gradients"])
+def test_ours_and_torch_compute_the_same(name, torch, open_device):
+    cpu = open_device("cpu")
+    ours, theirs = (CASES[name].make(one)() for one in (Ours(cpu), rival("torch", cpu)))
+    for one, other in zip(ours if isinstance(ours, tuple) else [ours], theirs, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-5)
+
+
+@pytest.mark.needs("torch")
+def test_the_peak_of_torch_is_what_its_storages_take(torch):
+    from optirs_web.benchmarks.libraries.torch_memory import Live
+
+    with Live() as live:
+        x = torch.ones(1000)
+        y = x + 1.0
+        del x
+        y = y * 2.0
+        del y
+    assert live.peak == 8000
+
+
+def test_what_a_rival_does_not_offer_is_noted():
+    with pytest.raises(NotOffered, match="no gradients"):
+        CASES["attention/full-gradients"].make(rival("numpy", ow.device("cpu")))
+    measured = ow.benchmarks.Benchmark("attention/full-gradients", "cpu", ["numpy"], rounds=2).run()
+    assert "numpy" in measured.notes
+    assert PRODUCT in measured.times
+
+
+def test_a_function_is_compared_with_functions():
+    x = ow.ones((8, 8), device="cpu")
+    measured = ow.benchmarks.Benchmark(lambda: x + 1.0, "cpu", {"nothing": lambda: None}, rounds=2).run()
+    assert measured.ratio("nothing").median > 1
+    with pytest.raises(ValueError, match="a function is compared with functions"):
+        ow.benchmarks.Benchmark(lambda: x, "cpu", ["torch"])
+    with pytest.raises(ValueError, match="no case 'products/7'"):
+        ow.benchmarks.Benchmark("products/7", "cpu")
+
+
+def test_the_library_does_not_load_the_suite():
+    program = "import sys, optirs_web as ow; ow.ones((2,), device='cpu'); print('optirs_web.benchmarks' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
+
+
+# The command.
+
+
+def test_bench_prints_writes_draws_and_compares(tmp_path):
+    file, picture = tmp_path / "report.json", tmp_path / "plot.png"
+    arguments = "--case", "products/128", "--device", "cpu", "--against", "numpy", "--rounds", 2
+    done = bench("products", *arguments, "--json", file, "--plot", picture)
+    assert done.exit_code == 0, done.output
+    assert "share of numpy's" in done.output
+    assert picture.read_bytes().startswith(PNG)
+    read = Report.read(file)
+    assert [one.case for one in read.results] == ["products/128"]
+    assert read.devices["cpu"]["rates"][PRODUCT]["rate"] > 0
+    assert read.results[0].counts["dispatches"] == 1
+
+    facts = json.loads(file.read_text())
+    facts["results"][0]["counts"]["dispatches"] = 0
+    file.write_text(json.dumps(facts))
+    done = bench("products", *arguments, "--compare", file, "--check")
+    assert done.exit_code == 1
+    assert "products/128 on cpu: 1 dispatches, 0 before" in done.output
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["product"], "there is no group product; there are steps, products,"),
+    (["--against", "tensorflow"], "no library tensorflow"),
+    (["--case", "products/7"], "no case products/7"),
+    (["--check"], "--check compares counts with those of --compare"),
+    (["--compare", __file__], "--compare"),
+])  # fmt: skip
+def test_bench_says_what_is_wrong(arguments, said):
+    done = bench(*arguments)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+# What is said of it.
+
+
+def test_a_losing_row_and_its_spread_are_shown():
+    text = markdown(report(result(times={"ours": [3.0, 4.0, 5.0], "torch": [1.0, 1.0, 1.0]})))
+    assert "| products/128 | 4.00 s |  | 4.00 ±12% |" in text
+
+
+def test_counts_that_grew_are_told():
+    now, before = result(counts={"dispatches": 3, "submits": 1}), result(counts={"dispatches": 2, "submits": 1})
+    assert grown([now], [before]) == ["products/128 on cpu: 3 dispatches, 2 before"]
+    assert grown([before], [now]) == []
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0123, "12.3 ms"), (999.0, "999 s"), (1e-9, "0.00 µs")])
+def test_numbers_have_three_digits_and_a_prefix(value, text):
+    assert amount_text(value, "s") == text
+
+
+def test_the_page_of_benchmarks_is_what_its_reports_give():
+    script = runpy.run_path(str(ROOT / "scripts/make_benchmarks.py"))
+    assert script["PAGE"].read_text("utf-8") == script["page"]()
+
+
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)
+def test_committed_reports_are_of_cases_that_there_are(path):
+    assert {one.case for one in Report.read(path).results} <= CASES.keys()
+    assert {case.group for case in CASES.values()} == set(GROUPS)

@@ -1,0 +1,83 @@
+"""`optirs-web check` and `optirs-web hardware`: what an unmeasured GPU should tell, tried on a software adapter."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from optirs_web.cli import hardware
+from optirs_web.cli.commands import cli
+
+BRIEF = ["--device", "vulkan", "--brief", "--part", "parity", "--part", "tuning"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli, [str(one) for one in arguments])
+
+
+def parts_of(file):
+    return json.loads(file.read_text())["devices"]["vulkan"]["parts"]
+
+
+@pytest.mark.slow
+def test_check_says_what_an_adapter_does(open_device, tmp_path, monkeypatch):
+    open_device("vulkan")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = tmp_path / "check.json"
+    done = run("check", "--device", "vulkan", "--json", file)
+    assert done.exit_code == 0, done.output
+    facts = json.loads(file.read_text())
+    device = facts["devices"]["vulkan"]
+    assert {"exp", "matmul", "AdamW"} <= device["parity"].keys()
+    assert device["bandwidth"] > 0
+    assert device["product"]["rate"] > 0
+    assert device["limits"]["max_workgroups"] >= 65535
+    assert {one["name"] for one in facts["adapters"]} >= {"cpu", "vulkan"}
+    assert "share of arithmetic" in done.output
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_continues(open_device, tmp_path):
+    open_device("vulkan")
+    file = tmp_path / "hardware.json"
+    command = [sys.executable, "-m", "optirs_web", "hardware", *BRIEF, "--json", str(file)]
+    process = subprocess.Popen(command, start_new_session=True)
+    while not file.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert parts_of(file).keys() == {"parity"}
+    assert parts_of(file)["parity"]["facts"]["above"] == []
+
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "parity on vulkan: done, from before" in done.stdout
+    assert parts_of(file)["tuning"]["status"] == "done"
+    assert "| not yet | 2 of 2 rows | not yet |" in done.stdout
+
+
+def test_a_part_that_fails_or_hangs_stops_no_other(tmp_path, monkeypatch):
+    file = tmp_path / "hardware.json"
+    monkeypatch.setitem(hardware.PARTS, "parity", hardware.PARTS["parity"]._replace(limit=0.01))
+    done = run("hardware", "--device", "dx12", "--part", "parity", "--part", "tuning", "--brief", "--json", file)
+    assert done.exit_code == 0, done.output
+    parts = json.loads(file.read_text())["devices"]["dx12"]["parts"]
+    assert parts["parity"]["status"] == "timed out"
+    assert parts["tuning"]["status"] == "failed"
+    assert "dx12" in parts["tuning"]["error"]
+
+
+def test_a_file_of_something_else_is_not_overwritten(tmp_path):
+    file = tmp_path / "hardware.json"
+    file.write_text("{}")
+    assert run("hardware", "--json", file, "--device", "cpu").exit_code == 2
+    assert file.read_text() == "{}"
+
+
+def test_the_parts_take_forty_minutes():
+    assert sum(one.limit for one in hardware.PARTS.values()) <= 40 * 60
