@@ -380,6 +380,8 @@ class Session:
             self._restart(self.text, value)
         elif kind == "text":
             self._restart(self.book if value is None else Text.of(value), training.size_name)
+        elif kind == "choices":
+            self.report_choices()
         elif kind == "close":
             self._is_closed = True
         else:

@@ -121,6 +121,23 @@ def test_after_its_device_is_lost_every_button_starts_again_what_was_trained(los
     expect(writer.locator("#size")).to_have_value("medium")
 
 
+def test_after_its_device_is_lost_a_prompt_starts_it_again_and_is_continued(lose_device, writer):
+    status = writer.locator("#status")
+    lose_device()
+    expect(status).to_contain_text("was lost", timeout=SLOW)
+    writer.get_by_role("button", name="Continue", exact=True).click()
+    expect(status).to_have_attribute("data-state", "running", timeout=SLOW)
+    expect(writer.get_by_role("button", name="Pause")).to_be_enabled()
+    expect(writer.locator("#answer-prompt")).to_have_text("The secret of the garden was ", timeout=SLOW)
+
+
+def test_nothing_can_be_paused_before_python_is_there(page, site):
+    page.route("**/pyodide.asm.wasm", lambda route: None)
+    page.goto(f"{site}/gpt")
+    expect(page.locator("#status")).to_have_text("Loading Python")
+    expect(page.get_by_role("button", name="Pause")).to_be_disabled()
+
+
 def test_without_webgpu_a_recorded_run_is_shown_and_nothing_can_be_pressed_in_vain(page, site, fits):
     page.add_init_script("delete Navigator.prototype.gpu")
     page.goto(f"{site}/gpt")

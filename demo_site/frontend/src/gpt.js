@@ -53,7 +53,10 @@ async function begin() {
       for (const id of ["latest", "latest-note", "answer", "answer-prompt", "answer-note"]) setText(find(`#${id}`), "");
     },
     choices(report) {
-      if (unsent.length) return unsent.splice(0).forEach(([kind, value]) => python.send(kind, value));
+      if (unsent.length) {
+        for (const [kind, value] of unsent.splice(0)) python.send(kind, value);
+        return python.send("choices"); // not all messages lead to them: a prompt does not, nor what is refused
+      }
       sizes = report.sizes;
       longestText = report.longest_text;
       ownText = report.text.is_book ? null : sentText ?? ownText;
@@ -113,7 +116,7 @@ async function begin() {
   function setState(next) {
     state = next;
     setText(toggle, { paused: "Continue", ended: "Restart" }[next] ?? "Pause");
-    toggle.disabled = next === "diverged";
+    toggle.disabled = next === "busy" || next === "diverged";
     if (next === "ended") find("#reset").disabled = false;
     if (next === "diverged") setStatus(status, "failed", divergence);
     if (next === "running") setStatus(status, "running", runningOn(device));
