@@ -80,6 +80,11 @@ def built_wheel() -> Path:
     return found[-1]
 
 
+def more_wheel(wheel: Path) -> Path:
+    """The second wheel, beside the first."""
+    return wheel.with_name(wheel.name.replace("optirs_web", "optirs_web_more"))
+
+
 def found_browser() -> str:
     """The browser that CHROMIUM names, or the first of the usual names on the PATH."""
     asked = os.environ.get("CHROMIUM")
@@ -114,8 +119,7 @@ def chromium(options: argparse.Namespace, **files: Path) -> Iterator[tuple[Brows
     """A running browser, and the address of the server with the pages; what else it serves by name."""
     install()
     wheel = options.wheel or built_wheel()
-    more = wheel.with_name(wheel.name.replace("optirs_web", "optirs_web_more"))
-    handler = functools.partial(Handler, files={"wheel": wheel, "more": more, **files})
+    handler = functools.partial(Handler, files={"wheel": wheel, "more": more_wheel(wheel), **files})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     adapter = [] if options.adapter == "default" else [f"--use-webgpu-adapter={options.adapter}"]

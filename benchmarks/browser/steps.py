@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chromium import HERE, WHEELS, add_options, blank_page, busy, chromium, finish
+from chromium import HERE, SWIFTSHADER, WHEELS, add_options, blank_page, busy, chromium, finish, more_wheel
 from playwright.sync_api import CDPSession, Page
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +27,7 @@ from rich.table import Table
 OURS, BEFORE = "ours", "before"
 RIVALS = ["jax-js", "TF.js", "borch"]
 BORCH = WHEELS.parent / "borch"
+GPT = HERE.parents[1] / "examples" / "gpt.py"
 
 
 class Case(NamedTuple):
@@ -38,6 +39,12 @@ class Case(NamedTuple):
     """The most that ours may take, as a share of each rival's time."""
     rounds: int | None = None
     """No more than these, before any are added: where a turn takes long."""
+    same: float = 1e-4
+    """How far a product, or the losses of the first steps, may be from ours, as a share of the largest value."""
+    small: dict[str, Any] | None = None
+    """Options in place of `options` that `--small` takes: where a step takes long."""
+    runs_on: str = ""
+    """The adapters of which it runs when no case is named: "software", "hardware", or all."""
 
 
 CASES = {
@@ -47,10 +54,26 @@ CASES = {
     "product-1024": Case("product", {"size": 1024}, {"jax-js": 0.5, "TF.js": 0.15}, rounds=3),
     "mlp-64-128-10": Case("mlp", {"sizes": [64, 128, 10], "batch": 64}, dict.fromkeys(RIVALS, 0.6)),
     "mlp-784-512-256-10": Case("mlp", {"sizes": [784, 512, 256, 10], "batch": 128}, dict.fromkeys(RIVALS, 0.4)),
+    "gpt": Case(
+        "gpt",
+        {"batch": 16, "length": 64, "width": 64, "layers": 2, "heads": 4, "characters": 73},
+        dict.fromkeys(RIVALS, 0.7),
+        small={"batch": 2, "length": 8, "width": 16, "layers": 2, "heads": 4, "characters": 13},
+    ),
+    **{
+        f"resnet18-{batch}": Case(
+            "resnet",
+            {"batch": batch},
+            dict.fromkeys(RIVALS, 0.7),
+            rounds=3,
+            same=1e-2,
+            small={"batch": 4, "side": 8, "blocks": [[8, 8, 1], [8, 16, 2]]},
+            runs_on=adapters,
+        )
+        for batch, adapters in ((16, "software"), (32, "hardware"), (64, "hardware"))
+    },
 }
-"""float32. A product is of two square matrices; a step of an "mlp" is forward, cross entropy, backward and Adam."""
-SAME = 1e-4
-"""How far a product, or the losses of the first steps, may be from ours, as a share of the largest value."""
+"""float32. A product is of two square matrices; a step of the others is forward, cross entropy, backward and Adam."""
 STEADY = 0.1
 """The spread of a ratio, its interquartile range as a share of its median, above which rounds are added."""
 ADDED = 3
@@ -58,16 +81,26 @@ ADDED = 3
 TURN = 100.0
 """Milliseconds that the fastest side's turn takes, about; every side takes as many steps in its own."""
 MOST_STEPS = 100
+LONG = 5000.0
+"""Milliseconds of a step above which a side gets no turn to warm up, and no rounds are added."""
 
 
 class Race:
     """The sides of a case in one page."""
 
     def __init__(self, page: Page, processes: CDPSession, case: Case, names: list[str]) -> None:
-        self.page, self.processes, self.names = page, processes, names
-        self._call("prepare(...values)", [case.kind, case.options, names])
+        self.page, self.processes = page, processes
+        errors: dict[str, str] = self._call("prepare(...values)", [case.kind, case.options, names])
         self.warm: dict[str, dict[str, Any]] = self._call("warmUp(values)", case.kind)
-        fastest = min(side["milliseconds"][-1] for side in self.warm.values())
+        self.without = errors | {name: warm["error"] for name, warm in self.warm.items() if warm["error"]}
+        """Why sides have no figures."""
+        self.too_slow = {
+            name: warm for name, warm in self.warm.items() if warm["slow"] and name != OURS and name not in self.without
+        }
+        self.names = [name for name in names if name not in self.without and name not in self.too_slow]
+        """Those that take turns."""
+        last = [self.warm[name]["milliseconds"][-1] for name in self.names]
+        fastest, self.long = min(last), max(last) > LONG
         self.steps = max(1, min(MOST_STEPS, round(TURN / fastest)))
         self.milliseconds: dict[str, list[float]] = {name: [] for name in names}
         self.cpu: dict[str, list[float]] = {name: [] for name in names}
@@ -83,9 +116,9 @@ class Race:
 
     def run(self, rounds: int) -> None:
         """Time every side once a round, and add rounds until the ratios are steady."""
-        for name in self.names:
+        for name in [] if self.long else self.names:
             self._turn(name)  # warms up
-        for number in range(rounds * ADDED):
+        for number in range(rounds if self.long else rounds * ADDED):
             if number >= rounds and all(spread(self.ratios(name)) <= STEADY for name in self.names):
                 break
             first = number % len(self.names)  # nobody always follows the same other
@@ -114,7 +147,18 @@ class Race:
             }
             for name in self.names
         }
-        return {"steps": self.steps, "rounds": len(self.milliseconds[OURS]), "sides": sides}
+        for name, warm in self.too_slow.items():
+            sides[name] = {
+                "first": warm["milliseconds"][0],
+                "milliseconds": warm["milliseconds"][1:],
+                "slow": True,
+                "ratio": statistics.median(self.milliseconds[OURS]) / warm["milliseconds"][1],
+                "ratioSpread": 0.0,
+                "values": warm["values"],
+                "difference": warm["difference"],
+            }
+        rounds = len(self.milliseconds[OURS])
+        return {"steps": self.steps, "rounds": rounds, "sides": sides, "without": self.without}
 
 
 def spread(values: Sequence[float]) -> float:
@@ -138,7 +182,7 @@ def missed(name: str, figures: dict[str, Any]) -> list[str]:
     wrong = [
         f"{name}: {side} computed something else: {figure['difference']:.1e} from ours"
         for side, figure in sides.items()
-        if not figure["difference"] <= SAME
+        if not figure["difference"] <= CASES[name].same
     ]
     slow = [
         f"{name}: {sides[side]['ratio']:.2f} of the time of {side}, not {goal:.2f}"
@@ -163,11 +207,13 @@ def detail(name: str, figures: dict[str, Any]) -> Table:
             f"{spread(figure['milliseconds']):.0%}",
             f"{figure['ratio']:.2f}",
             f"{figure['ratioSpread']:.0%}",
-            f"{statistics.median(figure['cpu']):.2f}",
-            f"{figure['cpuRatio']:.2f}",
+            f"{statistics.median(figure['cpu']):.2f}" if "cpu" in figure else "over a minute: no turns",
+            f"{figure['cpuRatio']:.2f}" if "cpu" in figure else "",
             f"{figure['difference']:.1e}",
             f"{figure['values'][-1]:.6f}",
         )
+    for side, reason in figures["without"].items():
+        table.add_row(side, reason)
     return table
 
 
@@ -176,11 +222,20 @@ def summary(cases: dict[str, Any], sides: list[str]) -> list[list[str]]:
     rivals = sides[1:]
     rows = [["case", "ours, ms", *(f"ours / {rival}" for rival in rivals), "rounds"]]
     for name, figures in cases.items():
-        found = figures["sides"]
-        ratios = [f"{found[rival]['ratio']:.2f} (±{found[rival]['ratioSpread'] / 2:.0%})" for rival in rivals]
-        milliseconds = statistics.median(found[OURS]["milliseconds"])
+        measured = figures["sides"]
+        ratios = [_ratio(measured.get(rival)) for rival in rivals]
+        milliseconds = statistics.median(measured[OURS]["milliseconds"])
         rows.append([name, f"{milliseconds:.2f}", *ratios, f"{figures['rounds']} x {figures['steps']}"])
     return rows
+
+
+def _ratio(figure: dict[str, Any] | None) -> str:
+    """Ours as a share of a rival's time, in words."""
+    if figure is None:
+        return "does not run it"
+    if figure.get("slow"):
+        return f"{figure['ratio']:.2f}, over a minute a step"
+    return f"{figure['ratio']:.2f} (±{figure['ratioSpread'] / 2:.0%})"
 
 
 def as_markdown(rows: list[list[str]]) -> Iterable[str]:
@@ -210,12 +265,14 @@ def versions(sides: list[str]) -> dict[str, str]:
     return {name: version for name, version in found.items() if name in sides}
 
 
-def chosen(parser: argparse.ArgumentParser, names: list[str]) -> list[str]:
-    """The cases whose names begin with one of `names`; without any, all."""
+def chosen(parser: argparse.ArgumentParser, names: list[str], adapters: str) -> list[str]:
+    """The cases whose names begin with one of `names`; without any, those that are for such adapters."""
     for name in names:
         if not any(case.startswith(name) for case in CASES):
             parser.error(f"there is no case {name!r}: {', '.join(CASES)}")
-    return [case for case in CASES if not names or case.startswith(tuple(names))]
+    if names:
+        return [name for name in CASES if name.startswith(tuple(names))]
+    return [name for name, case in CASES.items() if case.runs_on in ("", adapters)]
 
 
 def main() -> None:
@@ -224,13 +281,16 @@ def main() -> None:
     parser.add_argument("case", nargs="*", help=f"the beginning of a name; all by default: {', '.join(CASES)}")
     parser.add_argument("--side", action="append", choices=RIVALS, help="a side beside ours; all by default")
     parser.add_argument("--before", type=Path, help="a wheel of another state of this library, as one more side")
+    parser.add_argument("--small", action="store_true", help="miniatures of the GPT and ResNets: do all agree?")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each side, at least (default: %(default)s)")
     parser.add_argument("--markdown", action="store_true", help="print the table of all cases for a document")
     options = parser.parse_args()
-    names = chosen(parser, options.case)
+    names = chosen(parser, options.case, "software" if options.adapter == SWIFTSHADER else "hardware")
     before = [BEFORE] if options.before else []
     options.sides = [OURS, *before, *(name for name in RIVALS if name in (options.side or RIVALS))]
-    files = {BEFORE: options.before} if options.before else {}
+    files = {"gpt.py": GPT}
+    if options.before:
+        files |= {BEFORE: options.before, f"more-{BEFORE}": more_wheel(options.before)}
     if "borch" in options.sides:
         files["borch.js"] = fetched_borch()
 
@@ -245,14 +305,17 @@ def main() -> None:
         print(machine)
         processes = browser.new_browser_cdp_session()
         for name in names:
-            cases[name] = measure(page, processes, CASES[name], options)
+            case = CASES[name]
+            if options.small and case.small:
+                case = case._replace(options=case.small)
+            cases[name] = measure(page, processes, case, options)
             console.print(detail(name, cases[name]))
         figures = {
             "chromium": browser.version,
             "adapter": adapter,
             "libraries": libraries,
             "date": date,
-            "tolerance": SAME,
+            "tolerances": {name: CASES[name].same for name in names},
             "cases": cases,
         }
 
@@ -264,7 +327,8 @@ def main() -> None:
         for row in rows[1:]:
             table.add_row(*row)
         console.print(table)
-    print(f"Products, and the losses of the first steps, agree if no further apart than {SAME:g} of the largest value.")
+    same = ", ".join(f"{tolerance:g} ({name})" for name, tolerance in figures["tolerances"].items())
+    print(f"Products, and the losses of the first steps, agree if no further apart than, of the largest value: {same}.")
     finish(options, figures, [words for name in names for words in missed(name, cases[name])])
 
 

@@ -33,22 +33,16 @@ class Product(Side):
         return (await self.last.read_async()).cast("B")
 
 
-class Mlp(Side):
-    """Forward, backward and Adam over a multi-layer perceptron."""
+class Training(Side):
+    """Forward, cross entropy, backward and Adam; `model` returns the logits."""
 
-    def __init__(self, problem, adam, device):
-        inputs = tensor(**problem["inputs"], device=device)
+    def __init__(self, model, parameters, problem, adam, device):
         labels = ow.tensor(problem["labels"], device=device)
-        parameters = [ow.Parameter(tensor(**parameter, device=device)) for parameter in problem["parameters"]]
-        weights, biases = parameters[0::2], parameters[1::2]
         optimizer = ow.optim.Adam(parameters, lr=adam["lr"], betas=(adam["beta1"], adam["beta2"]), eps=adam["eps"])
 
         def step():
             optimizer.zero_grad()
-            values = inputs @ weights[0] + biases[0]
-            for weight, bias in zip(weights[1:], biases[1:], strict=True):
-                values = values.relu() @ weight + bias
-            loss = ow.cross_entropy(values, labels)
+            loss = ow.cross_entropy(model(), labels)
             loss.backward()
             optimizer.step()
             return loss
@@ -60,7 +54,52 @@ class Mlp(Side):
         return await self.last.item_async()
 
 
-KINDS = {"product": Product, "mlp": Mlp}
+def mlp(problem, adam, device):
+    """A multi-layer perceptron."""
+    inputs = tensor(**problem["inputs"], device=device)
+    parameters = [ow.Parameter(tensor(**parameter, device=device)) for parameter in problem["parameters"]]
+    weights, biases = parameters[0::2], parameters[1::2]
+
+    def model():
+        values = inputs @ weights[0] + biases[0]
+        for weight, bias in zip(weights[1:], biases[1:], strict=True):
+            values = values.relu() @ weight + bias
+        return values
+
+    return Training(model, parameters, problem, adam, device)
+
+
+def resnet(problem, adam, device):
+    """The ResNet of models.py."""
+    import models
+
+    model = filled(models.resnet(problem["blocks"], device), problem, device)
+    inputs = tensor(**problem["inputs"], device=device)
+    return Training(lambda: model(inputs), list(model.parameters()), problem, adam, device)
+
+
+def gpt(problem, adam, device):
+    """The model of examples/gpt.py."""
+    from gpt import GPT
+
+    characters, width = problem["parameters"][0]["shape"]
+    codes = problem["codes"]
+    batch, length = codes["shape"]
+    model = GPT(characters, length, width, problem["layers"], problem["heads"], device)
+    model = filled(model, problem, device)
+    inputs = ow.tensor(codes["values"].cast("B").cast("i", (batch, length)), device=device)
+    return Training(lambda: model(inputs).reshape(-1, characters), list(model.parameters()), problem, adam, device)
+
+
+KINDS = {"product": Product, "mlp": mlp, "resnet": resnet, "gpt": gpt}
+
+
+def filled(model, problem, device):
+    """A model with the parameters of a problem, in their order."""
+    with ow.no_grad():
+        for own, parameter in zip(model.parameters(), problem["parameters"], strict=True):
+            own.assign(tensor(**parameter, device=device))
+    return model
 
 
 def tensor(values, shape, device):
