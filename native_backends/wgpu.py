@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WgpuBackend", "list_adapters", "open_backend", "open_through"]
 
+_LLVMPIPE_ITERATIONS = 65_535
+"""LP_MAX_TGSI_LOOP_ITERATIONS of Mesa's llvmpipe, after which its loops end."""
+
 _USAGE = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
 
 _BIND_GROUPS_KEPT = 4096
@@ -105,6 +108,7 @@ class WgpuBackend(Backend):
                 limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"]
             ),
             max_workgroup_bytes=limits["max-compute-workgroup-storage-size"],
+            max_iterations=_LLVMPIPE_ITERATIONS if info.software else Capabilities.max_iterations,
         )
         self._loss = ""
         package.forks.add(self)

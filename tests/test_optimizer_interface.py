@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -187,6 +188,7 @@ def test_a_closure_gives_the_loss(device):
         ("DoG", "reps_rel", 1e39),
         ("Muon", "ns_coefficients", (1e40, 1, 1)),
         ("Prodigy", "use_bias_correction", None),
+        ("SGD", "maximize", 10**400),
     ],
 )
 def test_options_that_are_no_float32_are_refused_and_not_loaded(name, option, value):
@@ -408,3 +410,15 @@ def test_adagrad_has_one_initial_value_for_all_groups():
 def test_an_option_of_another_kind_is_refused_by_its_name(name, options, message):
     with pytest.raises(ValueError, match=message):
         getattr(ow.optim, name)([ow.Parameter([[1.0]], device="cpu")], **options)
+
+
+def test_options_may_be_numbers_of_numpys_float16():
+    weight = ow.Parameter([1.0], device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer = ow.optim.SGD([weight], lr=np.float16(0.5), weight_decay=np.float16(0.0))
+        optimizer.step(grads=[[1.0]])
+        optimizer.param_groups[0]["lr"] = np.float16("inf")
+        with pytest.raises(ValueError, match="Invalid learning rate: inf"):
+            optimizer.step(grads=[[1.0]])
+    assert weight.tolist() == [0.5]

@@ -130,6 +130,46 @@ def test_a_batch_takes_as_many_launches_as_the_grid_needs(open_device, monkeypat
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("quads", [True, False])
+@pytest.mark.parametrize(("rows", "columns", "batch"), [(70, 3, ()), (3, 70, ()), (70, 3, (2,))])
+def test_a_side_with_more_tiles_than_a_grid_has_workgroups_is_cut(
+    open_device, monkeypatch, rows, columns, batch, quads
+):
+    device = open_device("vulkan")
+    generator = np.random.default_rng(2)
+    a, b = (generator.normal(size=(*batch, *shape)).astype(np.float32) for shape in [(rows, 5), (5, columns)])
+    capabilities = replace(device.capabilities, quads=quads, max_workgroups=2)
+    x, y = (ow.Parameter(one, device=device) for one in (a, b))
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "capabilities", capabilities)
+        result = x @ y
+    np.testing.assert_allclose(result.numpy(), a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_a_layer_takes_more_rows_than_a_grid_of_tiles_has(device):
+    rows = 32 * 65_535 + 33  # a picture of 2,048 by 1,024 pixels has as many
+    x = ow.tensor(np.arange(rows, dtype=np.float32)[:, None], device=device)
+    weight = ow.Parameter([[2.0, -1.0]], device=device)
+    result = x @ weight
+    np.testing.assert_array_equal(result[-3:].numpy(), [[2.0 * row, -row] for row in range(rows - 3, rows)])
+    result[-1].sum().backward()
+    np.testing.assert_array_equal(weight.grad.numpy(), [[rows - 1, rows - 1]])
+
+
+@pytest.mark.parametrize("quads", [True, False])
+@pytest.mark.parametrize("inner", [262_144, 600_001])
+def test_a_product_adds_up_more_than_a_loop_of_a_software_adapter_may(open_device, monkeypatch, inner, quads):
+    device = open_device("vulkan")
+    if not quads:
+        monkeypatch.setattr(device, "capabilities", replace(device.capabilities, quads=False))
+    values = np.random.default_rng(4).integers(-4, 5, size=(2, inner)).astype(np.float32)
+    x = ow.tensor(values, device=device)
+    expected = (values.astype(np.float64) @ values.T).astype(np.float32)
+    np.testing.assert_array_equal((x @ x.T).numpy(), expected)
+    y = ow.tensor(values.T.copy(), device=device)
+    np.testing.assert_array_equal((y.T @ y).numpy(), expected)
+
+
 # Attention on software adapters: two products and a softmax.
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..autograd import record
 from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
-from ..runtime.products import product_launches
+from ..runtime.products import longest_inner_axis, longest_side, product_launches
 from ..tensors import Tensor, empty, tensor
 from .creation import full
 from .launch import (
@@ -123,10 +123,7 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 def _multiply_into(result: Tensor, a: Tensor, b: Tensor) -> None:
     """Enqueue products of matrices that both have the axes of the batch, rows, columns and the inner one, in parts."""
-    if fits(a.walk.view, b.walk.view, result.view):
-        _dispatch(result, a, b)
-        return
-    found = cut([a, b, walk_over(result, a.shape, (*result.walk.strides, 0))])
+    found = _cut(result, a, b)
     if found is None:
         _dispatch(result, narrowed(a), narrowed(b))
         return
@@ -145,6 +142,18 @@ def _multiply_into(result: Tensor, a: Tensor, b: Tensor) -> None:
         apply_in_place("add", "add", total, product)
     if total is not result:
         write_into(result, total)
+
+
+def _cut(result: Tensor, a: Tensor, b: Tensor) -> tuple[int, int] | None:
+    """The axis along which products are to be cut, and the length of the parts; None where they need not be."""
+    capabilities = result.device.capabilities
+    side, inner = longest_side(capabilities), longest_inner_axis(capabilities)
+    for axis, longest in ((-3, side), (-2, side), (-1, inner)):
+        if a.shape[axis] > longest:
+            return a.ndim + axis, longest
+    if fits(a.walk.view, b.walk.view, result.view):
+        return None
+    return cut([a, b, walk_over(result, a.shape, (*result.walk.strides, 0))])
 
 
 def _dispatch(result: Tensor, a: Tensor, b: Tensor) -> None:

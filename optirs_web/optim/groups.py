@@ -13,7 +13,7 @@ from ..runtime.dtypes import FLOAT32
 from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter, Tensor
 from .arguments import instead_of
-from .options import LARGEST_FLOAT32, at_least_zero, derived, fractions, numbers_of
+from .options import LARGEST_FLOAT32, at_least_zero, derived, fractions, is_number, numbers_of
 
 __all__ = ["Grouped", "Params", "Rate", "on_host"]
 
@@ -79,8 +79,7 @@ class Grouped(ABC):
         if option not in group:
             return bool(getattr(self, name))
         value = group[option]
-        is_number = isinstance(value, Real) and abs(float(value)) <= LARGEST_FLOAT32
-        if not (value is None or is_number or getattr(value, "shape", None) == ()):
+        if not (value is None or is_number(value) or getattr(value, "shape", None) == ()):
             raise NotANumberError(f"Invalid {option} value: {value!r}")
         return bool(value) or (self._schedules is not None and option in self._schedules.params)
 
@@ -177,13 +176,13 @@ class Grouped(ABC):
                 continue
             if str(self._fault({**options, name: one.default})) == str(error):
                 continue  # it is another option
-            value, is_number = group[name], isinstance(one.default, Real) and not isinstance(one.default, bool)
-            if is_number and callable(value):
+            value, is_numeric = group[name], isinstance(one.default, Real) and not isinstance(one.default, bool)
+            if is_numeric and callable(value):
                 more = "" if name == "lr" else f", param={name!r}"
                 way = f"lr_scheduler.ScheduleLR(optimizer, schedule{more})"
                 raise NotANumberError(f"{name} must be a number; {way} has it follow a schedule") from None
             words = str(error) if isinstance(error, ValueError) else f"Invalid {name} value: {value}"
-            if is_number and not isinstance(value, Real):
+            if is_numeric and not isinstance(value, Real):
                 raise NotANumberError(f"{words}; {name} must be a number, not a {type(value).__name__}") from None
             if not isinstance(error, ValueError):
                 raise ValueError(words) from error

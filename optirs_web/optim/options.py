@@ -23,6 +23,7 @@ __all__ = [
     "at_least_zero",
     "derived",
     "fractions",
+    "is_number",
     "numbers_of",
     "two_epsilons",
 ]
@@ -75,6 +76,14 @@ class Options(TypedDict, total=False):
     capturable: bool
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a real number of a size that float32 has, of Python's or NumPy's types."""
+    try:
+        return isinstance(value, Real) and abs(float(value)) <= LARGEST_FLOAT32  # float16 has no such bound
+    except OverflowError:
+        return False
+
+
 def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
     """Refuse options that are negative or no number, in torch's words.
 
@@ -83,7 +92,7 @@ def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
     """
     for name in names:
         value = group[name]
-        if not (isinstance(value, Real) and 0 <= value <= LARGEST_FLOAT32):  # type: ignore[operator]
+        if not (is_number(value) and value >= 0):
             raise ValueError(f"Invalid {_WORDS.get(name, f'{name} value')}: {value}")
 
 

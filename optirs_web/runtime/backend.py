@@ -110,6 +110,7 @@ class Capabilities:
         replaced: cooperative kernels whose place a library's calls take: nothing is fused with them.
         quads: it computes on the processor, and invocations of a workgroup are numbered in their quads as
             `shaders/lib/quads.wgsl` needs it; see `products`.
+        max_iterations: of all loops of an invocation together; a driver may leave a loop after as many, without a word.
     """
 
     max_buffer_bytes: int
@@ -122,6 +123,7 @@ class Capabilities:
     max_workgroup_bytes: int = 0
     replaced: frozenset[str] = frozenset()
     quads: bool = False
+    max_iterations: int = 2**32 - 1
 
 
 class Backend(ABC):

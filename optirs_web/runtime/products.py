@@ -19,6 +19,8 @@ __all__ = [
     "ProductLaunch",
     "ask_for_quads",
     "grid_of_products",
+    "longest_inner_axis",
+    "longest_side",
     "note_quads",
     "product_launches",
 ]
@@ -55,6 +57,16 @@ def product_launches(
     for first in range(0, products, at_once):
         count = min(at_once, products - first)
         yield ProductLaunch(kernel, first, count, grid_of_products(rows, columns, count, quads=by_quads))
+
+
+def longest_side(capabilities: Capabilities) -> int:
+    """Rows or columns of a product that the workgroups of a launch can cover."""
+    return _TILE * capabilities.max_workgroups
+
+
+def longest_inner_axis(capabilities: Capabilities) -> int:
+    """Products that an invocation may add up: in half its iterations, each of which adds 4 or more."""
+    return (capabilities.max_iterations + 1) // 2 * 4
 
 
 def grid_of_products(rows: int, columns: int, products: int, *, quads: bool, tile: int = _TILE) -> tuple[int, int]:
