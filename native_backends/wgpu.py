@@ -13,7 +13,7 @@ import wgpu
 from wgpu import BufferBindingType, BufferUsage
 
 from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError, ShaderError
-from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
+from ..runtime.backend import ANY_ITERATIONS, AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.products import ask_for_quads, note_quads
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
@@ -108,7 +108,7 @@ class WgpuBackend(Backend):
                 limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"]
             ),
             max_workgroup_bytes=limits["max-compute-workgroup-storage-size"],
-            max_iterations=_LLVMPIPE_ITERATIONS if info.software else Capabilities.max_iterations,
+            max_iterations=_LLVMPIPE_ITERATIONS if info.software else ANY_ITERATIONS,
         )
         self._loss = ""
         package.forks.add(self)

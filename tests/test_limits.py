@@ -247,6 +247,22 @@ def test_what_cannot_be_cut_says_the_limit_and_what_to_do(vulkan, monkeypatch):
 _LARGE = (128 << 20) // 4 + (4 << 20)  # elements
 
 
+@pytest.mark.parametrize("pool", ["avg_pool2d", "max_pool2d"])
+def test_a_window_with_more_taps_than_a_loop_may_have_iterations_says_the_limit(pool, vulkan):
+    """llvmpipe would leave the loop after 65,535 without an error."""
+    images = np.random.default_rng(5).integers(0, 4, (1, 1, 256, 256)).astype(np.float32)
+    images[..., -1, -1] = 9
+    combined = np.mean if pool == "avg_pool2d" else np.max
+    x = ow.tensor(images, device=vulkan)
+    assert getattr(ow.ops, pool)(x, (254, 256), 1)[..., 2, 0].item() == pytest.approx(
+        combined(images[..., 2:, :]), rel=1e-6
+    )
+    with pytest.raises(DeviceLimitError, match="needs 66,048 iterations"):
+        getattr(ow.ops, pool)(x, 256)
+    with ow.placement("auto"), pytest.warns(UserWarning, match="iterations"):
+        assert getattr(ow.ops, pool)(x, 256).item() == pytest.approx(combined(images), rel=1e-6)
+
+
 @pytest.mark.slow
 def test_a_product_of_144_mib_equals_that_in_float64(device):
     rows, inner, columns = _LARGE // 1024, 1024, 4

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..autograd import record
-from ..errors import ShapeError
+from ..errors import DeviceLimitError, ShapeError
 from ..runtime.dtypes import FLOAT32
 from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
@@ -116,7 +116,15 @@ def run(
     kernel: str, given: list[Tensor], results: list[Tensor], w: Windows, planes: int, first: int = 0,
     plane_stride: int = 0, tap_stride: int = 0,
 ) -> None:  # fmt: skip
-    """Enqueue a kernel over windows on so many planes, from plane `first` of the images on; see windows.wgsl."""
+    """Enqueue a kernel over windows on so many planes, from plane `first` of the images on; see windows.wgsl.
+
+    Raises:
+        DeviceLimitError: a window has more taps than a loop of the device has iterations.
+    """
+    device = results[0].device
+    iterations = w.kernel[0] * (w.kernel[1] + 2)  # with those that leave the loops over a row, and over the rows
+    if kernel != "unfold" and iterations > device.capabilities.max_iterations:
+        raise DeviceLimitError(kernel, iterations, device.capabilities.max_iterations, device.name, "iterations")
 
     def dispatch(results: Sequence[Tensor], given: Sequence[Tensor], planes: int, first: int = 0) -> None:
         size = planes * w.pixels if kernel == "fold" else results[0].size
@@ -125,7 +133,7 @@ def run(
             size, first * w.pixels, plane_stride, tap_stride, *w.size, *w.grid, *w.kernel, *w.stride, *w.before,
             *w.dilation,
         )  # fmt: skip
-        results[0].device.dispatch(cooperative(kernel), views, -(-size // _THREADS), parameters)
+        device.dispatch(cooperative(kernel), views, -(-size // _THREADS), parameters)
 
     def run_part(results: Sequence[Tensor], given: Sequence[Tensor]) -> None:
         dispatch(results, given, results[0].shape[0])

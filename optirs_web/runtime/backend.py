@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from .kernels import Kernel
     from .launches import Launch
 
-__all__ = ["AdapterInfo", "AllocationFailed", "Backend", "BoundBuffer", "Capabilities", "Command", "Ticket"]
+__all__ = [
+    "ANY_ITERATIONS",
+    "AdapterInfo",
+    "AllocationFailed",
+    "Backend",
+    "BoundBuffer",
+    "Capabilities",
+    "Command",
+    "Ticket",
+]
 
 Handle = Any
 """A backend's own name for memory. Hashable, compared by identity."""
@@ -34,6 +43,9 @@ BoundBuffer = tuple[Handle, int, int]
 
 Ticket = Any
 """What `submit_timed` gives for `times`, once, to ask for what it measured."""
+
+ANY_ITERATIONS = 2**32 - 1
+"""`Capabilities.max_iterations` of a device whose loops have no bound."""
 
 
 class AllocationFailed(Exception):
@@ -110,7 +122,7 @@ class Capabilities:
         replaced: cooperative kernels whose place a library's calls take: nothing is fused with them.
         quads: it computes on the processor, and invocations of a workgroup are numbered in their quads as
             `shaders/lib/quads.wgsl` needs it; see `products`.
-        max_iterations: of all loops of an invocation together; a driver may leave a loop after as many, without a word.
+        max_iterations: of all loops of an invocation together, after which the driver leaves a loop without an error.
     """
 
     max_buffer_bytes: int
@@ -123,7 +135,7 @@ class Capabilities:
     max_workgroup_bytes: int = 0
     replaced: frozenset[str] = frozenset()
     quads: bool = False
-    max_iterations: int = 2**32 - 1
+    max_iterations: int = ANY_ITERATIONS
 
 
 class Backend(ABC):
