@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -195,9 +196,9 @@ def _pieces(message: Message) -> Iterator[Message]:
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """Return the name of a Host header, or "" where that is malformed."""
+    match = re.fullmatch(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::\d*)?", host)
+    return (match[1] or match[2] or "") if match else ""
 
 
 def _is_address(name: str) -> bool:

@@ -25,7 +25,10 @@ from optirs_web.demo_site.settings import Rate
         ("box.example:8000", {"host": "box.example"}, True),
         ("demo.example:443", {"allowed_hosts": frozenset({"demo.example"})}, True),
         ("", {}, False),
-        ("[::1", {}, True),
+        ("[::1", {}, False),
+        ("[::1]evil.example", {}, False),
+        ("[::1]:80:80", {}, False),
+        ("localhost:evil.example", {}, False),
         ("[", {}, False),
     ],
 )

@@ -2,7 +2,7 @@
 
 import optirs_web as ow
 
-# A tensor lives on the GPU. Lists, arrays and anything with the buffer protocol go in.
+# A tensor lives on the GPU. Lists, arrays and anything with the buffer protocol are accepted.
 x = ow.tensor([[1.0, 2.0], [3.0, 4.0]])
 print(x)  # shape, type and device: printing does not wait for the GPU
 
