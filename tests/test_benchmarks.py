@@ -20,6 +20,7 @@ from optirs_web.benchmarks.libraries.ours import Ours
 from optirs_web.benchmarks.report import amount_text, grown, markdown
 from optirs_web.benchmarks.results import Result
 from optirs_web.benchmarks.suite import Report
+from optirs_web.cli import bench as bench_command
 from optirs_web.cli.commands import cli
 
 ROOT = Path(__file__).parent.parent
@@ -172,6 +173,17 @@ def test_bench_says_what_is_wrong(arguments, said):
     done = bench(*arguments)
     assert done.exit_code == 2
     assert said in done.output
+
+
+def test_a_report_says_what_was_run_and_not_where_it_was_written(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["optirs-web", "bench", "train", "--json", "a.json", "--rounds", "3"])
+    assert bench_command._command() == "optirs-web bench train --rounds 3"
+
+
+@pytest.mark.needs("torch")
+def test_torch_on_the_processor_copies_nothing_down(torch):
+    with pytest.raises(NotOffered, match="without a copy"):
+        CASES["transfer/down-4-KiB"].make(rival("torch", ow.device("cpu")))
 
 
 # What is said of it.

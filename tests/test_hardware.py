@@ -23,6 +23,10 @@ def parts_of(file):
     return json.loads(file.read_text())["devices"]["vulkan"]["parts"]
 
 
+def ps(*arguments):
+    return subprocess.run(["ps", *map(str, arguments)], capture_output=True, text=True).stdout.split()
+
+
 @pytest.mark.slow
 def test_check_says_what_an_adapter_does(open_device, tmp_path, monkeypatch):
     open_device("vulkan")
@@ -46,12 +50,14 @@ def test_a_run_that_was_killed_continues(open_device, tmp_path):
     file = tmp_path / "hardware.json"
     command = [sys.executable, "-m", "optirs_web", "hardware", *BRIEF, "--json", str(file)]
     process = subprocess.Popen(command, start_new_session=True)
-    while not file.exists():
+    while not file.exists() or not (part := ps("-o", "pid=", "--ppid", process.pid)):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert parts_of(file).keys() == {"parity"}
+    while not {*"".join(ps("-o", "stat=", "-p", part[0]))} <= {"Z", "s"}:  # the part that was running ends too
+        time.sleep(0.2)
     assert parts_of(file)["parity"]["facts"]["above"] == []
 
     done = subprocess.run(command, capture_output=True, text=True)

@@ -125,7 +125,15 @@ def _read(path: str) -> Report:
 
 
 def _command() -> str:
-    return shlex.join(["optirs-web", *sys.argv[1:]])
+    """What was run, without the files that were written."""
+    arguments = iter(sys.argv[1:])
+    kept = []
+    for argument in arguments:
+        if argument in ("--json", "--plot", "--compare"):
+            next(arguments, None)
+        else:
+            kept.append(argument)
+    return shlex.join(["optirs-web", *kept])
 
 
 def _show(report: Report, file: Path | None) -> None:

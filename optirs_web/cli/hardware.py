@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -83,8 +85,10 @@ def _tests(name: str, paths: Sequence[str], chosen: str) -> dict[str, Any]:
 
 
 def _cases(name: str, brief: bool) -> dict[str, Any]:
-    paths = ["tests/test_operations.py"] if brief else ["tests"]
-    return _tests(name, paths, f"{name.partition(':')[0]} and {'softmax' if brief else 'not webgpu'}")
+    files = sorted(path.name for path in (ROOT / "tests").glob("test_*.py") if "numerics" in path.read_text("utf-8"))
+    paths = [f"tests/{file}" for file in (["test_operations.py"] if brief else files)]
+    chosen = f"{name.partition(':')[0]} and not webgpu"
+    return _tests(name, paths, f"{chosen} and nan_and" if brief else chosen)
 
 
 def _suite(name: str, brief: bool) -> dict[str, Any]:
@@ -158,6 +162,7 @@ def hardware(
     as it ends: after an interruption the same command continues. Run it in a clone, which has the numerical cases.
     """
     if only:
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
         click.echo("\n" + json.dumps(PARTS[only[0]].run(only[1], brief)))
         return
     facts = _read(file)
@@ -217,14 +222,21 @@ def _finished(part: str, device: str, brief: bool) -> dict[str, Any]:
     return {**result, "error": errors.strip()[-2000:]}
 
 
+def _end_with(parent: int) -> None:
+    """End this part and what it started once the command that started it was killed: it would disturb the next."""
+    if sys.platform == "win32":
+        return
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
 def _end(process: subprocess.Popen[str]) -> None:
     """End a part and what it started, if they run."""
     if process.poll() is None:
         if sys.platform == "win32":
             process.kill()
         else:
-            import signal
-
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()  # closes its pipes
 

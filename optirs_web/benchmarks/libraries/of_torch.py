@@ -68,6 +68,11 @@ class Torch(Library):
 
         return step
 
+    def download(self, values: Array) -> Callable[[], Any]:
+        if self.place == "cpu":
+            raise NotOffered("torch on the processor reads an array where it is, without a copy")
+        return super().download(values)
+
     def peak_memory(self, model: str) -> int:
         from .torch_memory import Live
 
