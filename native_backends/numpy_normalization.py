@@ -55,9 +55,16 @@ def _layer_norm_weight_grad(p: Parameters, grad: Array, values: Array, of_rows: 
     g = _rows(p, grad)
     chunks = -(-p["rows"] // p["chunk"])
     target = result.view(np.float32)[: chunks * 2 * p["columns"]].reshape(chunks, 2, p["columns"])
-    starts = np.arange(0, p["rows"], p["chunk"])
-    target[:, 0] = np.add.reduceat(g * ((_rows(p, values) - means) * scales), starts, axis=0)
-    target[:, 1] = np.add.reduceat(g, starts, axis=0)
+    normalized = _rows(p, values) - means
+    normalized *= scales
+    normalized *= g
+    whole = p["rows"] // p["chunk"]
+    end = whole * p["chunk"]
+    for number, values_of_rows in enumerate((normalized, g)):
+        parts = values_of_rows[:end].reshape(whole, p["chunk"], p["columns"])
+        np.add.reduce(parts, axis=1, out=target[:whole, number])
+        if whole < chunks:
+            np.add.reduce(values_of_rows[end:], axis=0, out=target[-1, number])
 
 
 REPLACEMENTS: dict[str, Callable[..., None]] = {

@@ -70,6 +70,21 @@ _PARALLEL = '@njit(parallel=True, cache=True, nogil=True, error_model="numpy", n
 _SERIAL = '@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)'
 _SUMMING = '@njit(error_model="numpy", fastmath={"reassoc"})'  # of float64, in which nothing overflows
 
+_ROW = """
+
+@_compiled
+def _copy_row(values, first, step, row):
+    if step == 1:
+        for at in range(row.size):
+            row[at] = values[first + np.uint64(at)]
+    elif step == 0:
+        row[:] = values[first]
+    else:
+        for at in range(row.size):
+            row[at] = values[first + np.uint64(at) * step]
+"""
+"""Rows of strided views are copied, so that the loop over elements sees contiguous arrays and is vectorized."""
+
 
 class Loops(NamedTuple):
     """A text, and what its `launch` takes.
@@ -277,20 +292,18 @@ def walk(module: syntax.Module, fused: Fused) -> Loops:
     outputs = [f"y{number}_values" for number in range(len(fused.outputs))]
     scalars = [f"s{number}" for number in range(len(fused.scalar_types))]
     walked = [number for number, is_flat in enumerate(fused.flat) if not is_flat and fused.rank]
-    lines = [f"x{n} = {name}[{f'x{n}_at' if n in walked else 'at'}]" for n, name in enumerate(tensors)]
+    lines = [f"x{n} = {name}[at]" for n, name in enumerate(tensors)]
     for number, step in enumerate(fused.steps):
         call = f"{python_name(step.function)}({', '.join(map(_argument, step.arguments))})"
         lines.append(f"t{number} = {f'np.uint32({call})' if step.returns_bool else call}")
     lines += [f"{name}[at] = {_argument(one)}" for name, one in zip(outputs, fused.outputs, strict=True)]
-    places = [f"x{number}_at" for number in walked]
-    steps = [f"x{number}_step" for number in walked]
-    moves = [f"{place} += {step}" for place, step in zip(places, steps, strict=True)]
-    flat = [name for number, name in enumerate(tensors) if number not in walked] + outputs
-    given = ["first", "size", *places, *steps, *scalars, *tensors, *outputs]
-    elements = _function("_elements", given, ["for at in range(size):", *_indented([*lines, *moves])])
+    given = ["first", "size", *scalars, *tensors, *outputs]
+    elements = _function("_elements", given, ["for at in range(size):", *_indented(lines)])
+    elements += _ROW if walked else ""
 
     def sliced(first: str, end: str) -> str:
-        return ", ".join([*scalars, *(f"{one}[{first}:{end}]" if one in flat else one for one in (*tensors, *outputs))])
+        row_of = {f"x{number}_values": f"x{number}_row" for number in walked}
+        return ", ".join([*scalars, *(row_of.get(one, f"{one}[{first}:{end}]") for one in (*tensors, *outputs))])
 
     if not fused.rank:
         body = [
@@ -300,18 +313,22 @@ def walk(module: syntax.Module, fused: Fused) -> Loops:
         ]
     else:
         rank = fused.rank
+        rows: list[str] = []
         row = ["rest = np.uint64(row)"]
         for axis in reversed(range(rank - 1)):
             row += [f"at{axis} = rest % walk[{axis}]", f"rest = rest // walk[{axis}]"]
         for order, number in enumerate(walked):
             start = rank + order * (rank + 1)
             terms = "".join(f" + at{axis} * walk[{start + 1 + axis}]" for axis in range(rank - 1))
-            row += [f"x{number}_at = walk[{start}]{terms}", f"x{number}_step = walk[{start + rank}]"]
-        call = ", ".join(["first", "inner", *places, *steps, sliced("first", "first + inner")])
+            place = f"walk[{start}]{terms}, walk[{start + rank}]"
+            row.append(f"_copy_row(x{number}_values, {place}, x{number}_row)")
+            rows.append(f"x{number}_row = np.empty(inner, x{number}_values.dtype)")
+        call = ", ".join(["first", "inner", sliced("first", "first + inner")])
         row += ["first = row * inner", f"_elements({call})"]
         body = [
             f"inner = np.int64(walk[{rank - 1}])",
             "rows = size // inner",
+            *rows,
             "for row in range(rows * number // parts, rows * (number + 1) // parts):",
             *_indented(row),
         ]
