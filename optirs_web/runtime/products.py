@@ -51,12 +51,16 @@ def product_launches(
 ) -> Iterator[ProductLaunch]:
     """The launches of the kernel `name` for products with results of `rows` and `columns`."""
     most = capabilities.max_workgroups
-    by_quads = capabilities.quads and grid_of_products(rows, columns, 1, quads=True)[0] <= most
-    kernel = cooperative(name, QUADS=True) if by_quads else cooperative(name)
-    at_once = max(1, most // grid_of_products(rows, columns, 1, quads=by_quads)[1])
+    quads = capabilities.quads
+    width, height = grid_of_products(rows, columns, 1, quads=quads)
+    if quads and width > most:
+        quads = False
+        width, height = grid_of_products(rows, columns, 1, quads=False)
+    kernel = cooperative(name, QUADS=True) if quads else cooperative(name)
+    at_once = max(1, most // height)
     for first in range(0, products, at_once):
         count = min(at_once, products - first)
-        yield ProductLaunch(kernel, first, count, grid_of_products(rows, columns, count, quads=by_quads))
+        yield ProductLaunch(kernel, first, count, (width, height * count))
 
 
 def longest_side(capabilities: Capabilities) -> int:
