@@ -32,7 +32,8 @@ case that this library loses. **No GPU has been measured**; `make hardware` meas
   in use that was not before it.
 
 All of these were taken on two shared cores while other programs ran, with one thread for every side: read the ratios
-with their spreads, and the counts, which noise does not touch; not the times.
+with their spreads, and the counts, which noise does not touch; not the times. The run over all groups on `cpu` was
+ended after training: start-up, transfers and memory are of a run of their own.
 
 """
 

@@ -19,6 +19,7 @@ from optirs_web.benchmarks.libraries import NotOffered, rival
 from optirs_web.benchmarks.libraries.ours import Ours
 from optirs_web.benchmarks.report import amount_text, grown, markdown
 from optirs_web.benchmarks.results import Result
+from optirs_web.benchmarks.starting import stage_seconds
 from optirs_web.benchmarks.suite import Report
 from optirs_web.cli import bench as bench_command
 from optirs_web.cli.commands import cli
@@ -184,6 +185,12 @@ def test_a_report_says_what_was_run_and_not_where_it_was_written(monkeypatch):
 def test_torch_on_the_processor_copies_nothing_down(torch):
     with pytest.raises(NotOffered, match="without a copy"):
         CASES["transfer/down-4-KiB"].make(rival("torch", ow.device("cpu")))
+
+
+def test_a_start_is_measured_without_the_settings_of_the_suite(monkeypatch):
+    monkeypatch.setenv("OPTIRS_CPU", "numba")
+    [seconds] = stage_seconds(["import os; assert 'OPTIRS_CPU' not in os.environ"])
+    assert seconds >= 0
 
 
 # What is said of it.

@@ -13,6 +13,7 @@ from .libraries.library import Library
 
 __all__ = ["first_seconds", "stage_seconds"]
 
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 _PROGRAM = """
 import json, sys, time
 clock, times = time.process_time, []
@@ -38,8 +39,8 @@ _COUNT = {"import": 1, "tensor": 2, "result": 3}
 
 def stage_seconds(stages: list[str], **environment: str) -> list[float]:
     """Return the processor seconds of each of these pieces of Python, run in a new process one after the other."""
-    # As an installed package is: with its bytecode cached.
-    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # As an installed package is, with its bytecode cached; and without settings, as of `optirs-web bench` itself.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OPTIRS_", _NO_BYTECODE))}
     command = [sys.executable, "-c", _PROGRAM, json.dumps(stages)]
     result = subprocess.run(command, capture_output=True, check=True, env={**inherited, **environment})
     times: list[float] = json.loads(result.stdout)
