@@ -189,7 +189,8 @@ def missed(name: str, figures: dict[str, Any]) -> list[str]:
         for side, goal in CASES[name].goals.items()
         if side in sides and sides[side]["ratio"] > goal
     ]
-    return wrong + slow
+    failed = [f"{name}: {side} does not run it: {reason}" for side, reason in figures["without"].items()]
+    return wrong + slow + failed
 
 
 def detail(name: str, figures: dict[str, Any]) -> Table:

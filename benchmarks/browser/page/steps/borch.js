@@ -109,9 +109,9 @@ class Block extends nn.Module {
   forward(x) {
     const [batch, length, width] = x.shape;
     const projected = this.project.call(this.norm1.call(x)).reshape([batch, length, 3, this.heads, width / this.heads]);
-    const [query, key, value] = [0, 1, 2].map((i) => projected.select(2, i).permute(0, 2, 1, 3));
+    const [query, key, value] = [0, 1, 2].map((i) => projected.select(2, i).permute([0, 2, 1, 3]));
     const attended = nn.functional.scaledDotProductAttention(query, key, value, null, 0, true);
-    const joined = x.add(this.output.call(attended.permute(0, 2, 1, 3).reshape([batch, length, width])));
+    const joined = x.add(this.output.call(attended.permute([0, 2, 1, 3]).reshape([batch, length, width])));
     return joined.add(this.network.call(this.norm2.call(joined)));
   }
 }
