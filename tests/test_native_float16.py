@@ -15,7 +15,7 @@ from optirs_web.runtime.buffer import View
 from optirs_web.runtime.kernels import Kernel, cooperative, elementwise
 from optirs_web.runtime.native_halves import converts_float16
 from optirs_web.runtime.packed_kernels import PackedKernel, packed
-from optirs_web.runtime.products import grid_of_products
+from optirs_web.runtime.products import SMALL, grid_of_products
 from optirs_web.wgsl import link, package_loader, parse, print_wgsl
 from optirs_web.wgsl.merged_parts import Part
 from optirs_web.wgsl.merged_shell import workgroup_bytes
@@ -139,7 +139,7 @@ def test_products_give_the_same_bits(gpu, shape, quads):
     batch = (0, products, 0, rows * inner, 0, inner * columns)
     parameters = (rows, columns, inner, inner, 1, columns, 1, 0, 0, *batch)
     kernel = cooperative("matmul", QUADS=True) if quads else cooperative("matmul")
-    grid = grid_of_products(rows, columns, products, quads=quads)
+    grid = grid_of_products(rows, columns, products, None if quads else SMALL)
     size = products * rows * columns
     native, words = (
         bits(gpu, kernel, (kind,) * 3, [a.tobytes(), b.tobytes()], size, parameters, grid)
@@ -191,12 +191,12 @@ def test_one_kernel_takes_both_types_of_16_bits(gpu):
     np.testing.assert_array_equal(h.bfloat16().numpy(), expected)
 
 
-def test_tiles_of_products_take_half_the_workgroup_memory():
+def test_tiles_of_products_are_float32_whatever_they_are_of():
     wide, halves, native = (
         workgroup_bytes([Part(one.module)])
         for one in (cooperative("matmul"), *(packed(cooperative("matmul"), (kind,) * 3) for kind in ("float16", "f16")))
     )
-    assert (wide, halves, native) == (2048, 2048, 1024)
+    assert (wide, halves, native) == (2304, 2304, 2304)
 
 
 # In programs, and for those who look.

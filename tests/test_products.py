@@ -10,8 +10,22 @@ from test_operation_derivatives import Call, Found, compare_with_numpy
 import optirs_web as ow
 from optirs_web.errors import ShaderError
 from optirs_web.ops import scaled_dot_product_attention
+from optirs_web.runtime.backend import AdapterInfo
 from optirs_web.runtime.kernels import cooperative
-from optirs_web.runtime.products import ask_for_quads, note_quads, product_launches
+from optirs_web.runtime.products import (
+    SMALL,
+    TILE_CLASSES,
+    TILES,
+    Staging,
+    Tile,
+    TileClass,
+    ask_for_quads,
+    note_quads,
+    product_launches,
+    stagings_of,
+    tile_class,
+    tile_of,
+)
 
 OF_PRODUCTS = [case for case in CASES if {"matmul", "scaled_dot_product_attention"} & set(case.operations)]
 
@@ -29,10 +43,11 @@ def tiled(open_device, monkeypatch):
     return call
 
 
+@pytest.mark.parametrize("kernels", ["operation_by_tiles", "operation_as_on_gpus"])
 @pytest.mark.parametrize("case", OF_PRODUCTS, ids=[case.name for case in OF_PRODUCTS])
-def test_the_kernels_for_gpus_equal_numpy_in_float64(case, numerics):
+def test_the_kernels_of_other_adapters_equal_numpy_in_float64(case, kernels, numerics):
     calls = [Call(case, number) for number in range(len(case.variants))]
-    results = numerics("operation_by_tiles", case.name, [call.arguments() for call in calls])
+    results = numerics(kernels, case.name, [call.arguments() for call in calls])
     for call, result in zip(calls, results, strict=True):
         compare_with_numpy(None, call, Found(call, result))
 
@@ -79,8 +94,9 @@ def test_software_adapters_multiply_by_quads_and_others_by_tiles(open_device):
     assert open_device("vulkan").capabilities.quads  # llvmpipe
     assert not open_device("cpu").capabilities.quads
     capabilities = open_device("vulkan").capabilities
-    [by_quads] = product_launches("matmul", capabilities, 100, 100)
-    [by_tiles] = product_launches("matmul", replace(capabilities, quads=False), 100, 100)
+    layout = (100, 100, 10, 10, 1, 100, 1)
+    [by_quads] = product_launches("matmul", capabilities, layout)
+    [by_tiles] = product_launches("matmul", replace(capabilities, quads=False), layout)
     assert (by_quads.kernel, by_quads.grid) == (cooperative("matmul", QUADS=True), (13, 1))  # 49 tiles, 4 at once
     assert (by_tiles.kernel, by_tiles.grid) == (cooperative("matmul"), (4, 4))
 
@@ -168,6 +184,187 @@ def test_a_product_adds_up_more_than_a_loop_of_a_software_adapter_may(open_devic
     np.testing.assert_array_equal((x @ x.T).numpy(), expected)
     y = ow.tensor(values.T.copy(), device=device)
     np.testing.assert_array_equal((y.T @ y).numpy(), expected)
+
+
+# The tiles of GPUs, each of them also where it would not be chosen.
+
+OF_GPUS = [tile for tile in TILES if tile != SMALL]
+PLAIN, ACROSS, ELEMENTS = Staging.BY_DEPTH, Staging.ACROSS, Staging.BY_ELEMENTS
+STAGINGS = [(a, b) for a in Staging for b in Staging]
+
+
+def each_tile_and_staging():
+    """All stagings of the tiles that a table chooses, and the plain product and that by elements of the others."""
+    chosen = {tile for one in TILE_CLASSES.values() for tile in one.tiles}
+    for tile in OF_GPUS:
+        for a, b in STAGINGS if tile in chosen else [(PLAIN, ACROSS), (ELEMENTS, ELEMENTS)]:
+            yield pytest.param(tile, a, b, id=f"{tile}, {a.name} {b.name}")
+
+
+@pytest.fixture
+def with_tile(monkeypatch):
+    """`with_tile(device, tile)` has the device multiply by that tile, whatever the shape; a list of the kernels."""
+
+    def force(device, tile):
+        kernels = []
+        monkeypatch.setitem(TILE_CLASSES, "forced", TileClass((tile,), 0))
+        monkeypatch.setattr(device, "capabilities", replace(device.capabilities, quads=False, tiles="forced"))
+        monkeypatch.setattr(device, "observers", [lambda kernel, _: kernels.append(kernel)])
+        return kernels
+
+    return force
+
+
+def stored(values, device, axis, is_odd):
+    """A tensor of these values that is contiguous along an axis (-1 or -2), in rows of an odd length if `is_odd`."""
+    matrix = np.moveaxis(values, axis, -1)
+    padded = np.pad(matrix, [(0, 0)] * (matrix.ndim - 1) + [(0, int(is_odd))], constant_values=np.nan)
+    tensor = ow.tensor(padded, device=device)[..., : matrix.shape[-1]]
+    return tensor if axis == -1 else tensor.transpose(-1, -2)
+
+
+@pytest.mark.parametrize(("tile", "a_staging", "b_staging"), list(each_tile_and_staging()))
+def test_each_tile_multiplies_operands_of_each_layout(open_device, with_tile, tile, a_staging, b_staging):
+    device = open_device("vulkan")
+    kernels = with_tile(device, tile)
+    rows, inner, columns = (133, 19, 67) if a_staging == b_staging == ELEMENTS else (132, 20, 68)
+    generator = np.random.default_rng(7)
+    a = generator.normal(size=(2, 1, rows, inner)).astype(np.float32)
+    b = generator.normal(size=(3, inner, columns)).astype(np.float32)
+    a[..., rows // 2, :] = np.inf
+    b[..., 0, columns // 2] = np.nan
+    with np.errstate(invalid="ignore"):
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+    left = stored(a, device, -2 if a_staging == ACROSS else -1, a_staging == ELEMENTS)
+    right = stored(b, device, -2 if b_staging == PLAIN else -1, b_staging == ELEMENTS)
+    np.testing.assert_allclose((left @ right).numpy(), expected, rtol=1e-5, atol=1e-5)
+    [kernel] = {one for one in kernels if one.name == "matmul"}
+    constants = kernel.constants
+    assert (tile_of(kernel), constants["A_STAGING"], constants["B_STAGING"]) == (tile, a_staging, b_staging)
+
+
+@pytest.mark.parametrize("tile", OF_GPUS, ids=str)
+def test_each_tile_has_the_same_sums_as_the_smallest_and_takes_what_follows_them(open_device, with_tile, tile):
+    device = open_device("vulkan")
+    a, b, bias = (ow.randn(shape, device=device, seed=2) for shape in [(36, 20), (20, 72), (72,)])
+    with_tile(device, SMALL)
+    plain = (a @ b).numpy()
+    kernels = with_tile(device, tile)
+    np.testing.assert_array_equal((a @ b).numpy(), plain)
+    fused = ow.compile(lambda: (a @ b + bias).relu(), device=device)().numpy()
+    np.testing.assert_allclose(fused, np.maximum(plain + bias.numpy(), 0.0), rtol=1e-6, atol=1e-6)
+    assert {one.name for one in kernels} >= {"matmul"}
+
+
+def test_elements_of_16_bits_are_read_one_by_one(open_device, with_tile):
+    device = open_device("vulkan")
+    kernels = with_tile(device, Tile(32, 32, 4, 4, 16))
+    a, b = (ow.randn(shape, device=device, seed=2) for shape in [(36, 20), (20, 72)])
+    for dtype in ("float16", "bfloat16"):
+        result = a.astype(dtype) @ b.astype(dtype)
+        expected = a.astype(dtype).float().numpy() @ b.astype(dtype).float().numpy()
+        np.testing.assert_allclose(result.float().numpy(), expected, rtol=2e-2, atol=1e-5)
+    constants = [one.base.constants for one in kernels if one.name.startswith("matmul")]
+    assert [(one["A_STAGING"], one["B_STAGING"]) for one in constants] == [(ELEMENTS, ELEMENTS)] * 2
+
+
+def test_an_optimizer_multiplies_by_vectors_where_its_matrices_allow_it(open_device, with_tile):
+    device = open_device("vulkan")
+
+    def muon():
+        w = ow.Parameter(np.random.default_rng(0).normal(size=(40, 52)), device=device)
+        ow.optim.Muon([w], lr=0.1).step(grads=[w.detach() * 0.5])
+        return w.numpy()
+
+    expected = muon()
+    kernels = with_tile(device, Tile(32, 32, 4, 4, 16))
+    np.testing.assert_allclose(muon(), expected, rtol=1e-5, atol=1e-6)
+    read = {kernel.constants["A_STAGING"] for kernel in kernels if kernel.name == "batched_matmul"}
+    assert PLAIN in read
+
+
+@pytest.mark.parametrize(
+    ("layout", "starts", "expected"),
+    [
+        ((64, 32, 16, 16, 1, 32, 1), ((0,), (0,)), (PLAIN, ACROSS)),
+        ((64, 32, 16, 1, 64, 1, 16), ((0,), (0,)), (ACROSS, PLAIN)),
+        ((64, 10, 16, 16, 1, 10, 1), ((0,), (0,)), (PLAIN, ELEMENTS)),
+        ((64, 32, 10, 10, 1, 32, 1), ((0,), (0,)), (ELEMENTS, ACROSS)),
+        ((64, 32, 16, 17, 1, 36, 1), ((0,), (0,)), (ELEMENTS, ACROSS)),
+        ((64, 32, 16, 16, 1, 32, 1), ((4, 8), (0, 2)), (PLAIN, ELEMENTS)),
+        ((1, 32, 16, 7, 1, 32, 1), ((0,), (0,)), (PLAIN, ACROSS)),  # one row, whose stride does not matter
+        ((64, 32, 16, 32, 2, 0, 0), ((0,), (0,)), (ELEMENTS, ELEMENTS)),
+        ((64, 32, 16, 16, 1, 32, 1), None, (ELEMENTS, ELEMENTS)),
+    ],
+)
+def test_vectors_are_read_where_all_of_them_are_aligned(layout, starts, expected):
+    assert stagings_of(layout, starts) == expected
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_invocations_of_a_tile_stage_whole_vectors_in_equal_numbers(tile):
+    for size in (tile.rows, tile.columns):
+        assert size * tile.depth % (4 * tile.invocations) == 0
+        assert size % 4 == 0
+    assert all(number % 4 == 0 for number in tile)
+
+
+def test_the_tiles_of_each_class_run_within_the_limits_of_every_device(open_device):
+    guaranteed = replace(open_device("cpu").capabilities, max_invocations=256, max_workgroup_bytes=16384)
+    assert all(tile.fits(guaranteed) for one in TILE_CLASSES.values() for tile in one.tiles)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "shape", "expected"),
+    [
+        ("discrete", (1024, 1024), (128, 64)),
+        ("discrete", (784, 512), (64, 64)),  # 56 workgroups of 128x64
+        ("discrete", (256, 256), (32, 32)),
+        ("discrete", (100_000, 10), (32, 32)),  # of 64 columns most would be empty
+        ("d3d12", (2048, 2048), (128, 128)),
+        ("apple", (512, 512), (128, 64)),
+        ("intel", (1024, 1024), (64, 64)),
+        ("integrated", (256, 256), (64, 64)),
+        ("software", (1024, 1024), (32, 32)),
+    ],
+)
+def test_a_tile_is_chosen_by_the_class_of_adapter_and_the_shape(open_device, tiles, shape, expected):
+    capabilities = replace(open_device("vulkan").capabilities, quads=False, tiles=tiles)
+    rows, columns = shape
+    layout = (rows, columns, 64, 64, 1, columns, 1)
+    [launch] = product_launches("matmul", capabilities, layout, starts=((0,), (0,)))
+    tile = tile_of(launch.kernel)
+    assert tile[:2] == expected
+    assert launch.grid == (-(-columns // tile.columns), -(-rows // tile.rows))
+    if tiles != "software":
+        few = replace(capabilities, max_invocations=64)
+        [launch] = product_launches("matmul", few, layout, starts=((0,), (0,)))
+        assert tile_of(launch.kernel)[:2] == (32, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "adapter", "description", "expected"),
+    [
+        ("vulkan", "discrete", "10de:2330", "NVIDIA H100", "discrete"),
+        ("cuda", "discrete", "", "NVIDIA RTX A2000", "discrete"),
+        ("vulkan", "integrated", "1002:15bf", "AMD Radeon 780M", "integrated"),
+        ("vulkan", "discrete", "8086:56a0", "Arc A770", "intel"),
+        ("metal", "integrated", "", "Apple M2", "apple"),
+        ("dx12", "discrete", "10de:2d18", "NVIDIA GeForce RTX 5050", "d3d12"),
+        ("dx12", "integrated", "8086:46a6", "Iris Xe", "integrated"),
+        ("webgpu", "", "", "nvidia ampere", "discrete"),
+        ("webgpu", "", "", "apple metal-3", "apple"),
+        ("webgpu", "", "", "intel gen-12lp", "integrated"),
+        ("webgpu", "", "", "qualcomm adreno-7xx", "integrated"),
+        ("vulkan", "software", "10005:0000", "llvmpipe", "software"),
+        ("opencl", "software", "", "PoCL on an AMD EPYC", "software"),
+    ],
+)
+def test_an_adapter_has_a_class(name, kind, adapter, description, expected):
+    info = AdapterInfo(name, 0, description, kind == "software", kind=kind, adapter=adapter)
+    assert tile_class(info) == expected
+    if description == "nvidia ampere":
+        assert tile_class(info, is_d3d12=True) == "d3d12"
 
 
 # Attention on software adapters: two products and a softmax.

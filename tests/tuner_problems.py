@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from optirs_web.runtime.products import Tile
 from optirs_web.runtime.tuner.candidates import TUNABLE
 from optirs_web.runtime.tuner.folder import Folder
 from optirs_web.runtime.tuner.records import Record, key_of, record_text
+
+TILE = Tile(64, 64, 4, 4, 16)
 
 
 def random(*shape):
@@ -15,7 +18,7 @@ def names_of(cache):
     return sorted(one.name for one in cache.glob("optirs-web/tuned/*/*"))
 
 
-def keep(device, shape_class="64x64x256 nn", choice=(16, 16)):
+def keep(device, shape_class="64x64x256 nn", choice=TILE):
     """Save a choice as a search does, whatever is fastest here."""
     record = Record(TUNABLE["matmul"], shape_class, choice)
     Folder(key_of(device.info)).save(record.name, record_text(record, device.info, {choice: 1e-3}))

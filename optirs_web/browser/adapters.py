@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -105,8 +106,10 @@ async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
         backend = _opened(info, await _open())
     except JsException as error:
         raise _refused(info, error) from error
-    from ..runtime.products import ask_for_quads, note_quads  # `_open` has loaded what it needs
+    from ..runtime.products import ask_for_quads, note_quads, tile_class  # `_open` has loaded what it needs
 
+    is_d3d12 = "Windows" in js.navigator.userAgent
+    backend.capabilities = replace(backend.capabilities, tiles=tile_class(info, is_d3d12=is_d3d12))
     counted = ask_for_quads(backend)
     if counted is not None:
         try:

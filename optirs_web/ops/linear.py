@@ -171,14 +171,12 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor) -> None:
         )
         return
     (a_outer, a_batch), (b_outer, b_batch) = ((0,) * (_BATCH_AXES - len(one)) + tuple(one) for one in strides)
-    capabilities = result.device.capabilities
-    for launch in product_launches("matmul", capabilities, rows, columns, math.prod(sizes)):
+    layout = (rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2])
+    starts = None if a_view.kind or b_view.kind else ((a_start, a_outer, a_batch), (b_start, b_outer, b_batch))
+    for launch in product_launches("matmul", result.device.capabilities, layout, math.prod(sizes), starts):
         result.device.dispatch(
             launch.kernel,
             [a_view, b_view, result.view],
             launch.grid,
-            (
-                rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2], a_start, b_start,
-                launch.first, sizes[-1], a_outer, a_batch, b_outer, b_batch,
-            ),
-        )  # fmt: skip
+            (*layout, a_start, b_start, launch.first, sizes[-1], a_outer, a_batch, b_outer, b_batch),
+        )

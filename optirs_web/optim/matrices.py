@@ -166,8 +166,9 @@ class Products:
     ) -> None:
         is_in_place = plus is result
         added = a if plus is None or is_in_place else plus  # a binding that may be left unread
-        capabilities = self.device.capabilities
-        for launch in product_launches("batched_matmul", capabilities, result.rows, result.columns, len(tensors)):
+        layout = (result.rows, result.columns, inner, a.row_stride, a.column_stride, b.row_stride, b.column_stride)
+        starts = (a.firsts, b.firsts)
+        for launch in product_launches("batched_matmul", self.device.capabilities, layout, len(tensors), starts):
             part = slice(launch.first, launch.first + launch.products)
             operands = [one.part(part) for one in (a, b, result, added)]
             self.device.dispatch(
@@ -175,8 +176,7 @@ class Products:
                 [*(one.view for one in operands), self._table(tensors[part], operands), self.tensor_scalars],
                 launch.grid,
                 (
-                    *(result.rows, result.columns, inner),
-                    *(a.row_stride, a.column_stride, b.row_stride, b.column_stride),
+                    *layout,
                     *(result.row_stride, result.column_stride),
                     *(self._words, self._word(gate), self._word(alpha.name), self._word(beta.name), is_in_place),
                     *(alpha.number, beta.number if plus is not None else 0.0, diagonal),

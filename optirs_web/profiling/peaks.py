@@ -153,7 +153,8 @@ def _bandwidth(device: Device) -> _Runs:
 def _rate_of_product(device: Device) -> _Runs:
     size, rate = 64, 0.0
     while size <= 4096:
-        [product] = product_launches("matmul", device.capabilities, size, size)
+        layout = (size, size, size, size, 1, size, 1)
+        [product] = product_launches("matmul", device.capabilities, layout, starts=((0,), (0,)))
         strides = {"a_row_stride": size, "a_inner_stride": 1, "b_inner_stride": size, "b_column_stride": 1}
         shape = {"rows": size, "columns": size, "inner": size, "batch_inner": 1}
         load = _Load(device)

@@ -123,6 +123,7 @@ class Capabilities:
         quads: it computes on the processor, and invocations of a workgroup are numbered in their quads as
             `shaders/lib/quads.wgsl` needs it; see `products`.
         max_iterations: of all loops of an invocation together, after which the driver leaves a loop without an error.
+        tiles: the class of adapters that the tiles of products are chosen by, a key of `products.TILE_CLASSES`.
     """
 
     max_buffer_bytes: int
@@ -136,6 +137,7 @@ class Capabilities:
     replaced: frozenset[str] = frozenset()
     quads: bool = False
     max_iterations: int = ANY_ITERATIONS
+    tiles: str = "software"
 
 
 class Backend(ABC):

@@ -78,6 +78,7 @@ class FusedKernel(Kernel):
         self.fused = fused
         titles = (base.name, titled(fused)) if hook.function == "stored" else (titled(fused), base.name)
         self.name = "+".join(one for one in titles if one)
+        self.stays_in_bounds = base.stays_in_bounds
         self.overwrites = base.overwrites and not any(
             kind == "old" for step in fused.steps for kind, _ in step.arguments
         )

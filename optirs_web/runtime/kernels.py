@@ -31,6 +31,8 @@ __all__ = [
 
 # Cooperative kernels that write all of their results, and read nothing of them before.
 _OVERWRITING = frozenset({"layer_norm_grad", "matmul", "softmax", "sum"})
+# Those that compute no index out of bounds, for any sizes, starts and strides within their buffers.
+_IN_BOUNDS = frozenset({"batched_matmul", "matmul"})
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 
 
@@ -48,10 +50,12 @@ class Kernel(ABC):
     Attributes:
         name: for messages and profiles.
         overwrites: it writes all of each buffer that it writes, and reads nothing of it before.
+        stays_in_bounds: no index needs to be brought within its buffer.
     """
 
     name: str
     overwrites: bool = False
+    stays_in_bounds: bool = False
 
     @property
     @abstractmethod
@@ -104,6 +108,7 @@ class CooperativeKernel(Kernel):
         self.name = name
         self.constants = dict(constants)
         self.overwrites = name in _OVERWRITING
+        self.stays_in_bounds = name in _IN_BOUNDS
 
     @cached_property
     def module(self) -> syntax.Module:

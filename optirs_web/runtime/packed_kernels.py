@@ -31,6 +31,7 @@ class PackedKernel(Kernel):
         self.kinds = kinds
         self.name = f"{base.name}_{'_'.join(dict.fromkeys(one for one in kinds if one))}"
         self.overwrites = base.overwrites
+        self.stays_in_bounds = base.stays_in_bounds
 
     @cached_property
     def module(self) -> syntax.Module:

@@ -1,33 +1,158 @@
-"""Matrix products: which family of kernels a device is given, and the workgroups of a launch.
+"""Matrix products: which kernel a device is given for a shape, and the workgroups of a launch.
 
-Both families are in one file, ``shaders/kernels/matmul.wgsl`` (and ``batched_matmul.wgsl``), and give the same sums in
+Two families are in one file, ``shaders/kernels/matmul.wgsl`` (and ``batched_matmul.wgsl``), and give the same sums in
 another order: tiles staged in workgroup memory for GPUs, and quads for adapters that compute on the processor.
+
+No GPU was measured. The tiles of each class are those that won published comparisons on such adapters, the largest
+first. The inner axis of a product is never cut into parts that several workgroups add up: with few tiles and a long
+inner axis a smaller tile is taken instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from enum import IntEnum
+from functools import cache
 from typing import NamedTuple
 
 from ..errors import ShaderError
-from .backend import Backend, Capabilities, Handle
+from .backend import AdapterInfo, Backend, Capabilities, Handle
 from .kernels import CooperativeKernel, cooperative
 
 __all__ = [
     "QUAD_INVOCATIONS",
+    "SMALL",
+    "TILES",
+    "TILE_CLASSES",
     "ProductLaunch",
+    "Staging",
+    "Tile",
+    "TileClass",
     "ask_for_quads",
+    "by_tiles",
     "grid_of_products",
     "longest_inner_axis",
     "longest_side",
     "note_quads",
     "product_launches",
+    "products_of_grid",
+    "stagings_of",
+    "tile_class",
+    "tile_of",
 ]
 
-_TILE = 32  # rows and columns of a workgroup, with the default SIDE of shaders/lib/tile.wgsl
 _QUAD_TILE, _QUADS = 16, 4  # of shaders/lib/quads.wgsl
 QUAD_INVOCATIONS = 4 * _QUADS  # of a workgroup
+
+
+class Staging(IntEnum):
+    """How `shaders/lib/tile.wgsl` reads an operand, and stores it in workgroup memory."""
+
+    BY_ELEMENTS = 0
+    BY_DEPTH = 1
+    ACROSS = 2
+
+
+class Tile(NamedTuple):
+    """A member of the family of tiles.
+
+    Attributes:
+        rows: of a workgroup.
+        columns: of a workgroup.
+        own_rows: of an invocation.
+        own_columns: of an invocation.
+        depth: columns of A and rows of B that are staged at a time.
+    """
+
+    rows: int
+    columns: int
+    own_rows: int
+    own_columns: int
+    depth: int
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}, {self.own_rows}x{self.own_columns} each, {self.depth} deep"
+
+    @property
+    def invocations(self) -> int:
+        """Of a workgroup."""
+        return self.rows // self.own_rows * (self.columns // self.own_columns)
+
+    @property
+    def nbytes(self) -> int:
+        """The most that the invocations of a workgroup share, in whatever way the operands are staged."""
+
+        def most(size: int) -> int:
+            return max(size * (self.depth // 4 + 1), self.depth * (size // 4 + 1))
+
+        return 16 * (most(self.rows) + most(self.columns))
+
+    def fits(self, capabilities: Capabilities) -> bool:
+        """Whether a device can run it."""
+        return self.invocations <= capabilities.max_invocations and self.nbytes <= capabilities.max_workgroup_bytes
+
+    def constants(self) -> dict[str, int]:
+        """The overrides of `shaders/lib/tile.wgsl`."""
+        names = ("TILE_ROWS", "TILE_COLUMNS", "OWN_ROWS", "OWN_COLUMNS", "DEPTH")
+        return dict(zip(names, self, strict=True))
+
+
+SMALL = Tile(32, 32, 4, 4, 8)
+"""The default of `shaders/lib/tile.wgsl`: compilers for processors take long for more."""
+
+_32, _64, _128 = Tile(32, 32, 4, 4, 16), Tile(64, 64, 4, 4, 16), Tile(128, 64, 8, 4, 16)
+_WIDEST = Tile(128, 128, 8, 8, 8)
+
+TILES = (SMALL, Tile(16, 16, 4, 4, 4), _32, _64, Tile(64, 64, 8, 4, 16), _128, _WIDEST)
+"""All that can be chosen."""
+
+
+class TileClass(NamedTuple):
+    """The tiles of a class of adapters.
+
+    Attributes:
+        tiles: the largest first. The last is taken where no other suits the shape.
+        workgroups: how many a product has to have by a tile, lest a smaller one is taken.
+    """
+
+    tiles: tuple[Tile, ...]
+    workgroups: int
+
+
+TILE_CLASSES = {
+    "software": TileClass((SMALL,), 0),
+    "integrated": TileClass((_64, _32), 16),
+    "apple": TileClass((_128, _64, _32), 32),
+    "discrete": TileClass((_128, _64, _32), 64),
+    "intel": TileClass((_64, _32), 64),  # discrete too: sums of 8x4 leave its registers no room for two workgroups
+    "d3d12": TileClass((_WIDEST, _64, _32), 64),
+}
+"""By the classes of `Capabilities.tiles`."""
+
+_VENDORS = {"8086": "intel", "106b": "apple"}  # by PCI numbers
+
+
+def tile_class(info: AdapterInfo, *, is_d3d12: bool = False) -> str:
+    """The class of an adapter that was just opened, for `Capabilities.tiles`.
+
+    Args:
+        info: the adapter.
+        is_d3d12: its shaders go through Direct3D 12, which the name "dx12" says too.
+    """
+    words = f"{_VENDORS.get(info.adapter.partition(':')[0], '')} {info.description}".lower()
+    if info.software or info.kind in ("software", "cpu"):
+        return "software"
+    if "apple" in words:
+        return "apple"
+    if "intel" in words:
+        return "intel" if info.kind == "discrete" else "integrated"
+    if info.kind == "integrated":
+        return "integrated"
+    if is_d3d12 or info.name == "dx12":
+        return "d3d12"
+    is_known = info.kind in ("discrete", "virtual") or any(vendor in words for vendor in ("nvidia", "amd", "radeon"))
+    return "discrete" if is_known else "integrated"  # phones, and browsers that do not tell
 
 
 class ProductLaunch(NamedTuple):
@@ -47,16 +172,33 @@ class ProductLaunch(NamedTuple):
 
 
 def product_launches(
-    name: str, capabilities: Capabilities, rows: int, columns: int, products: int = 1
+    name: str,
+    capabilities: Capabilities,
+    layout: Sequence[int],
+    products: int = 1,
+    starts: tuple[Iterable[int], Iterable[int]] | None = None,
 ) -> Iterator[ProductLaunch]:
-    """The launches of the kernel `name` for products with results of `rows` and `columns`."""
-    most = capabilities.max_workgroups
-    quads = capabilities.quads
-    width, height = grid_of_products(rows, columns, 1, quads=quads)
-    if quads and width > most:
-        quads = False
-        width, height = grid_of_products(rows, columns, 1, quads=False)
-    kernel = cooperative(name, QUADS=True) if quads else cooperative(name)
+    """The launches of the kernel `name`.
+
+    Args:
+        name: "matmul" or "batched_matmul".
+        capabilities: of the device.
+        layout: rows, columns, inner; the row stride and the inner stride of A, the inner and the column stride of B.
+        products: how many of them.
+        starts: where the matrices A and B begin, or numbers of which sums are; None where elements have 16 bits.
+    """
+    rows, columns, most = layout[0], layout[1], capabilities.max_workgroups
+    tile, kernel = SMALL, None
+    if capabilities.quads:
+        width, height = grid_of_products(rows, columns, 1, None)
+        kernel = cooperative(name, QUADS=True) if width <= most else None
+    if kernel is None:
+        if capabilities.tiles == "software":
+            kernel = cooperative(name)
+        else:
+            tile = _tile_for(capabilities, rows, columns, products)
+            kernel = by_tiles(name, tile, *stagings_of(layout, starts))
+        width, height = grid_of_products(rows, columns, 1, tile)
     at_once = max(1, most // height)
     for first in range(0, products, at_once):
         count = min(at_once, products - first)
@@ -65,7 +207,7 @@ def product_launches(
 
 def longest_side(capabilities: Capabilities) -> int:
     """Rows or columns of a product that the workgroups of a launch can cover."""
-    return _TILE * capabilities.max_workgroups
+    return SMALL.rows * capabilities.max_workgroups
 
 
 def longest_inner_axis(capabilities: Capabilities) -> int:
@@ -73,11 +215,67 @@ def longest_inner_axis(capabilities: Capabilities) -> int:
     return (capabilities.max_iterations + 1) // 2 * 4
 
 
-def grid_of_products(rows: int, columns: int, products: int, *, quads: bool, tile: int = _TILE) -> tuple[int, int]:
-    """Workgroups along x and y of a family of kernels, with square tiles of that many rows."""
-    if quads:
+def _tile_for(capabilities: Capabilities, rows: int, columns: int, products: int) -> Tile:
+    """The largest tile of which a product is more than half, and has enough."""
+    *larger, last = TILE_CLASSES[capabilities.tiles].tiles
+    for tile in larger:
+        across, down = grid_of_products(rows, columns, products, tile)
+        is_filled = tile.rows < 2 * rows and tile.columns < 2 * columns
+        if is_filled and across * down >= TILE_CLASSES[capabilities.tiles].workgroups and tile.fits(capabilities):
+            return tile
+    return last
+
+
+@cache
+def by_tiles(name: str, tile: Tile, a: Staging, b: Staging) -> CooperativeKernel:
+    """The kernel of that name as GPUs are given it."""
+    return cooperative(name, **tile.constants(), A_STAGING=int(a), B_STAGING=int(b), IN_REGISTERS=True)
+
+
+def stagings_of(layout: Sequence[int], starts: tuple[Iterable[int], Iterable[int]] | None) -> tuple[Staging, Staging]:
+    """How both operands are read: by vectors where all begin at multiples of four elements of a buffer.
+
+    A view that a kernel is given begins at a multiple of 16 bytes (`Capabilities.offset_alignment`).
+
+    Example:
+        >>> [one.name for one in stagings_of((64, 10, 8, 8, 1, 10, 1), ([0], [0]))]
+        ['BY_DEPTH', 'BY_ELEMENTS']
+    """
+    if starts is None:
+        return Staging.BY_ELEMENTS, Staging.BY_ELEMENTS
+    rows, columns, inner, a_row, a_inner, b_inner, b_column = layout
+    a_starts, b_starts = starts
+    return _staging(inner, a_inner, rows, a_row, a_starts), _staging(inner, b_inner, columns, b_column, b_starts)
+
+
+def _staging(inner: int, inner_stride: int, across: int, across_stride: int, starts: Iterable[int]) -> Staging:
+    def is_regular(length: int, stride: int, others: int, other_stride: int) -> bool:
+        return stride == 1 and length % 4 == 0 and (other_stride % 4 == 0 or others == 1)
+
+    if any(one % 4 for one in starts):
+        return Staging.BY_ELEMENTS
+    if is_regular(inner, inner_stride, across, across_stride):
+        return Staging.BY_DEPTH
+    return Staging.ACROSS if is_regular(across, across_stride, inner, inner_stride) else Staging.BY_ELEMENTS
+
+
+def grid_of_products(rows: int, columns: int, products: int, tile: Tile | None) -> tuple[int, int]:
+    """Workgroups along x and y by a tile, or by quads if it is None."""
+    if tile is None:
         return -(-(-(-rows // _QUAD_TILE) * -(-columns // _QUAD_TILE)) // _QUADS), products
-    return -(-columns // tile), -(-rows // tile) * products
+    return -(-columns // tile.columns), -(-rows // tile.rows) * products
+
+
+def tile_of(kernel: CooperativeKernel) -> Tile | None:
+    """The tile of a kernel; None if it is by quads."""
+    if "QUADS" in kernel.constants:
+        return None
+    return Tile(*(int(kernel.constants.get(name, value)) for name, value in SMALL.constants().items()))
+
+
+def products_of_grid(kernel: CooperativeKernel, rows: int, columns: int, grid: Sequence[int]) -> int:
+    """How many products a launch of the kernel computes."""
+    return grid[1] // grid_of_products(rows, columns, 1, tile_of(kernel))[1]
 
 
 def ask_for_quads(backend: Backend) -> Handle | None:

@@ -110,7 +110,7 @@ def _numba(kernel: Kernel, _: str) -> str:
 
 
 def _ptx(kernel: Kernel, arch: str) -> str:
-    return compile_cuda(print_c(kernel.module, "cuda"), arch).decode()
+    return compile_cuda(print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds), arch).decode()
 
 
 def _stablehlo(kernel: Kernel, _: str) -> str:
@@ -138,8 +138,8 @@ TARGETS: Mapping[str, _Target] = {
     "wgsl": _Target(lambda kernel, _: kernel.wgsl()),
     "numpy": _Target(lambda kernel, _: _python(kernel, "numpy")),
     "numba": _Target(_numba),
-    "opencl": _Target(lambda kernel, _: print_c(kernel.module, "opencl")),
-    "cuda": _Target(lambda kernel, _: print_c(kernel.module, "cuda")),
+    "opencl": _Target(lambda kernel, _: print_c(kernel.module, "opencl", robust=not kernel.stays_in_bounds)),
+    "cuda": _Target(lambda kernel, _: print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds)),
     "ptx": _Target(_ptx, _lacks("cuda.bindings", NO_NVRTC)),
     **{target: _of_naga(target) for target in NAGA},
     "jax": _Target(lambda kernel, _: _python(kernel, "jax")),

@@ -36,7 +36,7 @@ from .syntax import (
 from .typerules import CONCRETE_INTEGERS, concrete, is_constructible, join
 from .types import BOOL, Type
 
-__all__ = ["check", "check_values", "has_continue", "has_exit", "leaves"]
+__all__ = ["check", "check_places", "check_values", "has_continue", "has_exit", "leaves"]
 
 
 def check(module: Module) -> None:
@@ -44,11 +44,21 @@ def check(module: Module) -> None:
 
     A module may be checked again, for instance after a part of it was replaced.
     """
-    _StatementChecker(module).run()
+    checker = _StatementChecker(module)
+    checker.run()
+    checker.check_places()
+
+
+def check_places(module: Module) -> None:
+    """Raise ShaderError where two bindings of an entry point share a place."""
+    _StatementChecker(module).check_places()
 
 
 def check_values(module: Module) -> dict[int, tuple[Expression, Value]]:
-    """Check a module, and give its const-expressions with their values, by the `id` of the nodes."""
+    """Check a module, and give its const-expressions with their values, by the `id` of the nodes.
+
+    Places of bindings are left to `check_places`: constants may decide which binding of a place an entry point uses.
+    """
     checker = _StatementChecker(module)
     checker.run()
     return checker.known
@@ -186,6 +196,8 @@ class _StatementChecker(DeclarationChecker):
             self.block(one.otherwise)
 
     def for_(self, one: For) -> None:
+        if one.unrolled is not None and self.constant(one.unrolled, "the condition of @unroll").type != BOOL:
+            raise fail(one.position, "the condition of @unroll must be bool")
         self.scopes.stack.append({})
         if one.initial is not None:
             self.statements[type(one.initial)](one.initial)
@@ -278,14 +290,22 @@ class _StatementChecker(DeclarationChecker):
     # The module as a whole.
 
     def check_call_graph(self) -> None:
-        """No function may reach itself; no two bindings of an entry point may share a place."""
-        functions = [one for one in self.module.declarations if isinstance(one, Function)]
-        uses = {one.name: {reference.name for reference in module_references(one)} for one in functions}
+        """No function may reach itself."""
+        uses = self.uses()
         done: set[str] = set()
-        for one in functions:
-            self.check_recursion(one.name, uses, done)
-        for one in functions:
-            if one.attributes:
+        for name in uses:
+            self.check_recursion(name, uses, done)
+
+    def uses(self) -> dict[str, set[str]]:
+        """The names of the module that each function has."""
+        functions = [one for one in self.module.declarations if isinstance(one, Function)]
+        return {one.name: {reference.name for reference in module_references(one)} for one in functions}
+
+    def check_places(self) -> None:
+        """No two bindings of an entry point may share a place."""
+        uses = self.uses()
+        for one in self.module.declarations:
+            if isinstance(one, Function) and one.attributes:
                 self.check_bindings(_reached(one.name, uses))
 
     def check_recursion(self, start: str, uses: dict[str, set[str]], done: set[str]) -> None:

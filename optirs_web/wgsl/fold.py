@@ -38,6 +38,7 @@ from .syntax import (
 )
 from .tree import walk
 from .types import BOOL, F16, F32, I32, U32, Type
+from .unroll import iterations
 
 __all__ = ["fold", "prune"]
 
@@ -182,7 +183,11 @@ class _Folder:
             one.condition = self.expression(one.condition)
         one.body = self.block(one.body)
         self.check_exit(one, one.condition, one.body)
-        return [one]
+        if one.unrolled is None:
+            return [one]
+        is_unrolled = self.expression(one.unrolled)
+        one.unrolled = None
+        return iterations(one, self.known) if isinstance(is_unrolled, Literal) and is_unrolled.value else [one]
 
     def loop(self, one: Loop) -> list[Statement]:
         one.body = self.block(one.body)

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import PurePosixPath
 
 from ..errors import ShaderError
+from .checker import check_places
 from .constants import type_name
 from .declarations import DeclarationChecker
 from .fold import fold, prune
@@ -99,6 +100,7 @@ def link(
             raise _at_start(module, f"there is no '{name}' to keep{similar(name, known)}")
     fold(linked)
     prune(linked, own)
+    check_places(linked)
     return linked
 
 

@@ -43,8 +43,6 @@ __all__ = ["repacked"]
 _NOWHERE = Position("<packed>", 1, 1)
 _LOOP = "ElementwiseParameters"  # the parameters of a loop over elements
 _SHIFT = "(at % 2u * 16u)"
-_TILES = {"a": "a_tile", "b": "b_tile"}
-"""Of `lib/tile.wgsl`: memory of a workgroup that holds elements of a buffer as they are, so in f16 where that is."""
 
 
 def repacked(module: Module, kinds: Mapping[str, str]) -> Module:
@@ -60,7 +58,6 @@ def repacked(module: Module, kinds: Mapping[str, str]) -> Module:
     """
     declared = {one.name: one for one in module.declarations if isinstance(one, GlobalVariable)}
     natives = [name for name, kind in kinds.items() if kind == "f16"]
-    natives += [_TILES[name] for name in natives if _TILES.get(name) in declared]
     halves = {name: _Halves(declared[name], kind) for name, kind in kinds.items() if kind != "f16"}
     bindings: dict[str, _Elements] = {**halves, **{name: _Natives(declared[name], "f16") for name in natives}}
     written = [one for one in halves.values() if one.is_written]
@@ -96,8 +93,7 @@ class _Elements(ABC):
         self.name = variable.name
         self.is_written = self.stores = variable.access == "read_write"
         element, *size = variable.type_name.arguments if variable.type_name.name == "array" else [None]
-        is_whole = not size or variable.space == "workgroup"
-        self.element = element.name if isinstance(element, TypeName) and is_whole else ""
+        self.element = element.name if isinstance(element, TypeName) and not size else ""
         if self.element not in ("f32", "u32"):
             message = f"this kernel does not read '{self.name}' element by element, so it takes no {kind}"
             raise _error(variable, f"{message}; convert to float32")

@@ -45,6 +45,7 @@ class StatementParser(ExpressionParser):
             "{": lambda token: self.block(),
             "if": self.if_,
             "for": self.for_,
+            "@": self.unrolled,
             "while": self.while_,
             "loop": self.loop,
             "switch": self.switch,
@@ -154,6 +155,20 @@ class StatementParser(ExpressionParser):
             raise self.error("the last part of a for is an assignment or a call", token)
         self.expect(")", "after the head of a for")
         return For(self.at(token), initial, condition, update, self.block())
+
+    def unrolled(self, token: Token) -> For:
+        """``@unroll for (…) block``, or with ``@unroll(condition)``."""
+        name = self.advance()
+        condition: Expression = Literal(self.at(name), True)
+        if self.accept("("):
+            condition = self.expression()
+            self.expect(")", "after the condition of @unroll")
+        loop = self.advance()
+        if name.text != "unroll" or loop.text != "for":
+            raise self.error("the only attribute of a statement here is @unroll, before a for; leave this out", token)
+        one = self.for_(loop)
+        one.unrolled = condition
+        return one
 
     def while_(self, token: Token) -> While:
         """``while condition block``."""

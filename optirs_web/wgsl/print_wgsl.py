@@ -247,7 +247,8 @@ def _for(one: For) -> list[str]:
     initial = "" if one.initial is None else _head(one.initial)
     condition = "" if one.condition is None else f" {print_expression(one.condition)}"
     update = "" if one.update is None else f" {_head(one.update)}"
-    return _braced(f"for ({initial};{condition};{update})", one.body)
+    before = "" if one.unrolled is None else f"@unroll({print_expression(one.unrolled)}) "
+    return _braced(f"{before}for ({initial};{condition};{update})", one.body)
 
 
 def _while(one: While) -> list[str]:

@@ -218,13 +218,17 @@ class If(_Node):
 
 @dataclass(slots=True, repr=False, eq=False)
 class For(_Node):
-    """``for (initial; condition; update) { … }``."""
+    """``for (initial; condition; update) { … }``; `link` writes out each iteration where ``@unroll`` is before it.
+
+    `unrolled` is the condition in ``@unroll(condition)``, which is constant; without one it is the literal true.
+    """
 
     position: Position
     initial: LocalDeclaration | Assign | CallStatement | None
     condition: Expression | None
     update: Assign | CallStatement | None
     body: Block
+    unrolled: Expression | None = None
 
 
 @dataclass(slots=True, repr=False, eq=False)

@@ -5,8 +5,8 @@
 // alpha and beta are numbers, times a word of the tensor's row of `tensor_scalars` if `alpha_word` or `beta_word` is not
 // 0. A product is left out whose tensor is not active in this step, or whose word `gate_word` of that row is zero.
 import package::lib::operands::Operands;
-@if(QUADS) import package::lib::quads::{COLUMN_STEP, HEIGHT, ROWS, WIDTH, place_of, product_of, sums_at};
-@else import package::lib::tile::{COLUMN_STEP, HEIGHT, ROWS, WIDTH, place_of, product_of, sums_at};
+@if(QUADS) import package::lib::quads::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
+@else import package::lib::tile::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
 
 struct BatchedParameters {
     rows: u32,
@@ -45,7 +45,7 @@ fn coefficient(number: f32, row: u32, word: u32) -> f32 {
     return number * bitcast<f32>(tensor_scalars[row + word]);
 }
 
-@compute @workgroup_size(WIDTH, HEIGHT)
+@compute @workgroup_size(INVOCATIONS)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let operands = Operands(
         parameters.rows, parameters.columns, parameters.inner, parameters.a_row_stride, parameters.a_inner_stride,
@@ -60,13 +60,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var sums = sums_at(place, lane, operands, product.a, product.b);
     let alpha = coefficient(parameters.alpha, row_of_tensor, parameters.alpha_word);
     let beta = coefficient(parameters.beta, row_of_tensor, parameters.beta_word);
-    for (var i = 0u; i < ROWS; i++) {
-        for (var j = 0u; j < 4u; j++) {
+    @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {
+        @unroll(IN_REGISTERS) for (var j = 0u; j < COLUMNS; j++) {
             let row = place.row + i;
-            let column = place.column + COLUMN_STEP * j;
+            let column = column_at(place, j);
             if row < parameters.rows && column < parameters.columns {
                 let at = row * parameters.c_row_stride + column * parameters.c_column_stride;
-                var value = alpha * sums[i][j];
+                var value = alpha * sums[i * (COLUMNS / 4u) + j / 4u][j % 4u];
                 if parameters.in_place != 0u {
                     value += beta * c[product.c + at];
                 } else if parameters.beta != 0.0 {

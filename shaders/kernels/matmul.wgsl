@@ -1,8 +1,8 @@
 // Matrix products C = A B, all f32, for each pair of a batch; C row-major, A and B with any strides. A product is
 // numbered by two axes of the batch, along which A and B have strides too: 0 where one of them is repeated.
 import package::lib::operands::Operands;
-@if(QUADS) import package::lib::quads::{COLUMN_STEP, HEIGHT, ROWS, WIDTH, place_of, product_of, sums_at};
-@else import package::lib::tile::{COLUMN_STEP, HEIGHT, ROWS, WIDTH, place_of, product_of, sums_at};
+@if(QUADS) import package::lib::quads::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
+@else import package::lib::tile::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
 
 struct MatmulParameters {
     rows: u32,
@@ -31,7 +31,7 @@ fn stored(value: f32, at: u32) {
     c[at] = value;
 }
 
-@compute @workgroup_size(WIDTH, HEIGHT)
+@compute @workgroup_size(INVOCATIONS)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let operands = Operands(
         parameters.rows, parameters.columns, parameters.inner, parameters.a_row_stride, parameters.a_inner_stride,
@@ -44,14 +44,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let b_start = parameters.b_start + outer * parameters.b_outer_stride + within * parameters.b_batch_stride;
     let c_start = product * parameters.rows * parameters.columns;
     let place = place_of(workgroup, lane, operands);
-    // In a loop, since browsers on a software adapter compile this far faster than as many branches.
+    // A loop on software adapters, since browsers compile this far faster there than as many branches.
     var sums = sums_at(place, lane, operands, a_start, b_start);
-    for (var i = 0u; i < ROWS; i++) {
-        for (var j = 0u; j < 4u; j++) {
+    @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {
+        @unroll(IN_REGISTERS) for (var j = 0u; j < COLUMNS; j++) {
             let row = place.row + i;
-            let column = place.column + COLUMN_STEP * j;
+            let column = column_at(place, j);
             if row < parameters.rows && column < parameters.columns {
-                stored(sums[i][j], c_start + row * parameters.columns + column);
+                stored(sums[i * (COLUMNS / 4u) + j / 4u][j % 4u], c_start + row * parameters.columns + column);
             }
         }
     }

@@ -9,10 +9,10 @@
 import package::lib::operands::{Operands, Place, a, b};
 
 const QUADS_OF_WORKGROUP: u32 = 4u;
-const WIDTH: u32 = 4u * QUADS_OF_WORKGROUP; // of a workgroup
-const HEIGHT: u32 = 1u;
+const INVOCATIONS: u32 = 4u * QUADS_OF_WORKGROUP; // of a workgroup
 const ROWS: u32 = 16u; // of an invocation, and of a tile
-const COLUMN_STEP: u32 = 4u;
+const COLUMNS: u32 = 4u; // of an invocation
+const IN_REGISTERS: bool = false; // see tile.wgsl
 
 // The grid has a column for as many tiles as a workgroup has quads, numbered row by row, and a row for each product.
 fn product_of(workgroup: vec3<u32>, operands: Operands) -> u32 {
@@ -23,6 +23,11 @@ fn place_of(workgroup: vec3<u32>, lane: u32, operands: Operands) -> Place {
     let tile = workgroup.x * QUADS_OF_WORKGROUP + lane / 4u;
     let tile_columns = (operands.columns + 15u) / 16u;
     return Place(tile / tile_columns * ROWS, tile % tile_columns * 16u + lane % 4u);
+}
+
+// The column of the sum with that number in its row.
+fn column_at(place: Place, number: u32) -> u32 {
+    return place.column + 4u * number;
 }
 
 // Four elements of a row of A times four rows of B. `own` is the element that this invocation loaded, b0 its row of B.

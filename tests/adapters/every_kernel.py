@@ -17,9 +17,10 @@ from recorder import PROMISED, Recorder
 
 from optirs_web.cli.shader_names import PARTS, Flags, Source, of_16_bits, sources
 from optirs_web.runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from optirs_web.runtime.products import SMALL, TILE_CLASSES, Staging, by_tiles
 from optirs_web.runtime.rule_kernels import RuleKernel
 from optirs_web.runtime.rules import Rule
-from optirs_web.runtime.tuner.candidates import tunable_of
+from optirs_web.runtime.tuner.candidates import TUNABLE, tunable_of
 from optirs_web.wgsl import package_loader, syntax
 
 __all__ = ["File", "Made", "files_of", "makers", "shader_files"]
@@ -119,3 +120,12 @@ def _tuned(name: str, kernel: Kernel) -> Iterator[Made]:
         invocations, nbytes = tunable.needs(choice)
         fits = invocations <= PROMISED.max_invocations and nbytes <= PROMISED.max_workgroup_bytes
         yield Made(f"{name} {choice}", tunable.variant(kernel, choice), fits)
+    if isinstance(kernel, CooperativeKernel) and tunable is TUNABLE["matmul"] and "QUADS" not in kernel.constants:
+        yield from _as_on_gpus(kernel.name)
+
+
+def _as_on_gpus(name: str) -> Iterator[Made]:
+    """Products by the tiles that a table chooses, with operands read by vectors and by elements."""
+    tiles = {tile for one in TILE_CLASSES.values() for tile in one.tiles} - {SMALL}
+    for tile, a, b in product(sorted(tiles), Staging, Staging):
+        yield Made(f"{name} {tile}, {a.name} {b.name}", by_tiles(name, tile, a, b))

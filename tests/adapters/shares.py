@@ -69,7 +69,8 @@ def different(kernels: Iterable[Made], unused: set[File]) -> Iterator[Shader]:
         if text not in known:
             known.add(text)
             fits = made.fits and len(made.kernel.bindings) <= _BUFFERS
-            cuda = print_c(made.kernel.module, "cuda") if _is_for_nvidia(made.kernel) else None
+            robust = not made.kernel.stays_in_bounds
+            cuda = print_c(made.kernel.module, "cuda", robust=robust) if _is_for_nvidia(made.kernel) else None
             yield Shader(f"{made.kernel.name} ({made.name})", text, made.kernel.wgsl("tint"), cuda, fits)
 
 

@@ -21,12 +21,14 @@ SUM = """
     json.dumps([work.kernel, work.shape_class, sorted(work.seconds), work.chosen, kernels, result, str(report)])
     """
 
+TILE = {"TILE_ROWS": 16, "TILE_COLUMNS": 16, "OWN_ROWS": 4, "OWN_COLUMNS": 4, "DEPTH": 4}
+
 # As a search does, whatever is fastest here.
 KEPT = """
     from optirs_web.runtime.tuner import indexed_db
     from optirs_web.runtime.tuner.candidates import TUNABLE
     from optirs_web.runtime.tuner.records import Record, key_of, record_text
-    record = Record(TUNABLE["matmul"], "64x64x64 nn", (8, 4))
+    record = Record(TUNABLE["matmul"], "64x64x64 nn", (16, 16, 4, 4, 4))
     text = record_text(record, device.info, {}, indexed_db.driver())
     await indexed_db.save(key_of(device.info, indexed_db.driver()), record.name, text)
     refused = []
@@ -74,8 +76,8 @@ def test_a_search_is_awaited_and_kept_for_the_next_page(browser):
         ]
         loaded_anew(python)
         found, kernels, result = json.loads(python.run(textwrap.dedent(USED)))
-        assert found == [["SIDE", "DEPTH", "64x64x64 nn", 8, 4], ["WORKGROUP", "64 of 16", *chosen]]
-        assert kernels == [{"SIDE": 8, "DEPTH": 4}]
+        assert found == [[*TILE, "64x64x64 nn", *TILE.values()], ["WORKGROUP", "64 of 16", *chosen]]
+        assert kernels == [TILE]
         assert result == 33.0
 
 

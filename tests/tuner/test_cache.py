@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from processes import run_python
-from tuner_problems import keep, names_of, random
+from tuner_problems import TILE, keep, names_of, random
 
 import optirs_web as ow
 from optirs_web.runtime.tuner import folder
@@ -43,7 +43,7 @@ print("optirs_web.runtime.tuner.candidates" in sys.modules)
 def test_a_choice_is_used_by_the_next_process(vulkan, cache):
     keep(vulkan)
     used, loaded = run_tuned(PRODUCT, cache)
-    assert json.loads(used) == [{"SIDE": 16, "DEPTH": 16}]
+    assert json.loads(used) == [TILE.constants()]
     assert loaded == "True"
     used, loaded = run_tuned(PRODUCT, cache, OPTIRS_TUNE=0)
     assert json.loads(used) == [{"QUADS": True}]
@@ -68,7 +68,7 @@ DAMAGED = {
     "another device": {"device": "a graphics card"},
     "other kernels": {"sources": "0"},
     "an unknown kernel": {"kernel": "convolution"},
-    "no candidate": {"choice": {"SIDE": 1000, "DEPTH": 1}},
+    "no candidate": {"choice": {**TILE.constants(), "DEPTH": 1}},
     "no numbers": {"choice": 3},
 }
 
@@ -84,7 +84,7 @@ def test_a_damaged_or_foreign_file_is_ignored_with_a_warning_and_written_again(v
     assert vulkan.backend.tuned.found == {}
     keep(vulkan)
     Choices(vulkan.backend).attach()
-    assert list(vulkan.backend.tuned.found.values()) == [(16, 16)]
+    assert list(vulkan.backend.tuned.found.values()) == [TILE]
 
 
 WRITING = """

@@ -4,18 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tuner_problems import random
+from tuner_problems import TILE, random
 
 import optirs_web as ow
 from optirs_web.runtime.kernels import cooperative
 from optirs_web.runtime.launches import Launch
+from optirs_web.runtime.products import SMALL
 from optirs_web.runtime.tuner.candidates import TUNABLE, tunable_of
 from optirs_web.runtime.tuner.choices import Choices
 from optirs_web.runtime.tuner.shipped import SHIPPED, shipped_for
 
 GUARANTEED = (256, 16384)  # WebGPU's limits: invocations of a workgroup, bytes that they share
 CANDIDATES = [(name, choice) for name, one in TUNABLE.items() for choice in one.candidates]
-BY_QUADS = (0, 0)
+BY_QUADS = (0, 0, 0, 0, 0)
+SMALLEST = (16, 16, 4, 4, 4)
 
 
 def products(device):
@@ -78,7 +80,7 @@ def test_every_candidate_computes_what_the_default_computes(vulkan, name, choice
 
 
 @pytest.mark.parametrize(
-    ("name", "choice"), [("matmul", (16, 16)), ("matmul", (4, 4)), ("sum", (256,)), ("map", (64, 16))]
+    ("name", "choice"), [("matmul", TILE), ("matmul", SMALLEST), ("sum", (256,)), ("map", (64, 16))]
 )
 def test_kernels_that_are_fused_are_tuned_too(vulkan, name, choice):
     a, b = ow.tensor(random(300, 37), device=vulkan), ow.tensor(random(37, 290), device=vulkan)
@@ -101,9 +103,9 @@ def test_products_of_an_optimizer_are_tuned_too(vulkan):
         ow.optim.Muon([w], lr=0.1).step(grads=[w.detach() * 0.5])
         return w.numpy()
 
-    force(vulkan, "matmul", (8, 8))
+    force(vulkan, "matmul", SMALL)
     expected = muon()
-    ran = force(vulkan, "matmul", (16, 16))
+    ran = force(vulkan, "matmul", TILE)
     np.testing.assert_array_equal(muon(), expected)
     assert {one.kernel.name for one in ran} == {"batched_matmul"}
 
@@ -132,15 +134,14 @@ def test_what_a_device_does_not_allow_is_no_candidate(vulkan):
 
     assert allowed() == list(tunable.candidates)  # llvmpipe: 1024 invocations, 32 KiB
     assert allowed(quads=False) == [one for one in tunable.candidates if one != BY_QUADS]
-    assert allowed(max_invocations=256) == [one for one in tunable.candidates if one != (32, 8)]
-    assert allowed(max_invocations=64) == [(8, 8), (4, 4), (8, 4), (8, 16), BY_QUADS]
-    assert allowed(max_workgroup_bytes=2048) == [(8, 8), (4, 4), (8, 4), BY_QUADS]
+    assert allowed(max_invocations=64) == [SMALL, SMALLEST, (32, 32, 4, 4, 16), BY_QUADS]
+    assert allowed(max_workgroup_bytes=3072) == [SMALL, SMALLEST, BY_QUADS]
     assert allowed(max_workgroups=3) == [
-        one for one in tunable.candidates if one not in ((4, 4), BY_QUADS)
+        one for one in tunable.candidates if one not in (SMALLEST, BY_QUADS)
     ]  # of 16 rows
     assert allowed(max_invocations=0) == []
     small = replace(vulkan.capabilities, max_invocations=64)
-    assert tunable.tuned(launch, (16, 16), small) is launch
+    assert tunable.tuned(launch, TILE, small) is launch
 
 
 def test_shapes_of_a_class_share_a_choice(vulkan):

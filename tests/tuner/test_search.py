@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 import pytest
-from tuner_problems import keep, names_of, random
+from tuner_problems import TILE, keep, names_of, random
 
 import optirs_web as ow
 from optirs_web.errors import UnsupportedError
@@ -50,7 +50,7 @@ def test_a_compiled_step_gets_what_is_chosen_later(vulkan, cache):
     assert constants() == [{"QUADS": True}]
     keep(vulkan)
     ow.tuning(True)
-    assert constants() == [{"SIDE": 16, "DEPTH": 16}]
+    assert constants() == [TILE.constants()]
     np.testing.assert_allclose(step().numpy(), expected, rtol=1e-5, atol=1e-5)
     ow.tuning(False)
     assert constants() == [{"QUADS": True}]

@@ -246,6 +246,70 @@ def test_a_loop_that_loses_its_exit_is_refused():
         linked("override stop: bool = true; fn f() { loop { if stop { break; } } }", constants={"stop": False})
 
 
+# Loops that are written out.
+
+
+@pytest.mark.parametrize(
+    ("loop", "rest"),
+    [
+        ("@unroll for (var i = 0u; i < 3u; i++) { n += i; }", "n += 0u; n += 1u; n += 2u;"),
+        ("@unroll for (var i = 1u; i < TILE; i += 2u) { n += i * TILE; }", "n += 4u; n += 12u;"),
+        ("@unroll for (var i = 0u; i < 2u; i++) { let x = n + i; n = x; }",
+         "let x = n + 0u; n = x; { let x = n + 1u; n = x; }"),
+        ("@unroll for (var i = 0u; i < 2u; i++) { @unroll for (var j = 0u; j < 2u; j++) { n += i * 2u + j; } }",
+         "n += 0u; n += 1u; n += 2u; n += 3u;"),
+        ("@unroll(TILE > 4u) for (var i = 0u; i < 2u; i++) { n += i; }",
+         "for (var i = 0u; i < 2u; i++) { n += i; }"),
+        ("@unroll(TILE == 4u) for (var i = -1; i < 1; i++) { n += u32(i + 1); }", "n += u32(0i); n += u32(1i);"),
+        ("@unroll for (var i = 3u; i < 3u; i++) { n += i; }", ""),
+    ],
+)  # fmt: skip
+def test_an_unrolled_loop_is_its_iterations(loop, rest):
+    text = printed(f"override TILE: u32 = 4u; fn f(m: u32) -> u32 {{ var n = m; {loop} return n; }}", roots=["f"])
+    found = " ".join(text[text.index("var n = m;") :].removeprefix("var n = m;").split())
+    assert found == f"{rest} return n; }}".strip()
+    check(parse(text, "t.wgsl"))
+
+
+@pytest.mark.parametrize(
+    ("loop", "words"),
+    [
+        ("@unroll for (var i = 0u; i < n; i++) { n += i; }", "between constants"),
+        ("@unroll for (var i = 9u; i > 0u; i--) { n += i; }", "between constants"),
+        ("@unroll for (var i = 0u; i < 65u; i++) { n += i; }", "64 iterations at most, not 65"),
+        ("@unroll for (var i = 0u; i < 3u; i++) { if n > 1u { break; } n += i; }", "no break"),
+        ("@unroll for (var i = 0u; i < 3u; i++) { i += n; }", "sets it alone"),
+        ("@unroll for (var i = 0u; i < 3u; i++) { var i = n; n += i; }", "sets it alone"),
+        ("@unroll(n > 1u) for (var i = 0u; i < 3u; i++) { n += i; }", "the condition of @unroll"),
+        ("@unroll(1u) for (var i = 0u; i < 3u; i++) { n += i; }", "must be bool"),
+        ("@unroll while n > 1u { n--; }", "before a for"),
+        ("@inline for (var i = 0u; i < 3u; i++) { n += i; }", "the only attribute"),
+    ],
+)
+def test_what_cannot_be_unrolled_is_refused(loop, words):
+    with pytest.raises(ShaderError, match=words):
+        linked(f"fn f(m: u32) -> u32 {{ var n = m; {loop} return n; }}", roots=["f"])
+
+
+SHARED = (
+    "override BY_WORDS: bool = false; @group(0) @binding(0) var<storage, read_write> x: array<f32>;"
+    "@group(0) @binding(0) var<storage, read_write> words: array<u32>;"
+    "@compute @workgroup_size(1) fn f() { if BY_WORDS { words[0] = 1u; } else { x[0] = 1.0; } BOTH }"
+)
+
+
+@pytest.mark.parametrize(("by_words", "kept"), [(False, "x"), (True, "words")])
+def test_constants_may_decide_which_binding_of_a_place_is_there(by_words, kept):
+    module = linked(SHARED.replace("BOTH", ""), constants={"BY_WORDS": by_words})
+    assert {"x", "words"} & set(names(module)) == {kept}
+    check(module)
+
+
+def test_two_bindings_of_a_place_are_refused_where_both_are_used():
+    with pytest.raises(ShaderError, match="share one @group and @binding"):
+        linked(SHARED.replace("BOTH", "x[1] = 2.0;"), constants={"BY_WORDS": True})
+
+
 # What is kept.
 
 

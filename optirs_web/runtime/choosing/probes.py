@@ -31,9 +31,9 @@ def measure(device: Device) -> Figures:
     x, y, z, w, result = (_ones(device, _ELEMENTS) for _ in range(5))
     a, b, product = (one.part(0, 4 * _SIDE * _SIDE) for one in (x, y, result))
     update = elementwise("probe", "probe", ("tensor",) * 4, 0)
-    [matmul] = product_launches("matmul", device.capabilities, _SIDE, _SIDE)
-    # Rows, columns, inner; the strides of both; where they start; the first product; and one axis of a batch of one.
-    sizes = (_SIDE, _SIDE, _SIDE, _SIDE, 1, _SIDE, 1, 0, 0, 0, 1, 0, 0, 0, 0)
+    layout = (_SIDE, _SIDE, _SIDE, _SIDE, 1, _SIDE, 1)  # rows, columns, inner, and the strides of both
+    [matmul] = product_launches("matmul", device.capabilities, layout, starts=((0,), (0,)))
+    sizes = (*layout, 0, 0, 0, 1, 0, 0, 0, 0)  # where they start, the first product, and one axis of a batch of one
     workgroups = -(-_ELEMENTS // update.elements_per_workgroup)
     return Figures(
         copy=_least(device, lambda: device.copy(x, result)),

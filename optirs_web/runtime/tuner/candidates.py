@@ -2,14 +2,15 @@
 
 | kernels | numbers | invocations of a workgroup | bytes that they share |
 |---|---|---|---|
-| `matmul`, `batched_matmul` (fused ones too) | SIDE, DEPTH: a tile has 4 SIDE rows | SIDE² | 32 SIDE DEPTH |
-| the same by quads | 0, 0 | 16 | 0 |
+| `matmul`, `batched_matmul` (fused ones too) | those of `products.Tile` | `Tile.invocations` | `Tile.nbytes` |
+| the same by quads | 0 each | 16 | 0 |
 | `sum` (fused too) | WORKGROUP | WORKGROUP | 256 |
 | map functions (fused too) | WORKGROUP, TURNS: elements of each invocation | WORKGROUP | 0 |
 | an optimizer's `update` (state not in 8 bits) | WORKGROUP | WORKGROUP | 0 |
 
-The first candidate of each is what runs where nothing is tuned, but for products on devices with quads. All of them
-compute the same, but for sums and products by quads: those are added up in another order.
+The first candidate of each is what runs where nothing is tuned, but for products, for which `products` has a table by
+class of device and shape. All of them compute the same, but for sums and products by quads: those are added up in
+another order.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..backend import Capabilities
 from ..fused_kernels import FusedKernel, FusedMapKernel, fused_kernel
 from ..kernels import CooperativeKernel, ElementwiseKernel, Kernel, cooperative
 from ..launches import Launch
-from ..products import QUAD_INVOCATIONS, grid_of_products
+from ..products import QUAD_INVOCATIONS, SMALL, TILES, Tile, grid_of_products, products_of_grid, tile_of
 from ..rule_kernels import UpdateKernel
 
 __all__ = ["TUNABLE", "Choice", "Tunable", "tunable_of"]
@@ -115,35 +116,37 @@ class _Cooperative(Tunable):
         return cooperative(kernel.name, **constants)
 
 
-_BY_QUADS: Choice = (0, 0)
+_BY_QUADS: Choice = (0,) * len(SMALL)
 
 
-def _is_by_quads(launch: Launch) -> bool:
-    kernel = launch.kernel.base if isinstance(launch.kernel, FusedKernel) else launch.kernel
-    return isinstance(kernel, CooperativeKernel) and "QUADS" in kernel.constants
+def _base_of(kernel: Kernel) -> CooperativeKernel:
+    base = kernel.base if isinstance(kernel, FusedKernel) else kernel
+    assert isinstance(base, CooperativeKernel)
+    return base
 
 
 class _Products(_Cooperative):
-    """Tiles of 4 SIDE rows and columns, DEPTH deep: a larger one reads less, a smaller one leaves less of it empty."""
+    """Tiles: a larger one reads less, a smaller one leaves less of it empty."""
 
     name = "matmul"
-    numbers = ("SIDE", "DEPTH")
-    candidates = ((8, 8), (4, 4), (8, 4), (8, 16), (16, 8), (16, 16), (32, 8), _BY_QUADS)
+    numbers = tuple(SMALL.constants())
+    candidates = (*TILES, _BY_QUADS)
 
     def default(self, launch: Launch) -> Choice:
-        return _BY_QUADS if _is_by_quads(launch) else self.candidates[0]
+        return tile_of(_base_of(launch.kernel)) or _BY_QUADS
 
     def needs(self, choice: Choice) -> tuple[int, int]:
-        if choice == _BY_QUADS:
-            return QUAD_INVOCATIONS, 0
-        side, depth = choice
-        return side * side, 2 * 4 * depth * 4 * side
+        return (QUAD_INVOCATIONS, 0) if choice == _BY_QUADS else (Tile(*choice).invocations, Tile(*choice).nbytes)
 
     def allows(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> bool:
         return super().allows(launch, choice, capabilities) and (capabilities.quads or choice != _BY_QUADS)
 
     def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
-        return self.with_constants(kernel, {"QUADS": True}) if choice == _BY_QUADS else super().variant(kernel, choice)
+        """Operands are read as they are by the kernel's own tile."""
+        if choice == _BY_QUADS:
+            return self.with_constants(kernel, {"QUADS": True})
+        own = {name: value for name, value in _base_of(kernel).constants.items() if name != "QUADS"}
+        return self.with_constants(kernel, {**own, **Tile(*choice).constants()})
 
     def shape_class(self, launch: Launch) -> str:
         rows, columns, inner, _, a_inner_stride, _, b_column_stride = map(int, launch.parameters[:7])
@@ -153,12 +156,12 @@ class _Products(_Cooperative):
 
     def _count(self, launch: Launch) -> int:
         rows, columns = map(int, launch.parameters[:2])
-        return launch.grid[1] // grid_of_products(rows, columns, 1, quads=_is_by_quads(launch))[1]
+        return products_of_grid(_base_of(launch.kernel), rows, columns, launch.grid)
 
     def grid(self, launch: Launch, choice: Choice, most: int) -> tuple[int, int, int]:
         rows, columns = map(int, launch.parameters[:2])
-        is_by_quads = choice == _BY_QUADS
-        return *grid_of_products(rows, columns, self._count(launch), quads=is_by_quads, tile=4 * choice[0]), 1
+        tile = None if choice == _BY_QUADS else Tile(*choice)
+        return *grid_of_products(rows, columns, self._count(launch), tile), 1
 
 
 class _Sums(_Cooperative):
@@ -243,9 +246,9 @@ _OF_FILES: dict[str, Tunable] = {"matmul": _PRODUCTS, "batched_matmul": _PRODUCT
 def tunable_of(kernel: Kernel) -> Tunable | None:
     """What a kernel is tuned as, if it is."""
     match kernel:
-        case CooperativeKernel(name=name, constants=constants) if constants.keys() <= {"QUADS"}:
+        case CooperativeKernel(name=name):
             return _OF_FILES.get(name)
-        case FusedKernel(base=base) if base.constants.keys() <= {"QUADS"}:
+        case FusedKernel(base=base):
             return _OF_FILES.get(base.name)
         case ElementwiseKernel() | FusedMapKernel():
             return _MAPS

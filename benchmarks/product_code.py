@@ -1,0 +1,129 @@
+"""What NVIDIA's compiler makes of the product kernels that discrete GPUs are given: machine code, without a GPU.
+
+For each tile and each way of staging the operands: multiply-adds (FFMA) for each instruction that loads workgroup
+memory (LDS), their share of the instructions of the loop over depths, the registers of an invocation, and the spills,
+which are loads and stores of local memory. Nothing runs, so this says nothing of time. `--check` fails where the
+default of discrete GPUs has fewer than 8 multiply-adds for a load, less than 80% of them, or a spill.
+
+python benchmarks/product_code.py [--arch sm_90] [--all] [--check]
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from optirs_web.runtime import nvrtc
+from optirs_web.runtime.products import TILE_CLASSES, TILES, Staging, by_tiles
+from optirs_web.wgsl.print_c import print_c
+
+LEAST_PER_LOAD, LEAST_SHARE = 8.0, 0.8
+DEFAULT = TILE_CLASSES["discrete"].tiles[0]
+BY_VECTORS = {
+    "A B": (Staging.BY_DEPTH, Staging.ACROSS),
+    "Aᵀ B": (Staging.ACROSS, Staging.ACROSS),
+    "A Bᵀ": (Staging.BY_DEPTH, Staging.BY_DEPTH),
+    "Aᵀ Bᵀ": (Staging.ACROSS, Staging.BY_DEPTH),
+}
+
+
+class Code(NamedTuple):
+    """The loop over depths of a kernel, which stages vectors and multiplies them, in machine code.
+
+    Attributes:
+        instructions: how many.
+        fma: of these multiply-adds.
+        loads: of workgroup memory.
+        registers: of an invocation.
+        spills: loads and stores of local memory, in the whole kernel.
+    """
+
+    instructions: int
+    fma: int
+    loads: int
+    registers: int
+    spills: int
+
+    @property
+    def share(self):
+        """Of multiply-adds."""
+        return self.fma / self.instructions
+
+    @property
+    def per_load(self):
+        """Multiply-adds for each load."""
+        return self.fma / self.loads
+
+    @property
+    def is_enough(self):
+        """Whether it reaches what the default of discrete GPUs has to."""
+        return self.per_load >= LEAST_PER_LOAD and self.share >= LEAST_SHARE and not self.spills
+
+
+def disassembler():
+    """The path of nvdisasm, of NVIDIA's package or on the PATH."""
+    spec = find_spec("nvidia")
+    folders = spec.submodule_search_locations if spec else ()
+    paths = [path for folder in folders for path in Path(folder).glob("cu*/bin/nvdisasm*")]
+    return str(paths[0]) if paths else "nvdisasm"
+
+
+def disassembled(cubin):
+    """The text of machine code."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return subprocess.run([disassembler(), file.name], capture_output=True, text=True, check=True).stdout
+
+
+def code_of(tile, stagings, arch="sm_90"):
+    """The code of `matmul` with this tile."""
+    kernel = by_tiles("matmul", tile, *stagings)
+    cubin = nvrtc.compile_cuda(print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds), arch, "cubin")
+    text = disassembled(cubin)
+    operations, loops = loops_of(text)
+    body = min((operations[first : last + 1] for first, last in loops), key=lambda one: (-one.count("FFMA"), len(one)))
+    registers = re.search(r"EIATTR_REGCOUNT.*?index@\(main_\)\s+/\*\w+\*/\s+\.word\s+(0x\w+)", text, re.DOTALL)
+    spills = operations.count("LDL") + operations.count("STL")
+    return Code(len(body), body.count("FFMA"), body.count("LDS"), int(registers[1], 16), spills)
+
+
+def loops_of(text):
+    """The operations of a kernel in order, without their modifiers, and the first and last number of each loop."""
+    operations, labels, jumps = [], {}, []
+    for line in text.splitlines():
+        if label := re.match(r"(\.L_\w+):", line):
+            labels[label[1]] = len(operations)
+        elif operation := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z]\w*)(.*)", line):
+            if operation[1] == "BRA" and (target := re.search(r"\.L_\w+", operation[2])):
+                jumps.append((target[0], len(operations)))
+            operations.append(operation[1])
+    return operations, [(labels[target], at) for target, at in jumps if labels.get(target, at) < at]
+
+
+def main():
+    """Print a row for each kernel."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument(
+        "--all", action="store_true", help="all tiles that can be chosen, not only those of discrete GPUs"
+    )
+    parser.add_argument("--check", action="store_true", help="fail where the default is below the figures")
+    options = parser.parse_args()
+    print(f"{options.arch}, NVIDIA's compiler {'.'.join(map(str, nvrtc.version()))}")
+    print("| tile | operands | FFMA per LDS | FFMA of all | registers | spills |\n|---|---|---|---|---|---|")
+    for tile in TILES if options.all else TILE_CLASSES["discrete"].tiles:
+        for name, stagings in {**BY_VECTORS, "by elements": (Staging.BY_ELEMENTS,) * 2}.items():
+            code = code_of(tile, stagings, options.arch)
+            row = f"{code.per_load:.1f} | {code.share:.0%} | {code.registers} | {code.spills}"
+            print(f"| {tile} | {name} | {row} |", flush=True)
+            if options.check and tile == DEFAULT and name in BY_VECTORS and not code.is_enough:
+                sys.exit(f"{tile}, {name}: below {LEAST_PER_LOAD:.0f} FFMA per LDS, or {LEAST_SHARE:.0%}, or it spills")
+
+
+if __name__ == "__main__":
+    main()
