@@ -86,6 +86,15 @@ def test_a_large_step_runs_less_and_gives_the_same(device, name):
         assert names(step) == wanted
 
 
+def test_adapters_that_skip_no_branch_run_launches_one_by_one(open_device):
+    device = open_device("vulkan")
+    function, shapes, wanted = STEPS["gradients"]
+    step = ow.compile(function, device=device)
+    step(*(ow.tensor(one, device=device) for one in arrays(*shapes)))
+    ran = [one for name in wanted for one in name.split(" & ")]
+    assert names(step) == (ran if device.capabilities.quads else wanted)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Shampoo", "GaLore", "Muon"])
 def test_a_large_step_of_an_optimizer_with_tables_of_structs_gives_the_same(device, name):

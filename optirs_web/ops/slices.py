@@ -223,7 +223,7 @@ def _put_into(result: Tensor, part: Tensor, axes: Sequence[_Placed], fill: float
     four = [*(_NO_AXIS,) * (_AXES - len(axes)), *axes]
     view, first, _ = part.walk
     part.device.dispatch(
-        cooperative("place"),
+        cooperative("place", AXES=max(1, len(axes)), STEPS=max([1, *[one.pick.step for one in axes]]) > 1),
         [view, result.view],
         -(-result.size // _THREADS),
         (

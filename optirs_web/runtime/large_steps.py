@@ -24,6 +24,10 @@ def prepared(
 
 
 def finished(nodes: Nodes, capabilities: Capabilities) -> list[Recorded]:
-    """The launches and copies that fused nodes become."""
+    """The launches and copies that fused nodes become; merged but on adapters that compute on the processor.
+
+    These skip no branch: each workgroup of a merged launch takes the time of all its parts.
+    """
     names = written_over(nodes)
-    return merge([renamed(one, names) for one in nodes.as_recorded()], capabilities)
+    launches = [renamed(one, names) for one in nodes.as_recorded()]
+    return launches if capabilities.quads else merge(launches, capabilities)

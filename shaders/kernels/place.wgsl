@@ -1,5 +1,9 @@
 // Puts an array into a larger one that is filled otherwise: along each of four axes from `start` on, in steps of `step`,
 // `count` times. An invocation makes one element. Elements of all types are copied as words.
+
+// Divisions take most of the time on software adapters, where branches save none: so what a launch needs is constant.
+override AXES: u32 = 4u; // the last so many; those before have one element
+override STEPS: bool = true; // some step is not 1
 struct PlaceParameters {
     size: u32,
     size1: u32,
@@ -31,11 +35,14 @@ struct PlaceParameters {
 
 const NOWHERE: u32 = 0xffffffffu;
 
-// Which element of the part lies at a position of an axis.
+// The element of the part at a position of an axis.
 fn from_part(position: u32, start: u32, step: u32, count: u32) -> u32 {
-    let distance = position - start; // before the start: a large number
-    let is_there = position >= start && distance % step == 0u && distance / step < count;
-    return select(NOWHERE, distance / step, is_there);
+    let distance = position - start; // before the start: a number above any count
+    if STEPS {
+        let element = distance / step;
+        return select(NOWHERE, element, element * step == distance && element < count && position >= start);
+    }
+    return select(NOWHERE, distance, distance < count);
 }
 
 @compute @workgroup_size(256)
@@ -48,13 +55,26 @@ fn main(
     if at >= parameters.size {
         return;
     }
-    let at2 = at / parameters.size3;
-    let at1 = at2 / parameters.size2;
-    let at0 = at1 / parameters.size1;
+    var at0 = 0u;
+    var at1 = 0u;
+    var at2 = 0u;
+    var at3 = at;
+    if AXES > 1u {
+        at2 = at / parameters.size3;
+        at3 = at - at2 * parameters.size3;
+    }
+    if AXES > 2u {
+        at1 = at2 / parameters.size2;
+        at2 -= at1 * parameters.size2;
+    }
+    if AXES > 3u {
+        at0 = at1 / parameters.size1;
+        at1 -= at0 * parameters.size1;
+    }
     let i0 = from_part(at0, parameters.start0, parameters.step0, parameters.count0);
-    let i1 = from_part(at1 % parameters.size1, parameters.start1, parameters.step1, parameters.count1);
-    let i2 = from_part(at2 % parameters.size2, parameters.start2, parameters.step2, parameters.count2);
-    let i3 = from_part(at % parameters.size3, parameters.start3, parameters.step3, parameters.count3);
+    let i1 = from_part(at1, parameters.start1, parameters.step1, parameters.count1);
+    let i2 = from_part(at2, parameters.start2, parameters.step2, parameters.count2);
+    let i3 = from_part(at3, parameters.start3, parameters.step3, parameters.count3);
     var value = parameters.fill;
     if i0 != NOWHERE && i1 != NOWHERE && i2 != NOWHERE && i3 != NOWHERE {
         value = part[parameters.first + i0 * parameters.stride0 + i1 * parameters.stride1 + i2 * parameters.stride2
