@@ -1,5 +1,7 @@
 """Rows and columns that share a workgroup: values beside float64 whatever their length and number, and the grids."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ def near(got, want):
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("count", [1, 70])
+@pytest.mark.parametrize("count", [1, 70, 300])
 def test_rows_of_any_length_and_number_are_reduced_alike(device, length, count):
     values = random((count, length))
     exact = values.astype(np.float64)
@@ -36,8 +38,9 @@ def test_rows_of_any_length_and_number_are_reduced_alike(device, length, count):
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_rows_of_any_length_are_normalized_alike(device, length):
-    values, weight, g = random((35, length)), random(length, 1), random((35, length), 2)
+@pytest.mark.parametrize("count", [35, 300])
+def test_rows_of_any_length_are_normalized_alike(device, length, count):
+    values, weight, g = random((count, length)), random(length, 1), random((count, length), 2)
     x, scale = (ow.Parameter(one, device=device) for one in (values, weight))
     y = layer_norm(x, length, scale, eps=0.1)
     y.backward(g)
@@ -62,11 +65,31 @@ def test_rows_of_any_length_are_normalized_alike(device, length):
         ((4096, 96), 0, 96),
     ],
 )
-def test_short_rows_share_a_workgroup(open_device, shape, axis, workgroups):
+def test_short_rows_share_a_workgroup(open_device, monkeypatch, shape, axis, workgroups):
     vulkan = open_device("vulkan")
+    monkeypatch.setattr(vulkan, "capabilities", replace(vulkan.capabilities, quads=False))  # as on a GPU
     x = ow.tensor(random(shape), device=vulkan)
     reductions = [lambda: x.sum(axis=axis), lambda: x.argmax(axis=axis)]
     for reduce in [*reductions, *[x.softmax] * axis]:
         with ow.profile(vulkan) as p:
             reduce()
         assert [run.grid for run in p.kernels] == [(workgroups, 1, 1)]
+
+
+@pytest.mark.parametrize(("shape", "is_alone"), [((256, 256), True), ((255, 256), False), ((256, 257), False)])
+def test_a_software_adapter_shares_no_row_where_they_are_short_and_many(open_device, shape, is_alone):
+    vulkan = open_device("vulkan")
+    step = ow.compile(lambda x: x.softmax(), device=vulkan)
+    step(ow.ones(shape, device=vulkan))
+    (launch,) = step.program.launches
+    assert ("workgroupBarrier" not in launch.kernel.wgsl()) == (is_alone and vulkan.capabilities.quads)
+
+
+@pytest.mark.parametrize("function", [ow.ops.softmax, ow.ops.log_softmax, lambda x: layer_norm(x, 65)])
+def test_a_row_that_is_not_finite_changes_no_other(device, function):
+    values = random((300, 65))
+    whole = function(ow.tensor(values, device=device)).numpy()
+    values[100, 3], values[200, 4] = np.nan, np.inf
+    marred = function(ow.tensor(values, device=device)).numpy()
+    assert np.isnan(marred[100]).all()
+    np.testing.assert_array_equal(np.delete(marred, [100, 200], 0), np.delete(whole, [100, 200], 0))

@@ -9,12 +9,11 @@ from ..autograd import record
 from ..debugging import check_indices
 from ..errors import ShapeError, UnsupportedError
 from ..runtime.dtypes import FLOAT32, INT32
-from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty, tensor
 from .arithmetic import add, divide, multiply, negate, subtract
 from .composed import record_composed
 from .joining import concat
-from .launch import apply, at_once, contiguous, need_float32, need_one_device
+from .launch import apply, contiguous, need_float32, need_one_device, row_kernel
 from .limits import in_parts
 from .loss_reduction import check_reduction
 from .reduce import sum
@@ -162,9 +161,9 @@ def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...
         count = results[0].shape[0]
         parts.append(empty((2, count), FLOAT32, rows.device))
         weight = values if call.weight is None else call.weight.view
-        teams = at_once(classes, count)
+        kernel, teams = row_kernel(rows.device, "cross_entropy", classes, count, smooths=call.smoothing != 0)
         rows.device.dispatch(
-            cooperative("cross_entropy", smooths=call.smoothing != 0),
+            kernel,
             [values, labels, weight, results[0].view, parts[-1].view],
             -(-count // teams),
             (count, classes, call.weight is not None, call.ignored, call.smoothing, teams),

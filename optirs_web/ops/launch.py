@@ -10,7 +10,7 @@ from typing import cast
 from ..errors import DeviceLostError, ShapeError, UnsupportedError
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType
-from ..runtime.kernels import ElementwiseKernel, elementwise
+from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, cooperative, elementwise
 from ..runtime.program import recorded_here
 from ..tensors import Tensor, empty
 from .limits import compute_part, cut, fits, in_parts, narrowed, part_along
@@ -29,8 +29,13 @@ __all__ = [
     "launch_map",
     "need_float32",
     "need_one_device",
+    "row_kernel",
     "write_into",
 ]
+
+_TEAMS = 64
+_ALONE_LENGTH, _ALONE_COUNT = 256, 256
+"""The longest row that an invocation reduces by itself, which adds up one after the other; and the fewest such rows."""
 
 Operand = Tensor | float
 Shape = tuple[int, ...]
@@ -239,6 +244,16 @@ def contiguous(x: Tensor) -> Tensor:
     result = empty(x.shape, x.dtype, x.device)
     write_into(result, x)
     return result
+
+
+def row_kernel(device: Device, name: str, length: int, count: int, **constants: bool) -> tuple[CooperativeKernel, int]:
+    """Return a kernel of workgroups of 64 that reduces rows, and how many a workgroup takes; see `at_once`.
+
+    On adapters that compute on the processor an invocation reduces a row by itself, where rows are short and many.
+    """
+    if device.capabilities.quads and length <= _ALONE_LENGTH and count >= _ALONE_COUNT:
+        return cooperative(name, ALONE=True, **constants), _TEAMS
+    return cooperative(name, **constants), at_once(length, count)
 
 
 def at_once(length: int, count: int, inner: int = 1) -> int:

@@ -13,7 +13,7 @@ from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .arithmetic import add, multiply, subtract
 from .composed import once, record_composed
-from .launch import at_once, contiguous, need_float32, need_one_device, write_into
+from .launch import contiguous, need_float32, need_one_device, row_kernel, write_into
 from .limits import fits, in_parts, narrowed, part_along
 from .reduce import mean, sum
 from .shape import broadcast_to, reshape, walk_over
@@ -79,9 +79,9 @@ def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
         values = operands[0].view
         shared = (values if one is None else one.view for one in (weight, bias))
-        teams = at_once(columns, rows := results[0].shape[0])
+        kernel, teams = row_kernel(x.device, "layer_norm", columns, rows := results[0].shape[0])
         x.device.dispatch(
-            cooperative("layer_norm"),
+            kernel,
             [values, *shared, *(one.view for one in results)],
             -(-rows // teams),
             (rows, columns, weight is not None, bias is not None, eps, teams),
@@ -109,9 +109,9 @@ def _gradient_of_input(
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
         grads, values, its_rows = (one.view for one in operands)
-        teams = at_once(columns, rows := results[0].shape[0])
+        kernel, teams = row_kernel(x.device, "layer_norm_grad", columns, rows := results[0].shape[0])
         x.device.dispatch(
-            cooperative("layer_norm_grad"),
+            kernel,
             [grads, values, values if weight is None else weight.view, its_rows, results[0].view],
             -(-rows // teams),
             (rows, columns, weight is not None, teams),

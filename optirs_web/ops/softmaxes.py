@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 from ..autograd import record
 from ..runtime.dtypes import FLOAT32
-from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .arithmetic import divide, multiply, subtract
-from .launch import at_once, need_float32
+from .launch import need_float32, row_kernel
 from .limits import in_parts
 from .reduce import normalize_axes, one_axis, sum
 from .shape import permute
@@ -86,9 +85,9 @@ def _over_rows(x: Tensor, *, is_log: bool) -> Tensor:
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
         rows = results[0].shape[0]
-        teams = at_once(columns, rows)
+        kernel, teams = row_kernel(x.device, "softmax", columns, rows)
         views = [operands[0].view, results[0].view]
-        x.device.dispatch(cooperative("softmax"), views, -(-rows // teams), (rows, columns, int(is_log), teams))
+        x.device.dispatch(kernel, views, -(-rows // teams), (rows, columns, int(is_log), teams))
 
     if x.size:
         ours, its = (Tensor(one.view, (x.size // columns, columns), one.dtype) for one in (result, x))
