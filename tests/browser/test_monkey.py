@@ -19,6 +19,7 @@ PAGES = {
     "playground": "#run, #stop",
     "shaders": "#left-copy",
     "bench": "#run, #stop",
+    "check": "#run",
     "checkpoints": "#train, #pause",
 }
 """Of each page, buttons of which one can be pressed once Python has started and its fields are valid."""
@@ -115,7 +116,7 @@ def correct(page):
     invalid = page.locator("main input:invalid:enabled").first
     while invalid.count():
         invalid.fill("1")
-        invalid.press("Tab")
+        page.keyboard.press("Tab")
     if page.locator("#racers").count():
         page.locator("#racers input[type=checkbox]").first.check()
 
