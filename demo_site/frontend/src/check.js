@@ -6,6 +6,7 @@ import { loadPython } from "./lib/loading.js";
 import { multiplyAddPeak } from "./lib/peak.js";
 import { pictureButton } from "./lib/picture.js";
 import { PythonWorker } from "./lib/runtime.js";
+import "./lib/url.js"; // Share
 import { deviceName, explainWithoutWebgpu } from "./lib/webgpu.js";
 
 const status = find("#status");
