@@ -50,7 +50,7 @@ class Code(NamedTuple):
 
     @property
     def share(self):
-        """Of multiply-adds."""
+        """The share of multiply-adds."""
         return self.fma / self.instructions
 
     @property

@@ -177,7 +177,7 @@ def measure(page: Page, processes: CDPSession, case: Case, options: argparse.Nam
 
 
 def missed(name: str, figures: dict[str, Any]) -> list[str]:
-    """What a case misses, in words."""
+    """Return the goals that a case misses."""
     sides = figures["sides"]
     wrong = [
         f"{name}: {side} computed something else: {figure['difference']:.1e} from ours"
@@ -259,7 +259,7 @@ def fetched_borch() -> Path:
 
 
 def versions(sides: list[str]) -> dict[str, str]:
-    """Of the others, as they are pinned."""
+    """The pinned versions of the others."""
     pinned: dict[str, str] = json.loads((HERE / "package.json").read_text("utf-8"))["devDependencies"]
     found = {"jax-js": pinned["@jax-js/jax"], "TF.js": pinned["@tensorflow/tfjs"]}
     found["borch"] = re.findall("pyborch==([0-9.]+)", (HERE / "borch.txt").read_text("utf-8"))[0]

@@ -113,7 +113,7 @@ def _attention() -> Iterator[Case]:
 
 
 _BATCH, _SIDE = 16, 32
-"""Of convolutions: images of CIFAR's size."""
+"""Shapes of convolutions, at CIFAR's size."""
 
 
 def _convolutions() -> Iterator[Case]:

@@ -20,7 +20,7 @@ COPY, PRODUCT = "copy", "peak product"
 
 _COPIED = 1 << 26
 _SIDES = {True: 1024, False: 4096}
-"""Of the matrices of a product, by whether the device computes on the processor."""
+"""Sizes of a product, by whether the device computes on the processor."""
 
 
 class Denominator(NamedTuple):
