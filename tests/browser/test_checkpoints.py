@@ -235,7 +235,7 @@ def test_deleting_and_overwriting_can_be_undone(checkpoints, site):
     expect(epoch_of(checkpoints, name)).to_have_text("5")
     assert checkpoints.request.get(f"{site}/api/runs/{name}/checkpoint").body() == before
 
-    checkpoints.get_by_role("button", name=f"Delete {name}").click()
+    checkpoints.get_by_role("button", name=f"Delete {name}").dblclick()  # as once
     expect(checkpoints.locator(f"#runs tr[data-run={name}]")).to_have_count(0)
     assert checkpoints.request.get(f"{site}/api/runs/{name}/checkpoint").status == 404
     toast.filter(has_text="was deleted").get_by_role("button", name="Undo").click()

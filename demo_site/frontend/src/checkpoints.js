@@ -28,6 +28,7 @@ let loaded = 0; // epochs that came with a checkpoint
 let kept = 0; // epochs that are in some file
 let chart = null;
 let state = "starting"; // ready, training, diverged
+let isActing = false; // something is being saved, loaded, deleted or started
 let trained = Promise.resolve(); // when the training that runs has ended
 
 const call = (expression, globals) =>
@@ -213,7 +214,7 @@ async function remove(name) {
 async function listRuns() {
   const runs = await savedRuns.list();
   const button = (text, name, action) =>
-    create("button", { class: "button button-small", type: "button", "aria-label": `${text} ${name}`, onclick: guarded(() => action(name)) }, text);
+    create("button", { class: "button button-small", type: "button", "aria-label": `${text} ${name}`, onclick: alone(() => action(name)) }, text);
   const rows = runs.map(({ name, size, updated, epoch, optimizer }) =>
     create("tr", { data: { run: name } },
       create("th", { scope: "row" }, name),
@@ -258,26 +259,41 @@ function guarded(action) {
   };
 }
 
+/** An action that leaves out what is pressed while it runs, as the second click of a double click. */
+function alone(action) {
+  return guarded(async () => {
+    if (isActing) return;
+    isActing = true;
+    try {
+      await action();
+    } finally {
+      isActing = false;
+    }
+  });
+}
+
 async function main() {
   guarded(listRuns)();
   buttons.train.addEventListener("click", () => {
     trained = guarded(train)();
   });
   buttons.pause.addEventListener("click", pause);
-  find("#setup").addEventListener("submit", guarded(async (event) => {
+  const beginAlone = alone(begin);
+  find("#setup").addEventListener("submit", (event) => {
     event.preventDefault();
-    if (state === "ready" || state === "diverged") await begin();
-  }));
+    if (state === "ready" || state === "diverged") beginAlone();
+  });
   find("#seed").addEventListener("input", () => isValid(find("#seed"), SEED));
   buttons.download.addEventListener("click", guarded(async () => {
     if (!isValid(find("#run-name"), NAME)) return find("#run-name").focus();
     download(`${nameField()}.safetensors`, await checkpoint());
     kept = history.length;
   }));
-  find("#saving").addEventListener("submit", guarded(async (event) => {
+  const saveAlone = alone(save);
+  find("#saving").addEventListener("submit", (event) => {
     event.preventDefault();
-    await save();
-  }));
+    saveAlone();
+  });
   takeFiles(buttons.open, ".safetensors", guarded(openFile));
   find("#run-name").addEventListener("input", () => {
     if (isValid(find("#run-name"), NAME)) showCommands();
