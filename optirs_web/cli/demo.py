@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 import webbrowser
 from contextlib import closing
 from dataclasses import replace
@@ -152,13 +153,20 @@ def _export(folder: Path, settings: Settings, source: str | None) -> None:
         )
     if source == "cdn":
         settings = replace(settings, pyodide=None)
+    shows_steps = sys.stderr.isatty()
+
+    def report(step: str) -> None:
+        if shows_steps:
+            click.echo(f"\r{step:60}", nl=False, err=True)
+
     try:
-        count = export_site(folder, settings, report=lambda step: click.echo(f"\r{step:60}", nl=False, err=True))
+        count = export_site(folder, settings, report=report)
     except ExportError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"cannot write to {folder}: {error.strerror or error}") from error
-    click.echo(err=True)
+    if shows_steps:
+        click.echo(err=True)
     click.echo(
         f"{folder} has the site, {count:,} files. Serve it with any file server: python -m http.server -d {folder}"
     )

@@ -112,13 +112,15 @@ def act(page, chance):
 
 
 def correct(page):
-    """Enter what the page waits for: a valid number in each field, and a racer."""
+    """Enter what the page waits for: a valid number in each field, a racer, and a language that needs no compiler."""
     invalid = page.locator("main input:invalid:enabled").first
     while invalid.count():
         invalid.fill("1")
         page.keyboard.press("Tab")
     if page.locator("#racers").count():
         page.locator("#racers input[type=checkbox]").first.check()
+    if page.locator("#left-target").count():
+        page.locator("#left-target").select_option("source")
 
 
 @pytest.mark.slow
