@@ -169,15 +169,29 @@ def test_bench_prints_writes_draws_and_compares(tmp_path):
     (["--case", "products/7"], "no case products/7"),
     (["--check"], "--check compares counts with those of --compare"),
     (["--compare", __file__], "--compare"),
+    (["--json", "/no/such/report.json"], "--json: there is no folder /no/such"),
+    (["--plot", "/no/such/plot.png"], "--plot: there is no folder /no/such"),
+    (["--plot", "/proc/plot.png"], "--plot: /proc: "),
+    (["attention", "--case", "products/128"], "products/128 is not of attention"),
 ])  # fmt: skip
-def test_bench_says_what_is_wrong(arguments, said):
+def test_bench_says_what_is_wrong_before_it_measures(arguments, said, monkeypatch):
+    monkeypatch.setattr(bench_command, "run", None)
     done = bench(*arguments)
     assert done.exit_code == 2
     assert said in done.output
 
 
-def test_a_report_says_what_was_run_and_not_where_it_was_written(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["optirs-web", "bench", "train", "--json", "a.json", "--rounds", "3"])
+def test_bench_draws_nothing_without_matplotlib_and_says_so_before_it_measures(monkeypatch, tmp_path):
+    monkeypatch.setattr(bench_command, "run", None)
+    monkeypatch.setattr(bench_command, "find_spec", lambda name: None)
+    done = bench("--plot", tmp_path / "plot.png")
+    assert done.exit_code == 2
+    assert "pip install 'optirs-web[train]'" in done.output
+
+
+@pytest.mark.parametrize("file", [["--json", "a.json"], ["--json=a.json"]])
+def test_a_report_says_what_was_run_and_not_where_it_was_written(monkeypatch, file):
+    monkeypatch.setattr(sys, "argv", ["optirs-web", "bench", "train", *file, "--rounds", "3"])
     assert bench_command._command() == "optirs-web bench train --rounds 3"
 
 

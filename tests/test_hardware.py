@@ -9,6 +9,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
+import optirs_web as ow
 from optirs_web.cli import hardware
 from optirs_web.cli.commands import cli
 
@@ -78,11 +79,29 @@ def test_a_part_that_fails_or_hangs_stops_no_other(tmp_path, monkeypatch):
     assert "dx12" in parts["tuning"]["error"]
 
 
-def test_a_file_of_something_else_is_not_overwritten(tmp_path):
+@pytest.mark.parametrize("content", ["{}", "not JSON"])
+def test_a_file_of_something_else_is_not_overwritten(tmp_path, content):
     file = tmp_path / "hardware.json"
-    file.write_text("{}")
-    assert run("hardware", "--json", file, "--device", "cpu").exit_code == 2
-    assert file.read_text() == "{}"
+    file.write_text(content)
+    done = run("hardware", "--json", file, "--device", "cpu")
+    assert done.exit_code == 2
+    assert "was not written by this version" in done.output
+    assert file.read_text() == content
+
+
+@pytest.mark.parametrize("command", ["check", "hardware"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(command):
+    done = run(command, "--device", "cpu", "--json", "/no/such/report.json")
+    assert done.exit_code == 2
+    assert "there is no folder /no/such" in done.output
+
+
+@pytest.mark.parametrize("command", ["check", "hardware"])
+def test_without_a_gpu_nothing_is_measured(command, monkeypatch, tmp_path):
+    monkeypatch.setattr(ow, "devices", list)
+    done = run(command, "--json", tmp_path / "report.json")
+    assert done.exit_code == 1
+    assert "there is no hardware GPU here" in done.output
 
 
 def test_the_parts_take_forty_minutes():

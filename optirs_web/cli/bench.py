@@ -23,6 +23,7 @@ from ..benchmarks.libraries import RIVALS, load
 from ..benchmarks.report import cells, grown, headings, markdown, rates_text, rivals_of
 from ..benchmarks.results import Result
 from ..benchmarks.suite import Report, run
+from .outputs import need_writable
 from .tables import print_table, table_of
 
 __all__ = ["bench"]
@@ -31,6 +32,8 @@ _SAME = 1e-3
 """Largest difference of a result from a rival's, as a share of the largest value, before it is no comparison."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_FILES = ("--json", "--plot", "--compare")
+"""Options whose files are not named in a report, which may be published."""
 
 
 def _rivals(ctx: click.Context, parameter: click.Parameter, text: str) -> list[str]:
@@ -77,6 +80,12 @@ def bench(
     names = _names(groups, chosen)
     if check and compare is None:
         raise click.UsageError("--check compares counts with those of --compare")
+    need_writable(file, "--json")
+    need_writable(plot, "--plot")
+    if plot and not find_spec("matplotlib"):
+        raise click.BadParameter(
+            "matplotlib draws it, which is not installed: pip install 'optirs-web[train]'", param_hint="--plot"
+        )
     earlier = _read(compare) if compare else None
     if find_spec("numba"):
         os.environ.setdefault("OPTIRS_CPU", "numba")  # loops are compiled before the first round
@@ -108,7 +117,10 @@ def _names(groups: Sequence[str], chosen: Sequence[str]) -> list[str]:
     unknown = set(chosen) - CASES.keys()
     if unknown:
         raise click.BadParameter(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
-    return [name for name in names if not chosen or name in chosen]
+    names = [name for name in names if not chosen or name in chosen]
+    if not names:
+        raise click.BadParameter(f"{', '.join(chosen)} is not of {', '.join(groups)}", param_hint="--case")
+    return names
 
 
 def _available() -> list[str]:
@@ -129,9 +141,9 @@ def _command() -> str:
     arguments = iter(sys.argv[1:])
     kept = []
     for argument in arguments:
-        if argument in ("--json", "--plot", "--compare"):
+        if argument in _FILES:
             next(arguments, None)
-        else:
+        elif argument.partition("=")[0] not in _FILES:
             kept.append(argument)
     return shlex.join(["optirs-web", *kept])
 

@@ -21,6 +21,7 @@ from ..files import write_whole
 from ..profiling.peaks import peaks_of
 from ..runtime.device import Device
 from .devices import facts_of
+from .outputs import need_writable
 from .parity import BOUND, compared, facts_of_line
 from .parity_rows import rows
 from .tables import print_table, table_of
@@ -35,11 +36,22 @@ _TUNED = 512
 
 
 def measurable(software: bool, names: Sequence[str] = ()) -> list[str]:
-    """Return the names of the devices to measure: these, or all that are no processor, software ones if asked for."""
-    if names:
-        return list(names)
-    there = [one for one in ow.devices() if one.available and one.kind != "cpu"]
-    return [one.label for one in there if not one.software or (software and one.name != "gl")]
+    """Return the names of the devices to measure: `names`, or all hardware GPUs.
+
+    Args:
+        software: with software adapters, but for OpenGL's.
+        names: devices that were named.
+
+    Raises:
+        ClickException: there is none.
+    """
+    adapters = [one for one in ow.devices() if one.available and one.kind != "cpu"] if not names else []
+    labels = [one.label for one in adapters if not one.software or (software and one.name != "gl")]
+    if not names and not labels:
+        raise click.ClickException(
+            "there is no hardware GPU here; --software takes software adapters, `optirs-web devices` lists all"
+        )
+    return list(names) or labels
 
 
 def checked(device: Device) -> dict[str, Any]:
@@ -94,20 +106,17 @@ def check(ctx: click.Context, devices: tuple[str, ...], software: bool, file: Pa
 
     Exits with status 1 if a kernel is above the bound of `optirs-web parity`, or there is nothing to check.
     """
+    need_writable(file, "--json")
     facts: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": description(),
         "adapters": [facts_of(one) for one in ow.devices()],
         "devices": {},
     }
-    names = measurable(software, devices)
-    for name in names:
+    for name in measurable(software, devices):
         facts["devices"][name] = checked(ow.device(name))
         if file:
             write_whole(file, [(json.dumps(facts, indent=1) + "\n").encode()])
-    if not names:
-        click.echo("there is no hardware GPU here; --software checks software adapters, `optirs-web devices` lists all")
-        ctx.exit(1)
     _print(facts["devices"])
     if any(one["above"] or one["failed"] for device in facts["devices"].values() for one in device["parity"].values()):
         ctx.exit(1)

@@ -24,6 +24,7 @@ from ..benchmarks.machine import description
 from ..benchmarks.report import amount_text
 from ..files import write_whole
 from .check import checked, measurable
+from .outputs import need_writable
 
 __all__ = ["PARTS", "hardware"]
 
@@ -151,10 +152,9 @@ PARTS = {
 @click.option("--brief", is_flag=True, help="A few rows and cases of each part, to try the command itself.")
 @click.option("--markdown", is_flag=True, help="Print the table of what FILE has, and measure nothing.")
 @click.option("--run", "only", nargs=2, hidden=True, metavar="PART DEVICE")
-@click.pass_context
 def hardware(
-    ctx: click.Context, file: Path, devices: tuple[str, ...], software: bool, repeated: tuple[str, ...],
-    chosen: tuple[str, ...], brief: bool, markdown: bool, only: tuple[str, str] | None,
+    file: Path, devices: tuple[str, ...], software: bool, repeated: tuple[str, ...], chosen: tuple[str, ...],
+    brief: bool, markdown: bool, only: tuple[str, str] | None,
 ) -> None:  # fmt: skip
     """Measure a GPU within 40 minutes: parity, numerical cases, the suite against torch, tuning, shared memory.
 
@@ -169,12 +169,8 @@ def hardware(
     if markdown:
         click.echo(_markdown(facts))
         return
+    need_writable(file, "--json")
     names = measurable(software, devices)
-    if not names:
-        click.echo(
-            "there is no hardware GPU here; --software measures software adapters, `optirs-web devices` lists all"
-        )
-        ctx.exit(1)
     for part in chosen or PARTS:
         for name in names:
             done = facts["devices"].setdefault(name, {"parts": {}})["parts"]
@@ -191,12 +187,15 @@ def _read(file: Path) -> dict[str, Any]:
     """Return what was measured so far.
 
     Raises:
-        BadParameter: the file is of something else.
+        BadParameter: the file is not one that this command wrote.
     """
     if not file.exists():
         date = datetime.now(UTC).date().isoformat()
         return {"format": FORMAT, "date": date, "machine": description(), "devices": {}}
-    facts = json.loads(file.read_text("utf-8"))
+    try:
+        facts = json.loads(file.read_text("utf-8"))
+    except ValueError:  # no JSON, or no text
+        facts = None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT or "devices" not in facts:
         raise click.BadParameter(f"{file} was not written by this version of optirs-web hardware", param_hint="--json")
     return facts
