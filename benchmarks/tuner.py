@@ -19,6 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from optirs_web.runtime.tuner.candidates import TUNABLE
+
 BROWSER = Path(__file__).resolve().parent / "browser"
 WORTH_SHIPPING = 1.1
 
@@ -72,7 +74,7 @@ def main() -> None:
     shipped: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
     for kernel, shape_class, default, chosen, *seconds in rows:
         before, after, before_again, after_again = (1e6 * one for one in seconds)
-        texts = ["x".join(map(str, one)) for one in (default, chosen)]
+        texts = [TUNABLE[kernel].text(tuple(one)) for one in (default, chosen)]
         gains = before / after, before_again / after_again
         times = [texts[0], f"{before:.0f}", texts[1], f"{after:.0f}", *(f"{one:.2f}" for one in gains)]
         table.add_row(kernel, shape_class, *times)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -43,6 +44,7 @@ def test_check_says_what_an_adapter_does(open_device, tmp_path, monkeypatch):
     assert device["limits"]["max_workgroups"] >= 65535
     assert {one["name"] for one in facts["adapters"]} >= {"cpu", "vulkan"}
     assert "share of arithmetic" in done.output
+    assert "0x0" not in done.output  # which stands for quads
 
 
 @pytest.mark.slow
@@ -65,7 +67,7 @@ def test_a_run_that_was_killed_continues(open_device, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "parity on vulkan: done, from before" in done.stdout
     assert parts_of(file)["tuning"]["status"] == "done"
-    assert "| not yet | 2 of 2 rows | not yet |" in done.stdout
+    assert "| vulkan: not yet | 2 of 2 rows | not yet |" in done.stdout
 
 
 def test_a_part_that_fails_or_hangs_stops_no_other(tmp_path, monkeypatch):
@@ -102,6 +104,31 @@ def test_without_a_gpu_nothing_is_measured(command, monkeypatch, tmp_path):
     done = run(command, "--json", tmp_path / "report.json")
     assert done.exit_code == 1
     assert "there is no hardware GPU here" in done.output
+
+
+def test_the_table_names_a_device_whose_check_failed_and_the_kernels_of_one_that_was_checked(tmp_path):
+    product = {"rate": 1e12, "of_arithmetic": 0.5}
+    tile = [{"kernel": "matmul", "chosen": [0] * 5}, {"kernel": "matmul", "chosen": [64, 64, 4, 4, 16]}]
+    check = {"description": "a GPU", "bandwidth": 1e9, "product": product, "tile": tile}
+    devices = {
+        "metal": {"parts": {"check": {"status": "failed", "seconds": 1, "error": ""}}},
+        "vulkan": {"parts": {"check": {"status": "done", "seconds": 1, "facts": check}}},
+    }
+    file = tmp_path / "hardware.json"
+    file.write_text(json.dumps({"format": hardware.FORMAT, "devices": devices}))
+    done = run("hardware", "--markdown", "--json", file)
+    assert "| metal: failed | not yet | not yet | failed |" in done.output
+    assert "| vulkan: a GPU | not yet | not yet | 1.00 GB/s | 1.00 TFLOP/s | 50% | quads, 64x64x4x4x16 |" in done.output
+
+
+def test_a_suite_that_ends_early_is_noted_with_what_it_measured(monkeypatch):
+    def crash(*arguments, **_):
+        Path(arguments[arguments.index("--json") + 1]).write_text('{"results": [], "notes": {}}')
+        return subprocess.CompletedProcess(arguments, -11, "", "the driver's last words")
+
+    monkeypatch.setattr(hardware, "_command", crash)
+    facts = hardware.PARTS["suite"].run("vulkan", True)
+    assert facts["notes"] == {"optirs-web bench": "exit status -11: the driver's last words"}
 
 
 def test_the_parts_take_forty_minutes():

@@ -1,4 +1,4 @@
-"""``optirs-web check``: in two minutes, what the adapters of a machine are, and whether and how fast they compute."""
+"""``optirs-web check``: two minutes of parity and speed measurements on each GPU of a machine."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from ..benchmarks.report import amount_text
 from ..files import write_whole
 from ..profiling.peaks import peaks_of
 from ..runtime.device import Device
+from ..runtime.tuner.candidates import TUNABLE
 from .devices import facts_of
 from .outputs import need_writable
 from .parity import BOUND, compared, facts_of_line
 from .parity_rows import rows
 from .tables import print_table, table_of
 
-__all__ = ["check", "checked", "measurable"]
+__all__ = ["check", "checked", "measurable", "tile_text"]
 
 PARITY = ("exp", "log", "tanh", "pow", "erf", "sum", "softmax", "matmul", "layer_norm", "AdamW")
-"""Rows of `optirs-web parity` that are compared: what differs most between drivers, and each kind of kernel."""
+"""Rows of `optirs-web parity` that are compared: the functions that differ most between drivers, and a kernel of each
+kind."""
 
 _PRODUCT = "products/1024"
-_TUNED = 512
+_TUNED_SIZE = 512
+"""Rows and columns of the product whose tile is searched."""
 
 
 def measurable(software: bool, names: Sequence[str] = ()) -> list[str]:
@@ -55,7 +58,14 @@ def measurable(software: bool, names: Sequence[str] = ()) -> list[str]:
 
 
 def checked(device: Device) -> dict[str, Any]:
-    """Return what one device is, its limits, the parity of a few kernels, its rates, and the tile that won."""
+    """Measure a device.
+
+    Returns:
+        What JSON holds: the description; the limits; by row of `PARITY` the ulps from the reference; "bandwidth" in
+        bytes and "arithmetic" in operations per second; "launch", the seconds of the smallest kernel; "product", the
+        rate of a product of 1,024 and its shares of that arithmetic and of the platform's own library (None without
+        one); "tile", by kernel what the tuner chose.
+    """
     capabilities = asdict(device.capabilities)
     limits = {name: sorted(one) if isinstance(one, frozenset) else one for name, one in capabilities.items()}
     peaks = peaks_of(device)
@@ -84,14 +94,19 @@ def _parity(device: Device) -> dict[str, Any]:
 
 
 def _tile(device: Device) -> list[dict[str, Any]]:
-    """What the tuner chooses for a product, and what runs without it."""
-    x = ow.ones((_TUNED, _TUNED), device=device)
+    """Search the tile of a product; return the choice, and the default next to it."""
+    x = ow.ones((_TUNED_SIZE, _TUNED_SIZE), device=device)
     works = ow.tune(lambda: x @ x, device=device, again=True).works
     return [
         {"kernel": one.kernel, "shapes": one.shape_class, "numbers": one.numbers, "default": one.default,
          "chosen": one.chosen, "gain": one.gain}
         for one in works
     ]  # fmt: skip
+
+
+def tile_text(works: Sequence[dict[str, Any]]) -> str:
+    """Return the choices of `checked`'s "tile" as tables show them."""
+    return ", ".join(TUNABLE[one["kernel"]].text(tuple(one["chosen"])) for one in works)
 
 
 @click.command()
@@ -125,13 +140,12 @@ def check(ctx: click.Context, devices: tuple[str, ...], software: bool, file: Pa
 def _print(devices: dict[str, Any]) -> None:
     table = table_of("device", "copy", "arithmetic", "product of 1,024", "share of arithmetic", "tile", "most ulps")
     for name, facts in devices.items():
-        tiles = ["x".join(map(str, one["chosen"])) for one in facts["tile"]]
         product = facts["product"]
         rates = amount_text(facts["bandwidth"], "B/s"), amount_text(facts["arithmetic"], "FLOP/s")
         worst = max(one["ulps"] if one["ulps"] is not None else math.inf for one in facts["parity"].values())
         table.add_row(
             f"{name}: {facts['description']}", *rates, amount_text(product["rate"], "FLOP/s"),
-            f"{product['of_arithmetic']:.0%}", ", ".join(tiles), f"{worst:.3g}",
+            f"{product['of_arithmetic']:.0%}", tile_text(facts["tile"]), f"{worst:.3g}",
         )  # fmt: skip
     print_table(table)
     for name, facts in devices.items():

@@ -1,4 +1,4 @@
-"""``optirs-web hardware``: everything that a GPU which nobody has measured should tell, in one JSON, part by part."""
+"""``optirs-web hardware``: all measurements of a GPU, part by part into one JSON file."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ import optirs_web as ow
 from ..benchmarks.machine import description
 from ..benchmarks.report import amount_text
 from ..files import write_whole
-from .check import checked, measurable
+from .check import checked, measurable, tile_text
 from .outputs import need_writable
 
 __all__ = ["PARTS", "hardware"]
 
 FORMAT = 1
 ROOT = Path(__file__).resolve().parents[2]
-"""The clone, where there is one: it has the tests."""
+"""The repository in a clone, whose tests are run; where the package is installed, a folder without tests."""
 
 _SMALL = ("products/128", "train/mlp", "reduce/softmax")
 _SUMMARY = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
 
 
 class Part(NamedTuple):
-    """One of the things to be measured on a device.
+    """A part of the measurements of a device.
 
     Attributes:
-        limit: seconds after which it is stopped, and noted as such.
-        run: called in a process of its own with the device's name, and whether it is to be brief; returns its facts.
+        limit: seconds after which it is stopped and recorded as timed out.
+        run: measures in a process of its own. It takes the device's name and whether to be brief, and returns what is
+            written to the JSON file.
     """
 
     limit: int
@@ -49,7 +50,7 @@ class Part(NamedTuple):
 
 
 def _command(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run this Python with arguments, from the clone if there is one; its output is captured."""
+    """Run this Python, in the clone if there is one, and capture its output."""
     cwd = ROOT if (ROOT / "tests").is_dir() else None
     command = [sys.executable, *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **(environment or {})})
@@ -60,24 +61,27 @@ def _check(name: str, brief: bool) -> dict[str, Any]:
 
 
 def _parity(name: str, brief: bool) -> dict[str, Any]:
-    rows = ["exp", "matmul"] if brief else []
-    done = _command("-m", "optirs_web", "parity", *rows, "--device", "cpu", "--device", name, "--json")
+    names = ["exp", "matmul"] if brief else []
+    done = _command("-m", "optirs_web", "parity", *names, "--device", "cpu", "--device", name, "--json")
     if not done.stdout:
         raise RuntimeError(done.stderr[-2000:])
-    facts = json.loads(done.stdout)["rows"]
-    ulps = {one["name"]: one["ulps"].get(name) for one in facts}
-    wrong = [one["name"] for one in facts if one["above"] or one["failed"]]
-    return {"rows": len(facts), "above": wrong, "ulps": ulps}
+    rows = json.loads(done.stdout)["rows"]
+    ulps = {row["name"]: row["ulps"].get(name) for row in rows}
+    above = [row["name"] for row in rows if row["above"] or row["failed"]]
+    return {"rows": len(rows), "above": above, "ulps": ulps}
 
 
-def _tests(name: str, paths: Sequence[str], chosen: str) -> dict[str, Any]:
-    """Run tests of the clone, and return how many passed and which failed."""
+def _tests(name: str, paths: Sequence[str], expression: str) -> dict[str, Any]:
+    """Run the clone's tests that match an expression of pytest's -k; return how many passed, and which failed.
+
+    Raises:
+        RuntimeError: there is no clone, or no test ran.
+    """
     if not (ROOT / "tests").is_dir():
         raise RuntimeError("the tests are in a clone of the repository only")
     environment = {"OPTIRS_TEST_DEVICES": name, "OPTIRS_REQUIRE": name.partition(":")[0]}
-    done = _command(
-        "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths, "-k", chosen, environment=environment
-    )  # fmt: skip
+    options = "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", expression
+    done = _command(*options, *paths, environment=environment)
     counts = {kind: int(count) for count, kind in _SUMMARY.findall(done.stdout.strip().rpartition("\n")[2])}
     if not counts:
         raise RuntimeError((done.stdout + done.stderr)[-2000:])
@@ -88,20 +92,22 @@ def _tests(name: str, paths: Sequence[str], chosen: str) -> dict[str, Any]:
 def _cases(name: str, brief: bool) -> dict[str, Any]:
     files = sorted(path.name for path in (ROOT / "tests").glob("test_*.py") if "numerics" in path.read_text("utf-8"))
     paths = [f"tests/{file}" for file in (["test_operations.py"] if brief else files)]
-    chosen = f"{name.partition(':')[0]} and not webgpu"
-    return _tests(name, paths, f"{chosen} and nan_and" if brief else chosen)
+    expression = f"{name.partition(':')[0]} and not webgpu"
+    return _tests(name, paths, f"{expression} and nan_and" if brief else expression)
 
 
 def _suite(name: str, brief: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.json")
-        chosen = [one for case in _SMALL for one in ("--case", case)] if brief else []
+        cases = [argument for case in _SMALL for argument in ("--case", case)] if brief else []
         rounds = "2" if brief else "5"
-        arguments = "bench", "--device", name, "--against", "torch", "--rounds", rounds, "--json", str(file)
-        done = _command("-m", "optirs_web", *arguments, *chosen)
+        options = "--device", name, "--against", "torch", "--rounds", rounds, "--json", str(file)
+        done = _command("-m", "optirs_web", "bench", *options, *cases)
         if not file.exists():
             raise RuntimeError(done.stderr[-2000:])
         facts: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        if done.returncode:  # after each case the file is written anew, so it has those before a driver's failure
+            facts["notes"]["optirs-web bench"] = f"exit status {done.returncode}: {done.stderr.strip()[-2000:]}"
         return facts
 
 
@@ -115,9 +121,9 @@ def _tuning(name: str, brief: bool) -> dict[str, Any]:
     for case in cases:
         call = CASES[case].make(Ours(device))
         call()
-        works += [one._asdict() for one in ow.tune(call, device=device).works]
-    for one in works:
-        one["seconds"] = {"x".join(map(str, choice)): seconds for choice, seconds in one["seconds"].items()}
+        for work in ow.tune(call, device=device).works:
+            seconds = {"x".join(map(str, choice)): value for choice, value in work.seconds.items()}
+            works.append({**work._asdict(), "seconds": seconds})
     return {"works": works}
 
 
@@ -133,7 +139,7 @@ PARTS = {
     "tuning": Part(240, _tuning),
     "sharing": Part(180, _sharing),
 }
-"""The most important first: together 40 minutes for one device."""
+"""By name, the most important first. Their limits are 40 minutes in all, for each device."""
 
 
 @click.command()
@@ -162,7 +168,7 @@ def hardware(
     as it ends: after an interruption the same command continues. Run it in a clone, which has the numerical cases.
     """
     if only:
-        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+        threading.Thread(target=_end_when_orphaned, args=(os.getppid(),), daemon=True).start()
         click.echo("\n" + json.dumps(PARTS[only[0]].run(only[1], brief)))
         return
     facts = _read(file)
@@ -184,7 +190,7 @@ def hardware(
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """Return what was measured so far.
+    """Return what the file has, or an empty record if it does not exist.
 
     Raises:
         BadParameter: the file is not one that this command wrote.
@@ -221,8 +227,8 @@ def _finished(part: str, device: str, brief: bool) -> dict[str, Any]:
     return {**result, "error": errors.strip()[-2000:]}
 
 
-def _end_with(parent: int) -> None:
-    """End this part and what it started once the command that started it was killed: it would disturb the next."""
+def _end_when_orphaned(parent: int) -> None:
+    """End this part's processes once its parent was killed, so that they do not slow the next run down."""
     if sys.platform == "win32":
         return
     while os.getppid() == parent:
@@ -231,7 +237,7 @@ def _end_with(parent: int) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End a part and what it started, if they run."""
+    """End the processes of a part that is still running."""
     if process.poll() is None:
         if sys.platform == "win32":
             process.kill()
@@ -249,21 +255,21 @@ def _markdown(facts: dict[str, Any]) -> str:
 
 
 def _row(name: str, parts: dict[str, Any]) -> list[str]:
-    def text(part: str, said: Callable[[dict[str, Any]], str]) -> str:
+    def text(part: str, cell: Callable[[dict[str, Any]], str]) -> str:
         if part not in parts:
             return "not yet"
-        return said(parts[part]["facts"]) if parts[part]["status"] == "done" else str(parts[part]["status"])
+        return cell(parts[part]["facts"]) if parts[part]["status"] == "done" else str(parts[part]["status"])
 
-    def tests(one: dict[str, Any]) -> str:
-        return f"{one['passed']} passed, {len(one['failed'])} failed"
+    def tests(facts: dict[str, Any]) -> str:
+        return f"{facts['passed']} passed, {len(facts['failed'])} failed"
 
     return [
-        text("check", lambda one: f"{name}: {one['description']}"),
-        text("parity", lambda one: f"{one['rows'] - len(one['above'])} of {one['rows']} rows"),
+        f"{name}: {text('check', lambda facts: facts['description'])}",
+        text("parity", lambda facts: f"{facts['rows'] - len(facts['above'])} of {facts['rows']} rows"),
         text("cases", tests),
-        text("check", lambda one: amount_text(one["bandwidth"], "B/s")),
-        text("check", lambda one: amount_text(one["product"]["rate"], "FLOP/s")),
-        text("check", lambda one: f"{one['product']['of_arithmetic']:.0%}"),
-        text("check", lambda one: ", ".join("x".join(map(str, tile["chosen"])) for tile in one["tile"])),
+        text("check", lambda facts: amount_text(facts["bandwidth"], "B/s")),
+        text("check", lambda facts: amount_text(facts["product"]["rate"], "FLOP/s")),
+        text("check", lambda facts: f"{facts['product']['of_arithmetic']:.0%}"),
+        text("check", lambda facts: tile_text(facts["tile"])),
         text("sharing", tests),
     ]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..profiling.table import TextTable
 from ..profiling.units import seconds_text
+from ..runtime.tuner.candidates import TUNABLE
 
 __all__ = ["TuningReport", "Work"]
 
@@ -65,7 +66,7 @@ class TuningReport(TextTable):
 
 
 def _row(work: Work) -> tuple[str, ...]:
-    text = {one: "x".join(map(str, one)) for one in (*work.seconds, work.default, work.chosen)}
+    text = {one: TUNABLE[work.kernel].text(one) for one in (*work.seconds, work.default, work.chosen)}
     times = {one: seconds_text(value) for one, value in work.seconds.items()}
     timed: Any = (times.get(work.default, ""), text[work.chosen], times.get(work.chosen, ""))
     gain = f"{work.gain:.2f}" if work.seconds else ""

@@ -13,6 +13,7 @@ from optirs_web.runtime.products import SMALL
 from optirs_web.runtime.tuner.candidates import TUNABLE, tunable_of
 from optirs_web.runtime.tuner.choices import Choices
 from optirs_web.runtime.tuner.shipped import SHIPPED, shipped_for
+from optirs_web.tuner.report import TuningReport, Work
 
 GUARANTEED = (256, 16384)  # WebGPU's limits: invocations of a workgroup, bytes that they share
 CANDIDATES = [(name, choice) for name, one in TUNABLE.items() for choice in one.candidates]
@@ -162,3 +163,9 @@ def test_what_is_shipped_can_be_chosen_and_is_used_when_asked_for(vulkan):
     ow.tuning(True)
     assert vulkan.backend.tuned.shipped == shipped_for(vulkan.info)
     assert shipped_for(replace(vulkan.info, description="SwiftShader Device (Subzero)"))
+
+
+def test_a_report_names_quads_and_no_tile_of_zeros():
+    quads, tile = BY_QUADS, (64, 64, 4, 4, 16)
+    work = Work("matmul", "vulkan", "64x64x64 nn", TUNABLE["matmul"].numbers, quads, tile, {quads: 2e-3, tile: 1e-3})
+    assert "quads 2.00 ms, 64x64x4x4x16 1.00 ms" in str(TuningReport([work]))

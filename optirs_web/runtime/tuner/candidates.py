@@ -73,6 +73,10 @@ class Tunable(ABC):
         grid = self.grid(launch, choice, capabilities.max_workgroups)
         return replace(launch, kernel=_variant(self, launch.kernel, choice), grid=grid)
 
+    def text(self, choice: Choice) -> str:
+        """Return a choice as reports show it."""
+        return "x".join(map(str, choice))
+
     @abstractmethod
     def shape_class(self, launch: Launch) -> str:
         """What one choice serves: sizes are rounded up to powers of two, or of four."""
@@ -134,6 +138,9 @@ class _Products(_Cooperative):
 
     def default(self, launch: Launch) -> Choice:
         return tile_of(_base_of(launch.kernel)) or _BY_QUADS
+
+    def text(self, choice: Choice) -> str:
+        return "quads" if choice == _BY_QUADS else super().text(choice)
 
     def needs(self, choice: Choice) -> tuple[int, int]:
         return (QUAD_INVOCATIONS, 0) if choice == _BY_QUADS else (Tile(*choice).invocations, Tile(*choice).nbytes)
