@@ -110,16 +110,25 @@ def test_where_lanes_are_numbered_otherwise_products_are_by_tiles(open_device, m
     assert backend.capabilities.quads
 
 
-def test_where_the_compiler_refuses_quads_the_device_opens_and_multiplies_by_tiles(open_device, monkeypatch):
+@pytest.mark.parametrize(
+    ("file", "is_refused"), [("quad_lanes", True), ("shaders/kernels/quad_lanes.wgsl", False), ("adamw", False)]
+)
+def test_only_where_the_compiler_refuses_quads_the_device_opens_and_multiplies_by_tiles(
+    file, is_refused, open_device, monkeypatch
+):
     backend = open_device("vulkan").backend
     freed = []
 
     def refuse(*_):
-        raise ShaderError("refused", file="quad_lanes", line=1, column=1)
+        raise ShaderError("refused", file=file, line=1, column=1)
 
     monkeypatch.setattr(backend, "bind", refuse)
     monkeypatch.setattr(backend, "free", freed.append)
-    assert ask_for_quads(backend) is None
+    if is_refused:
+        assert ask_for_quads(backend) is None
+    else:
+        with pytest.raises(ShaderError, match="refused"):
+            ask_for_quads(backend)
     assert len(freed) == 1
 
 

@@ -106,7 +106,7 @@ async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
         backend = _opened(info, await _open())
     except JsException as error:
         raise _refused(info, error) from error
-    from ..runtime.products import ask_for_quads, note_quads, tile_class  # `_open` has loaded what it needs
+    from ..runtime.products import ask_for_quads, is_refusal_of_quads, note_quads, tile_class  # loaded by `_open`
 
     is_d3d12 = "Windows" in js.navigator.userAgent
     backend.capabilities = replace(backend.capabilities, tiles=tile_class(info, is_d3d12=is_d3d12))
@@ -114,8 +114,10 @@ async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
     if counted is not None:
         try:
             note_quads(backend, counted, await backend.read_async(counted, 0, 4))
-        except ShaderError:  # the browser's compiler refuses quads, and says so only now
+        except ShaderError as error:  # the browser's compiler tells only now
             backend.free(counted)
+            if not is_refusal_of_quads(error):
+                raise
     return backend
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "ask_for_quads",
     "by_tiles",
     "grid_of_products",
+    "is_refusal_of_quads",
     "longest_inner_axis",
     "longest_side",
     "note_quads",
@@ -44,6 +45,8 @@ __all__ = [
 
 _QUAD_TILE, _QUADS = 16, 4  # of shaders/lib/quads.wgsl
 QUAD_INVOCATIONS = 4 * _QUADS  # of a workgroup
+_LANES = "quad_lanes"
+"""Counts the invocations whose neighbours in a quad are not those that `shaders/lib/quads.wgsl` assumes."""
 
 
 class Staging(IntEnum):
@@ -281,18 +284,32 @@ def products_of_grid(kernel: CooperativeKernel, rows: int, columns: int, grid: S
 def ask_for_quads(backend: Backend) -> Handle | None:
     """Have a device that was just opened count what `note_quads` needs to know, into memory of 4 bytes.
 
-    None where it does not matter, as products by quads are for adapters that compute on the processor, and where the
-    device's compiler refuses quads.
+    Returns:
+        The memory; None where it does not matter, as products by quads are for adapters that compute on the processor,
+        and where the device's compiler refuses quads.
+
+    Raises:
+        ShaderError: the kernel itself is wrong.
     """
     if not backend.info.software or "subgroups" not in backend.capabilities.features:
         return None
-    counted = backend.allocate(4)
+    kernel, counted = cooperative(_LANES), backend.allocate(4)
     try:
-        backend.submit([backend.bind(cooperative("quad_lanes"), [(counted, 0, 4)], b"", (1, 1, 1))])
-    except ShaderError:
+        backend.submit([backend.bind(kernel, [(counted, 0, 4)], b"", (1, 1, 1))])
+    except ShaderError as error:
         backend.free(counted)
+        if not is_refusal_of_quads(error):
+            raise
         return None
     return counted
+
+
+def is_refusal_of_quads(error: ShaderError) -> bool:
+    """Return whether a device's compiler refused what `ask_for_quads` runs.
+
+    Its errors name the kernel; those of `optirs_web.wgsl` name the file.
+    """
+    return error.file == _LANES
 
 
 def note_quads(backend: Backend, counted: Handle, differences: memoryview) -> None:
