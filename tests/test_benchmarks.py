@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import optirs_web as ow
-from optirs_web.benchmarks import timing
+from optirs_web.benchmarks import starting, timing
 from optirs_web.benchmarks.cases import CASES, GROUPS
 from optirs_web.benchmarks.counting import counts_of, peak_of
 from optirs_web.benchmarks.denominators import COPY, PRODUCT
@@ -123,6 +123,34 @@ def test_what_a_rival_does_not_offer_is_noted():
     measured = ow.benchmarks.Benchmark("attention/full-gradients", "cpu", ["numpy"], rounds=2).run()
     assert "numpy" in measured.notes
     assert PRODUCT in measured.times
+
+
+def fail(*_, **__):
+    raise MemoryError("no room")
+
+
+def test_a_rival_that_fails_is_noted(monkeypatch):
+    numpy = type(rival("numpy", ow.device("cpu")))
+    for method in ("gradients", "peak_memory"):  # one makes the call that is timed, one measures
+        monkeypatch.setattr(numpy, method, fail)
+    for case in ("attention/full-gradients", "memory/mlp"):
+        measured = ow.benchmarks.Benchmark(case, "cpu", ["numpy"], rounds=2).run()
+        assert measured.notes == {"numpy": "failed with MemoryError: no room"}
+        assert measured.rivals == []
+
+
+def test_a_rival_whose_process_fails_is_noted(monkeypatch):
+    monkeypatch.setitem(starting._STAGES, "numpy", ("import no_such_package", "", ""))
+    measured = ow.benchmarks.Benchmark("startup/import", "cpu", ["numpy"], rounds=2).run()
+    assert "No module named 'no_such_package'" in measured.notes["numpy"]
+    assert measured.rivals == []
+
+
+def test_an_unknown_rival_and_too_few_rounds_are_refused():
+    with pytest.raises(ValueError, match="there is no library json; there are torch, jax"):
+        ow.benchmarks.Benchmark("products/128", "cpu", ["json"])
+    with pytest.raises(ValueError, match="rounds must be at least 1, not 0"):
+        ow.benchmarks.Benchmark("products/128", "cpu", rounds=0)
 
 
 def test_a_function_is_compared_with_functions():

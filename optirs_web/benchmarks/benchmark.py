@@ -1,9 +1,10 @@
-"""`Benchmark`: one case, timed on a device, alternating with the same in other libraries."""
+"""`Benchmark`: times one case on a device, alternating with other libraries that compute the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ..runtime.registry import device as device_of
 from .cases import CASES, Case
 from .counting import counts_of, peak_of
 from .denominators import COPY, PRODUCT, Denominator, denominators
-from .libraries import NotOffered, rival
+from .libraries import RIVALS, NotOffered, rival
 from .libraries.library import Library
 from .libraries.ours import Ours
 from .results import OURS, Result
@@ -22,14 +23,17 @@ from .timing import Side, race
 __all__ = ["ROUNDS", "Benchmark"]
 
 ROUNDS = 7
+"""Rounds of a benchmark that names none."""
+
+T = TypeVar("T")
 
 
 class Benchmark:
-    """A case that can be timed on a device, alternating with the same in other libraries.
+    """A case to time on a device, alternating with other libraries that compute the same.
 
-    Times are the mean of as many calls as take 40 ms, with one wait at the end. All sides are timed once in a round;
-    ratios are of the same round. Calls that compile come before. Rounds are added, up to three times as many, while a
-    ratio spreads by more than 10%.
+    A time is the mean of as many calls as take 40 ms, with one wait at the end. Each round times every side once, and
+    ratios are taken within a round. Calls that compile are not timed. Rounds are added, up to three times as many,
+    while a ratio spreads by more than 10%.
 
     Args:
         case: a name of `cases()`, or a function without arguments that enqueues work on the device.
@@ -39,7 +43,8 @@ class Benchmark:
         rounds: how often each side is timed, at least.
 
     Raises:
-        ValueError: no case has that name, or rivals are named for a function.
+        ValueError: no case or no rival has that name, rivals are named for a function, or rounds is less than 1.
+        DeviceNotAvailableError: there is no such device.
 
     Example:
         >>> import optirs_web as ow
@@ -59,8 +64,6 @@ class Benchmark:
         against: Sequence[str] | Mapping[str, Callable[[], object]] = (),
         rounds: int = ROUNDS,
     ) -> None:
-        self.device = device if isinstance(device, Device) else device_of(device)
-        self.rounds = rounds
         if callable(case):
             if not isinstance(against, Mapping) and against:
                 raise ValueError("a function is compared with functions: pass against={'torch': function}")
@@ -69,54 +72,75 @@ class Benchmark:
             raise ValueError(f"there is no case '{case}'; optirs_web.benchmarks.cases() lists them")
         else:
             self.case = CASES[case]
+        unknown = [] if isinstance(against, Mapping) else [name for name in against if name not in RIVALS]
+        if unknown:
+            raise ValueError(f"there is no library {', '.join(unknown)}; there are {', '.join(RIVALS)}")
+        if rounds < 1:
+            raise ValueError(f"rounds must be at least 1, not {rounds}")
+        self.device = device if isinstance(device, Device) else device_of(device)
         self.against = against
+        self.rounds = rounds
 
     def run(self, beside: Mapping[str, Denominator] | None = None) -> Result:
-        """Time it, and return what was measured.
+        """Time the case.
 
         Args:
-            beside: the denominators of the device, where several cases share them; made anew if left out.
+            beside: the denominators of the device, where several cases share them; None makes them.
+
+        Returns:
+            The times, counts and notes. A rival that is not installed, does not offer the case or fails has a note
+            instead of times.
         """
-        ours, notes, libraries = Ours(self.device), {}, dict[str, Library]()
-        calls: dict[str, Side] = {OURS: self._side(ours)}
+        ours = Ours(self.device)
+        case, sides, libraries = self.case, {OURS: self._side(ours)}, dict[str, Library]()
+        result = Result(case.name, self.device.name, {}, {}, case.operations, case.nbytes, case.touched)
         for name in self.against:
             try:
                 if isinstance(self.against, Mapping):
-                    calls[name] = Side(self.against[name])
+                    sides[name] = Side(self.against[name])
                 else:
-                    library = rival(name, self.device)
-                    calls[name] = _working(self._side(library), self.case)
+                    library = _offered(partial(rival, name, self.device))
+                    sides[name] = self._tried(library)
                     libraries[name] = library
             except NotOffered as reason:
-                notes[name] = str(reason)
-        case = self.case
-        result = Result(case.name, self.device.name, {}, {}, case.operations, case.nbytes, case.touched, notes=notes)
-        if self.case.kind == "memory":
-            for name, side in calls.items():
+                result.notes[name] = str(reason)
+        if case.kind == "memory":
+            for name, side in sides.items():
                 try:
-                    result.times[name] = [_number(side.call())]
+                    result.times[name] = [_offered(side.call) if name in libraries else side.call()]
                 except NotOffered as reason:
-                    notes[name] = str(reason)
+                    result.notes[name] = str(reason)
             return result
-        if self.case.compares:
-            result.differences = _differences(ours, libraries, calls)
-        if self.case.kind == "call":
-            calls[OURS].seconds(2)  # records and compiles
-            result.counts = self._counts(calls[OURS].call)
-            for name, one in self._beside(beside).items():
-                calls[name], result.amounts[name] = one.side, one.amount
-        result.times = race(calls, self.rounds)
+        if case.compares:
+            result.differences = _differences(ours, libraries, sides)
+        if case.kind == "call":
+            sides[OURS].seconds(2)  # records and compiles
+            result.counts = self._counts(sides[OURS].call)
+            for name, denominator in self._denominators(beside).items():
+                sides[name], result.amounts[name] = denominator.side, denominator.amount
+        result.times = race(sides, self.rounds)
         return result
 
     def _side(self, library: Library) -> Side:
         is_process = self.case.kind == "process"
         return Side(self.case.make(library), None if is_process else library.wait, is_process)
 
-    def _beside(self, beside: Mapping[str, Denominator] | None) -> dict[str, Denominator]:
-        """The denominators that measure this case."""
-        wanted = [COPY] if self.case.nbytes else [PRODUCT] if self.case.operations else []
-        there = (denominators(self.device) if beside is None else beside) if wanted else {}
-        return {name: there[name] for name in wanted}
+    def _tried(self, library: Library) -> Side:
+        """Return a rival's side, called once but for cases of memory.
+
+        Raises:
+            NotOffered: the rival does not offer the case, or fails.
+        """
+        side = _offered(lambda: self._side(library))
+        if self.case.kind != "memory":
+            _offered(lambda: side.seconds(1))
+        return side
+
+    def _denominators(self, beside: Mapping[str, Denominator] | None) -> dict[str, Denominator]:
+        """Return the denominators that measure this case, by name."""
+        names = [COPY] if self.case.nbytes else [PRODUCT] if self.case.operations else []
+        there = (denominators(self.device) if beside is None else beside) if names else {}
+        return {name: there[name] for name in names}
 
     def _counts(self, call: Callable[[], object]) -> dict[str, int]:
         counts = counts_of(self.device, call)
@@ -126,29 +150,25 @@ class Benchmark:
             return counts
 
 
-def _working(side: Side, case: Case) -> Side:
-    """A rival's side, which has been called once.
+def _offered(call: Callable[[], T]) -> T:
+    """Return the result of what a rival does, whose failure is no error of the benchmark.
 
     Raises:
-        NotOffered: that failed. What goes wrong in another library is no error of the benchmark.
+        NotOffered: it failed.
     """
-    if case.kind == "call":
-        try:
-            side.seconds(1)
-        except Exception as error:
-            raise NotOffered(f"failed with {type(error).__name__}: {error}".splitlines()[0]) from error
-    return side
+    try:
+        return call()
+    except NotOffered:
+        raise
+    except Exception as error:
+        raise NotOffered(f"failed with {type(error).__name__}: {error}".splitlines()[0]) from error
 
 
-def _number(value: object) -> float:
-    assert isinstance(value, int | float)
-    return float(value)
-
-
-def _differences(ours: Library, libraries: Mapping[str, Library], calls: Mapping[str, Side]) -> dict[str, float]:
-    expected: Any = ours.values(calls[OURS].call()).astype(np.float64)
+def _differences(ours: Library, libraries: Mapping[str, Library], sides: Mapping[str, Side]) -> dict[str, float]:
+    """Return the largest difference of each rival's result from ours, as a share of our largest value."""
+    expected: Any = ours.values(sides[OURS].call()).astype(np.float64)
     scale = float(np.abs(expected).max()) or 1.0
     return {
-        name: float(np.abs(library.values(calls[name].call()) - expected).max()) / scale
+        name: float(np.abs(library.values(sides[name].call()) - expected).max()) / scale
         for name, library in libraries.items()
     }

@@ -38,11 +38,24 @@ _COUNT = {"import": 1, "tensor": 2, "result": 3}
 
 
 def stage_seconds(stages: list[str], **environment: str) -> list[float]:
-    """Return the processor seconds of each of these pieces of Python, run in a new process one after the other."""
-    # As an installed package is, with its bytecode cached; and without settings, as of `optirs-web bench` itself.
+    """Run pieces of Python one after the other in a new process.
+
+    Args:
+        stages: what is run; a later one sees the names of the earlier.
+        environment: more variables. OPTIRS_ ones are not inherited, which `optirs-web bench` sets for itself.
+
+    Returns:
+        The processor seconds of each.
+
+    Raises:
+        RuntimeError: a piece failed; the message is the last line of what was printed.
+    """
+    # Bytecode is cached, as that of an installed package.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OPTIRS_", _NO_BYTECODE))}
     command = [sys.executable, "-c", _PROGRAM, json.dumps(stages)]
-    result = subprocess.run(command, capture_output=True, check=True, env={**inherited, **environment})
+    result = subprocess.run(command, capture_output=True, text=True, env={**inherited, **environment})
+    if result.returncode:
+        raise RuntimeError((result.stderr.strip() or f"exit status {result.returncode}").splitlines()[-1])
     times: list[float] = json.loads(result.stdout)
     return times
 

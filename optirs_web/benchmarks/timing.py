@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["STEADY", "Side", "race", "ratios", "seconds", "spread"]
 
@@ -50,7 +51,7 @@ class Side:
         own_clock: `call` returns the seconds that count, as where it starts a process.
     """
 
-    call: Callable[[], object]
+    call: Callable[[], Any]
     wait: Callable[[], object] | None = None
     own_clock: bool = False
 
@@ -58,8 +59,7 @@ class Side:
         """Return the seconds of a call, in the mean of so many."""
         if not self.own_clock:
             return seconds(self.call, repeats, self.wait)
-        times = [self.call() for _ in range(repeats)]
-        return statistics.fmean(float(one) for one in times if isinstance(one, float))
+        return statistics.fmean(self.call() for _ in range(repeats))
 
     def warm_up(self) -> int:
         """Call until kernels are compiled and caches are warm; return how many calls make a turn."""
