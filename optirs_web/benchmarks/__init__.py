@@ -1,4 +1,4 @@
-"""The benchmark suite: the library's speed and memory by case and device, alternating with other libraries.
+"""The benchmark suite: speed and memory by case and device, alternating with other libraries.
 
 `Benchmark` runs one case; ``optirs-web bench`` runs them by group and writes JSON, tables and plots.
 
@@ -18,7 +18,7 @@ __all__ = ["Benchmark", "Figure", "Result", "cases"]
 
 
 def cases(*groups: str) -> list[str]:
-    """Return the names of the suite's cases, all or those of some groups.
+    """Return the names of the suite's cases in the order in which they run, all or those of some groups.
 
     Args:
         groups: "steps", "products", "attention", "conv", "reduce", "train", "startup", "transfer" or "memory".

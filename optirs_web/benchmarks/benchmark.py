@@ -13,7 +13,7 @@ from ..runtime.device import Device
 from ..runtime.registry import device as device_of
 from .cases import CASES, Case
 from .counting import counts_of, peak_of
-from .denominators import COPY, PRODUCT, Denominator, denominators
+from .denominators import COPY, PRODUCT, Denominator, denominators_of
 from .libraries import RIVALS, NotOffered, rival
 from .libraries.library import Library
 from .libraries.ours import Ours
@@ -81,11 +81,11 @@ class Benchmark:
         self.against = against
         self.rounds = rounds
 
-    def run(self, beside: Mapping[str, Denominator] | None = None) -> Result:
+    def run(self, denominators: Mapping[str, Denominator] | None = None) -> Result:
         """Time the case.
 
         Args:
-            beside: the denominators of the device, where several cases share them; None makes them.
+            denominators: those of the device, which several cases may share; None makes new ones.
 
         Returns:
             The times, counts and notes. A rival that is not installed, does not offer the case or fails has a note
@@ -116,7 +116,7 @@ class Benchmark:
         if case.kind == "call":
             sides[OURS].seconds(2)  # records and compiles
             result.counts = self._counts(sides[OURS].call)
-            for name, denominator in self._denominators(beside).items():
+            for name, denominator in self._denominators(denominators).items():
                 sides[name], result.amounts[name] = denominator.side, denominator.amount
         result.times = race(sides, self.rounds)
         return result
@@ -136,11 +136,11 @@ class Benchmark:
             _offered(lambda: side.seconds(1))
         return side
 
-    def _denominators(self, beside: Mapping[str, Denominator] | None) -> dict[str, Denominator]:
+    def _denominators(self, shared: Mapping[str, Denominator] | None) -> dict[str, Denominator]:
         """Return the denominators that measure this case, by name."""
         names = [COPY] if self.case.nbytes else [PRODUCT] if self.case.operations else []
-        there = (denominators(self.device) if beside is None else beside) if names else {}
-        return {name: there[name] for name in names}
+        available = (denominators_of(self.device) if shared is None else shared) if names else {}
+        return {name: available[name] for name in names}
 
     def _counts(self, call: Callable[[], object]) -> dict[str, int]:
         counts = counts_of(self.device, call)

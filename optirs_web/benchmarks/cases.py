@@ -1,4 +1,4 @@
-"""The cases of the suite, by group: what is computed, over which shapes, and the work that it is at least."""
+"""The cases of the suite, by group: operations, shapes, and the least work of each."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Case:
     """A case of the suite.
 
     Attributes:
-        name: its group and what is particular to it, as "products/512".
-        make: returns the call that is timed, for a library.
-        operations: floating-point operations of a call, or 0 where that is no measure of it.
-        nbytes: bytes that a call has to read and write, or 0.
+        name: the group and what is particular to the case, as "products/512".
+        make: returns the call of a library.
+        operations: floating-point operations of a call, or 0 where its rate is in bytes or has no meaning.
+        nbytes: bytes that a call reads and writes at least, or 0.
         touched: bytes of the inputs and results of a case with operations.
-        kind: a "call" is timed; a "process" returns the seconds that it took; "memory" is returned in bytes.
-        compares: results are compared between libraries.
+        kind: "call", which is timed; "process", a call that returns the seconds of a process; "memory", one that
+            returns bytes.
+        compares: whether the results of libraries are compared.
     """
 
     name: str
@@ -49,14 +50,14 @@ def _random(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed + sum(shape)).standard_normal(shape, dtype=np.float32)
 
 
-def _call(
+def _operation(
     name: str, operation: str, shapes: Sequence[tuple[int, ...]], *, operations: float = 0, nbytes: float = 0,
     touched: float = 0, backward: bool = False, classes: int = 0, **options: Any,
 ) -> Case:  # fmt: skip
-    """An operation over random arrays; with `classes` the last array holds classes, one for each row."""
+    """Return the case of an operation over random float32 arrays; with `classes`, the last array has a class by row."""
 
     def make(library: Library) -> Callable[[], Any]:
-        arrays = [_random(*shape, seed=number) for number, shape in enumerate(shapes)]
+        arrays = [_random(*shape, seed=index) for index, shape in enumerate(shapes)]
         if classes:
             arrays.append(np.random.default_rng(0).integers(0, classes, shapes[0][0], dtype=np.int32))
         return (library.gradients if backward else library.call)(operation, arrays, **options)
@@ -66,9 +67,9 @@ def _call(
 
 def _steps() -> Iterator[Case]:
     for text, sizes in {"16m": [1 << 24], "200x1024": [1024] * 200}.items():
-        for way in ("compiled", "called"):
-            make = partial(_adamw, sizes, way == "compiled")
-            yield Case(f"steps/adamw-{text}-{way}", make, nbytes=28.0 * sum(sizes))
+        for mode in ("compiled", "called"):
+            make = partial(_adamw, sizes, mode == "compiled")
+            yield Case(f"steps/adamw-{text}-{mode}", make, nbytes=28.0 * sum(sizes))
 
 
 def _adamw(sizes: list[int], is_compiled: bool, library: Library) -> Callable[[], Any]:
@@ -87,7 +88,7 @@ def _products() -> Iterator[Case]:
 def _product(text: str, a: tuple[int, ...], b: tuple[int, ...], operation: str = "product") -> Case:
     rows, inner, columns = a[-2], a[-1], b[-1]
     touched = 4.0 * (prod(a) + prod(b) + prod(a[:-2]) * rows * columns)
-    return _call(
+    return _operation(
         f"products/{text}", operation, [a, b], operations=2.0 * prod(a[:-2]) * rows * inner * columns, touched=touched
     )
 
@@ -98,7 +99,7 @@ def _attention() -> Iterator[Case]:
     products = 4.0 * batch * heads * length * length * width
     for text, is_causal in (("full", False), ("causal", True)):
         least = products / (2 if is_causal else 1)
-        yield _call(
+        yield _operation(
             f"attention/{text}",
             "attention",
             [shape] * 3,
@@ -106,26 +107,27 @@ def _attention() -> Iterator[Case]:
             touched=16.0 * prod(shape),
             is_causal=is_causal,
         )
-        yield _call(
+        yield _operation(
             f"attention/{text}-gradients", "attention", [shape] * 3, operations=3.5 * least, backward=True,
             touched=28.0 * prod(shape), is_causal=is_causal,
         )  # fmt: skip
 
 
 _BATCH, _SIDE = 16, 32
-"""Shapes of convolutions, at CIFAR's size."""
+"""Images of a batch, and the rows and columns of each, as CIFAR's."""
 
 
 def _convolutions() -> Iterator[Case]:
     for inputs, outputs, stride in ((3, 64, 1), (64, 64, 1), (64, 128, 2)):
         shapes = [(_BATCH, inputs, _SIDE, _SIDE), (outputs, inputs, 3, 3)]
         operations = 2.0 * _BATCH * outputs * (_SIDE // stride) ** 2 * inputs * 9
-        parts = 4.0 * (prod(shapes[0]) + prod(shapes[1])), 4.0 * _BATCH * outputs * (_SIDE // stride) ** 2
+        read = 4.0 * (prod(shapes[0]) + prod(shapes[1]))
+        written = 4.0 * _BATCH * outputs * (_SIDE // stride) ** 2
         options: dict[str, Any] = {"stride": stride, "padding": 1}
         text = f"conv/{inputs}-{outputs}" + ("-stride-2" if stride == 2 else "")
-        yield _call(text, "conv2d", shapes, operations=operations, touched=sum(parts), **options)
-        yield _call(
-            f"{text}-gradients", "conv2d", shapes, operations=3 * operations, touched=2 * parts[0] + parts[1],
+        yield _operation(text, "conv2d", shapes, operations=operations, touched=read + written, **options)
+        yield _operation(
+            f"{text}-gradients", "conv2d", shapes, operations=3 * operations, touched=2 * read + written,
             backward=True, **options,
         )  # fmt: skip
 
@@ -133,18 +135,18 @@ def _convolutions() -> Iterator[Case]:
 def _reductions() -> Iterator[Case]:
     matrix, images = (1024, 1024), (_BATCH, 64, _SIDE, _SIDE)
     nbytes = 4.0 * prod(matrix)
-    yield _call("reduce/sum-rows", "sum", [matrix], nbytes=nbytes, axis=1)
-    yield _call("reduce/sum-columns", "sum", [matrix], nbytes=nbytes, axis=0)
-    yield _call("reduce/softmax", "softmax", [matrix], nbytes=2 * nbytes)
-    yield _call("reduce/layer-norm", "layer_norm", [matrix], nbytes=2 * nbytes)
-    yield _call("reduce/layer-norm-gradients", "layer_norm", [matrix], nbytes=2 * nbytes, backward=True)
-    yield _call("reduce/batch-norm", "batch_norm", [images], nbytes=8.0 * prod(images))
-    yield _call("reduce/cross-entropy", "cross_entropy", [(4096, 100)], nbytes=4.0 * 4096 * 100, classes=100)
-    yield _call(
+    yield _operation("reduce/sum-rows", "sum", [matrix], nbytes=nbytes, axis=1)
+    yield _operation("reduce/sum-columns", "sum", [matrix], nbytes=nbytes, axis=0)
+    yield _operation("reduce/softmax", "softmax", [matrix], nbytes=2 * nbytes)
+    yield _operation("reduce/layer-norm", "layer_norm", [matrix], nbytes=2 * nbytes)
+    yield _operation("reduce/layer-norm-gradients", "layer_norm", [matrix], nbytes=2 * nbytes, backward=True)
+    yield _operation("reduce/batch-norm", "batch_norm", [images], nbytes=8.0 * prod(images))
+    yield _operation("reduce/cross-entropy", "cross_entropy", [(4096, 100)], nbytes=4.0 * 4096 * 100, classes=100)
+    yield _operation(
         "reduce/cross-entropy-gradients", "cross_entropy", [(4096, 100)], nbytes=8.0 * 4096 * 100, classes=100,
         backward=True,
     )  # fmt: skip
-    yield _call("reduce/mse-loss", "mse_loss", [matrix, matrix], nbytes=2 * nbytes)
+    yield _operation("reduce/mse-loss", "mse_loss", [matrix, matrix], nbytes=2 * nbytes)
 
 
 def _training() -> Iterator[Case]:
@@ -163,17 +165,16 @@ def _starts() -> Iterator[Case]:
 
 def _transfers() -> Iterator[Case]:
     for text, nbytes in {"4-KiB": 1 << 12, "1-MiB": 1 << 20, "32-MiB": 1 << 25}.items():
-        values = np.ones(nbytes // 4, np.float32)
-        yield Case(f"transfer/up-{text}", partial(_uploaded, values), nbytes=2.0 * nbytes)
-        yield Case(f"transfer/down-{text}", partial(_downloaded, values), nbytes=2.0 * nbytes)
+        yield Case(f"transfer/up-{text}", partial(_uploaded, nbytes), nbytes=2.0 * nbytes)
+        yield Case(f"transfer/down-{text}", partial(_downloaded, nbytes), nbytes=2.0 * nbytes)
 
 
-def _uploaded(values: Array, library: Library) -> Callable[[], Any]:
-    return library.upload(values)
+def _uploaded(nbytes: int, library: Library) -> Callable[[], Any]:
+    return library.upload(np.ones(nbytes // 4, np.float32))
 
 
-def _downloaded(values: Array, library: Library) -> Callable[[], Any]:
-    return library.download(values)
+def _downloaded(nbytes: int, library: Library) -> Callable[[], Any]:
+    return library.download(np.ones(nbytes // 4, np.float32))
 
 
 def _memory() -> Iterator[Case]:
@@ -199,4 +200,4 @@ _OF_GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
 
 GROUPS = tuple(_OF_GROUPS)
 CASES = {case.name: case for cases in _OF_GROUPS.values() for case in cases()}
-"""All cases by name, in the order in which they are run."""
+"""All cases by name, in the order in which they run."""

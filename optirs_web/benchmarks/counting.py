@@ -1,4 +1,4 @@
-"""Counts of a call: what a device was asked to do, and the memory that this took. The same on a busy machine."""
+"""Counts of a call on a device, dispatches to bytes of memory, which are the same on a busy machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("dispatches", "submits", "bytes_up", "bytes_down", "allocations")
 
 
 def counts_of(device: Device, call: Callable[[], object]) -> dict[str, int]:
-    """Call once, and return the counts of `NAMES`; allocations are those that the pool did not serve."""
+    """Call once, and return the counts of `NAMES`; allocations are only those that the pool did not serve."""
     device.synchronize()
     before, allocated = device.stats.copy(), device.memory_stats().allocated
     call()
@@ -24,7 +24,7 @@ def counts_of(device: Device, call: Callable[[], object]) -> dict[str, int]:
 
 
 def peak_of(device: Device, call: Callable[[], object]) -> int:
-    """Call once, and return how many bytes were in use at most that were not before."""
+    """Call once, and return the largest number of bytes in use, above those in use before."""
     device.synchronize()
     before = device.memory_stats().live_bytes
     with memory_timeline(device) as timeline:

@@ -1,4 +1,4 @@
-"""Where and with what a run of the suite was made: processor, versions, settings."""
+"""The machine of a run: processor, cores, versions and settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ _SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "OP
 
 
 def description(packages: Sequence[str] = _PACKAGES) -> dict[str, Any]:
-    """Return the processor, its cores, the system, the versions of what is installed, and settings that matter."""
+    """Describe this machine for a report, without names of users, hosts or files.
+
+    Args:
+        packages: whose versions are included where they are installed.
+
+    Returns:
+        "processor", "cores" (those that this process may use), "system", "versions" by package, and "settings": the
+        environment variables that change times.
+    """
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),

@@ -26,11 +26,11 @@ __all__ = ["MLP_BATCH", "MLP_SIZES", "NAMES", "training_data", "training_step"]
 NAMES = ("mlp", "gpt", "resnet", "vae")
 MLP_SIZES, MLP_BATCH = (784, 512, 256, 10), 128
 _LENGTH = 20_000
-"""Characters of the book that make a batch of the GPT: as many as it needs, and all of its alphabet."""
+"""Characters of the book that the GPT's batch is taken from."""
 
 
 def _example(name: str) -> Any:
-    """Return a module of `examples/`, which lies in the package where that is installed, next to it in a clone."""
+    """Return a module of `examples/`: a folder of the installed package, and next to the package in a clone."""
     full = f"optirs_web.examples.{name}"
     if full not in sys.modules:
         folders = Path(__file__).parents[1] / "examples", Path(__file__).parents[2] / "examples"
@@ -46,7 +46,13 @@ def _example(name: str) -> Any:
 
 @cache
 def training_data(model: str) -> tuple[Array, ...]:
-    """Return a batch for a model: float32 or int32 arrays."""
+    """Return the arrays of a batch.
+
+    Args:
+        model: one of `NAMES`. "mlp": images (128, 784) and labels (128,); "gpt": characters (batch, block) and those
+            that follow; "resnet": images (batch, 64) and labels (batch,); "vae": images (batch, 64) and noise (batch,
+            latent); with the sizes of `examples/`. Images and noise are float32, the others int32.
+    """
     random = np.random.default_rng(0)
     if model == "mlp":
         images = random.random((MLP_BATCH, MLP_SIZES[0]), dtype=np.float32)
@@ -65,9 +71,9 @@ def training_data(model: str) -> tuple[Array, ...]:
 
 
 def training_step(model: str, device: Device) -> Callable[[], Any]:
-    """Return a compiled training step of a model, over the same batch each time."""
+    """Return a compiled training step of one of `NAMES`, over the same batch each time; it returns the loss."""
     manual_seed(0)
-    batch = [tensor(one, device=device) for one in training_data(model)]
+    batch = [tensor(array, device=device) for array in training_data(model)]
     step = _mlp_step(device) if model == "mlp" else _example_step(model, device)
     return lambda: step(*batch)
 

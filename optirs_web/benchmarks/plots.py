@@ -1,12 +1,14 @@
-"""The pictures of a report: bars of our time as a share of each rival's, and a roofline. matplotlib draws them."""
+"""Plots of a report with matplotlib: bars of our time as a share of each rival's, and a roofline."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
+from ..files import write_whole
+from .denominators import COPY, PRODUCT
 from .report import rivals_of
 from .results import Result
 from .suite import Report
@@ -17,10 +19,11 @@ _COLORS = ("#1f5fa8", "#d1495b", "#2a7f62", "#b8860b")
 
 
 def draw(report: Report, path: str | os.PathLike[str]) -> None:
-    """Draw a report into a PNG, which is replaced as a whole: for each device bars, and the roofline next to them.
+    """Draw a report into a PNG file: for each device bars, and the roofline next to them.
 
     Raises:
         ImportError: matplotlib is not installed.
+        OSError: the file cannot be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -36,17 +39,13 @@ def draw(report: Report, path: str | os.PathLike[str]) -> None:
         title = f"{name}: {report.devices[name]['description']}, {report.date}"
         _draw_bars(bars, title, [one for one in results if one.rivals], rivals_of(results))
         _draw_roofline(roofline, results, report.devices[name].get("rates", {}))
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.part")
-    try:
-        figure.savefig(partial, format="png")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    content = BytesIO()
+    figure.savefig(content, format="png")
+    write_whole(path, [content.getbuffer()])
 
 
 def _draw_bars(axes: Any, title: str, results: Sequence[Result], rivals: Sequence[str]) -> None:
-    """A bar for each rival of a case, on a logarithmic scale around 1, with the spread of the ratio."""
+    """Draw a bar for each rival of a case, on a logarithmic scale around 1, with the spread of the ratio."""
     height = 0.8 / max(1, len(rivals))
     for number, rival in enumerate(rivals):
         rows = [(place, one.ratio(rival)) for place, one in enumerate(results) if rival in one.rivals]
@@ -78,9 +77,9 @@ def _label_ratios(axes: Any) -> None:
 
 
 def _draw_roofline(axes: Any, results: Sequence[Result], rates: dict[str, Any]) -> None:
-    """Cases by the operations for each byte that they move at least, under what the device copies and multiplies."""
+    """Draw the rates of cases over their operations per byte, below the rates of the device's copy and product."""
     points = [(one, _intensity(one)) for one in results if one.operations]
-    copies, product = (rates.get(name, {}).get("rate") for name in ("copy", "peak product"))
+    copies, product = (rates.get(name, {}).get("rate") for name in (COPY, PRODUCT))
     axes.set_title("Roofline: products, attention, convolutions", loc="left", fontsize=10)
     if not points or not product:
         axes.text(0.5, 0.5, "no case with operations was run", ha="center", transform=axes.transAxes, fontsize=9)
@@ -99,8 +98,8 @@ def _draw_roofline(axes: Any, results: Sequence[Result], rates: dict[str, Any]) 
         axes.scatter(*zip(*of_group, strict=True), color=color, label=group, s=22, zorder=3)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("floating-point operations for each byte of inputs and results", fontsize=9)
-    axes.set_ylabel("operations in a second", fontsize=9)
+    axes.set_xlabel("floating-point operations per byte of inputs and results", fontsize=9)
+    axes.set_ylabel("operations per second", fontsize=9)
     axes.legend(frameon=False, fontsize=8, loc="lower right")
     _tidy(axes)
 

@@ -1,17 +1,19 @@
-"""The text of a report: numbers with their units, and a table by device, whose losing rows stay."""
+"""The text of a report: numbers with units, and a table for each device, with the rows that ours loses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from .cases import CASES
+from .counting import NAMES
+from .denominators import COPY, PRODUCT
 from .results import Figure, Result
 from .suite import Report
 from .timing import STEADY
 
-__all__ = ["HEADINGS", "amount_text", "cells", "grown", "headings", "markdown", "rates_text", "text_of"]
+__all__ = ["HEADINGS", "amount_text", "cells", "grown", "headings", "markdown", "rates_text", "rivals_of", "text_of"]
 
-_COUNTED = ("dispatches", "submits", "bytes_up", "bytes_down", "allocations", "peak_memory")
+_COUNTED = (*NAMES, "peak_memory")
 HEADINGS = ("case", "time", "share of the device")
 
 
@@ -31,7 +33,7 @@ def amount_text(value: float, unit: str) -> str:
 
 
 def _ratio_text(ratio: Figure) -> str:
-    """A ratio; above the bound of what is steady with its spread."""
+    """Return a ratio, with its spread where that is not steady."""
     return f"{ratio.median:.2f}" + (f" ±{ratio.spread / 2:.0%}" if ratio.spread > STEADY else "")
 
 
@@ -55,14 +57,14 @@ def cells(result: Result, rivals: Sequence[str]) -> list[str]:
 
 
 def rates_text(report: Report, device: str) -> str:
-    """Return what a device copies and multiplies in a second, and by what."""
-    units = {"copy": "B/s", "peak product": "FLOP/s"}
+    """Return the rates of a device's denominators, and what computes each."""
+    units = {COPY: "B/s", PRODUCT: "FLOP/s"}
     rates = report.devices[device].get("rates", {})
     return "; ".join(f"{name} {amount_text(one['rate'], units[name])} ({one['by']})" for name, one in rates.items())
 
 
 def rivals_of(results: Sequence[Result]) -> list[str]:
-    """Return the rivals that took part in any of these."""
+    """Return the names of the rivals that have times in any of these."""
     return sorted({name for result in results for name in result.rivals})
 
 
@@ -93,7 +95,7 @@ def markdown(report: Report) -> str:
 
 
 def text_of(result: Result) -> str:
-    """Return a few lines about one result."""
+    """Return a result in a few lines: the time, the ratios, the notes and the counts."""
     lines = [f"{result.case} on {result.device}: {cells(result, [])[1]}, spread {result.figure.spread:.0%}"]
     lines += [f"{_ratio_text(result.ratio(name))} of the time of {name}" for name in result.rivals]
     lines += [f"{name}: {reason}" for name, reason in result.notes.items()]

@@ -1,4 +1,4 @@
-"""What a case gave: times by side, ratios, shares of the device's rates, and counts; to JSON and back."""
+"""The result of a case: times by side, ratios, shares of the device's rates, and counts."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def _figure(values: list[float]) -> Figure:
 
 @dataclass
 class Result:
-    """What a benchmark measured.
+    """The result of a benchmark.
 
     Attributes:
         case: its name.
-        device: where it ran.
-        times: by side the seconds of a call, one for each round. In cases of memory, bytes.
+        device: the name of the device.
+        times: by side, the seconds of a call in each round; in a case of memory, bytes.
         counts: of one call: dispatches, submits, bytes up and down, allocations, and the most memory in use.
         operations: floating-point operations of a call, or 0.
-        nbytes: bytes that a call has to read and write, or 0.
+        nbytes: bytes that a call reads and writes at least, or 0.
         touched: bytes of the inputs and results of a case with operations, for the roofline.
-        amounts: bytes of a call of the copy, operations of one of the peak product, where they were timed.
-        notes: by rival, why it did not take part.
+        amounts: by denominator that was timed, the bytes or operations of a call.
+        notes: by rival, why it has no times.
         differences: by rival, the largest difference of its result from ours, as a share of the largest value.
     """
 
@@ -55,12 +55,12 @@ class Result:
 
     @property
     def figure(self) -> Figure:
-        """Seconds of a call of ours; of a case of memory, bytes."""
+        """The seconds of our call; in a case of memory, the bytes."""
         return _figure(self.times[OURS])
 
     @property
     def rivals(self) -> list[str]:
-        """The sides that are neither ours nor a denominator."""
+        """The names of the other libraries that have times."""
         return [name for name in self.times if name not in (OURS, COPY, PRODUCT)]
 
     def ratio(self, rival: str) -> Figure:
@@ -68,18 +68,18 @@ class Result:
         return _figure(ratios(self.times[OURS], self.times[rival]))
 
     def share(self) -> Figure | None:
-        """Return the rate reached as a share of the device's, of its copy or of the peak product; None without one."""
+        """Return our rate as a share of that of the device's copy or peak product; None where neither was timed."""
         name, amount = (COPY, self.nbytes) if self.nbytes else (PRODUCT, self.operations)
         if name not in self.times or not amount:
             return None
         return _figure([amount / self.amounts[name] * one for one in ratios(self.times[name], self.times[OURS])])
 
     def rate(self) -> float:
-        """Return bytes or operations in a second, at the median; 0 where neither measures the case."""
+        """Return bytes or operations per second, at the median; 0 where the case has neither."""
         return (self.nbytes or self.operations) / self.figure.median
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as what JSON holds; times have six digits."""
+        """Return the fields that are not empty, for JSON; times have six digits."""
         facts = asdict(self)
         facts["times"] = {name: [float(f"{one:.6g}") for one in times] for name, times in self.times.items()}
         return {name: one for name, one in facts.items() if one}

@@ -1,4 +1,4 @@
-"""What a library adds to the start of a program: processor time of fresh processes."""
+"""Start-up of a library: the processor time of its import, first tensor and first result in new processes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from .libraries.library import Library
+from .libraries.ours import Ours
 
 __all__ = ["first_seconds", "stage_seconds"]
 
@@ -31,9 +32,9 @@ _STAGES: Mapping[str, tuple[str, str, str]] = {
     "jax": ("import jax.numpy as jnp", "x = jnp.array([1.0, 2.0])", "(x + 1.0).tolist()"),
     "tinygrad": ("from tinygrad import Tensor", "x = Tensor([1.0, 2.0], device='CPU').realize()", "(x + 1.0).tolist()"),
 }
-"""By library: its import, a first tensor, a first result that is read."""
+"""By library: the import, a first tensor, and a first result that is read back."""
 
-_COUNT = {"import": 1, "tensor": 2, "result": 3}
+_STAGE_COUNTS = {"import": 1, "tensor": 2, "result": 3}
 """How many stages are timed, by the name of the last."""
 
 
@@ -61,9 +62,9 @@ def stage_seconds(stages: list[str], **environment: str) -> list[float]:
 
 
 def first_seconds(stage: str, library: Library) -> Callable[[], float]:
-    """Return a call that measures a new process up to a stage: the "import", a first "tensor", a first "result"."""
-    device = getattr(library, "device", None)
-    stages = [text.format(device=device.name if device else "") for text in _STAGES[library.name][: _COUNT[stage]]]
+    """Return a call that starts a process and returns its processor seconds up to "import", "tensor" or "result"."""
+    device = library.device.name if isinstance(library, Ours) else ""
+    stages = [text.format(device=device) for text in _STAGES[library.name][: _STAGE_COUNTS[stage]]]
     return partial(_sum, stages)
 
 

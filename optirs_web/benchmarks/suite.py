@@ -1,4 +1,4 @@
-"""A run of the suite: cases on devices, against rivals; what was measured as a report that JSON holds."""
+"""A run of the suite: cases on devices against rivals, into a report that is read from and written to JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..files import write_whole
 from ..runtime.device import Device
 from .benchmark import ROUNDS, Benchmark
 from .cases import CASES
-from .denominators import Denominator, denominators
+from .denominators import Denominator, denominators_of
 from .libraries import missing
 from .machine import description
 from .results import Result
@@ -28,16 +28,16 @@ FORMAT = 1
 
 @dataclass
 class Report:
-    """What a run measured.
+    """The results of a run.
 
     Attributes:
-        date: the day, as ISO 8601 has it.
-        command: what was run.
+        date: the UTC day, in ISO 8601.
+        command: the command line.
         machine: see `machine.description`.
-        devices: by name, the adapter's description, its kind, and its rates: bytes or operations in a second, and what
-            computed the product.
+        devices: by name, "description" and "kind" of the adapter, and its "rates": by denominator the "rate" in bytes
+            or operations per second, and "by", what computed it.
         results: one for each case and device.
-        notes: what did not take part, and why.
+        notes: by rival, or case and device, why there is no result.
     """
 
     date: str
@@ -48,7 +48,11 @@ class Report:
     notes: dict[str, str] = field(default_factory=dict)
 
     def write(self, path: str | Path) -> None:
-        """Write JSON, as a whole."""
+        """Write JSON. Whoever reads the file sees the old one or the new one, never a part.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         facts = {**self.__dict__, "format": FORMAT, "results": [one.to_json() for one in self.results]}
         write_whole(Path(path), [(json.dumps(facts, indent=1) + "\n").encode()])
 
@@ -57,7 +61,9 @@ class Report:
         """Read what `write` wrote.
 
         Raises:
-            ValueError: it is not such a file, or one of another version.
+            ValueError: it is not JSON, or not a report of this version.
+            TypeError: a field is missing or unknown.
+            KeyError: there are no results.
         """
         facts = json.loads(Path(path).read_text("utf-8"))
         if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
@@ -74,50 +80,50 @@ def run(
     command: str = "",
     finished: Callable[[Report], None] | None = None,
 ) -> Report:
-    """Run cases on devices.
+    """Run cases on devices. A case that a device cannot run is noted and left out.
 
     Args:
-        names: of cases.
-        devices: opened.
+        names: the cases.
+        devices: where our side runs, one after the other.
         against: names of rivals; one that is not installed is noted and left out.
         rounds: see `Benchmark`.
-        command: noted in the report.
-        finished: called with the report after each case.
+        command: the report's command line.
+        finished: called with the report so far after each case.
     """
     report = Report(datetime.now(UTC).date().isoformat(), command, description())
     report.notes = {name: reason for name in against if (reason := missing(name))}
     rivals = [name for name in against if name not in report.notes]
     for device in devices:
-        beside = denominators(device)
+        denominators = denominators_of(device)
         report.devices[device.name] = {"description": device.info.description, "kind": device.info.kind or "hardware"}
         of_device: list[Result] = []
-        for result in _results(names, device, rivals, rounds, beside, report.notes):
+        for result in _results(names, device, rivals, rounds, denominators, report.notes):
             of_device.append(result)
             report.results.append(result)
-            report.devices[device.name]["rates"] = _rates(of_device, beside)
+            report.devices[device.name]["rates"] = _rates(of_device, denominators)
             if finished:
                 finished(report)
     return report
 
 
 def _results(
-    names: Sequence[str], device: Device, rivals: Sequence[str], rounds: int, beside: dict[str, Denominator],
+    names: Sequence[str], device: Device, rivals: Sequence[str], rounds: int, denominators: dict[str, Denominator],
     notes: dict[str, str],
 ) -> Iterator[Result]:  # fmt: skip
     for name in names:
         try:
-            yield Benchmark(CASES[name].name, device, rivals, rounds).run(beside)
+            yield Benchmark(CASES[name].name, device, rivals, rounds).run(denominators)
         except OptirsError as error:  # a device may be too small for a case
             notes[f"{name} on {device.name}"] = str(error).splitlines()[0]
         gc.collect()
         device.trim()
 
 
-def _rates(results: Sequence[Result], beside: dict[str, Denominator]) -> dict[str, Any]:
-    """The median rate of each denominator over all rounds of all cases, by name."""
+def _rates(results: Sequence[Result], denominators: dict[str, Denominator]) -> dict[str, Any]:
+    """Return the median rate of each denominator over all rounds of all cases, and what computes it, by name."""
     rates = {}
-    for name, one in beside.items():
+    for name, denominator in denominators.items():
         times = [time for result in results for time in result.times.get(name, ())]
         if times:
-            rates[name] = {"rate": float(f"{one.amount / statistics.median(times):.4g}"), "by": one.by}
+            rates[name] = {"rate": float(f"{denominator.amount / statistics.median(times):.4g}"), "by": denominator.by}
     return rates

@@ -1,4 +1,4 @@
-"""Times of calls that alternate, so that what else the machine does meets all alike: medians and spreads."""
+"""Times of calls that alternate, so that other load on the machine affects all of them alike: ratios and spreads."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["STEADY", "Side", "race", "ratios", "seconds", "spread"]
+__all__ = ["MOST_ROUNDS", "STEADY", "Side", "race", "ratios", "rotated", "seconds", "spread"]
 
 STEADY = 0.1
 """Spread of a ratio above which rounds are added."""
 
 MOST_ROUNDS = 3
-"""Times the rounds asked for, at most."""
+"""Rounds at most, as a multiple of those asked for."""
 
-AT_MOST = 15.0
-"""Seconds of a race after which it ends, once there are `FEWEST` rounds."""
-FEWEST = 3
+LIMIT = 15.0
+"""Seconds after which a race ends, once it has `FEWEST_ROUNDS`."""
+
+FEWEST_ROUNDS = 3
 
 _WARM_UP = 0.2
 _FEWEST_WARM_UPS = 3
 _LONG = 2.0
-"""Seconds of a call that is enough to warm up."""
+"""Seconds of a call that warms up by itself."""
 
-_TURN = 0.04
+_TIMED = 0.04
+"""Seconds of the calls that a round times."""
+
 _MOST_REPEATS = 2000
 _PAUSE = 0.02
-"""Seconds in which the threads of the side before stop to spin."""
+"""Seconds in which the other side's threads stop spinning."""
 
 
 def seconds(call: Callable[[], object], repeats: int, wait: Callable[[], object] | None = None) -> float:
-    """Return the seconds of a call: the mean of so many, and of the wait for what they have enqueued."""
+    """Return the mean seconds of `repeats` calls, the wait at their end included."""
     started = time.perf_counter()
     for _ in range(repeats):
         call()
@@ -43,12 +46,12 @@ def seconds(call: Callable[[], object], repeats: int, wait: Callable[[], object]
 
 @dataclass
 class Side:
-    """Something that takes part in a race.
+    """A call to be timed in a race.
 
     Attributes:
         call: what is timed.
         wait: called after the last of several calls, and timed with them.
-        own_clock: `call` returns the seconds that count, as where it starts a process.
+        own_clock: `call` is not timed but returns seconds, as one that starts a process does.
     """
 
     call: Callable[[], Any]
@@ -56,54 +59,72 @@ class Side:
     own_clock: bool = False
 
     def seconds(self, repeats: int) -> float:
-        """Return the seconds of a call, in the mean of so many."""
+        """Return the mean seconds of `repeats` calls."""
         if not self.own_clock:
             return seconds(self.call, repeats, self.wait)
         return statistics.fmean(self.call() for _ in range(repeats))
 
     def warm_up(self) -> int:
-        """Call until kernels are compiled and caches are warm; return how many calls make a turn."""
+        """Call until kernels are compiled and caches are warm; return how many calls a round times."""
         if self.own_clock:
             self.call()  # fills the caches of bytecode
             return 1
-        until, count, least = time.perf_counter() + _WARM_UP, 0, float("inf")
-        while count < _FEWEST_WARM_UPS or time.perf_counter() < until:
+        end, count, least = time.perf_counter() + _WARM_UP, 0, float("inf")
+        while count < _FEWEST_WARM_UPS or time.perf_counter() < end:
             taken = self.seconds(1)
             count, least = count + 1, min(least, taken)
             if taken > _LONG:
                 break
-        return max(1, min(_MOST_REPEATS, round(_TURN / least)))
+        return max(1, min(_MOST_REPEATS, round(_TIMED / least)))
 
 
-def race(sides: Mapping[str, Side], rounds: int, first: str = "ours") -> dict[str, list[float]]:
-    """Time all sides once in each round, and return the seconds of a call by side and round.
+def race(sides: Mapping[str, Side], rounds: int, reference: str = "ours") -> dict[str, list[float]]:
+    """Time all sides once in each round.
 
-    Rounds are added, up to three times as many, while the ratio of `first` to another side has a spread above 10%, or,
-    without another side, its times have. After 15 seconds three rounds are enough.
+    Rounds are added, up to three times as many, while the ratio of the reference to another side, or its times where
+    there is no other, spread by more than 10%. After 15 seconds three rounds are enough.
+
+    Args:
+        sides: what is timed, by name.
+        rounds: at least as many.
+        reference: the name of the side whose ratios to the others are to be steady.
+
+    Returns:
+        By side, the seconds of a call in each round.
     """
     repeats = {name: side.warm_up() for name, side in sides.items()}
     times: dict[str, list[float]] = {name: [] for name in sides}
     names = list(sides)
-    until = time.perf_counter() + AT_MOST
+    end = time.perf_counter() + LIMIT
     for number in range(rounds * MOST_ROUNDS):
-        if number >= rounds and all(spread(one) <= STEADY for one in _judged(times, first)):
+        if number >= rounds and all(spread(values) <= STEADY for values in _compared(times, reference)):
             break
-        if number >= FEWEST and time.perf_counter() > until:
+        if number >= FEWEST_ROUNDS and time.perf_counter() > end:
             break
-        shift = number % len(names)  # none always follows the same other
-        for name in names[shift:] + names[:shift]:
+        for name in rotated(names, number):
             time.sleep(_PAUSE)
             times[name].append(sides[name].seconds(repeats[name]))
     return times
 
 
-def _judged(times: Mapping[str, Sequence[float]], first: str) -> list[Sequence[float]]:
-    others = [name for name in times if name != first]
-    return [ratios(times[first], times[name]) for name in others] or [times[first]]
+def _compared(times: Mapping[str, Sequence[float]], reference: str) -> list[Sequence[float]]:
+    others = [name for name in times if name != reference]
+    return [ratios(times[reference], times[name]) for name in others] or [times[reference]]
+
+
+def rotated(names: Sequence[str], number: int) -> list[str]:
+    """Return the order of the sides in a round, so that none always follows the same other.
+
+    Example:
+        >>> rotated(["ours", "torch", "jax"], 1)
+        ['torch', 'jax', 'ours']
+    """
+    shift = number % len(names)
+    return [*names[shift:], *names[:shift]]
 
 
 def ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:
-    """Return the ratios of two sides round by round: what slows the machine for a while affects both."""
+    """Return the ratios of two sides' times, round by round: what slows the machine for a while affects both."""
     return [one / other for one, other in zip(times, others, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""The models of `models.py` in torch, written for themselves: the same names of parameters, the same batches."""
+"""The models of `models.py`, written in torch independently: the same parameter names and batches."""
 
 from itertools import pairwise
 
@@ -108,4 +108,4 @@ def _gpt():
 
 
 MODELS = {"mlp": MLP, "gpt": _gpt, "resnet": ResNet, "vae": VAE}
-"""By the names of `models.py`, at the sizes of `examples/`."""
+"""By the names of `models.py`; the sizes are those of `examples/`."""

@@ -1,4 +1,4 @@
-"""The libraries that the suite compares: this one, and rivals that are imported when they are asked for."""
+"""The libraries that the suite compares: this one, and rivals, which are imported on first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RIVALS = {
     "numpy": ("of_numpy", "NumPy"),
     "tinygrad": ("of_tinygrad", "Tinygrad"),
 }
-"""By the name of the package: the module here and its class."""
+"""By package, the module of this folder and its class."""
 
 
 def missing(name: str) -> str:
@@ -26,10 +26,10 @@ def missing(name: str) -> str:
 
 
 def load(names: Iterable[str]) -> None:
-    """Import those of these rivals that are installed.
+    """Import the rivals of these names that are installed.
 
-    torch has to be imported before any device is looked for: its Triton and Mesa's drivers each have an LLVM, and what
-    loads second ends the process where it is first used.
+    torch has to be imported before adapters are listed: its Triton and Mesa's drivers each load an LLVM, and the second
+    one loaded ends the process at its first use.
     """
     for name in names:
         if not missing(name):
@@ -37,14 +37,15 @@ def load(names: Iterable[str]) -> None:
 
 
 def rival(name: str, device: Device) -> Library:
-    """Return a rival on the hardware of a device: a GPU if that is one, otherwise the processor.
+    """Return a rival on the hardware of a device: on a GPU if the device is one, otherwise on the processor.
 
     Raises:
-        NotOffered: it is not installed, or does not reach that hardware.
+        NotOffered: it is not installed, or cannot use that hardware.
+        KeyError: it is not one of `RIVALS`.
     """
     reason = missing(name)
     if reason:
         raise NotOffered(reason)
     module, class_name = RIVALS[name]
-    made: Library = getattr(import_module(f"{__name__}.{module}"), class_name)(device)
-    return made
+    library: Library = getattr(import_module(f"{__name__}.{module}"), class_name)(device)
+    return library

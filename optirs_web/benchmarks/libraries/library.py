@@ -1,4 +1,4 @@
-"""What the suite asks of a library: arrays, single operations with their gradients, optimizer steps, training steps."""
+"""The interface of a compared library: arrays, operations and their gradients, optimizer steps, training steps."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Operation = Callable[..., Any]
 
 
 class NotOffered(Exception):
-    """A library does not have what a case needs, or is not installed; the message says which."""
+    """A library is not installed or lacks what a case needs; the message says which."""
 
 
 def is_processor(device: Device) -> bool:
-    """Whether a device computes on the processor, as software adapters do."""
+    """Return whether a device computes on the processor, as software adapters do."""
     return device.info.kind in ("cpu", "software")
 
 
 class Library(ABC):
-    """A library on one device.
+    """A library on one device. What a library lacks raises `NotOffered`.
 
     Attributes:
-        name: its package.
-        operations: by name, functions of arrays; options are keyword arguments.
+        name: the package.
+        operations: by name, functions of the library's arrays, with options as keyword arguments.
     """
 
     name: ClassVar[str]
@@ -43,31 +43,31 @@ class Library(ABC):
 
     @abstractmethod
     def values(self, result: Any) -> Array:
-        """Return the values of a result."""
+        """Return the values of a result as a NumPy array."""
 
     def wait(self) -> None:  # noqa: B027
-        """Wait until what was called has been computed."""
+        """Wait until the results of all calls are computed."""
 
     def call(self, operation: str, arrays: Sequence[Array], **options: Any) -> Callable[[], Any]:
         """Return a call that computes an operation and returns the result."""
-        function, inputs = self._operation(operation), [self.array(one) for one in arrays]
+        function, inputs = self._operation(operation), list(map(self.array, arrays))
         return lambda: function(*inputs, **options)
 
     def gradients(self, operation: str, arrays: Sequence[Array], **options: Any) -> Callable[[], Any]:
-        """Return a call that computes the gradients of the sum of an operation's result, for all float arrays."""
+        """Return a call that computes the gradients of the sum of an operation's result by all float32 arrays."""
         raise NotOffered(f"{self.name} has no gradients here")
 
     def adamw(self, sizes: Sequence[int], is_compiled: bool) -> Callable[[], Any]:
-        """Return a step of AdamW over vectors of these sizes whose gradients are there."""
+        """Return a step of AdamW over vectors of these sizes, whose gradients are constant."""
         raise NotOffered(f"{self.name} has no optimizers here")
 
     def training(self, model: str) -> Callable[[], Any]:
-        """Return a training step of a model of `training_data`, over the same batch each time."""
+        """Return a training step of a model over the batch of `training_data`."""
         raise NotOffered(f"the suite has no '{model}' in {self.name}")
 
     def peak_memory(self, model: str) -> int:
-        """Return the most bytes in use while a model is made and trained for a few steps."""
-        raise NotOffered(f"{self.name} does not tell its memory")
+        """Return the largest number of bytes in use while a model is made and trained for three steps."""
+        raise NotOffered(f"{self.name} does not report its memory")
 
     def upload(self, values: Array) -> Callable[[], Any]:
         """Return a call that copies values to the library's device."""
@@ -85,5 +85,5 @@ class Library(ABC):
 
 
 def float_arguments(arrays: Sequence[Array]) -> tuple[int, ...]:
-    """Return the positions of the arrays of floats, for which there are gradients."""
-    return tuple(number for number, one in enumerate(arrays) if one.dtype == np.float32)
+    """Return the positions of the float32 arrays, which have gradients."""
+    return tuple(index for index, array in enumerate(arrays) if array.dtype == np.float32)

@@ -1,4 +1,4 @@
-"""JAX: everything by `jax.jit`, with donated parameters and state where it updates them."""
+"""JAX: everything runs under `jax.jit`; training steps donate their parameters and state."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["Jax"]
 
 
 def _attention(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
-    # Heads are the second axis here; JAX has them as the third.
-    swapped = (jnp.swapaxes(one, 1, 2) for one in (q, k, v))
+    # The suite has heads as the second axis, JAX as the third.
+    swapped = (jnp.swapaxes(array, 1, 2) for array in (q, k, v))
     return jnp.swapaxes(jax.nn.dot_product_attention(*swapped, is_causal=is_causal), 1, 2)
 
 
@@ -36,7 +36,7 @@ def _cross_entropy(logits: Any, labels: Any) -> Any:
 
 
 def _adamw(params: Any, state: Any, grads: Any, lr: float = 1e-3) -> Any:
-    """AdamW as torch computes it, over trees of arrays."""
+    """Return the parameters and state after a step of AdamW with torch's defaults, over trees of arrays."""
     step, means, squares = state
     step = step + 1
     means = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, means, grads)
@@ -68,13 +68,13 @@ class Jax(Library):
 
     def __init__(self, device: Device) -> None:
         try:
-            self.place = jax.devices("cpu" if is_processor(device) else "gpu")[0]
+            self.device = jax.devices("cpu" if is_processor(device) else "gpu")[0]
         except RuntimeError as error:
             raise NotOffered(str(error)) from None
         self._last: Any = None
 
     def array(self, values: Array) -> Any:
-        return jax.device_put(values, self.place)
+        return jax.device_put(values, self.device)
 
     def values(self, result: Any) -> Array:
         return np.array(result)
@@ -82,7 +82,7 @@ class Jax(Library):
     def wait(self) -> None:
         jax.block_until_ready(self._last)
 
-    def _kept(self, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    def _remembering(self, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
         def call() -> Any:
             self._last = function(*arguments)
             return self._last
@@ -91,12 +91,12 @@ class Jax(Library):
 
     def call(self, operation: str, arrays: Sequence[Array], **options: Any) -> Callable[[], Any]:
         function = self._operation(operation)
-        return self._kept(jax.jit(lambda *given: function(*given, **options)), *map(self.array, arrays))
+        return self._remembering(jax.jit(lambda *arguments: function(*arguments, **options)), *map(self.array, arrays))
 
     def gradients(self, operation: str, arrays: Sequence[Array], **options: Any) -> Callable[[], Any]:
         function = self._operation(operation)
-        sums = jax.grad(lambda *given: function(*given, **options).sum(), float_arguments(arrays))
-        return self._kept(jax.jit(sums), *map(self.array, arrays))
+        sums = jax.grad(lambda *arguments: function(*arguments, **options).sum(), float_arguments(arrays))
+        return self._remembering(jax.jit(sums), *map(self.array, arrays))
 
     def _trained(self, params: Any, grads: Callable[[Any], Any]) -> Callable[[], Any]:
         zeros = jax.tree.map(jnp.zeros_like, params)

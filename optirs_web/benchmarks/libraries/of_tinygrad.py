@@ -1,4 +1,4 @@
-"""tinygrad: operations and AdamW by its JIT, on the device that it takes for the hardware."""
+"""tinygrad: operations and AdamW under its JIT, on the processor or on its default device."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Tinygrad(Library):
     }
 
     def __init__(self, device: Device) -> None:
-        self.place = "CPU" if is_processor(device) else TinyDevice.DEFAULT
+        self.device = "CPU" if is_processor(device) else TinyDevice.DEFAULT
 
     def array(self, values: Array) -> Any:
-        return Tensor(values, device=self.place).realize()
+        return Tensor(values, device=self.device).realize()
 
     def values(self, result: Any) -> Array:
         return np.array(result.numpy())
 
     def wait(self) -> None:
-        TinyDevice[self.place].synchronize()
+        TinyDevice[self.device].synchronize()
 
     def call(self, operation: str, arrays: Sequence[Array], **options: Any) -> Callable[[], Any]:
-        function, inputs = self._operation(operation), [self.array(one) for one in arrays]
-        step = TinyJit(lambda *given: function(*given, **options).realize())
+        function, inputs = self._operation(operation), list(map(self.array, arrays))
+        step = TinyJit(lambda *arguments: function(*arguments, **options).realize())
         return lambda: step(*inputs)
 
     def adamw(self, sizes: Sequence[int], is_compiled: bool) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""torch, eager with its fused optimizer: on the processor, or on an NVIDIA GPU by its CUDA."""
+"""torch, eager, with its fused optimizer: on the processor, or on an NVIDIA GPU through CUDA."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .of_torch_names import operations_of
 
 __all__ = ["Torch"]
 
-_labels = {np.dtype(np.int32): torch.int64}
-"""torch's losses take classes as int64."""
+_DTYPES = {np.dtype(np.int32): torch.int64}
+"""By that of NumPy, where they differ: torch's losses take classes as int64."""
 
 
 class Torch(Library):
@@ -25,28 +25,28 @@ class Torch(Library):
     name: ClassVar[str] = "torch"
 
     def __init__(self, device: Device) -> None:
-        self.place = "cpu" if is_processor(device) else "cuda"
-        if self.place == "cuda" and not torch.cuda.is_available():
+        self.device = "cpu" if is_processor(device) else "cuda"
+        if self.device == "cuda" and not torch.cuda.is_available():
             raise NotOffered("this torch finds no GPU with CUDA")
         self.operations: Mapping[str, Operation] = operations_of(torch.nn.functional)
 
     def array(self, values: Array) -> Any:
-        return torch.tensor(values, device=self.place, dtype=_labels.get(values.dtype))
+        return torch.tensor(values, device=self.device, dtype=_DTYPES.get(values.dtype))
 
     def values(self, result: Any) -> Array:
         return np.asarray(result.detach().cpu().numpy())
 
     def wait(self) -> None:
-        if self.place == "cuda":
+        if self.device == "cuda":
             torch.cuda.synchronize()
 
     def gradients(self, operation: str, arrays: Sequence[Array], **options: Any) -> Callable[[], Any]:
-        function, inputs = self._operation(operation), [self.array(one) for one in arrays]
-        leaves = [inputs[number].requires_grad_() for number in float_arguments(arrays)]
+        function, inputs = self._operation(operation), list(map(self.array, arrays))
+        leaves = [inputs[index].requires_grad_() for index in float_arguments(arrays)]
         return lambda: torch.autograd.grad(function(*inputs, **options).sum(), leaves)
 
     def adamw(self, sizes: Sequence[int], is_compiled: bool) -> Callable[[], Any]:
-        params = [torch.nn.Parameter(torch.ones(size, device=self.place)) for size in sizes]
+        params = [torch.nn.Parameter(torch.ones(size, device=self.device)) for size in sizes]
         for param in params:
             param.grad = torch.ones_like(param)
         step: Callable[[], Any] = torch.optim.AdamW(params, fused=True).step
@@ -56,12 +56,12 @@ class Torch(Library):
         from .. import torch_models
 
         models: Mapping[str, Any] = torch_models.MODELS
-        twin = models[model]().to(self.place)
-        optimizer, batch = twin.optimizer(fused=True), [self.array(one) for one in training_data(model)]
+        module = models[model]().to(self.device)
+        optimizer, batch = module.optimizer(fused=True), list(map(self.array, training_data(model)))
 
         def step() -> Any:
             optimizer.zero_grad()
-            loss = twin.loss(*batch)
+            loss = module.loss(*batch)
             loss.backward()
             optimizer.step()
             return loss
@@ -69,7 +69,7 @@ class Torch(Library):
         return step
 
     def download(self, values: Array) -> Callable[[], Any]:
-        if self.place == "cpu":
+        if self.device == "cpu":
             raise NotOffered("torch on the processor reads an array where it is, without a copy")
         return super().download(values)
 

@@ -1,4 +1,4 @@
-"""Operations by torch's names, which this library has too: one table for both."""
+"""The operations that torch and this library have under the same names: one table for both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["operations_of"]
 
 
 def operations_of(functional: Any) -> dict[str, Operation]:
-    """Return the operations of a module like `torch.nn.functional`."""
+    """Return the operations by name, with the functions of `torch.nn.functional` or of a module like it."""
     return {
         "product": lambda a, b: a @ b,
         "product_transposed": lambda a, b: a.T @ b,

@@ -1,4 +1,4 @@
-"""This library, as the suite calls it: single operations as called, gradients and training steps compiled."""
+"""This library: operations are called as they are, gradients and training steps are compiled."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Ours(Library):
         self.device.synchronize()
 
     def gradients(self, operation: str, arrays: Sequence[Array], **options: Any) -> Callable[[], Any]:
-        function, inputs = self._operation(operation), [self.array(one) for one in arrays]
-        numbers = float_arguments(arrays)
-        step = compiled(grad(lambda *given: function(*given, **options).sum(), numbers), device=self.device)
+        function, inputs = self._operation(operation), list(map(self.array, arrays))
+        gradients = grad(lambda *arguments: function(*arguments, **options).sum(), float_arguments(arrays))
+        step = compiled(gradients, device=self.device)
         return lambda: step(*inputs)
 
     def adamw(self, sizes: Sequence[int], is_compiled: bool) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""The memory that torch has in use at most, by the storages that its operations return, on any device."""
+"""The peak of torch's memory on any device, counted by the storages that its operations return."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Live"]
 
 
 class Live(TorchDispatchMode):
-    """Notes each storage that an operation returns, until it is freed.
+    """Counts each storage that an operation returns, until it is freed.
 
     Attributes:
         peak: the most bytes that were live at once.
