@@ -1,4 +1,4 @@
-"""Default and tuned kernels by shape: how many times faster the choice is, in the search and when timed again after it.
+"""Compare default and tuned kernels by shape: the gain in the search, and when both are timed again after it.
 
 python benchmarks/tuner.py [--device NAME | --browser] [--shipped]
 """
@@ -26,7 +26,7 @@ WORTH_SHIPPING = 1.1
 
 
 def measured_natively(device: str) -> Any:
-    """What `measure` of the page's program gives for a device here. The user's own choices stay as they are."""
+    """Run `measure` of page/tuner.py on a device of this machine, with an empty cache instead of the user's."""
     spec = importlib.util.spec_from_file_location("tuner_cases", BROWSER / "page" / "tuner.py")
     assert spec is not None
     assert spec.loader is not None
@@ -39,7 +39,7 @@ def measured_natively(device: str) -> Any:
 
 
 def measured_in_a_page(options: argparse.Namespace) -> Any:
-    """The same in Chromium."""
+    """Run `measure` of page/tuner.py in Chromium."""
     sys.path.insert(0, str(BROWSER))
     from chromium import blank_page, chromium
 
@@ -62,9 +62,9 @@ def main() -> None:
     parser.add_argument("--shipped", action="store_true", help="print the rows of runtime/tuner/shipped.py")
     if "--browser" in sys.argv:
         sys.path.insert(0, str(BROWSER))
-        from chromium import add_options
+        from chromium import add_browser_options
 
-        add_options(parser)
+        add_browser_options(parser)
     options = parser.parse_args()
     description, rows = measured_in_a_page(options) if options.browser else measured_natively(options.device)
 

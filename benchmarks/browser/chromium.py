@@ -1,7 +1,7 @@
-"""What the browser benchmarks share: a local server, Chromium, and pages in which Pyodide runs.
+"""Shared by the browser benchmarks: a local server, Chromium, pages in which Pyodide runs, options and tables.
 
-The server gives the page what a site would: this folder's pages, the npm packages beside them, and the library's wheel.
-Its pages are isolated from other origins, so that the page's clock ticks in microseconds.
+The server has this folder's pages, the npm packages next to them, and the library's wheels. Its pages are isolated from
+other origins, so that their clocks tick in microseconds.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import http.server
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
+from rich.console import Console
+from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
 WHEELS = HERE.parents[1] / "build" / "wheel"
@@ -39,7 +42,7 @@ FLAGS = [
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves /page/…, /npm/…, and single files by name."""
+    """Serves the folders /page and /npm, and single files by name."""
 
     extensions_map: ClassVar[dict[str, str]] = {
         **http.server.SimpleHTTPRequestHandler.extensions_map,
@@ -53,7 +56,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         super().__init__(*arguments)
 
     def translate_path(self, path: str) -> str:
-        """The file for a request; one that does not exist for whatever lies outside."""
+        """Return the path of the requested file; one that does not exist for any other."""
         name = urlsplit(path).path.strip("/")
         if name in self.files:
             return str(self.files[name])
@@ -63,45 +66,52 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         return str(file) if file and file.is_relative_to(root.resolve()) else str(HERE / "no such file")
 
     def end_headers(self) -> None:
-        """Adds what makes the page cross-origin isolated."""
+        """Add the headers that isolate the page from other origins."""
         self.send_header("Cross-Origin-Opener-Policy", "same-origin")
         self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
         super().end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Stays silent."""
+        """Print nothing."""
 
 
 def built_wheel() -> Path:
-    """The wheel for browsers that `make wheel` built."""
-    found = sorted(WHEELS.glob("optirs_web-*-pyemscripten_*.whl"))
-    if not found:
+    """Return the wheel for browsers that `make wheel` built."""
+    wheels = sorted(WHEELS.glob("optirs_web-*-pyemscripten_*.whl"))
+    if not wheels:
         raise SystemExit("There is no wheel in build/wheel: run `make wheel` first.")
-    return found[-1]
+    return wheels[-1]
 
 
 def more_wheel(wheel: Path) -> Path:
-    """The second wheel, beside the first."""
+    """Return the second wheel, which is built next to the first."""
     return wheel.with_name(wheel.name.replace("optirs_web", "optirs_web_more"))
 
 
 def found_browser() -> str:
-    """The browser that CHROMIUM names, or the first of the usual names on the PATH."""
-    asked = os.environ.get("CHROMIUM")
-    found = next(filter(None, map(shutil.which, [asked] if asked else BROWSERS)), None)
-    if found is None:
-        raise SystemExit(f"There is no {asked or 'Chromium on the PATH'}: name it with --chromium.")
-    return found
+    """Return the path of the browser that CHROMIUM names, or of the first of `BROWSERS` on the PATH."""
+    name = os.environ.get("CHROMIUM")
+    path = next(filter(None, map(shutil.which, [name] if name else BROWSERS)), None)
+    if path is None:
+        raise SystemExit(f"There is no {name or 'Chromium on the PATH'}: name it with --chromium.")
+    return path
 
 
 def install() -> None:
-    """Installs the npm packages that package-lock.json pins, unless they are there."""
+    """Install the npm packages that package-lock.json pins, unless they are installed."""
     if not (HERE / "node_modules/.package-lock.json").is_file():  # npm writes it last
         subprocess.run(["npm", "ci"], cwd=HERE, check=True)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of every browser benchmark."""
+    """Add the options of every browser benchmark: those of `chromium` and of `finish`."""
+    add_browser_options(parser)
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+
+
+def add_browser_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `chromium`."""
     parser.add_argument("--headed", action="store_true", help="show the browser, for GPUs that headless Chromium lacks")
     parser.add_argument(
         "--adapter",
@@ -110,13 +120,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--chromium", help=f"the browser to run (default: CHROMIUM, or one of {', '.join(BROWSERS)})")
     parser.add_argument("--wheel", type=Path, help="the library's wheel (default: what `make wheel` built)")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
 
 
 @contextlib.contextmanager
 def chromium(options: argparse.Namespace, **files: Path) -> Iterator[tuple[Browser, str]]:
-    """A running browser, and the address of the server with the pages; what else it serves by name."""
+    """Run the server and the browser in a block, which is given the browser and the server's address.
+
+    Args:
+        options: those of `add_browser_options`.
+        files: more files that the server has, by name.
+    """
     install()
     wheel = options.wheel or built_wheel()
     handler = functools.partial(Handler, files={"wheel": wheel, "more": more_wheel(wheel), **files})
@@ -135,9 +148,9 @@ def chromium(options: argparse.Namespace, **files: Path) -> Iterator[tuple[Brows
 
 
 def finish(options: argparse.Namespace, figures: dict[str, Any], missed: list[str]) -> None:
-    """Tells what was missed, writes the JSON file, and leaves with 1 if that was asked for."""
-    for one in missed:
-        print(f"missed: {one}")
+    """Print the targets that were missed, write the JSON file, and exit with 1 for `--check` if there are any."""
+    for target in missed:
+        print(f"missed: {target}")
     if options.json:
         options.json.write_text(json.dumps({**figures, "missed": missed}, indent=2) + "\n")
     if options.check and missed:
@@ -146,7 +159,7 @@ def finish(options: argparse.Namespace, figures: dict[str, Any], missed: list[st
 
 @contextlib.contextmanager
 def blank_page(browser: Browser | BrowserContext, address: str, *scripts: str) -> Iterator[Page]:
-    """A new page, in which `scripts` of the folder `page` run before anything else does."""
+    """Open a page for a block; `scripts` of the folder `page` run in it before any other."""
     page = browser.new_page()
     page.set_default_timeout(0)  # software rendering takes its time
     page.on("console", lambda message: print(f"  page: {message.text[:500]}") if message.type != "info" else None)
@@ -158,7 +171,30 @@ def blank_page(browser: Browser | BrowserContext, address: str, *scripts: str) -
         yield page
 
 
-def busy(processes: CDPSession) -> float:
-    """Milliseconds that processors have worked for the page and for its GPU: all there is to a software adapter."""
-    found = processes.send("SystemInfo.getProcessInfo")["processInfo"]
-    return 1e3 * sum(one["cpuTime"] for one in found if one["type"].lower() in ("gpu", "renderer"))
+def call(page: Page, module: str, function: str, *values: Any) -> Any:
+    """Return the awaited result of a function that a module of the folder `page` exports."""
+    code = "async ([module, name, values]) => (await import(`/page/${module}`))[name](...values)"
+    return page.evaluate(code, [module, function, list(values)])
+
+
+def adapter_name(page: Page) -> str:
+    """Return what the page's WebGPU adapter says of itself."""
+    name: str = call(page, "race.js", "adapterName")
+    return name
+
+
+def processor_milliseconds(processes: CDPSession) -> float:
+    """Return the processor time of the page's and the GPU's processes so far: of all work, on a software adapter."""
+    running = processes.send("SystemInfo.getProcessInfo")["processInfo"]
+    return 1e3 * sum(process["cpuTime"] for process in running if process["type"].lower() in ("gpu", "renderer"))
+
+
+def print_times(title: str, heading: str, milliseconds: Mapping[str, Sequence[float]]) -> None:
+    """Print minimum, median and maximum of times in milliseconds, by name; `heading` is that of the names."""
+    table = Table(title=title, title_justify="left")
+    table.add_column(heading)
+    for column in ("min ms", "median ms", "max ms"):
+        table.add_column(column, justify="right")
+    for name, times in milliseconds.items():
+        table.add_row(name, *(f"{time:.2f}" for time in (min(times), statistics.median(times), max(times))))
+    Console().print(table)

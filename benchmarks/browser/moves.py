@@ -1,6 +1,6 @@
-"""16 MB up to the device and back: the library's way beside plain `to_js` and `to_py`.
+"""Uploads and reads of 16 MB: the library's, compared with Pyodide's `to_js` and `to_py`.
 
-A read waits for a copy on the device and for the browser to map it, whatever comes after; that part is shown alone.
+Every read waits for a copy on the device and for the browser to map it; that part is also shown by itself.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ import argparse
 import json
 import statistics
 
-from chromium import add_options, blank_page, chromium, finish
-from rich.console import Console
-from rich.table import Table
+from chromium import add_options, blank_page, chromium, finish, print_times
 
-BESIDE = {"upload": "upload, to_js", "read": "read, to_py"}
+PLAIN = {"upload": "upload, to_js", "read": "read, to_py"}
+"""By move, the one with Pyodide's conversions that it has to be faster than."""
 
 
 def main() -> None:
@@ -29,22 +28,15 @@ def main() -> None:
     }"""
     with chromium(options) as (browser, address), blank_page(browser, address) as page:
         times: dict[str, list[float]] = json.loads(page.evaluate(code, options.rounds))
-    medians = {name: statistics.median(found) for name, found in times.items()}
-    # Round by round, so that what slows the device down for a while does not count as moving bytes.
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    # Within a round, so that what slows the device down for a while does not count as moving bytes.
     moved = [max(0.0, read - mapped) for read, mapped in zip(times["read"], times["map alone"], strict=True)]
-
-    table = Table(title=f"16 MB, {options.rounds} rounds", title_justify="left")
-    table.add_column("what")
-    for heading in ("min ms", "median ms", "max ms"):
-        table.add_column(heading, justify="right")
-    for name, found in {**times, "read less map": moved}.items():
-        table.add_row(name, *(f"{one:.2f}" for one in (min(found), statistics.median(found), max(found))))
-    Console().print(table)
+    print_times(f"16 MB, {options.rounds} rounds", "move", {**times, "read less map": moved})
 
     missed = [
-        f"{ours}: {medians[ours]:.2f} ms, no faster than {theirs} with {medians[theirs]:.2f} ms"
-        for ours, theirs in BESIDE.items()
-        if medians[ours] >= medians[theirs]
+        f"{move}: {medians[move]:.2f} ms, no faster than {plain} with {medians[plain]:.2f} ms"
+        for move, plain in PLAIN.items()
+        if medians[move] >= medians[plain]
     ]
     finish(options, {"milliseconds": times}, missed)
 

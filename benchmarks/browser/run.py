@@ -1,6 +1,6 @@
-"""Adam in the browser: this library beside jax-js and TensorFlow.js, in turns in one page of one Chromium.
+"""Adam in the browser: this library compared with jax-js and TensorFlow.js, alternating in one page of Chromium.
 
-Prints milliseconds per step of each with the ratio to ours, and what each asks of WebGPU per step.
+Prints milliseconds per step of each with the ratio to ours, and the WebGPU calls of a step.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import argparse
 import statistics
 from typing import Any
 
-from chromium import add_options, blank_page, busy, chromium, finish
+from chromium import adapter_name, add_options, blank_page, call, chromium, finish, processor_milliseconds
 from playwright.sync_api import Browser, Page
 from rich.console import Console
 from rich.table import Table
 
+from optirs_web.benchmarks.timing import rotated
+
 CASES = {"20 x 65,536": (20, 65536), "20 x 1,024": (20, 1024)}
 LIBRARIES = {"ours": "", "jax-js jit": "jax-js", "jax-js eager": "", "TF.js": "TF.js", "TF.js batched": "TF.js"}
-"""The sides, and the library whose target each counts for: the fastest one does."""
+"""By side, the library whose target it counts for, as the fastest of its sides does."""
 TARGETS = {
     "20 x 65,536": {"jax-js": 3.0, "TF.js": 5.0},
     "20 x 1,024": {"jax-js": 6.0, "TF.js": 10.0},
@@ -30,9 +32,9 @@ CALLS = {
     "pipelines": "pipelines",
 }
 SAME = 1e-5
-"""Relative difference of two sides' parameters, after the first turn: rounding drifts the longer, the further."""
+"""Most relative difference of parameters from ours, after the first round: rounding errors grow with the steps."""
 CORRECT = 1e-4
-"""Relative difference from float64 after the last turn. One step moves a parameter by about 1e-3."""
+"""Most relative difference from float64 after the last round. One step moves a parameter by about 1e-3."""
 
 
 class Race:
@@ -41,26 +43,21 @@ class Race:
     def __init__(self, page: Page, names: list[str], case: str) -> None:
         self.page = page
         tensors, size = CASES[case]
-        self._call("race.prepare(values)", {"names": names, "tensors": tensors, "size": size})
-
-    def _call(self, expression: str, values: Any = None) -> Any:
-        return self.page.evaluate(
-            f"async (values) => {{ const race = await import('/page/race.js'); return {expression}; }}", values
-        )
+        call(page, "race.js", "prepare", {"names": names, "tensors": tensors, "size": size})
 
     def turn(self, name: str, steps: int) -> dict[str, float]:
-        """Milliseconds per step."""
-        found: dict[str, float] = self._call("race.turn(...values)", [name, steps])
-        return found
+        """Run steps of a side; return the milliseconds of each: "total", and until it was enqueued, "host"."""
+        milliseconds: dict[str, float] = call(self.page, "race.js", "turn", name, steps)
+        return milliseconds
 
     def compare(self) -> dict[str, dict[str, float]]:
-        """Relative differences of each side's parameters."""
-        found: dict[str, dict[str, float]] = self._call("race.compare()")
-        return found
+        """Return by side the relative differences of its parameters: "fromFirst" side, and "fromFloat64"."""
+        differences: dict[str, dict[str, float]] = call(self.page, "race.js", "compare")
+        return differences
 
 
 def timed(browser: Browser, address: str, case: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Times and differences of each side. Nothing is counted in this page."""
+    """Return the times and differences of each side, from a page in which no calls are counted."""
     names, steps = options.sides, options.steps
     processes = browser.new_browser_cdp_session()
     turns: dict[str, list[dict[str, float]]] = {name: [] for name in names}
@@ -72,15 +69,14 @@ def timed(browser: Browser, address: str, case: str, options: argparse.Namespace
         for name in names:
             race.turn(name, steps)
         for number in range(options.rounds):
-            first = number % len(names)  # nobody always follows the same other
-            for name in names[first:] + names[:first]:
-                before = busy(processes)
+            for name in rotated(names, number):
+                before = processor_milliseconds(processes)
                 turn = race.turn(name, steps)
-                turns[name].append({**turn, "cpu": (busy(processes) - before) / steps})
+                turns[name].append({**turn, "cpu": (processor_milliseconds(processes) - before) / steps})
         late = race.compare()
     return {
         name: {
-            **{figure: [one[figure] for one in turns[name]] for figure in ("total", "host", "cpu")},
+            **{figure: [turn[figure] for turn in turns[name]] for figure in ("total", "host", "cpu")},
             "fromOurs": early[name]["fromFirst"],
             "fromFloat64": late[name]["fromFloat64"],
         }
@@ -89,7 +85,7 @@ def timed(browser: Browser, address: str, case: str, options: argparse.Namespace
 
 
 def counted(browser: Browser, address: str, case: str, name: str, steps: int) -> dict[str, float]:
-    """Calls into WebGPU per step of one side, in a page of its own."""
+    """Return the WebGPU calls of a step of one side, counted in a page of its own."""
     with blank_page(browser, address, "calls.js") as page:
         race = Race(page, [name], case)
         race.turn(name, steps)
@@ -100,7 +96,7 @@ def counted(browser: Browser, address: str, case: str, name: str, steps: int) ->
 
 
 def measure(browser: Browser, address: str, case: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The figures of one case, by side."""
+    """Return the figures of one case, by side."""
     figures = timed(browser, address, case, options)
     for name, figure in figures.items():
         figure["calls"] = counted(browser, address, case, name, options.steps)
@@ -110,17 +106,17 @@ def measure(browser: Browser, address: str, case: str, options: argparse.Namespa
 
 
 def missed(case: str, figures: dict[str, Any]) -> list[str]:
-    """What this case misses, in words."""
-    found = []
+    """Return a sentence for each target that a case misses."""
+    sentences = []
     for name, figure in figures.items():
         if not (figure["fromFloat64"] <= CORRECT and figure["fromOurs"] <= SAME):
             off = f"{figure['fromFloat64']:.1e} from float64, {figure['fromOurs']:.1e} from ours"
-            found.append(f"{case}: {name} computed other parameters: {off}")
+            sentences.append(f"{case}: {name} computed other parameters: {off}")
     for library, target in TARGETS[case].items():
         ratios = [figure["totalRatio"] for name, figure in figures.items() if LIBRARIES[name] == library]
         if ratios and min(ratios) < target:
-            found.append(f"{case}: {min(ratios):.1f}x as fast as {library}, not {target:.0f}x")
-    return found
+            sentences.append(f"{case}: {min(ratios):.1f}x as fast as {library}, not {target:.0f}x")
+    return sentences
 
 
 def show(console: Console, case: str, figures: dict[str, Any], options: argparse.Namespace) -> None:
@@ -153,7 +149,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
     parser.add_argument("--case", action="append", choices=CASES, help="may be repeated; all by default")
-    parser.add_argument("--side", action="append", choices=LIBRARIES, help="a side beside ours; all by default")
+    parser.add_argument(
+        "--side", action="append", choices=LIBRARIES, help="a side to compare ours with; all by default"
+    )
     parser.add_argument("--steps", type=int, default=50, help="steps between two waits (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side (default: %(default)s)")
     options = parser.parse_args()
@@ -164,7 +162,7 @@ def main() -> None:
     failures: list[str] = []
     with chromium(options) as (browser, address):
         with blank_page(browser, address) as page:
-            adapter = page.evaluate("async () => (await import('/page/race.js')).adapterName()")
+            adapter = adapter_name(page)
         console.print(f"Chromium {browser.version}, {adapter}")
         for case in options.case or CASES:
             cases[case] = measure(browser, address, case, options)

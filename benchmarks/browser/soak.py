@@ -1,13 +1,13 @@
-"""10,000 compiled training steps in one page: does anything grow?
+"""Run 10,000 compiled training steps in one page, and check that no memory or count of objects grows.
 
-Prints what is alive after every thousand, when JavaScript and Python have collected their garbage.
+Prints a row after every thousand steps, once JavaScript and Python have collected their garbage.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from chromium import add_options, blank_page, chromium, finish
+from chromium import add_options, blank_page, call, chromium, finish
 
 COLUMNS = {
     "jsHeap": "JS heap kB",
@@ -20,10 +20,10 @@ COLUMNS = {
     "liveBytes": "live kB",
     "pooledBytes": "pooled kB",
 }
-"""What is counted: JS objects that Python holds, Python objects that JS holds; the last three are ow.memory_stats()."""
+"""By key of soak.js, a column: JS objects are held by Python, proxies by JS; the last three are ow.memory_stats()."""
 WIDTH = 15
 GROWTH = {"jsHeap": 1.02, "pythonObjects": 1.002}
-"""How much may be there at the end, as a multiple of the first row. The rest may not grow at all."""
+"""The most that the last row may have, as a multiple of the first. The rest may not grow at all."""
 
 
 def main() -> None:
@@ -37,11 +37,11 @@ def main() -> None:
     rows: list[dict[str, float]] = []
     with chromium(options) as (browser, address), blank_page(browser, address, "calls.js") as page:
         devtools = page.context.new_cdp_session(page)
-        page.evaluate("async () => (await import('/page/soak.js')).start()")
+        call(page, "soak.js", "start")
         for done in range(options.every, options.steps + 1, options.every):
-            loss = page.evaluate("async (steps) => (await import('/page/soak.js')).run(steps)", options.every)
+            loss = call(page, "soak.js", "run", options.every)
             devtools.send("HeapProfiler.collectGarbage")
-            row = page.evaluate("async () => (await import('/page/soak.js')).alive()")
+            row = call(page, "soak.js", "alive")
             devtools.send("HeapProfiler.collectGarbage")
             row["jsHeap"] = devtools.send("Runtime.getHeapUsage")["usedSize"]
             rows.append(row)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def shown(name: str, value: float) -> str:
-    """A cell; bytes as kB."""
+    """Return the text of a cell; bytes are shown as kB."""
     return f"{value / 1e3:,.1f}" if "kB" in COLUMNS[name] else f"{value:,.0f}"
 
 

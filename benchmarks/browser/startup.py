@@ -1,4 +1,4 @@
-"""From Pyodide being ready to the first finished training step, in fresh pages with empty caches.
+"""The time from Pyodide's start to the first finished training step, by phase, in new pages with empty caches.
 
 The step is forward, backward and AdamW over an MLP 64-256-10 with a batch of 64, and ends with the loss in Python.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from chromium import add_options, blank_page, chromium, finish
-from rich.console import Console
-from rich.table import Table
+from chromium import add_options, blank_page, call, chromium, finish, print_times
 
 TARGET = 1500.0
 """Milliseconds."""
@@ -26,20 +24,11 @@ def main() -> None:
     with chromium(options) as (browser, address):
         for _ in range(options.pages):
             with browser.new_context() as context, blank_page(context, address) as page:
-                runs.append(page.evaluate("async () => (await import('/page/startup.js')).startup()"))
+                runs.append(call(page, "startup.js", "startup"))
     phases = {name: [run[name] for run in runs] for name in runs[0]}
     phases["in all"] = [sum(run.values()) for run in runs]
 
-    table = Table(
-        title=f"Pyodide ready to the first finished training step, {len(runs)} fresh pages", title_justify="left"
-    )
-    table.add_column("phase")
-    for heading in ("min ms", "median ms", "max ms"):
-        table.add_column(heading, justify="right")
-    for name, times in phases.items():
-        table.add_row(name, *(f"{one:.1f}" for one in (min(times), statistics.median(times), max(times))))
-    Console().print(table)
-
+    print_times(f"Pyodide ready to the first finished training step, {len(runs)} fresh pages", "phase", phases)
     total = statistics.median(phases["in all"])
     missed = [] if total < TARGET else [f"{total:.0f} ms to the first finished step, not {TARGET:.0f}"]
     finish(options, {"milliseconds": phases}, missed)

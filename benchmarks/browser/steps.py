@@ -1,7 +1,7 @@
-"""Products and whole training steps in the browser: this library beside jax-js, TensorFlow.js and borch.
+"""Products and training steps in the browser: this library compared with jax-js, TensorFlow.js and borch.
 
-All live in one page of Chromium and take turns. Prints milliseconds per step, and ours as a share of theirs:
-below 1 ours is faster.
+All run alternately in one page of Chromium. Prints milliseconds per step, and ours as a share of theirs: below 1 ours
+is faster.
 """
 
 from __future__ import annotations
@@ -14,37 +14,62 @@ import statistics
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chromium import HERE, SWIFTSHADER, WHEELS, add_options, blank_page, busy, chromium, finish, more_wheel
+from chromium import (
+    HERE,
+    SWIFTSHADER,
+    WHEELS,
+    adapter_name,
+    add_options,
+    blank_page,
+    call,
+    chromium,
+    finish,
+    more_wheel,
+    processor_milliseconds,
+)
 from playwright.sync_api import CDPSession, Page
 from rich.console import Console
 from rich.table import Table
 
-OURS, BEFORE = "ours", "before"
+from optirs_web.benchmarks.results import OURS
+from optirs_web.benchmarks.timing import MOST_ROUNDS, STEADY, ratios, rotated, spread
+
+BEFORE = "before"
 RIVALS = ["jax-js", "TF.js", "borch"]
 BORCH = WHEELS.parent / "borch"
 GPT = HERE.parents[1] / "examples" / "gpt.py"
 
 
 class Case(NamedTuple):
-    """A case of the benchmark: its kind in page/steps/problems.js and in each library's file, and its goals."""
+    """A case of the benchmark.
+
+    Attributes:
+        kind: the name of its data in page/steps/problems.js, and of its step in each library's file.
+        options: of that data.
+        goals: the largest share of each rival's time that ours may take.
+        rounds: at most, before any are added, where a round takes long.
+        tolerance: the largest difference of a product, or of the losses of the first steps, from ours, as a share of
+            the largest value.
+        small: the options for `--small`, where a step takes long.
+        runs_on: the adapters on which it runs when no case is named: "software", "hardware", or "" for both.
+    """
 
     kind: str
     options: dict[str, Any]
     goals: dict[str, float]
-    """The most that ours may take, as a share of each rival's time."""
     rounds: int | None = None
-    """No more than these, before any are added: where a turn takes long."""
-    same: float = 1e-4
-    """How far a product, or the losses of the first steps, may be from ours, as a share of the largest value."""
+    tolerance: float = 1e-4
     small: dict[str, Any] | None = None
-    """Options in place of `options` that `--small` takes: where a step takes long."""
     runs_on: str = ""
-    """The adapters of which it runs when no case is named: "software", "hardware", or all."""
+
+    def miniature(self) -> Case:
+        """Return the case for `--small`; goals are those of the full size."""
+        return self._replace(options=self.small, goals={}) if self.small else self
 
 
 CASES = {
@@ -66,7 +91,7 @@ CASES = {
             {"batch": batch},
             dict.fromkeys(RIVALS, 0.7),
             rounds=3,
-            same=1e-2,
+            tolerance=1e-2,
             small={"batch": 4, "side": 8, "blocks": [[8, 8, 1], [8, 16, 2]]},
             runs_on=adapters,
         )
@@ -74,15 +99,15 @@ CASES = {
     },
 }
 """float32. A product is of two square matrices; a step of the others is forward, cross entropy, backward and Adam."""
-STEADY = 0.1
-"""The spread of a ratio, its interquartile range as a share of its median, above which rounds are added."""
-ADDED = 3
-"""Times the rounds, at most."""
+
 TURN = 100.0
-"""Milliseconds that the fastest side's turn takes, about; every side takes as many steps in its own."""
+"""Milliseconds of a turn of the fastest side; the turns of all sides have as many steps."""
+
 MOST_STEPS = 100
+"""Of a turn."""
+
 LONG = 5000.0
-"""Milliseconds of a step above which a side gets no turn to warm up, and no rounds are added."""
+"""Milliseconds of any side's step above which there is no turn to warm up, and no rounds are added."""
 
 
 class Race:
@@ -90,50 +115,43 @@ class Race:
 
     def __init__(self, page: Page, processes: CDPSession, case: Case, names: list[str]) -> None:
         self.page, self.processes = page, processes
-        errors: dict[str, str] = self._call("prepare(...values)", [case.kind, case.options, names])
-        self.warm: dict[str, dict[str, Any]] = self._call("warmUp(values)", case.kind)
+        errors: dict[str, str] = call(page, "steps.js", "prepare", case.kind, case.options, names)
+        self.warm: dict[str, dict[str, Any]] = call(page, "steps.js", "warmUp", case.kind)
         self.without = errors | {name: warm["error"] for name, warm in self.warm.items() if warm["error"]}
-        """Why sides have no figures."""
+        """By side that has no figures, the error."""
         self.too_slow = {
             name: warm for name, warm in self.warm.items() if warm["slow"] and name != OURS and name not in self.without
         }
         self.names = [name for name in names if name not in self.without and name not in self.too_slow]
-        """Those that take turns."""
+        """The sides that take turns."""
         last = [self.warm[name]["milliseconds"][-1] for name in self.names]
         fastest, self.long = min(last), max(last) > LONG
         self.steps = max(1, min(MOST_STEPS, round(TURN / fastest)))
         self.milliseconds: dict[str, list[float]] = {name: [] for name in names}
         self.cpu: dict[str, list[float]] = {name: [] for name in names}
 
-    def _call(self, expression: str, values: Any) -> Any:
-        return self.page.evaluate(
-            f"async (values) => {{ const steps = await import('/page/steps.js'); return steps.{expression}; }}", values
-        )
-
     def _turn(self, name: str) -> float:
-        taken: float = self._call("turn(...values)", [name, self.steps])
-        return taken
+        milliseconds: float = call(self.page, "steps.js", "turn", name, self.steps)
+        return milliseconds
 
     def run(self, rounds: int) -> None:
-        """Time every side once a round, and add rounds until the ratios are steady."""
+        """Time every side once in each round, and add rounds until the ratios are steady."""
         for name in [] if self.long else self.names:
             self._turn(name)  # warms up
-        for number in range(rounds if self.long else rounds * ADDED):
+        for number in range(rounds if self.long else rounds * MOST_ROUNDS):
             if number >= rounds and all(spread(self.ratios(name)) <= STEADY for name in self.names):
                 break
-            first = number % len(self.names)  # nobody always follows the same other
-            for name in self.names[first:] + self.names[:first]:
-                before = busy(self.processes)
+            for name in rotated(self.names, number):
+                before = processor_milliseconds(self.processes)
                 self.milliseconds[name].append(self._turn(name))
-                self.cpu[name].append((busy(self.processes) - before) / self.steps)
+                self.cpu[name].append((processor_milliseconds(self.processes) - before) / self.steps)
 
     def ratios(self, name: str) -> list[float]:
-        """Ours as a share of a side's time, round by round: what slows the machine down for a while hits both."""
-        ours, theirs = self.milliseconds[OURS], self.milliseconds[name]
-        return [one / other for one, other in zip(ours, theirs, strict=True)]
+        """Return our time as a share of a side's, round by round."""
+        return ratios(self.milliseconds[OURS], self.milliseconds[name])
 
     def figures(self) -> dict[str, Any]:
-        """Everything that was measured."""
+        """Return all measurements, for JSON."""
         sides = {
             name: {
                 "first": self.warm[name]["milliseconds"][0],
@@ -161,32 +179,24 @@ class Race:
         return {"steps": self.steps, "rounds": rounds, "sides": sides, "without": self.without}
 
 
-def spread(values: Sequence[float]) -> float:
-    """The interquartile range as a share of the median."""
-    if len(values) < 2:
-        return 0.0
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return (high - low) / middle
-
-
 def measure(page: Page, processes: CDPSession, case: Case, options: argparse.Namespace) -> dict[str, Any]:
-    """The figures of one case."""
+    """Return the figures of one case."""
     race = Race(page, processes, case, options.sides)
     race.run(min(options.rounds, case.rounds or options.rounds))
     return race.figures()
 
 
-def missed(name: str, figures: dict[str, Any]) -> list[str]:
-    """Return the goals that a case misses."""
+def missed(name: str, case: Case, figures: dict[str, Any]) -> list[str]:
+    """Return a sentence for each goal that is missed, and for each side that does not run the case or differs."""
     sides = figures["sides"]
     wrong = [
         f"{name}: {side} computed something else: {figure['difference']:.1e} from ours"
         for side, figure in sides.items()
-        if not figure["difference"] <= CASES[name].same
+        if not figure["difference"] <= case.tolerance
     ]
     slow = [
         f"{name}: {sides[side]['ratio']:.2f} of the time of {side}, not {goal:.2f}"
-        for side, goal in CASES[name].goals.items()
+        for side, goal in case.goals.items()
         if side in sides and sides[side]["ratio"] > goal
     ]
     failed = [f"{name}: {side} does not run it: {reason}" for side, reason in figures["without"].items()]
@@ -194,7 +204,7 @@ def missed(name: str, figures: dict[str, Any]) -> list[str]:
 
 
 def detail(name: str, figures: dict[str, Any]) -> Table:
-    """The table of one case."""
+    """Return the table of one case."""
     title = f"{name}: {figures['rounds']} rounds of {figures['steps']} steps, medians"
     table = Table(title=title, title_justify="left")
     table.add_column("side")
@@ -219,7 +229,7 @@ def detail(name: str, figures: dict[str, Any]) -> Table:
 
 
 def summary(cases: dict[str, Any], sides: list[str]) -> list[list[str]]:
-    """Rows: each case with our milliseconds and the ratios, losing ones too; the first row has the headings."""
+    """Return the headings, and a row for each case: our milliseconds and the ratios, losing ones too."""
     rivals = sides[1:]
     rows = [["case", "ours, ms", *(f"ours / {rival}" for rival in rivals), "rounds"]]
     for name, figures in cases.items():
@@ -231,7 +241,7 @@ def summary(cases: dict[str, Any], sides: list[str]) -> list[list[str]]:
 
 
 def _ratio(figure: dict[str, Any] | None) -> str:
-    """Ours as a share of a rival's time, in words."""
+    """Return the text of our time as a share of a rival's."""
     if figure is None:
         return "does not run it"
     if figure.get("slow"):
@@ -240,14 +250,14 @@ def _ratio(figure: dict[str, Any] | None) -> str:
 
 
 def as_markdown(rows: list[list[str]]) -> Iterable[str]:
-    """The lines of a table."""
+    """Yield the lines of a Markdown table whose first row has the headings."""
     heading, *others = rows
     for row in (heading, ["---"] * len(heading), *others):
         yield f"| {' | '.join(row)} |"
 
 
 def fetched_borch() -> Path:
-    """The runtime of borch, from the wheel that pip downloads when it is not there."""
+    """Return the path of borch's runtime, for which pip downloads the pinned wheel unless it was downloaded before."""
     runtime, pinned = BORCH / "borch_webgpu/_borch.js", HERE / "borch.txt"
     if not runtime.is_file() or runtime.stat().st_mtime < pinned.stat().st_mtime:
         shutil.rmtree(BORCH, ignore_errors=True)
@@ -259,15 +269,15 @@ def fetched_borch() -> Path:
 
 
 def versions(sides: list[str]) -> dict[str, str]:
-    """The pinned versions of the others."""
+    """Return the pinned versions of the rivals among the sides."""
     pinned: dict[str, str] = json.loads((HERE / "package.json").read_text("utf-8"))["devDependencies"]
-    found = {"jax-js": pinned["@jax-js/jax"], "TF.js": pinned["@tensorflow/tfjs"]}
-    found["borch"] = re.findall("pyborch==([0-9.]+)", (HERE / "borch.txt").read_text("utf-8"))[0]
-    return {name: version for name, version in found.items() if name in sides}
+    every = {"jax-js": pinned["@jax-js/jax"], "TF.js": pinned["@tensorflow/tfjs"]}
+    every["borch"] = re.findall("pyborch==([0-9.]+)", (HERE / "borch.txt").read_text("utf-8"))[0]
+    return {name: version for name, version in every.items() if name in sides}
 
 
 def chosen(parser: argparse.ArgumentParser, names: list[str], adapters: str) -> list[str]:
-    """The cases whose names begin with one of `names`; without any, those that are for such adapters."""
+    """Return the cases whose names begin with one of `names`; without any, those for such adapters."""
     for name in names:
         if not any(case.startswith(name) for case in CASES):
             parser.error(f"there is no case {name!r}: {', '.join(CASES)}")
@@ -280,7 +290,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
     parser.add_argument("case", nargs="*", help=f"the beginning of a name; all by default: {', '.join(CASES)}")
-    parser.add_argument("--side", action="append", choices=RIVALS, help="a side beside ours; all by default")
+    parser.add_argument("--side", action="append", choices=RIVALS, help="a rival; all by default")
     parser.add_argument("--before", type=Path, help="a wheel of another state of this library, as one more side")
     parser.add_argument("--small", action="store_true", help="miniatures of the GPT and ResNets: do all agree?")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each side, at least (default: %(default)s)")
@@ -298,17 +308,15 @@ def main() -> None:
     console = Console(width=None if Console().is_terminal else 120)
     cases: dict[str, Any] = {}
     with chromium(options, **files) as (browser, address), blank_page(browser, address) as page:
-        adapter = page.evaluate("async () => (await import('/page/race.js')).adapterName()")
+        adapter = adapter_name(page)
         date = datetime.now(UTC).isoformat(timespec="seconds")
         libraries = versions(options.sides)
         named = [f"{name} {version}" for name, version in libraries.items()]
         machine = ", ".join([f"Chromium {browser.version}", adapter, *named, date])
         print(machine)
         processes = browser.new_browser_cdp_session()
-        for name in names:
-            case = CASES[name]
-            if options.small and case.small:
-                case = case._replace(options=case.small)
+        chosen_cases = {name: CASES[name].miniature() if options.small else CASES[name] for name in names}
+        for name, case in chosen_cases.items():
             cases[name] = measure(page, processes, case, options)
             console.print(detail(name, cases[name]))
         figures = {
@@ -316,7 +324,7 @@ def main() -> None:
             "adapter": adapter,
             "libraries": libraries,
             "date": date,
-            "tolerances": {name: CASES[name].same for name in names},
+            "tolerances": {name: case.tolerance for name, case in chosen_cases.items()},
             "cases": cases,
         }
 
@@ -330,7 +338,9 @@ def main() -> None:
         console.print(table)
     same = ", ".join(f"{tolerance:g} ({name})" for name, tolerance in figures["tolerances"].items())
     print(f"Products, and the losses of the first steps, agree if no further apart than, of the largest value: {same}.")
-    finish(options, figures, [words for name in names for words in missed(name, cases[name])])
+    finish(
+        options, figures, [words for name, case in chosen_cases.items() for words in missed(name, case, cases[name])]
+    )
 
 
 if __name__ == "__main__":
