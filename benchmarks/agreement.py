@@ -1,4 +1,4 @@
-"""How far apart two devices' loss curves are: the default digits run on both, with the same seed.
+"""Compare the loss curves of two devices: the default digits run on both, with the same seed.
 
 Prints the largest |difference| / max(loss, 0.05) over all epochs, for the training and the test loss.
 """

@@ -1,6 +1,6 @@
-"""What `ow.compile` makes of the training step of examples/gpt.py: dispatches, memory, submits, bytes read back.
+"""Count what the compiled training step of examples/gpt.py does: dispatches, memory, submits, bytes read back.
 
-With the kernels that a GPU is given: on a software adapter attention is otherwise by products, which is faster there.
+It takes the kernels of a GPU: on a software adapter, attention would be computed by products, which is faster there.
 
 python benchmarks/captured_step.py [device]
 """
@@ -26,17 +26,17 @@ def main(name="vulkan"):
     step = gpt.train_step(model, ow.optim.AdamW(model.parameters(), lr=gpt.RATE))
     batches = gpt.batches(model, alphabet.codes(book))
     step(*next(batches))
-    found = ow.explain(step)
+    explained = ow.explain(step)
     batch = next(batches)
     device.synchronize()
     before = device.stats.copy()
     step(*batch)
     device.flush()
-    spent = device.stats - before
-    called, replayed = found.called, found.replayed
+    stats = device.stats - before
+    called, replayed = explained.called, explained.replayed
     print(f"\n{called.dispatches / replayed.dispatches:.2f} times fewer dispatches")
-    print(f"{called.memory / replayed.memory:.2f} times less memory for what is in between")
-    print(f"a replay: {spent.submits} submit, {spent.bytes_down} bytes read back")
+    print(f"{called.memory / replayed.memory:.2f} times less memory for intermediate results")
+    print(f"a replay: {stats.submits} submit, {stats.bytes_down} bytes read back")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""A training step as called, compiled, and with its loss read each time. Rounds take turns; ratios are what counts.
+"""Time a training step as called, compiled, and compiled with its loss read each time, in alternating rounds.
 
     python benchmarks/compiled_step.py [DEVICE ...]
 
-A perceptron whose host work outweighs its kernels, and one whose kernels outweigh that.
+The models are a perceptron that takes more time on the host than in kernels, and one for which it is the reverse. On a
+busy machine read the ratios, not the times.
 """
 
 import statistics
@@ -18,8 +19,8 @@ SIZES = {"64-64-10, 32 examples": (64, 32), "64-512-10, 256 examples": (512, 256
 ROUNDS = 7
 
 
-def ways(device, width, examples):
-    """Each way to run a step, by its name."""
+def steps(device, width, examples):
+    """Return the functions that run a step, by name."""
     ow.manual_seed(0)
     rng = np.random.default_rng(0)
     x = ow.tensor(rng.random((examples, 64), dtype=np.float32), device=device)
@@ -46,11 +47,11 @@ def ways(device, width, examples):
 def main(*names):
     for device in map(ow.device, names or ("cpu", "vulkan")):
         for size, (width, examples) in SIZES.items():
-            calls = ways(device, width, examples)
+            calls = steps(device, width, examples)
             times = race({name: Side(call, device.synchronize) for name, call in calls.items()}, ROUNDS, "as called")
-            for name, each in times.items():
-                ratio = statistics.median(ratios(each, times["as called"]))
-                print(f"{device.name}, {size}: {name}: {1e3 * statistics.median(each):.2f} ms, {ratio:.2f} times")
+            for name, seconds in times.items():
+                ratio = statistics.median(ratios(seconds, times["as called"]))
+                print(f"{device.name}, {size}: {name}: {1e3 * statistics.median(seconds):.2f} ms, {ratio:.2f} times")
 
 
 if __name__ == "__main__":

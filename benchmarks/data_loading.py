@@ -1,7 +1,7 @@
-"""Steps a second of a loop that reads its loss in each step, with the next batch uploaded before that wait, and after.
+"""Steps per second of a loop that reads the loss of each step, with and without `DataLoader(prefetch=True)`.
 
-The former is what `DataLoader` does (`prefetch=True`). Rounds are interleaved; the ratio is what counts. A software
-GPU computes on the same cores as the host, so it gains less than a GPU would.
+With it, the next batch is uploaded before the loop waits for the loss. Rounds alternate, so that their ratio holds on a
+busy machine too. A software adapter computes on the same cores as the host, and gains less than a GPU would.
 """
 
 import argparse
@@ -16,7 +16,7 @@ SAMPLES, FEATURES, CLASSES, BATCH = 4096, 784, 10, 128
 
 
 def training(device):
-    """A compiled step of a perceptron."""
+    """Return a compiled training step of a perceptron."""
     ow.manual_seed(0)
     model = ow.nn.Sequential(ow.nn.Linear(FEATURES, 256), ow.nn.ReLU(), ow.nn.Linear(256, CLASSES)).to(device)
     optimizer = ow.optim.AdamW(model.parameters(), lr=1e-3)
@@ -32,7 +32,7 @@ def training(device):
 
 
 class Augmented:
-    """Images of bytes, shifted and scaled on the host as a data set of one's own would."""
+    """A data set of 8-bit images, which it shifts and scales on the host."""
 
     def __init__(self, rng):
         self.images = rng.integers(0, 256, (SAMPLES, 28, 28), np.uint8)
@@ -41,9 +41,9 @@ class Augmented:
     def __len__(self):
         return SAMPLES
 
-    def __getitem__(self, number):
-        shifted = np.roll(self.images[number], number % 5 - 2, axis=1)
-        return (shifted.reshape(-1) / 255).astype(np.float32), int(self.labels[number])
+    def __getitem__(self, index):
+        shifted = np.roll(self.images[index], index % 5 - 2, axis=1)
+        return (shifted.reshape(-1) / 255).astype(np.float32), int(self.labels[index])
 
 
 def steps_per_second(step, loader):
@@ -70,10 +70,10 @@ def main():
     for _ in range(arguments.rounds):
         for prefetch, loader in loaders.items():
             rates[prefetch].append(steps_per_second(step, loader))
-    without, with_it = (statistics.median(rates[prefetch]) for prefetch in (False, True))
+    without, prefetched = (statistics.median(rates[prefetch]) for prefetch in (False, True))
     print(f"{device}: batches of {BATCH} x {FEATURES}, picked one by one; the loss is read in each step")
     print(f"without prefetch {without:6.1f} steps/s")
-    print(f"with prefetch    {with_it:6.1f} steps/s, {with_it / without:.2f} times as many")
+    print(f"with prefetch    {prefetched:6.1f} steps/s, {prefetched / without:.2f} times as many")
 
 
 if __name__ == "__main__":

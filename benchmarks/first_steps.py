@@ -1,7 +1,7 @@
-"""The first AdamW steps of a process on `cpu`, with an empty cache of machine code and with one of an earlier process.
+"""Time the first AdamW steps of a process on `cpu`, with an empty cache of machine code and with a filled one.
 
-Each case runs in a new process. Times are wall times of `optimizer.step()`; processor time is that of all threads in
-those steps, and of the whole process with the one that compiles for it.
+Each case runs in a new process. Times are wall times of `optimizer.step()`. Processor times are those of all threads
+during the steps, and of the whole process together with the one that compiles for it.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import tempfile
 
 CASES = {"200 x 1,024": [1024] * 200, "1 x 16,777,216": [1 << 24]}
 WITH_BYTECODE = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""As an installed package is found."""
+"""The environment, in which bytecode is cached as that of an installed package."""
 PROGRAM = """
 import json, sys, time
 import numpy as np
@@ -38,7 +38,11 @@ print(json.dumps([times, time.process_time() - start]))
 
 
 def measured(sizes, steps, seconds, folder):
-    """Wall times of steps, at least so many and for so long; processor time of the steps, and of all processes."""
+    """Run a process that takes at least `steps` steps, for at least `seconds`, with a folder as its cache.
+
+    Returns:
+        The wall seconds of each step; the processor seconds of the steps, and those of all processes.
+    """
 
     def children():
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,6 +1,6 @@
-"""What the first use of an operation costs: the processor time, of all threads, to compile its kernels.
+"""Time the first use of an operation: the processor seconds, of all threads, that compile its kernels.
 
-Each in a process of its own with nothing kept on disk, and again in the next process, which finds what was kept.
+Each operation runs in a new process with empty caches on disk, and in a second one, which finds what the first kept.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import json, time
 import optirs_web as ow
 device = ow.device({device!r})
 x, y = ow.ones((64, 64), device=device), ow.ones((1, 2, 16, 16), device=device)
-(-x).tolist()  # what comes with a device's first kernel
+(-x).tolist()  # the costs of a device's first kernel
 before, start = device.stats.copy(), time.process_time()
 result = {operation}
 device.synchronize()
@@ -32,7 +32,7 @@ print(json.dumps([(device.stats - before).pipelines, seconds]))
 
 
 def measure(device, operation, folder):
-    """The kernels that were compiled, and the seconds, in one new process."""
+    """Run an operation in a new process; return the number of kernels that it compiled, and the seconds."""
     program = PROGRAM.format(device=device, operation=operation)
     environment = {**os.environ, "XDG_CACHE_HOME": folder, "POCL_CACHE_DIR": os.path.join(folder, "pocl")}
     environment |= {"PYOPENCL_NO_CACHE": "1", "MESA_SHADER_CACHE_DIR": folder}

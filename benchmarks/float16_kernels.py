@@ -1,9 +1,9 @@
-"""What a kernel over float16 takes: as f16 where the device has it, as halves of words, and over float32 beside them.
+"""Compare kernels over float16, computed as f16 and as packed 16-bit words, with the same over float32.
 
     python benchmarks/float16_kernels.py [DEVICE]
 
-The least time of several runs, by the device's own clock where it has one; the memory that a workgroup shares; and
-whether elements are written by atomic operations.
+Prints the shortest time of several runs, by the device's timestamps where it has them; the memory of a workgroup; and
+whether elements are written by atomic operations. f16 is left out where the device does not support it.
 """
 
 from __future__ import annotations
@@ -34,53 +34,61 @@ OPERATIONS: dict[str, tuple[tuple[int, ...], Callable[[Any], Any]]] = {
 }
 
 
-class Way(NamedTuple):
-    """How a kernel sees its tensors: their type, and whether float16 is f16."""
+class Storage(NamedTuple):
+    """How a kernel reads its tensors.
+
+    Attributes:
+        dtype: of the tensors.
+        is_native: whether float16 elements are read as f16, not as packed 16-bit words.
+    """
 
     dtype: str
     is_native: bool
 
 
-WAYS = (Way("float32", False), Way("float16", False), Way("float16", True))
+STORAGES = (Storage("float32", False), Storage("float16", False), Storage("float16", True))
 
 
-def measure(device: Device, call: Callable[[Any], Any], x: Any, way: Way) -> tuple[float, Kernel]:
-    """Seconds of the kernel that takes most of the call's time, and that kernel."""
-    native_halves._known[device] = way.is_native
-    found: dict[str, Kernel] = {}
+def measure(device: Device, call: Callable[[Any], Any], x: Any, storage: Storage) -> tuple[float, Kernel]:
+    """Return the seconds of the kernel that takes most of the call's time, and that kernel."""
+    native_halves._known[device] = storage.is_native
+    kernels: dict[str, Kernel] = {}
 
     def observe(kernel: Kernel, _: Any) -> None:
-        found[kernel.name] = kernel
+        kernels[kernel.name] = kernel
 
     device.observers.append(observe)
     with ow.profile(device) as profile:
         call(x)
     device.observers.remove(observe)
-    times = {one.name: one.end - one.start for one in profile.kernels if one.name in found}
+    times = {one.name: one.end - one.start for one in profile.kernels if one.name in kernels}
     slowest = max(times, key=times.__getitem__)
-    return times[slowest], found[slowest]
+    return times[slowest], kernels[slowest]
 
 
 def main() -> None:
     """Print the table."""
     device = ow.device(sys.argv[1] if len(sys.argv) > 1 else "vulkan")
-    known = native_halves.converts_float16(device)
-    ways = WAYS if known else WAYS[:2]
-    print(f"{device}; float16 is f16 where it is used: {known}; milliseconds")
+    has_f16 = native_halves.converts_float16(device)
+    storages = STORAGES if has_f16 else STORAGES[:2]
+    print(f"{device}; supports f16: {has_f16}; milliseconds")
     print(f"{'':28} {'kernel':28} {'time':>8} {'workgroup memory':>17}  atomics")
     for name, (shape, call) in OPERATIONS.items():
         x = ow.randn(shape, device=device, seed=0)
-        given = {way: x.astype(way.dtype) for way in ways}
-        for way in ways:  # compiles
-            call(given[way])
-        runs = [{way: measure(device, call, given[way], way) for way in ways} for _ in range(RUNS)]
-        for way in ways:
-            kernel = runs[0][way][1]
-            seconds = min(run[way][0] for run in runs)
+        tensors = {storage: x.astype(storage.dtype) for storage in storages}
+        for tensor in tensors.values():  # compiles
+            call(tensor)
+        runs = [
+            {storage: measure(device, call, tensor, storage) for storage, tensor in tensors.items()}
+            for _ in range(RUNS)
+        ]
+        for storage in storages:
+            kernel = runs[0][storage][1]
+            seconds = min(run[storage][0] for run in runs)
             memory = workgroup_bytes([Part(kernel.module)])
             atomics = "yes" if "atomicXor" in kernel.wgsl() else "no"
             print(f"{name:28} {kernel.name:28} {1e3 * seconds:8.3f} {memory:17,}  {atomics}")
-    native_halves._known[device] = known
+    native_halves._known[device] = has_f16
 
 
 if __name__ == "__main__":

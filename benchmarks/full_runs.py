@@ -1,7 +1,7 @@
-"""The full runs of `examples/` on `cpu` beside torch, from the same weights over the same batches.
+"""Compare the full runs of `examples/` on `cpu` with torch, from the same weights over the same batches.
 
-Prints how far losses are apart. `tests/test_examples.py` checks the first hundred steps of smaller models. Needs torch,
-and some three minutes. With `--check` a loss that is more than 1% from torch's fails.
+Prints the largest difference of a loss; `tests/test_examples.py` checks the first hundred steps of smaller models.
+Needs torch, and about three minutes.
 """
 
 import argparse
@@ -26,8 +26,8 @@ LIMIT = 0.01
 SEED = 0
 
 
-def apart(module, name, data, steps, **options):
-    """The largest difference of a loss from torch's, relative to that, and torch's losses."""
+def compare(module, name, data, steps, **options):
+    """Train both models; return the largest relative difference of a loss from torch's, and torch's losses."""
     ow.manual_seed(SEED)
     model = getattr(module, name)(**options, device="cpu")
     twin = getattr(torch_models, name)(**options)
@@ -46,12 +46,14 @@ def apart(module, name, data, steps, **options):
         loss.backward()
         optimizer.step()
         theirs.append(loss.item())
-    return max(abs(its - of_torch) / of_torch for its, of_torch in zip(ours, theirs, strict=True)), theirs
+    return max(abs(one - other) / other for one, other in zip(ours, theirs, strict=True)), theirs
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help=f"fail above {LIMIT:.0%}")
+    parser.add_argument(
+        "--check", action="store_true", help=f"fail where a loss is more than {100 * LIMIT:g}%% from torch's"
+    )
     arguments = parser.parse_args()
     digits, book = ow.datasets.load_digits(), ow.datasets.load_book()
     alphabet = gpt.Alphabet(book)
@@ -63,7 +65,7 @@ def main():
     worst = 0.0
     print(f"{'model':8}{'steps':>6}{'first loss':>12}{'last loss':>11}{'largest difference':>20}")
     for module, name, data, steps, options in runs:
-        difference, losses = apart(module, name, data, steps, **options)
+        difference, losses = compare(module, name, data, steps, **options)
         worst = max(worst, difference)
         print(f"{name:8}{steps:6}{losses[0]:12.3f}{losses[-1]:11.3f}{difference:20.1e}", flush=True)
     if arguments.check and worst > LIMIT:

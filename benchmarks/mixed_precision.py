@@ -1,4 +1,4 @@
-"""What autocast saves and changes: memory, bytes that kernels read and write, and losses, beside float32.
+"""Compare training under autocast with float32: memory, bytes that kernels read and write, and losses.
 
     python benchmarks/mixed_precision.py [DEVICE]
 
@@ -22,7 +22,7 @@ STEPS = 30
 
 
 def perceptron(device: str) -> tuple[Any, tuple[Any, ...], Callable[..., Any]]:
-    """Three layers of 256 over 512 examples."""
+    """Return a perceptron of three layers, a batch of 512 examples, and the loss function."""
     nn = ow.nn
     model = nn.Sequential(
         nn.Linear(64, 256, device=device), nn.ReLU(), nn.Linear(256, 256, device=device), nn.ReLU(),
@@ -33,7 +33,7 @@ def perceptron(device: str) -> tuple[Any, tuple[Any, ...], Callable[..., Any]]:
 
 
 def transformer(device: str) -> tuple[Any, tuple[Any, ...], Callable[..., Any]]:
-    """One block of width 128 over 8 texts of 64 characters."""
+    """Return a GPT of one block of width 128, a batch of 8 texts of 64 characters, and the loss function."""
     model = gpt.GPT(64, block=64, width=128, layers=1, heads=4, device=device)
     codes = (ow.rand((8, 65), device=device, seed=2) * 64.0).astype("int32")
 
@@ -45,7 +45,15 @@ def transformer(device: str) -> tuple[Any, tuple[Any, ...], Callable[..., Any]]:
 
 
 class Measured(NamedTuple):
-    """Bytes kept from forward to backward, of a recorded step's own memory, and moved by its kernels; and losses."""
+    """The measurements of a model.
+
+    Attributes:
+        kept: bytes that are kept from forward to backward.
+        recorded: bytes of a recorded step's own memory.
+        moved: bytes that its kernels read and write.
+        first: the first loss.
+        last: the last loss.
+    """
 
     kept: int
     recorded: int
@@ -55,7 +63,7 @@ class Measured(NamedTuple):
 
 
 def measure(make: Callable[[str], Any], device: str, dtype: str) -> Measured:
-    """Train in products of that type; float32 is without autocast."""
+    """Train with products of a type; "float32" is without autocast."""
     ow.manual_seed(0)
     model, batch, loss_of = make(device)
     optimizer = ow.optim.AdamW(model.parameters(), lr=1e-3)
@@ -94,9 +102,9 @@ def main() -> None:
     print(f"{'':12} {'':8} {'kept for backward':>18} {'recorded step':>14} {'moved by it':>14}  loss")
     for make in (perceptron, transformer):
         for dtype in ("float32", "bfloat16", "float16"):
-            one = measure(make, device, dtype)
-            bytes_ = f"{one.kept:18,} {one.recorded:14,} {one.moved:14,}"
-            print(f"{make.__name__:12} {dtype:8} {bytes_}  {one.first:.4f} to {one.last:.4f}")
+            measured = measure(make, device, dtype)
+            nbytes = f"{measured.kept:18,} {measured.recorded:14,} {measured.moved:14,}"
+            print(f"{make.__name__:12} {dtype:8} {nbytes}  {measured.first:.4f} to {measured.last:.4f}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""`placement("auto")` beside the better of `placement("cpu")` and `placement("gpu")`. Ratios are what counts.
+"""Compare `placement("auto")` with the better of `placement("cpu")` and `placement("gpu")`.
 
-A case is a function of arrays on the processor, as a batch is: each call makes tensors of them, computes, and waits for
-the result where it lies. Weights are tensors on the processor that stay. The three policies take turns, round by round,
-so that what else the machine does meets all alike. What counts is the median of "auto" over the better one in the same
-round; with `--check` more than 1.05 fails. On a machine with few cores set OPENBLAS_NUM_THREADS=1, or products on the
-processor mostly wait for each other.
+Each call of a case makes tensors of arrays, as of a batch, computes, and waits for the result on the device where it is
+stored. Weights are tensors on the processor. The three policies alternate in each round, so that other load on the
+machine affects all alike; the figure is the median ratio of "auto" to the better one in the same round. On a machine
+with few cores set OPENBLAS_NUM_THREADS=1, or threads of products on the processor mostly wait for each other.
 """
 
 import argparse
@@ -52,7 +51,7 @@ def heavy_chain(size):
 
 
 def reductions(size):
-    """Sums and means along both axes of a matrix that stays."""
+    """Sums and means along both axes of a matrix, which is made once."""
     x = ow.tensor(np.ones((size, 256), np.float32), device="cpu")
     return lambda: x.sum(axis=0).mean() + x.mean(axis=1).sum()
 
@@ -72,7 +71,7 @@ def products(size):
 
 
 def mixed(size):
-    """Products, heavy map functions and a reduction in turn."""
+    """Products alternating with heavy map functions, then a reduction."""
     array = np.ones((size, size), np.float32) / size
     weights = [ow.tensor(array, device="cpu") for _ in range(2)]
 
@@ -86,15 +85,15 @@ def mixed(size):
 
 
 def training_step(width):
-    """That of a perceptron of three layers, with AdamW, and a batch of 128."""
+    """Return the AdamW training step of a perceptron of three layers, and a batch of 128."""
     model = ow.nn.Sequential(
         *(ow.nn.Linear(64, width, device="cpu"), ow.nn.Tanh()),
         *(ow.nn.Linear(width, width, device="cpu"), ow.nn.Tanh()),
         ow.nn.Linear(width, 10, device="cpu"),
     )
     optimizer = ow.optim.AdamW(model.parameters())
-    numbers = np.random.default_rng(0)
-    x, y = numbers.normal(size=(128, 64)).astype(np.float32), numbers.integers(0, 10, 128).astype(np.int32)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(128, 64)).astype(np.float32), rng.integers(0, 10, 128).astype(np.int32)
 
     def step(x, y):
         optimizer.zero_grad()
@@ -135,14 +134,14 @@ class Side:
 
     def __init__(self, policy, make, size, gpu, warm):
         self.policy = ow.placement(policy, gpu=gpu)
-        ow.placement(None)
+        ow.placement(None)  # the call has set it for all that follows; it is to hold in blocks only
         self.run = make(size)
         with self.policy:
             for _ in range(warm):  # "auto" tries both devices meanwhile
                 self.wait(self.run())
 
     def wait(self, result):
-        """Wait where the result lies, and say where."""
+        """Wait for the device on which a result is stored, and return its name."""
         result.device.synchronize()
         return result.device.name
 
@@ -151,20 +150,24 @@ class Side:
         self.where = self.wait(self.run())
 
     def seconds(self, repeats):
-        """Of each of so many calls."""
+        """Return the mean seconds of `repeats` calls."""
         with self.policy:
             return timing.seconds(self.take, repeats)
 
 
 def compare(make, size, gpu, budget, warm):
-    """Seconds of each policy in each round, and where "auto" ended. What is far behind is left out after a while."""
+    """Time a case under all policies; after nine rounds, one that is far behind is left out.
+
+    Returns:
+        By policy, the seconds of a call in each round; and the device on which "auto" computed last.
+    """
     sides = {policy: Side(policy, make, size, gpu, warm) for policy in POLICIES}
     repeats = max(1, math.ceil(0.0005 / min(side.seconds(1) for side in sides.values())))
     seconds = {policy: [] for policy in POLICIES}
     taking_part = list(POLICIES)
     until = time.perf_counter() + budget
     while len(seconds["auto"]) < _FEWEST_ROUNDS or time.perf_counter() < until:
-        random.shuffle(taking_part)  # what ran before leaves its traces in caches
+        random.shuffle(taking_part)  # each call depends on the caches that the one before has left
         for policy in taking_part:
             seconds[policy].append(sides[policy].seconds(repeats))
         if len(seconds["auto"]) == _FEWEST_ROUNDS:
@@ -189,7 +192,7 @@ def main():
             seconds, where = compare(make, size, arguments.gpu, arguments.seconds, warm)
             cpu, gpu, auto = (1e3 * statistics.median(seconds[one]) for one in POLICIES)
             better = seconds["cpu" if cpu < gpu else "gpu"]
-            ratio = statistics.median(its / of_better for its, of_better in zip(seconds["auto"], better, strict=True))
+            ratio = statistics.median(timing.ratios(seconds["auto"], better))
             worst = max(worst, ratio)
             print(
                 f"{case:19}{size:9,}{cpu:10.3f}{gpu:10.3f}{auto:10.3f}{ratio:13.3f}{len(better):8}  {where}", flush=True

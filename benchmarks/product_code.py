@@ -1,9 +1,9 @@
-"""What NVIDIA's compiler makes of the product kernels that discrete GPUs are given: machine code, without a GPU.
+"""Analyze the machine code that NVIDIA's compiler generates for the product kernels of discrete GPUs, without a GPU.
 
-For each tile and each way of staging the operands: multiply-adds (FFMA) for each instruction that loads workgroup
-memory (LDS), their share of the instructions of the loop over depths, the registers of an invocation, and the spills,
-which are loads and stores of local memory. Nothing runs, so this says nothing of time. `--check` fails where the
-default of discrete GPUs has fewer than 8 multiply-adds for a load, less than 80% of them, or a spill.
+Prints for each tile and each staging of the operands: multiply-adds (FFMA) per load of workgroup memory (LDS); their
+share of the instructions of the loop over the inner axis; the registers of an invocation; and spills, the loads and
+stores of local memory. Nothing runs, so this does not measure time. `--check` fails where the default of discrete GPUs
+has fewer than 8 multiply-adds per load, a share below 80%, or a spill.
 
 python benchmarks/product_code.py [--arch sm_90] [--all] [--check]
 """
@@ -32,13 +32,13 @@ BY_VECTORS = {
 
 
 class Code(NamedTuple):
-    """The loop over depths of a kernel, which stages vectors and multiplies them, in machine code.
+    """Counts of a kernel's machine code, in its loop over the inner axis where nothing else is said.
 
     Attributes:
-        instructions: how many.
-        fma: of these multiply-adds.
-        loads: of workgroup memory.
-        registers: of an invocation.
+        instructions: all instructions.
+        fma: multiply-adds.
+        loads: loads of workgroup memory.
+        registers: those of an invocation, in the whole kernel.
         spills: loads and stores of local memory, in the whole kernel.
     """
 
@@ -50,22 +50,22 @@ class Code(NamedTuple):
 
     @property
     def share(self):
-        """The share of multiply-adds."""
+        """Multiply-adds as a share of the instructions."""
         return self.fma / self.instructions
 
     @property
     def per_load(self):
-        """Multiply-adds for each load."""
+        """Multiply-adds per load of workgroup memory."""
         return self.fma / self.loads
 
     @property
-    def is_enough(self):
-        """Whether it reaches what the default of discrete GPUs has to."""
+    def is_within_bounds(self):
+        """Whether `LEAST_PER_LOAD` and `LEAST_SHARE` are reached without spills."""
         return self.per_load >= LEAST_PER_LOAD and self.share >= LEAST_SHARE and not self.spills
 
 
 def disassembler():
-    """The path of nvdisasm, of NVIDIA's package or on the PATH."""
+    """Return the path of nvdisasm in NVIDIA's package, or its name, to be found on the PATH."""
     spec = find_spec("nvidia")
     folders = spec.submodule_search_locations if spec else ()
     paths = [path for folder in folders for path in Path(folder).glob("cu*/bin/nvdisasm*")]
@@ -73,7 +73,7 @@ def disassembler():
 
 
 def disassembled(cubin):
-    """The text of machine code."""
+    """Return the disassembly of machine code, as nvdisasm prints it."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -81,7 +81,7 @@ def disassembled(cubin):
 
 
 def code_of(tile, stagings, arch="sm_90"):
-    """The code of `matmul` with this tile."""
+    """Compile `matmul` with a tile and the stagings of both operands, and return the counts of its loop."""
     kernel = by_tiles("matmul", tile, *stagings)
     cubin = nvrtc.compile_cuda(print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds), arch, "cubin")
     text = disassembled(cubin)
@@ -93,7 +93,7 @@ def code_of(tile, stagings, arch="sm_90"):
 
 
 def loops_of(text):
-    """The operations of a kernel in order, without their modifiers, and the first and last number of each loop."""
+    """Return a kernel's operations in order, without modifiers, and the first and last position of each loop."""
     operations, labels, jumps = [], {}, []
     for line in text.splitlines():
         if label := re.match(r"(\.L_\w+):", line):
@@ -121,7 +121,7 @@ def main():
             code = code_of(tile, stagings, options.arch)
             row = f"{code.per_load:.1f} | {code.share:.0%} | {code.registers} | {code.spills}"
             print(f"| {tile} | {name} | {row} |", flush=True)
-            if options.check and tile == DEFAULT and name in BY_VECTORS and not code.is_enough:
+            if options.check and tile == DEFAULT and name in BY_VECTORS and not code.is_within_bounds:
                 sys.exit(f"{tile}, {name}: below {LEAST_PER_LOAD:.0f} FFMA per LDS, or {LEAST_SHARE:.0%}, or it spills")
 
 

@@ -1,6 +1,6 @@
-"""What the library adds to the start of a program: CPU milliseconds in fresh processes, minimum and median.
+"""Start-up of the library: processor milliseconds in new processes, minimum and median.
 
-Where Numba is installed, also what its import takes, and a kernel that LLVM compiles or that is kept from before.
+Where Numba is installed, also those of its import, and of kernels that LLVM compiles or that its cache has.
 """
 
 import statistics
@@ -24,10 +24,10 @@ FIGURES = [
     ("up to a first tensor", TO_TENSOR, WITHOUT_NUMPY),
     ("up to a first result", [*TO_TENSOR, "first operation"], WITHOUT_NUMPY),
 ]
-"""What is printed: a name, the stages that count, and a note."""
+"""The rows: a name, the stages that it sums, and a note."""
 NUMBA_STAGES = {
     "import numba": "import numba",
-    "": "import optirs_web as ow; x = ow.tensor([1.0, 2.0], device='cpu')",
+    "first tensor": "import optirs_web as ow; x = ow.tensor([1.0, 2.0], device='cpu')",
     "the first kernel": "x.tanh().tolist()",
     "another one": "x.log().tolist()",
     "the two of AdamW": "ow.optim.AdamW([ow.Parameter(x)]).step(grads=[x]); x.device.synchronize()",
@@ -35,12 +35,12 @@ NUMBA_STAGES = {
 
 
 def measure(stages=STAGES, **environment):
-    """Processor milliseconds of each stage in one new process, by name."""
+    """Return the processor milliseconds of each stage in one new process, by name."""
     times = stage_seconds(list(stages.values()), **environment)
-    return {name: 1e3 * one for name, one in zip(stages, times, strict=True)}
+    return {name: 1e3 * seconds for name, seconds in zip(stages, times, strict=True)}
 
 
-def shown(name, times, note=""):
+def print_row(name, times, note=""):
     print(f"{name:28}{min(times):10.1f}{statistics.median(times):12.1f}{note}")
 
 
@@ -49,7 +49,7 @@ def main():
     runs = [measure() for _ in range(RUNS)]
     print(f"{'stage':28}{'min ms':>10}{'median ms':>12}   ({RUNS} processes)")
     for name, stages, note in FIGURES:
-        shown(name, [sum(run[stage] for stage in stages) for run in runs], note)
+        print_row(name, [sum(run[stage] for stage in stages) for run in runs], note)
     if find_spec("numba"):
         show_numba()
 
@@ -58,12 +58,12 @@ def show_numba():
     compiled, kept = [], []
     for _ in range(NUMBA_RUNS):
         with tempfile.TemporaryDirectory() as folder:
-            for found in (compiled, kept):
-                found.append(measure(NUMBA_STAGES, OPTIRS_CPU="numba", NUMBA_CACHE_DIR=folder))
-    shown("import numba", [run["import numba"] for run in kept], f"   ({NUMBA_RUNS} processes)")
+            for runs in (compiled, kept):
+                runs.append(measure(NUMBA_STAGES, OPTIRS_CPU="numba", NUMBA_CACHE_DIR=folder))
+    print_row("import numba", [run["import numba"] for run in kept], f"   ({NUMBA_RUNS} processes)")
     for stage in list(NUMBA_STAGES)[2:]:
         for how, runs in (("compiled", compiled), ("kept", kept)):
-            shown(f"{stage}, {how}", [run[stage] for run in runs])
+            print_row(f"{stage}, {how}", [run[stage] for run in runs])
 
 
 if __name__ == "__main__":
