@@ -54,7 +54,7 @@ def counts_of(clone: Path) -> Counts:
         try:
             # -S: no finder of an editable install.
             found[name] = counts.measured(name, clone / "tests/counts.py", ["-S"], **environment)
-        except AssertionError as error:
+        except RuntimeError as error:
             print(f"{clone}: {name}: {str(error).strip().splitlines()[-1]}", file=sys.stderr)
     return found
 

@@ -1,11 +1,11 @@
-"""What the host does for a few cases: calls of this project's functions, dispatches, submits, bytes, memory.
+"""Count the host's work in a few cases, function calls to bytes of memory, and the instructions of a few kernels.
 
-Counts, unlike times, are the same on a busy machine: `test_counts.py` compares them with `counts.json`, which
-`make counts` writes; so are the instructions of a few kernels, as naga translates them. `python tests/counts.py vulkan
---functions replay` prints the calls by function. `scripts/compare_counts.py` runs this file on another commit too.
+Unlike times, counts are the same on a busy machine: `test_counts.py` compares them with `counts.json`, which
+`make counts` writes. `python tests/counts.py vulkan --functions replay` prints the calls by function.
+`scripts/compare_counts.py` runs this file on another commit too.
 
-Calls are those of functions whose file is in this repository. Comprehensions, generators and coroutines are left out,
-since versions of Python differ in when these count as a call.
+Calls are those of Python functions in this repository. Comprehensions, generators and coroutines are left out, since
+versions of Python differ in when these count as a call. Instructions are those of SPIR-V that naga writes.
 """
 
 import argparse
@@ -24,14 +24,14 @@ __all__ = ["DEVICES", "FILE", "KERNELS", "PYTHON", "differences", "instructions"
 FILE = Path(__file__).with_suffix(".json")
 DEVICES = ("cpu", "vulkan")
 KERNELS = ("adamw", "matmul", "batched_matmul", "attention", "softmax", "sum_rows", "layer_norm", "cross_entropy")
-"""Whose instructions are counted."""
+"""The kernels whose instructions are counted."""
 COUNTED = ("dispatches", "submits", "bytes_up", "bytes_down")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 ALLOWED_FALL = 0.1
-"""A count that falls by more is to be lowered in the file, so that it cannot grow back."""
+"""Share by which a count may fall before the file has to be updated, so that it cannot grow back unnoticed."""
 ALLOWED_ON_OTHER_VERSIONS = 0.02
-"""Growth of calls on other versions of Python than the file's, whose libraries may call back once more or less."""
+"""Share by which calls may grow on another version of Python than the file's, whose libraries call back differently."""
 
 _ROOT = Path(__file__).parent.parent
 _FOLDERS = tuple(f"{_ROOT / name}{os.sep}" for name in ("optirs_web", "native_backends", "shaders"))
@@ -46,7 +46,7 @@ def _is_counted(code):
 
 @contextmanager
 def _calls_in_block():
-    """Yield a Counter of code objects."""
+    """Count calls in a block, which is given the Counter, by code object."""
     calls = Counter()
 
     def note(frame, event, _):
@@ -54,7 +54,7 @@ def _calls_in_block():
             calls[frame.f_code] += 1
 
     gc.collect()
-    gc.disable()  # what it finalizes would be counted here or there
+    gc.disable()  # finalizers would be counted in whatever case they happen to run
     sys.setprofile(note)
     try:
         yield calls
@@ -64,7 +64,7 @@ def _calls_in_block():
 
 
 def _cases(device):
-    """Names, and functions to count: in this order, in a process of its own, so that the first recording is cold."""
+    """Yield names and functions to count. Their order matters: in a new process nothing is cached for the first."""
     import numpy as np
 
     import optirs_web as ow
@@ -84,7 +84,7 @@ def _cases(device):
         return loss
 
     arrays = np.ones((32, 64), np.float32), np.zeros(32, np.int32)
-    tensors = [ow.tensor(one, device=device) for one in arrays]
+    tensors = [ow.tensor(array, device=device) for array in arrays]
     yield "record", lambda: train_step(*tensors)
     for _ in range(2):
         train_step(*tensors)
@@ -110,7 +110,7 @@ def _cases(device):
 
 
 def _gpt(device):
-    """The training step of `examples/gpt.py`, and a batch."""
+    """Return the compiled training step of `examples/gpt.py`, and a batch."""
     sys.path.insert(0, str(_ROOT / "examples"))
     import gpt
 
@@ -123,7 +123,7 @@ def _gpt(device):
 
 
 def _count(name):
-    """Calls by function and the other counts of each case on a device."""
+    """Return by case the calls by code object, and all counts by name, on a device."""
     import optirs_web as ow
 
     device = ow.device(name)
@@ -135,7 +135,7 @@ def _count(name):
         with _calls_in_block() as calls:
             function()
         happened, after = device.stats - before, device.memory_stats()
-        counts = {"calls": calls.total(), **{one: getattr(happened, one) for one in COUNTED}}
+        counts = {"calls": calls.total(), **{name: getattr(happened, name) for name in COUNTED}}
         counts["allocations"] = after.allocated - memory.allocated
         counts["peak_memory"] = max(0, after.peak_bytes - memory.live_bytes - memory.pooled_bytes)
         counted[case] = calls, counts
@@ -143,7 +143,7 @@ def _count(name):
 
 
 def instructions():
-    """The instructions of each of `KERNELS` in SPIR-V, as naga writes it; {} where there is no naga."""
+    """Return the counts of `KERNELS` in SPIR-V, as naga writes it; {} where naga is not installed."""
     from optirs_web.cli.shader import find_kernel
     from optirs_web.translations import missing_compiler, translate
 
@@ -155,48 +155,57 @@ def instructions():
 
 
 def instructions_of(spirv):
-    """How many instructions a module has: each begins with a word that has its own length in the upper half."""
+    """Return the number of instructions of a SPIR-V module, whose first words have their lengths in the upper half."""
     words = memoryview(spirv).cast("I")
-    place, count = 5, 0  # behind the header
-    while place < len(words):
-        place, count = place + (words[place] >> 16), count + 1
+    offset, count = 5, 0  # after the header
+    while offset < len(words):
+        offset, count = offset + (words[offset] >> 16), count + 1
     return count
 
 
 def measured(name, file=__file__, options=(), **environment):
-    """The counts of each case on a device, or those of "spirv", from a process of its own.
+    """Count in a new process.
 
     Args:
-        name: of the device, or "spirv".
-        file: this one, or its copy in another clone.
-        options: more of Python's.
+        name: a device, or "spirv" for the instructions of kernels.
+        file: this file, or its copy in another clone.
+        options: of Python.
         environment: more variables.
+
+    Returns:
+        By case, or by kernel, the counts by name.
+
+    Raises:
+        RuntimeError: the process failed; the message is its standard error.
     """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("OPTIRS_")}
     environment |= {"OPTIRS_CPU": "numpy", "OPTIRS_TUNE": "0", "PYTHONHASHSEED": "0"}
     environment = inherited | environment
     command = [sys.executable, *options, "-W", "ignore", str(file), name]
     process = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
-    assert process.returncode == 0, process.stderr
+    if process.returncode:
+        raise RuntimeError(process.stderr)
     return json.loads(process.stdout)
 
 
 def differences(expected, counts, is_same_python=True):
-    """A sentence for each count that grew, or fell by more than is allowed."""
-    found = []
-    for case, name, count in ((case, *item) for case, its_counts in counts.items() for item in its_counts.items()):
+    """Return a sentence for each count that grew, or fell by more than is allowed."""
+    sentences = []
+    for case, name, count in ((case, *item) for case, by_name in counts.items() for item in by_name.items()):
         was = expected.get(case, {}).get(name)
         margin = 0 if is_same_python or name != "calls" else ALLOWED_ON_OTHER_VERSIONS
         if was is None:
-            found.append(f"{case}: no number of {name} is expected yet; `make counts` writes {count:,}")
+            sentences.append(f"{case}: no number of {name} is expected yet; `make counts` writes {count:,}")
         elif count > was * (1 + margin):
-            found.append(
+            sentences.append(
                 f"{case}: {count:,} {name}, {was:,} were expected; if that is meant, `make counts` changes the "
                 "expectation, in the same commit, whose message says why"
             )
         elif count < was * (1 - ALLOWED_FALL):
-            found.append(f"{case}: only {count:,} {name}, {was:,} were expected; `make counts` lowers the expectation")
-    return found
+            sentences.append(
+                f"{case}: only {count:,} {name}, {was:,} were expected; `make counts` lowers the expectation"
+            )
+    return sentences
 
 
 def main():
@@ -204,6 +213,8 @@ def main():
     parser.add_argument("device", nargs="?", help="print the counts of this device, or of spirv")
     parser.add_argument("--functions", metavar="CASE", help="print the calls of a case by function instead")
     options = parser.parse_args()
+    if options.functions and options.device in (None, "spirv"):
+        parser.error("--functions prints the calls on a device: name it")
     if options.device is None:
         counts = {"python": PYTHON, **{name: measured(name) for name in (*DEVICES, "spirv")}}
         FILE.write_text(json.dumps(counts, indent=1) + "\n", "utf-8")
@@ -215,6 +226,8 @@ def main():
     if options.functions is None:
         print(json.dumps({case: counts for case, (_, counts) in counted.items()}))
         return
+    if options.functions not in counted:
+        parser.error(f"there is no case {options.functions!r}: {', '.join(counted)}")
     for code, count in counted[options.functions][0].most_common():
         file = Path(code.co_filename).relative_to(_ROOT)
         print(f"{count:7,} {file}:{code.co_firstlineno} {code.co_qualname}")

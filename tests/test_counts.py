@@ -1,6 +1,8 @@
 """What the host does for a few cases is what `counts.json` expects: a count that grows is noticed where it does."""
 
 import json
+import subprocess
+import sys
 from array import array
 
 import pytest
@@ -26,6 +28,18 @@ def test_kernels_have_no_more_instructions_than_expected():
         missing("naga", why_not)
     found = differences(EXPECTED["spirv"], measured("spirv"))
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--functions", "replay"], "name it"), (["cpu", "--functions", "none"], "there is no case 'none': record, ")],
+)
+def test_the_calls_by_function_are_of_a_case_on_a_device(arguments, message):
+    before = FILE.read_bytes()
+    done = subprocess.run([sys.executable, FILE.with_suffix(".py"), *arguments], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert FILE.read_bytes() == before
 
 
 def test_instructions_are_counted_by_their_lengths():
