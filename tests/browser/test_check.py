@@ -49,6 +49,25 @@ def test_a_check_is_truthful_about_software_and_saved_as_a_card_and_as_json(chec
     screenshot(checked, "check")
 
 
+FAST = """
+    const { dispatchWorkgroups } = GPUComputePassEncoder.prototype;
+    self.dispatches = [];
+    GPUComputePassEncoder.prototype.dispatchWorkgroups = function () {
+      self.dispatches.push(this);
+      dispatchWorkgroups.call(this, 1);
+    };
+"""
+
+
+def test_on_a_fast_gpu_a_round_has_as_many_dispatches_as_it_takes_to_measure_the_peak(page, site):
+    page.add_init_script(FAST)
+    page.goto(f"{site}/check")
+    expect(page.locator("#status")).to_have_text(re.compile("^Ready"), timeout=SLOW)
+    page.get_by_role("button", name="Check", exact=True).click()
+    expect(page.locator("#peak")).to_contain_text("GFLOP/s", timeout=SLOW)
+    assert page.evaluate("dispatches.filter((pass) => pass === dispatches.at(-1)).length") > 1
+
+
 def test_what_the_adapter_offers_is_there_before_python_is(page, site):
     page.route("**/pyodide.asm.wasm", lambda route: route.abort())
     page.goto(f"{site}/check")

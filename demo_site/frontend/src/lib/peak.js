@@ -1,16 +1,17 @@
-// What an adapter multiplies and adds at most: a kernel that does nothing else, in registers.
+// The peak rate of an adapter: a kernel that only multiplies and adds, in registers.
 
-const INVOCATIONS = 64; // of a workgroup
+const INVOCATIONS = 64; // per workgroup
 const REPEATS = 256;
-const CHAINS = 8; // of four components each, so that one need not wait for the other
-const OPERATIONS = 2 * 4 * CHAINS * REPEATS; // of an invocation
-const ROUND = 60; // milliseconds, at least, of a timed launch
-const MOST_WORKGROUPS = 65_535;
+const CHAINS = 8; // independent ones, of four components each
+const OPERATIONS = 2 * 4 * CHAINS * REPEATS; // per invocation
+const ROUND = 60; // milliseconds of a round, at least: submitting and waiting take up to one
+const MOST_WORKGROUPS = 65_535; // of a dispatch, by default
+const MOST_DISPATCHES = 1024; // of a round
 const ROUNDS = 5;
 
 const letters = [..."abcdefgh"].slice(0, CHAINS);
 
-// Its factor and its addend depend on the invocation, so that no compiler can sum up the loop.
+// Factor and addend depend on the invocation, so that no compiler can evaluate the loop.
 const SOURCE = `
 @group(0) @binding(0) var<storage, read_write> result: array<vec4f>;
 
@@ -25,7 +26,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   result[id.x % arrayLength(&result)] = ${letters.join(" + ")};
 }`;
 
-/** GFLOP/s: the median of some launches, each waited for. */
+/** GFLOP/s, the median of five rounds, each waited for. Dispatches are added until a round takes long enough. */
 export async function multiplyAddPeak(adapter) {
   const device = await adapter.requestDevice();
   try {
@@ -33,24 +34,27 @@ export async function multiplyAddPeak(adapter) {
     const pipeline = await device.createComputePipelineAsync({ layout: "auto", compute: { module, entryPoint: "main" } });
     const result = device.createBuffer({ size: 16 * INVOCATIONS * 1024, usage: GPUBufferUsage.STORAGE });
     const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries: [{ binding: 0, resource: { buffer: result } }] });
-    const milliseconds = async (workgroups) => {
+    let [workgroups, dispatches] = [16, 1];
+    const milliseconds = async () => {
       const encoder = device.createCommandEncoder();
       const pass = encoder.beginComputePass();
       pass.setPipeline(pipeline);
       pass.setBindGroup(0, group);
-      pass.dispatchWorkgroups(workgroups);
+      for (let i = 0; i < dispatches; i++) pass.dispatchWorkgroups(workgroups);
       pass.end();
       const start = performance.now();
       device.queue.submit([encoder.finish()]);
       await device.queue.onSubmittedWorkDone();
       return performance.now() - start;
     };
-    let workgroups = 16;
-    await milliseconds(workgroups); // compiles
-    while ((await milliseconds(workgroups)) < ROUND && workgroups < MOST_WORKGROUPS) workgroups = Math.min(4 * workgroups, MOST_WORKGROUPS);
+    await milliseconds(); // compiles
+    while ((await milliseconds()) < ROUND && dispatches < MOST_DISPATCHES) {
+      if (workgroups < MOST_WORKGROUPS) workgroups = Math.min(4 * workgroups, MOST_WORKGROUPS);
+      else dispatches *= 2;
+    }
     const rates = [];
     for (let round = 0; round < ROUNDS; round++) {
-      rates.push((workgroups * INVOCATIONS * OPERATIONS) / (await milliseconds(workgroups)) / 1e6);
+      rates.push((dispatches * workgroups * INVOCATIONS * OPERATIONS) / (await milliseconds()) / 1e6);
     }
     return rates.sort((first, second) => first - second)[ROUNDS >> 1];
   } finally {
