@@ -188,7 +188,6 @@ bench-compare: setup ## compare counts of the working tree (dispatches, bytes, m
 bench-docs: $(STAMP) ## make docs/benchmarks.md from the reports in docs/benchmarks
 	$(BIN)/python scripts/make_benchmarks.py
 
-
 bench-browser: wheel ## measure in Chromium: products, training and optimizer steps compared with other libraries, start-up, moves, a long run
 	$(BIN)/python benchmarks/browser/steps.py
 	$(BIN)/python benchmarks/browser/run.py

@@ -1,4 +1,4 @@
-"""`vulkan` through Dawn, on the software driver that Chromium brings: Dawn refuses Mesa's up to version 22."""
+"""`vulkan` through Dawn on Chromium's software driver, since Dawn refuses Mesa's up to version 22."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ _DRIVER = "vk_swiftshader_icd.json"
 
 
 def with_software_driver():
-    """Environment variables by which Vulkan has Chromium's driver alone, unless the user has named others."""
+    """Return environment variables that give Vulkan only Chromium's driver; none if the user has named others."""
     named = os.environ.keys() & {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}
     folders = [Path(os.path.realpath(chromium_path() or "")).parent, *map(Path, _FOLDERS)]
     driver = next((one / _DRIVER for one in folders if (one / _DRIVER).is_file()), None)
@@ -23,7 +23,7 @@ def with_software_driver():
 
 
 def dawn_device():
-    """The device, whose driver is looked for when it is opened: others of this process have their own.
+    """Open the device; other devices of the process keep their own drivers.
 
     Raises:
         DeviceNotAvailableError: there is none, or wgpudawn is not installed.

@@ -1,4 +1,4 @@
-"""Dawn, the second way to open `vulkan`, `metal` and `dx12`: names, what is said where it is missing, and the text."""
+"""Dawn, which opens `vulkan`, `metal` and `dx12` too: names, errors where it is missing, its WGSL, its timestamps."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""``optirs-web bench``: the benchmark suite, with tables, JSON and plots."""
+"""``optirs-web bench``: runs the benchmark suite, with tables, JSON, plots and a comparison with an earlier report."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from .tables import print_table, table_of
 
 __all__ = ["bench"]
 
-_SAME = 1e-3
-"""Largest difference of a result from a rival's, as a share of the largest value, before it is no comparison."""
+_TOLERANCE = 1e-3
+"""Largest difference of a rival's result from ours, as a share of the largest value."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FILES = ("--json", "--plot", "--compare")
@@ -91,7 +91,7 @@ def bench(
         os.environ.setdefault("OPTIRS_CPU", "numba")  # loops are compiled before the first round
     load(against)
     opened = [ow.device(name) for name in devices or _available()]
-    report = run(names, opened, against, rounds, _command(), lambda report: _show(report, file))
+    report = run(names, opened, against, rounds, _command(), lambda report: _save(report, file))
     if as_markdown:
         click.echo(markdown(report))
     else:
@@ -124,7 +124,7 @@ def _names(groups: Sequence[str], chosen: Sequence[str]) -> list[str]:
 
 
 def _available() -> list[str]:
-    """The names of all devices but OpenGL's, the processor first."""
+    """Return the names of all devices but OpenGL's, the processor first."""
     names = [one.label for one in ow.devices() if one.available and one.name != "gl"]
     return sorted(names, key=lambda name: name != "cpu")
 
@@ -137,7 +137,7 @@ def _read(path: str) -> Report:
 
 
 def _command() -> str:
-    """What was run, without the files that were written."""
+    """Return the command line without the options that name files."""
     arguments = iter(sys.argv[1:])
     kept = []
     for argument in arguments:
@@ -148,8 +148,8 @@ def _command() -> str:
     return shlex.join(["optirs-web", *kept])
 
 
-def _show(report: Report, file: Path | None) -> None:
-    """Write what there is, and say on the terminal how far the run is."""
+def _save(report: Report, file: Path | None) -> None:
+    """Write the report so far, and print the last case on a terminal."""
     if file:
         report.write(file)
     console, last = Console(stderr=True), report.results[-1]
@@ -167,9 +167,9 @@ def _print(report: Report) -> None:
             table.add_row(*cells(one, rivals))
         print_table(table)
         click.echo()
-    for what, why in report.notes.items():
-        click.echo(f"{what}: {why}")
-    left_out = Counter(f"{name}: {why}" for one in report.results for name, why in one.notes.items())
+    for name, reason in report.notes.items():
+        click.echo(f"{name}: {reason}")
+    left_out = Counter(f"{name}: {reason}" for one in report.results for name, reason in one.notes.items())
     for line, count in left_out.items():
         click.echo(f"{line} ({count} cases)")
 
@@ -186,13 +186,13 @@ def _print_changes(report: Report, earlier: Report, grew: Sequence[str]) -> None
 
 
 def _print_differences(results: Sequence[Result]) -> bool:
-    """Whether any result differs, which is said."""
-    wrong = [
+    """Print the rivals' results that differ from ours; return whether there are any."""
+    differences = [
         f"{one.case} on {one.device}: the result of {name} differs by {difference:.1e} of the largest value"
         for one in results
         for name, difference in one.differences.items()
-        if not difference <= _SAME
+        if not difference <= _TOLERANCE
     ]
-    for line in wrong:
+    for line in differences:
         click.echo(line, err=True)
-    return bool(wrong)
+    return bool(differences)

@@ -41,7 +41,7 @@ _BACKENDS = {
 _THROUGH = {
     "dawn": {f"{name}-dawn": "optirs_web.native_backends.dawn" for name in ("vulkan", "metal", "dx12")},
 }
-"""By what other package than wgpu-py their adapters can be opened, under which names. They are taken by name only."""
+"""By other package that opens adapters, the names of its devices and their modules. "auto" does not take them."""
 
 _MODULES = {**_BACKENDS, **_THROUGH["dawn"]}
 
@@ -131,13 +131,13 @@ def device(name: str | Device | None = None, *, power: str | None = None, throug
             lost or keeps failing, until that is asked for by its name. OPTIRS_REQUIRE names those that it may take.
         power: what "auto" prefers: "low" an integrated GPU, "high" a discrete one; in a page the browser decides. None
             means the environment variable OPTIRS_POWER, or neither where it is not set.
-        through: "dawn" opens "vulkan", "metal" or "dx12" by the package wgpudawn instead of wgpu. The device is
-            another one, of the name "vulkan-dawn", and "auto" does not take it.
+        through: "dawn" opens "vulkan", "metal" or "dx12" with the package wgpudawn instead of wgpu: another device,
+            named "vulkan-dawn" and so on, which "auto" does not take.
 
     Raises:
         DeviceNotAvailableError: there is no such device; the message says what was probed.
         UnsupportedError: in a browser that cannot wait; await `device_async` there, once.
-        ValueError: `power` is neither, or a name says already which device it is; or `through` is of no use for it.
+        ValueError: `power` or `through` is none of these, or the name cannot be combined with it.
 
     Example:
         >>> import optirs_web as ow
@@ -201,7 +201,7 @@ def _asked(name: str | None, power: str | None) -> str:
 
 
 def _name_through(name: str | None, through: str) -> str:
-    """The name of a device that another package opens."""
+    """Return the name of a device that another package opens."""
     if through not in _THROUGH:
         raise ValueError(f"through must be one of {', '.join(_THROUGH)}, not {through!r}")
     kind, colon, index = (name or "").partition(":")
