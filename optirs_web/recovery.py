@@ -7,6 +7,7 @@ A browser takes the GPU away from a tab in the background, and a driver may rese
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, NamedTuple, Protocol
@@ -65,6 +66,16 @@ _numbers = itertools.count()
 _known: WeakValueDictionary[int, Recoverable] = WeakValueDictionary()
 _lock = threading.Lock()  # held while that changes or is listed
 _recovering = threading.RLock()  # held by the one thread that brings back what a device held
+
+
+def _after_fork() -> None:
+    """In the child. Who holds a lock may be a thread that is not in this process."""
+    global _lock, _recovering
+    _lock, _recovering = threading.Lock(), threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def keep_track(one: Recoverable) -> None:

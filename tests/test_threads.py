@@ -313,6 +313,47 @@ def test_a_child_process_uses_the_processor_that_another_thread_had_locked():
     assert lines == ["[2.0, 2.0]"]
 
 
+@pytest.mark.parametrize(
+    ("module", "lock", "use"),
+    [
+        ("optirs_web.ops.random_state", "_lock", "ow.rand((2,), device='cpu').tolist()"),
+        ("optirs_web.placing.policy", "_lock", "ow.placement('cpu')"),
+        ("optirs_web.recovery", "_lock", "ow.Parameter([1.0], device='cpu')"),
+        ("optirs_web.recovery", "_recovering", "ow.recover()"),
+    ],
+)
+def test_a_child_process_takes_the_locks_that_threads_of_its_parent_held(module, lock, use):
+    lines = run_python(
+        f"""
+        import os, signal, threading
+        import optirs_web as ow
+        import {module} as module
+
+        {use}  # once before, so that the fork finds everything imported
+        locked, leave = threading.Event(), threading.Event()
+
+        def hold():
+            with module.{lock}:
+                locked.set()
+                leave.wait(60)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        locked.wait(60)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            {use}
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        leave.set()
+        thread.join()
+        print(os.waitstatus_to_exitcode(status))
+        """
+    )
+    assert lines == ["0"]
+
+
 def test_a_child_process_records_while_a_thread_of_its_parent_was_recording():
     lines = run_python(
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -107,6 +108,16 @@ _outright: list[tuple[ref[placement], Policy | None]] = []
 
 _lock = threading.Lock()
 """Held while that changes."""
+
+
+def _after_fork() -> None:
+    """In the child. Who holds the lock may be a thread that is not in this process."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def current() -> Policy | None:
