@@ -61,6 +61,8 @@ def with_numba(info: AdapterInfo) -> AdapterInfo:
     except PackageNotFoundError as error:
         missing = ModuleNotFoundError(str(error), name="numba")
         return _refused(info, packages.reason("numba", missing)) if asked else _as(_WithoutNumba, info)
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return _refused(info, "NUMBA_DISABLE_JIT keeps Numba from compiling: unset it") if asked else info
     reason = packages.wrong_version("numba", found)
     if asked and not reason:
         try:

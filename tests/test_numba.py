@@ -559,6 +559,13 @@ def described(monkeypatch, **environment):
     return ow.device("cpu")
 
 
+def test_numpy_runs_everything_where_numba_is_kept_from_compiling(monkeypatch, numba):
+    monkeypatch.delenv("OPTIRS_CPU", raising=False)
+    assert "Numba" not in described(monkeypatch, NUMBA_DISABLE_JIT="1").info.description
+    with pytest.raises(DeviceNotAvailableError, match="NUMBA_DISABLE_JIT keeps Numba from compiling: unset it"):
+        described(monkeypatch, OPTIRS_CPU="numba")
+
+
 def test_what_cannot_be_had_says_what_to_do(monkeypatch, both):
     with pytest.raises(DeviceNotAvailableError, match="OPTIRS_CPU must be one of numba, numpy, not 'cuda'"):
         described(monkeypatch, OPTIRS_CPU="cuda")
