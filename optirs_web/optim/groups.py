@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, ClassVar, Protocol
 
 from ..errors import UnsupportedError
+from ..ops.launch import need_one_device
 from ..runtime.dtypes import FLOAT32
 from ..runtime.rules import Flags, Rule
 from ..tensors import Parameter, Tensor
@@ -139,9 +140,7 @@ class Grouped(ABC):
         everything = [one for group in [*self.param_groups, *added] for one in group["params"]]
         if not everything:
             raise ValueError("optimizer got an empty parameter list")
-        devices = dict.fromkeys(one.device for one in everything)
-        if len(devices) > 1:
-            raise ValueError(f"the parameters are on different devices: {', '.join(map(str, devices))}")
+        need_one_device("an optimizer", *everything)
         names_of_all = [name for group in [*self.param_groups, *added] for name in group.get("param_names", ())]
         if len(set(names_of_all)) < len(names_of_all):
             raise ValueError("two parameters have the same name")
