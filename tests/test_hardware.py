@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import optirs_web as ow
-from optirs_web.cli import hardware
+from optirs_web.cli import check, hardware
 from optirs_web.cli.commands import cli
 
 BRIEF = ["--device", "vulkan", "--brief", "--part", "parity", "--part", "tuning"]
@@ -96,6 +96,13 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(co
     done = run(command, "--device", "cpu", "--json", "/no/such/report.json")
     assert done.exit_code == 2
     assert "there is no folder /no/such" in done.output
+
+
+def test_a_device_that_does_not_exist_is_refused_before_another_is_checked(monkeypatch):
+    monkeypatch.setattr(check, "checked", None)
+    done = run("check", "--device", "cpu", "--device", "gpu")
+    assert done.exit_code == 1
+    assert "there is no device 'gpu'" in done.output
 
 
 @pytest.mark.parametrize("command", ["check", "hardware"])

@@ -40,7 +40,7 @@ class Benchmark:
         device: where our side runs; None for what `optirs_web.device` returns.
         against: names of rivals ("torch", "jax", "numpy", "tinygrad") for a case of the suite; or functions by name,
             which return when they have computed.
-        rounds: how often each side is timed, at least.
+        rounds: how often each side is timed, at least; from 15 seconds on, three rounds are enough.
 
     Raises:
         ValueError: no case or no rival has that name, rivals are named for a function, or rounds is less than 1.

@@ -86,7 +86,7 @@ def race(sides: Mapping[str, Side], rounds: int, reference: str = "ours") -> dic
 
     Args:
         sides: what is timed, by name.
-        rounds: at least as many.
+        rounds: how many, at least; but for the 15 seconds.
         reference: the name of the side whose ratios to the others are to be steady.
 
     Returns:

@@ -128,8 +128,9 @@ def check(ctx: click.Context, devices: tuple[str, ...], software: bool, file: Pa
         "adapters": [facts_of(one) for one in ow.devices()],
         "devices": {},
     }
-    for name in measurable(software, devices):
-        facts["devices"][name] = checked(ow.device(name))
+    opened = {name: ow.device(name) for name in measurable(software, devices)}  # before two minutes are spent on one
+    for name, device in opened.items():
+        facts["devices"][name] = checked(device)
         if file:
             write_whole(file, [(json.dumps(facts, indent=1) + "\n").encode()])
     _print(facts["devices"])
