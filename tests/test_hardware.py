@@ -43,6 +43,7 @@ def test_check_says_what_an_adapter_does(open_device, tmp_path, monkeypatch):
     assert device["product"]["rate"] > 0
     assert device["limits"]["max_workgroups"] >= 65535
     assert {one["name"] for one in facts["adapters"]} >= {"cpu", "vulkan"}
+    assert not any("host" in one for one in facts["adapters"])  # the machine's name
     assert "share of arithmetic" in done.output
     assert "0x0" not in done.output  # which stands for quads
 

@@ -84,6 +84,11 @@ def checked(device: Device) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _without_host(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return an adapter's facts without the machine's name, for a file that may be published."""
+    return {name: value for name, value in facts.items() if name != "host"}
+
+
 def _parity(device: Device) -> dict[str, Any]:
     devices = [ow.device("cpu"), device]
     lines = [facts_of_line(compared(row, devices)) for row in rows() if row.name in PARITY]
@@ -117,7 +122,8 @@ def tile_text(works: Sequence[dict[str, Any]]) -> str:
 def check(ctx: click.Context, devices: tuple[str, ...], software: bool, file: Path | None) -> None:
     """Check this machine's GPUs: adapters, limits, parity of a few kernels, speed, the tile that wins.
 
-    Takes about two minutes. The JSON may be contributed: it has no names of users, hosts or files.
+    Takes about two minutes. The JSON may be contributed: it has no names of users, hosts or files, but for paths in
+    the messages of errors.
 
     Exits with status 1 if a kernel is above the bound of `optirs-web parity`, or there is nothing to check.
     """
@@ -125,7 +131,7 @@ def check(ctx: click.Context, devices: tuple[str, ...], software: bool, file: Pa
     facts: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": description(),
-        "adapters": [facts_of(one) for one in ow.devices()],
+        "adapters": [_without_host(facts_of(one)) for one in ow.devices()],
         "devices": {},
     }
     opened = {name: ow.device(name) for name in measurable(software, devices)}  # before two minutes are spent on one
