@@ -302,15 +302,19 @@ def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], valu
     size = math.prod(dims) if dims else size
     names = [one.name for one in kernel.base.bindings]
     replacement = REPLACEMENTS[kernel.base.name]
+    nbytes = bound[binding].nbytes if is_stored else 4 * size
+    arguments = _of_elements(kernel, _of_hooked(kernel, bound, np.empty(nbytes, np.uint8)), values, size)
+    if not _are_within(fused_of(kernel), arguments):
+        raise ValueError("the map functions of a fused kernel go beyond its tensors")
+    place = 2 + len(fused.scalar_types) + len(fused.tensor_types)
+    before, dtype, after = arguments[:place], arguments[place].dtype, arguments[place + 1 :]
+    del arguments
 
     def run() -> None:
-        between = np.empty(bound[binding].nbytes if is_stored else 4 * size, np.uint8)
+        between = np.empty(nbytes, np.uint8)
         if is_stored:
             replacement(values, *(between if name == binding else bound[name] for name in names))
-        given = _of_elements(kernel, _of_hooked(kernel, bound, between), values, size)
-        if not _are_within(fused_of(kernel), given):
-            raise ValueError("the map functions of a fused kernel go beyond its tensors")
-        loop.bound(given, size, count)()
+        loop.bound([*before, between.view(dtype), *after], size, count)()
         if not is_stored:
             replacement(values, *(between if name == binding else bound[name] for name in names))
 

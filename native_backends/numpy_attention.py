@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from .numpy_rows import row_maxima, row_sums
+
 __all__ = ["REPLACEMENTS"]
 
 Array = np.ndarray[Any, Any]
 Parameters = Mapping[str, Any]
 
-_SCORES = 1 << 20
+_SCORES = 1 << 16
 """Scores that are stored at once."""
 
 _CAUSAL_ROWS = 64
@@ -90,6 +92,10 @@ class _Tiles:
         return found
 
 
+def _by_row(reduce: Callable[[Array], Array], scores: Array) -> Array:
+    return reduce(scores.reshape(-1, scores.shape[-1])).reshape(*scores.shape[:-1], 1)
+
+
 def _attention(
     p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, log_sums: Array,
     result: Array,
@@ -103,10 +109,10 @@ def _attention(
     sums = _floats(log_sums).reshape(*tiles.batch, rows)
     for at, met in tiles.blocks():
         weights = tiles.scores(at, met)
-        maxima = np.maximum(weights.max(axis=-1, keepdims=True, initial=-np.inf), _LOWEST)
+        maxima = np.maximum(_by_row(row_maxima, weights), _LOWEST)
         weights -= maxima
         np.exp(weights, out=weights)
-        total = weights.sum(axis=-1, keepdims=True)
+        total = _by_row(row_sums, weights).astype(np.float32)
         is_empty = total == 0
         target[at] = weights @ tiles.other_values[(*at[:2], met)] / np.where(is_empty, 1, total)
         sums[at] = np.where(is_empty, _LARGEST, maxima + np.log(total))[..., 0]

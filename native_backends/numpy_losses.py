@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .numpy_rows import row_maxima, row_sums
+
 __all__ = ["REPLACEMENTS"]
 
 Array = np.ndarray[Any, Any]
@@ -19,9 +21,9 @@ def _cross_entropy(
     rows, columns, smoothing = p["rows"], p["columns"], np.float32(p["smoothing"])
     x = values.view(np.float32)[: rows * columns].reshape(rows, columns)
     labels = targets.view(np.int32)[:rows]
-    maxima = x.max(axis=1, keepdims=True)
+    maxima = row_maxima(x)[:, None]
     below = x - maxima
-    log_sums = np.log(np.exp(below).sum(axis=1))
+    log_sums = np.log(row_sums(np.exp(below)).astype(np.float32))
     if p["has_weight"]:
         weights = class_weights.view(np.float32)[:columns]
     else:

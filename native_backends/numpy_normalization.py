@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .numpy_rows import column_sums, row_blocks, row_sums
+
 __all__ = ["REPLACEMENTS"]
 
 Array = np.ndarray[Any, Any]
@@ -24,47 +26,54 @@ def _of_rows(p: Parameters, raw: Array) -> tuple[Array, Array]:
 
 
 def _layer_norm(p: Parameters, values: Array, weight: Array, bias: Array, of_rows: Array, result: Array) -> None:
-    means, scales = _of_rows(p, of_rows)
-    target = _rows(p, result)
-    means[:] = _rows(p, values).mean(axis=1, keepdims=True, dtype=np.float64)
-    np.subtract(_rows(p, values), means, out=target)
-    variances = np.einsum("rc,rc->r", target, target)[:, None] / np.float32(p["columns"])
-    scales[:] = 1 / np.sqrt(variances + np.float32(p["eps"]))
-    target *= scales
-    if p["has_weight"]:
-        target *= weight.view(np.float32)[: p["columns"]]
-    if p["has_bias"]:
-        target += bias.view(np.float32)[: p["columns"]]
+    columns = p["columns"]
+    for block in row_blocks(p["rows"], columns):
+        means, scales = (one[block] for one in _of_rows(p, of_rows))
+        x, target = _rows(p, values)[block], _rows(p, result)[block]
+        means[:, 0] = row_sums(x) / columns
+        np.subtract(x, means, out=target)
+        rest = _means(target)  # what rounding left of the mean
+        means += rest
+        target -= rest
+        variances = np.einsum("rc,rc->r", target, target)[:, None] / np.float32(columns)
+        scales[:] = 1 / np.sqrt(variances + np.float32(p["eps"]))
+        target *= scales
+        if p["has_weight"]:
+            target *= weight.view(np.float32)[:columns]
+        if p["has_bias"]:
+            target += bias.view(np.float32)[:columns]
+
+
+def _means(table: Array) -> Array:
+    means: Array = (row_sums(table) / table.shape[1]).astype(np.float32)[:, None]
+    return means
 
 
 def _layer_norm_grad(p: Parameters, grad: Array, values: Array, weight: Array, of_rows: Array, result: Array) -> None:
-    means, scales = _of_rows(p, of_rows)
-    target, g = _rows(p, result), _rows(p, grad)
-    normalized = (_rows(p, values) - means) * scales
-    weighted = g * weight.view(np.float32)[: p["columns"]] if p["has_weight"] else g
-    columns = np.float32(p["columns"])
-    products = np.einsum("rc,rc->r", weighted, normalized)[:, None] / columns
-    normalized *= products
-    np.subtract(weighted, weighted.sum(axis=1, keepdims=True) / columns, out=target)
-    target -= normalized
-    target *= scales
+    columns = p["columns"]
+    for block in row_blocks(p["rows"], columns):
+        means, scales = (one[block] for one in _of_rows(p, of_rows))
+        target, g = _rows(p, result)[block], _rows(p, grad)[block]
+        normalized = _rows(p, values)[block] - means
+        normalized *= scales
+        weighted = g * weight.view(np.float32)[:columns] if p["has_weight"] else g
+        normalized *= np.einsum("rc,rc->r", weighted, normalized)[:, None] / np.float32(columns)
+        np.subtract(weighted, _means(weighted), out=target)
+        target -= normalized
+        target *= scales
 
 
 def _layer_norm_weight_grad(p: Parameters, grad: Array, values: Array, of_rows: Array, result: Array) -> None:
     means, scales = _of_rows(p, of_rows)
-    g = _rows(p, grad)
-    chunks = -(-p["rows"] // p["chunk"])
-    target = result.view(np.float32)[: chunks * 2 * p["columns"]].reshape(chunks, 2, p["columns"])
-    normalized = _rows(p, values) - means
-    normalized *= scales
-    normalized *= g
-    whole = p["rows"] // p["chunk"]
-    end = whole * p["chunk"]
-    for number, values_of_rows in enumerate((normalized, g)):
-        parts = values_of_rows[:end].reshape(whole, p["chunk"], p["columns"])
-        np.add.reduce(parts, axis=1, out=target[:whole, number])
-        if whole < chunks:
-            np.add.reduce(values_of_rows[end:], axis=0, out=target[-1, number])
+    x, g = _rows(p, values), _rows(p, grad)
+    target = result.view(np.float32).reshape(-1, 2, p["columns"])
+    for number, first in enumerate(range(0, p["rows"], p["chunk"])):
+        chunk = slice(first, first + p["chunk"])
+        normalized = x[chunk] - means[chunk]
+        normalized *= scales[chunk]
+        normalized *= g[chunk]
+        target[number, 0] = column_sums(normalized[None])[0]
+        target[number, 1] = column_sums(g[None, chunk])[0]
 
 
 REPLACEMENTS: dict[str, Callable[..., None]] = {

@@ -123,7 +123,9 @@ def _divide_i32(a, b):
 """,
     "_divide_u32": """
 def _divide_u32(a, b):
-    return np.uint32(np.int64(a / (b if b != 0 else np.uint32(1))))
+    # By the reciprocal, which a loop over one divisor takes once. Exact: with the half, what is cut off lies at least
+    # 0.5 / b from a whole number, and rounding moves it by less than 2**-19 / b.
+    return np.uint32(np.int64((a + 0.5) * (1.0 / (b if b != 0 else np.uint32(1)))))
 """,
     "_remainder_i32": """
 def _remainder_i32(a, b):
@@ -133,7 +135,7 @@ def _remainder_i32(a, b):
     "_remainder_u32": """
 def _remainder_u32(a, b):
     divisor = b if b != 0 else np.uint32(1)
-    return np.uint32(np.int64(a) - np.int64(a / divisor) * np.int64(divisor))
+    return np.uint32(np.int64(a) - np.int64((a + 0.5) * (1.0 / divisor)) * np.int64(divisor))
 """,
     "_shift_left_i32": """
 def _shift_left_i32(x, count):

@@ -73,17 +73,21 @@ _SUMMING = '@njit(error_model="numpy", fastmath={"reassoc"})'  # of float64, in 
 _ROW = """
 
 @_compiled
-def _copy_row(values, first, step, row):
+def _copy_row(values, first, step, rows, start, size):
     if step == 1:
-        for at in range(row.size):
-            row[at] = values[first + np.uint64(at)]
+        for at in range(size):
+            rows[start + np.uint64(at)] = values[first + np.uint64(at)]
     elif step == 0:
-        row[:] = values[first]
+        for at in range(size):
+            rows[start + np.uint64(at)] = values[first]
     else:
-        for at in range(row.size):
-            row[at] = values[first + np.uint64(at) * step]
+        for at in range(size):
+            rows[start + np.uint64(at)] = values[first + np.uint64(at) * step]
 """
 """Rows of strided views are copied, so that the loop over elements sees contiguous arrays and is vectorized."""
+
+_AT_ONCE = 1024
+"""Elements of short rows that one loop goes over: its beginning takes as long as dozens of elements."""
 
 
 class Loops(NamedTuple):
@@ -302,8 +306,8 @@ def walk(module: syntax.Module, fused: Fused) -> Loops:
     elements += _ROW if walked else ""
 
     def sliced(first: str, end: str) -> str:
-        row_of = {f"x{number}_values": f"x{number}_row" for number in walked}
-        return ", ".join([*scalars, *(row_of.get(one, f"{one}[{first}:{end}]") for one in (*tensors, *outputs))])
+        rows_of = {f"x{number}_values": f"x{number}_rows" for number in walked}
+        return ", ".join([*scalars, *(rows_of.get(one, f"{one}[{first}:{end}]") for one in (*tensors, *outputs))])
 
     if not fused.rank:
         body = [
@@ -313,24 +317,26 @@ def walk(module: syntax.Module, fused: Fused) -> Loops:
         ]
     else:
         rank = fused.rank
-        rows: list[str] = []
-        row = ["rest = np.uint64(row)"]
+        copied = ["rest = np.uint64(first + row)"]
         for axis in reversed(range(rank - 1)):
-            row += [f"at{axis} = rest % walk[{axis}]", f"rest = rest // walk[{axis}]"]
+            copied += [f"at{axis} = rest % walk[{axis}]", f"rest = rest // walk[{axis}]"]
         for order, number in enumerate(walked):
             start = rank + order * (rank + 1)
             terms = "".join(f" + at{axis} * walk[{start + 1 + axis}]" for axis in range(rank - 1))
             place = f"walk[{start}]{terms}, walk[{start + rank}]"
-            row.append(f"_copy_row(x{number}_values, {place}, x{number}_row)")
-            rows.append(f"x{number}_row = np.empty(inner, x{number}_values.dtype)")
-        call = ", ".join(["first", "inner", sliced("first", "first + inner")])
-        row += ["first = row * inner", f"_elements({call})"]
+            copied.append(f"_copy_row(x{number}_values, {place}, x{number}_rows, np.uint64(row * inner), inner)")
+        call = ", ".join(["first * inner", "count * inner", sliced("first * inner", "(first + count) * inner")])
         body = [
             f"inner = np.int64(walk[{rank - 1}])",
             "rows = size // inner",
-            *rows,
-            "for row in range(rows * number // parts, rows * (number + 1) // parts):",
-            *_indented(row),
+            f"at_once = max(1, {_AT_ONCE} // inner)",
+            *(f"x{number}_rows = np.empty(at_once * inner, x{number}_values.dtype)" for number in walked),
+            "end = rows * (number + 1) // parts",
+            "for first in range(rows * number // parts, end, at_once):",
+            "    count = min(at_once, end - first)",
+            "    for row in range(count):",
+            *_indented(copied, 2),
+            f"    _elements({call})",
         ]
     text = _in_parts(module, elements, ["walk", "size", *scalars, *tensors, *outputs], body)
     return Loops(text, ())

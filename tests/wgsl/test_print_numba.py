@@ -37,3 +37,19 @@ def test_the_results_are_those_written_by_hand(name, numba):
                 assert got == one
     (signature,) = call.nopython_signatures
     assert [numba.np.numpy_support.as_dtype(one) for one in returned(signature.return_type)] == expected
+
+
+def test_quotients_by_reciprocals_are_exact(numba):
+    """Of numbers of all sizes, at whole multiples of the divisor and just beside them."""
+    functions = []
+    for sign in "/%":
+        text = f"fn f(a: u32, b: u32) -> u32 {{ return a {sign} b; }}"
+        namespace = compile_python(print_python(checked(text), "numba"), "test")
+        functions.append(numba.vectorize(namespace[python_name("f")].py_func))
+    random = np.random.default_rng(0)
+    for bits in range(1, 33):
+        b = random.integers(1, 1 << bits, 100_000, dtype=np.uint64)
+        a = random.integers(0, (1 << 32) // b + 1) * b + random.integers(0, 3, b.size, dtype=np.uint64)
+        a = np.clip(a, 1, 1 << 32) - 1
+        for function, wanted in zip(functions, (a // b, a % b), strict=True):
+            assert np.array_equal(function(a.astype(np.uint32), b.astype(np.uint32)), wanted)
