@@ -66,6 +66,8 @@ class CpuBackend(Backend):
             features=frozenset(),
         )
         self._compiled: set[Kernel] = set()
+        # OpenBLAS ends the process where it finds no memory for its buffer, which it takes at the first such product.
+        np.ones((8, 1024), np.float32) @ np.ones(1024, np.float32)
 
     def allocate(self, nbytes: int) -> Memory:
         try:

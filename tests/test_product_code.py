@@ -15,14 +15,14 @@ from product_code import BY_VECTORS, DEFAULT, Code, code_of, loops_of
 def test_the_default_multiplies_eight_times_for_a_load_and_does_little_else(operands):
     code = code_of(DEFAULT, BY_VECTORS[operands])
     assert code.fma == DEFAULT.own_rows * DEFAULT.own_columns * DEFAULT.depth
-    assert code.is_enough, code
+    assert code.is_within_bounds, code
 
 
 def test_what_is_below_the_figures_is_not_enough():
     enough = Code(instructions=600, fma=512, loads=48, registers=128, spills=0)
-    assert enough.is_enough
+    assert enough.is_within_bounds
     for worse in ({"instructions": 700}, {"loads": 65}, {"spills": 1}):
-        assert not enough._replace(**worse).is_enough
+        assert not enough._replace(**worse).is_within_bounds
 
 
 def test_a_loop_is_what_a_branch_goes_back_over():
