@@ -185,7 +185,7 @@ hardware: setup ## measure this machine's GPU in 40 minutes, into hardware.json;
 bench-compare: setup ## compare counts of the working tree (dispatches, bytes, memory, calls, instructions) with those of a commit (BASE=main)
 	$(BIN)/python scripts/compare_counts.py $(or $(BASE),HEAD)
 
-bench-docs: $(STAMP) ## make docs/benchmarks.md from the reports in docs/benchmarks
+bench-docs: $(STAMP) ## make docs/benchmarks.md from the reports in optirs_web/benchmarks/reports
 	$(BIN)/python scripts/make_benchmarks.py
 
 bench-browser: wheel ## measure in Chromium: products, training and optimizer steps compared with other libraries, start-up, moves, a long run

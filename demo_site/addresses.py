@@ -18,6 +18,7 @@ PAGES = {
     "playground": "playground",
     "shaders": "shaders",
     "bench": "bench",
+    "compare": "compare",
     "check": "check",
     "checkpoints": "checkpoints",
 }

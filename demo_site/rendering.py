@@ -11,6 +11,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, TemplateNotFound
 from markupsafe import Markup
 
+from .comparisons import comparisons
+
 __all__ = ["Renderer"]
 
 _BARE = """<!doctype html>
@@ -36,7 +38,7 @@ class Renderer:
 
     def __init__(self, folder: Path, site: Mapping[str, Any], *, suffix: str = "", policy: str = "") -> None:
         self._templates = Environment(loader=FileSystemLoader(folder), autoescape=True)
-        self._templates.globals.update(site=dict(site), suffix=suffix, policy=policy)
+        self._templates.globals.update(site=dict(site), suffix=suffix, policy=policy, comparisons=comparisons())
 
     def page(self, name: str) -> str:
         """The HTML of a page.

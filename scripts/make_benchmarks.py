@@ -1,4 +1,6 @@
-"""Write docs/benchmarks.md from the reports in docs/benchmarks, which `optirs-web bench --json` and `hardware` wrote.
+"""Write docs/benchmarks.md from the reports in optirs_web/benchmarks/reports.
+
+`optirs-web bench --json`, `hardware --json` and `benchmarks/browser/steps.py --report` wrote these.
 
 python scripts/make_benchmarks.py [--check]
 """
@@ -9,18 +11,19 @@ import sys
 from pathlib import Path
 
 from optirs_web.benchmarks.report import markdown
-from optirs_web.benchmarks.suite import Report
+from optirs_web.benchmarks.suite import REPORTS, Report
 
 ROOT = Path(__file__).parent.parent
-PAGE, REPORTS = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks"
+PAGE = ROOT / "docs" / "benchmarks.md"
 
 INTRODUCTION = """\
 # Benchmarks
 
 `optirs-web bench` times the library next to others in one process; `make bench` runs it against what is installed of
-torch, JAX, NumPy and tinygrad. [How to read and repeat it](performance.md#the-benchmark-suite). The tables below are
-made from the reports in [benchmarks/](benchmarks) by `make bench-docs`, and no row is left out: a share above 1 is a
-case that this library loses. **No GPU has been measured**; `make hardware` measures one
+torch, JAX, NumPy and tinygrad; `make bench-browser` does so in a page of Chromium with jax-js, TensorFlow.js and borch.
+[How to read and repeat it](performance.md#the-benchmark-suite). The tables below are made from the reports in
+`optirs_web/benchmarks/reports` by `make bench-docs`, and no row is left out: a share above 1 is a case that this
+library loses. The site's page Compare shows the same. **No GPU has been measured**; `make hardware` measures one
 ([how](setup.md#measure-your-gpu)).
 
 - *time*: the median of a call, or of a case of memory the most bytes in use.
@@ -40,7 +43,7 @@ ended after training: start-up, transfers and memory are of a run of their own.
 
 def page() -> str:
     """Return the page as the reports give it."""
-    sections = [markdown(Report.read(path)) for path in sorted(REPORTS.glob("*.json"))]
+    sections = [markdown(Report.read(path)) for path in REPORTS]
     return (INTRODUCTION + "\n".join(sections)).rstrip() + "\n"
 
 

@@ -94,6 +94,7 @@ CARDS_OF = {
     "playground": Card(".playground .code", _playground, "playground#spirals"),
     "shaders": Card("#panes", lambda page: expect(page.locator("#shader")).to_have_attribute("aria-busy", "false")),
     "bench": Card(".bench-groups", _bench),
+    "compare": Card(".compare", lambda page: page.locator(".compare").first.wait_for()),
     "check": Card(".bench-groups", _check),
     "checkpoints": Card("#curve", _checkpoints),
 }

@@ -26,7 +26,7 @@ from optirs_web.cli.commands import cli
 
 ROOT = Path(__file__).parent.parent
 PNG = b"\x89PNG\r\n\x1a\n"
-REPORTS = sorted((ROOT / "docs/benchmarks").glob("*.json"))
+REPORTS = sorted((ROOT / "optirs_web/benchmarks/reports").glob("*.json"))
 
 
 def result(**changes):

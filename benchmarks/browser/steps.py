@@ -36,7 +36,9 @@ from playwright.sync_api import CDPSession, Page
 from rich.console import Console
 from rich.table import Table
 
-from optirs_web.benchmarks.results import OURS
+from optirs_web.benchmarks.machine import description
+from optirs_web.benchmarks.results import OURS, Result
+from optirs_web.benchmarks.suite import Report
 from optirs_web.benchmarks.timing import MOST_ROUNDS, STEADY, ratios, rotated, spread
 
 BEFORE = "before"
@@ -276,6 +278,31 @@ def versions(sides: list[str]) -> dict[str, str]:
     return {name: version for name, version in every.items() if name in sides}
 
 
+def report_of(figures: dict[str, Any], kind: str) -> Report:
+    """Return the figures as a report of the suite, for docs/benchmarks.md and the page Compare.
+
+    Args:
+        figures: of all cases, as for JSON.
+        kind: of the adapter, "software" or "hardware".
+    """
+    machine = description(["optirs-web"])
+    machine["versions"] |= {"Chromium": figures["chromium"], **figures["libraries"]}
+    report = Report(figures["date"][:10], "benchmarks/browser/steps.py", machine)
+    report.devices["webgpu"] = {"description": f"{figures['adapter']}, in Chromium", "kind": kind, "rates": {}}
+    for name, case in figures["cases"].items():
+        sides = case["sides"].items()
+        times = {
+            side: [one / 1e3 for one in side_of["milliseconds"]] for side, side_of in sides if not side_of.get("slow")
+        }
+        slow = {
+            side: f"a step takes {side_of['milliseconds'][0] / 1e3:.0f} s; ours {side_of['ratio']:.2f} of it"
+            for side, side_of in sides
+            if side_of.get("slow")
+        }
+        report.results.append(Result(f"page/{name}", "webgpu", times, notes=case["without"] | slow))
+    return report
+
+
 def chosen(parser: argparse.ArgumentParser, names: list[str], adapters: str) -> list[str]:
     """Return the cases whose names begin with one of `names`; without any, those for such adapters."""
     for name in names:
@@ -294,6 +321,7 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="a wheel of another state of this library, as one more side")
     parser.add_argument("--small", action="store_true", help="miniatures of the GPT and ResNets: do all agree?")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each side, at least (default: %(default)s)")
+    parser.add_argument("--report", type=Path, help="write the figures there as a report of optirs-web bench")
     parser.add_argument("--markdown", action="store_true", help="print the table of all cases for a document")
     options = parser.parse_args()
     names = chosen(parser, options.case, "software" if options.adapter == SWIFTSHADER else "hardware")
@@ -336,6 +364,8 @@ def main() -> None:
         for row in rows[1:]:
             table.add_row(*row)
         console.print(table)
+    if options.report:
+        report_of(figures, "software" if options.adapter == SWIFTSHADER else "hardware").write(options.report)
     same = ", ".join(f"{tolerance:g} ({name})" for name, tolerance in figures["tolerances"].items())
     print(f"Products, and the losses of the first steps, agree if no further apart than, of the largest value: {same}.")
     finish(

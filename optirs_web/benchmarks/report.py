@@ -11,7 +11,18 @@ from .results import Figure, Result
 from .suite import Report
 from .timing import STEADY
 
-__all__ = ["HEADINGS", "amount_text", "cells", "grown", "headings", "markdown", "rates_text", "rivals_of", "text_of"]
+__all__ = [
+    "HEADINGS",
+    "amount_text",
+    "cells",
+    "grown",
+    "headings",
+    "markdown",
+    "rates_text",
+    "ratio_text",
+    "rivals_of",
+    "text_of",
+]
 
 _COUNTED = (*NAMES, "peak_memory")
 HEADINGS = ("case", "time", "share of the device")
@@ -32,7 +43,7 @@ def amount_text(value: float, unit: str) -> str:
     raise AssertionError
 
 
-def _ratio_text(ratio: Figure) -> str:
+def ratio_text(ratio: Figure) -> str:
     """Return a ratio, with its spread where that is not steady."""
     return f"{ratio.median:.2f}" + (f" ±{ratio.spread / 2:.0%}" if ratio.spread > STEADY else "")
 
@@ -48,7 +59,7 @@ def cells(result: Result, rivals: Sequence[str]) -> list[str]:
     share = result.share()
     row = [result.case, amount_text(result.figure.median, "B" if is_memory else "s")]
     row.append(f"{share.median:.0%}" if share else "")
-    row += [_ratio_text(result.ratio(name)) if name in result.rivals else "" for name in rivals]
+    row += [ratio_text(result.ratio(name)) if name in result.rivals else "" for name in rivals]
     counts = result.counts
     row.append(f"{counts['dispatches']} in {counts['submits']}" if counts else "")
     row += [f"{counts[name]:,}" if name in counts else "" for name in ("bytes_up", "bytes_down", "allocations")]
@@ -84,9 +95,9 @@ def markdown(report: Report) -> str:
             "",
             f"    {report.command}",
             "",
-            f"Denominators, in the same run: {rates_text(report, device)}.",
-            "",
         ]
+        rates = rates_text(report, device)
+        lines += [f"Denominators, in the same run: {rates}.", ""] if rates else []
         head = headings(rivals)
         lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
         lines += [f"| {' | '.join(cells(one, rivals))} |" for one in results]
@@ -97,7 +108,7 @@ def markdown(report: Report) -> str:
 def text_of(result: Result) -> str:
     """Return a result in a few lines: the time, the ratios, the notes and the counts."""
     lines = [f"{result.case} on {result.device}: {cells(result, [])[1]}, spread {result.figure.spread:.0%}"]
-    lines += [f"{_ratio_text(result.ratio(name))} of the time of {name}" for name in result.rivals]
+    lines += [f"{ratio_text(result.ratio(name))} of the time of {name}" for name in result.rivals]
     lines += [f"{name}: {reason}" for name, reason in result.notes.items()]
     if result.counts:
         lines.append(", ".join(f"{name} {count:,}" for name, count in result.counts.items()))

@@ -21,9 +21,12 @@ from .libraries import missing
 from .machine import description
 from .results import Result
 
-__all__ = ["FORMAT", "Report", "run"]
+__all__ = ["FORMAT", "REPORTS", "Report", "run"]
 
 FORMAT = 1
+
+REPORTS = sorted((Path(__file__).parent / "reports").glob("*.json"))
+"""The files of the reports that this version was published with."""
 
 
 @dataclass

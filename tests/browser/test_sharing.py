@@ -416,7 +416,7 @@ def test_a_frame_of_another_site_shows_a_page_only_where_that_is_allowed(page, t
 def test_every_page_has_a_card_where_its_public_address_is_known(page, tmp_path):
     known = "https://example.org/demo/"
     with running_server(tmp_path / "demo", public=known) as (_, url):
-        for path in ("", "digits", "gpt", "race", "playground", "shaders", "bench", "check", "checkpoints"):
+        for path in ("", "digits", "gpt", "race", "playground", "shaders", "bench", "compare", "check", "checkpoints"):
             content = page.request.get(f"{url.rstrip('/')}/{path}").text()
             facts = dict(re.findall(r'<meta (?:property|name)="((?:og|twitter):[^"]*)" content="([^"]*)">', content))
             assert facts["og:url"] == known + path

@@ -9,6 +9,7 @@ import pytest
 from chromium import ROOT, chromium_path
 from requirements import missing
 
+from optirs_web.benchmarks.suite import Report
 from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
 FOLDER = ROOT / "benchmarks/browser"
@@ -27,16 +28,18 @@ def measured(tmp_path_factory):
     (folder / wheel_name()).write_bytes(library_wheel())
     (folder / more_wheel_name()).write_bytes(more_wheel())
     places = ["--wheel", folder / wheel_name(), "--chromium", chromium_path(), "--json", folder / "figures.json"]
+    places += ["--report", folder / "report.json"]
     sides = ["--side", "jax-js", "--side", "TF.js"]  # borch would be downloaded
     command = [sys.executable, FOLDER / "steps.py", *CASES, "--small", "--rounds", "1", "--markdown", *sides, *places]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stdout + run.stderr
-    return json.loads((folder / "figures.json").read_text("utf-8")), run.stdout
+    report = Report.read(folder / "report.json")
+    return json.loads((folder / "figures.json").read_text("utf-8")), run.stdout, report
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_library_computes_the_same_losses(measured, case):
-    figures, _ = measured
+    figures, *_ = measured
     sides = figures["cases"][case]["sides"]
     assert list(sides) == ["ours", "jax-js", "TF.js"]
     ours = sides["ours"]["values"]
@@ -47,7 +50,7 @@ def test_every_library_computes_the_same_losses(measured, case):
 
 
 def test_every_round_is_kept_and_the_ratios_are_of_them(measured):
-    figures, _ = measured
+    figures, *_ = measured
     case = figures["cases"]["mlp-64-128-10"]
     ours = case["sides"]["ours"]["milliseconds"]
     for side in case["sides"].values():
@@ -56,8 +59,17 @@ def test_every_round_is_kept_and_the_ratios_are_of_them(measured):
         assert side["ratio"] == pytest.approx(statistics.median(ratios))
 
 
+def test_the_report_has_the_ratios_of_every_rival(measured):
+    figures, _, report = measured
+    assert [one.case for one in report.results] == [f"page/{case}" for case in CASES]
+    for one, case in zip(report.results, CASES, strict=True):
+        for rival in ("jax-js", "TF.js"):
+            wanted = figures["cases"][case]["sides"][rival]["ratio"]
+            assert one.ratio(rival).median == pytest.approx(wanted, rel=1e-4)
+
+
 def test_the_table_names_every_rival_whether_it_is_faster_or_not(measured):
-    figures, printed = measured
+    figures, printed, _ = measured
     assert "| case | ours, ms | ours / jax-js | ours / TF.js | rounds |" in printed
     libraries = ", ".join(f"{name} {version}" for name, version in figures["libraries"].items())
     assert f"Chromium {figures['chromium']}, {figures['adapter']}, {libraries}, {figures['date']}\n" in printed
