@@ -57,8 +57,8 @@ class Comparison(NamedTuple):
         facts: the date, the machine and the versions.
         command: what was run.
         rivals: the libraries that have times.
-        faster: how many shares are below 1.
-        count: of all shares.
+        faster: how many ratios are below 1.
+        ratios: how many there are.
         groups: the cases.
     """
 
@@ -68,7 +68,7 @@ class Comparison(NamedTuple):
     command: str
     rivals: list[str]
     faster: int
-    count: int
+    ratios: int
     groups: list[Group]
 
 
