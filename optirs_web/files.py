@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,9 +19,21 @@ try:
 except ModuleNotFoundError:  # Windows
     fcntl = None
 
-__all__ = ["lock", "write_whole"]
+__all__ = ["lock", "write_picture", "write_whole"]
 
 _ABANDONED = 3600  # seconds without a write, where there are no locks
+
+
+def write_picture(path: str | os.PathLike[str], figure: Any) -> None:
+    """Write a figure of matplotlib as PNG, as `write_whole` writes a file.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        OSError: it cannot be written; the old file stays.
+    """
+    content = BytesIO()
+    figure.savefig(content, format="png")
+    write_whole(path, [content.getbuffer()])
 
 
 def write_whole(path: str | os.PathLike[str], content: Iterable[bytes | memoryview]) -> None:

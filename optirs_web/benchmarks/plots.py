@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from io import BytesIO
 from typing import Any
 
-from ..files import write_whole
+from ..files import write_picture
 from .denominators import COPY, PRODUCT
 from .report import rivals_of
 from .results import Result
@@ -39,9 +38,7 @@ def draw(report: Report, path: str | os.PathLike[str]) -> None:
         title = f"{name}: {report.devices[name]['description']}, {report.date}"
         _draw_bars(bars, title, [one for one in results if one.rivals], rivals_of(results))
         _draw_roofline(roofline, results, report.devices[name].get("rates", {}))
-    content = BytesIO()
-    figure.savefig(content, format="png")
-    write_whole(path, [content.getbuffer()])
+    write_picture(path, figure)
 
 
 def _draw_bars(axes: Any, title: str, results: Sequence[Result], rivals: Sequence[str]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import write_picture
 from .analysis import Summary
 from .units import seconds_text, share_text
 
@@ -47,17 +47,8 @@ def draw(title: str, summaries: Sequence[Summary], path: str | os.PathLike[str] 
         rest = sum(one.share for one in summaries[_MOST_BARS:])
         times.set_xlabel(f"{times.get_xlabel()}; {left_out} more kernels take {share_text(rest)}")
     if path is not None:
-        _write(figure, Path(path))
+        write_picture(path, figure)
     return figure
-
-
-def _write(figure: Figure, target: Path) -> None:
-    partial = target.with_name(f".{target.name}.part")
-    try:
-        figure.savefig(partial, format="png")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _draw_times(axes: Any, shown: Sequence[Summary]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ..files import write_picture
 
 if TYPE_CHECKING:
     from .result import Result
@@ -41,13 +42,7 @@ def plot_curves(result: Result, path: str | os.PathLike[str]) -> None:
     _draw_accuracy(accuracy_axes, result)
     for axes in (loss_axes, accuracy_axes):
         _tidy(axes, len(result.history))
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.part")
-    try:
-        figure.savefig(partial, format="png")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_picture(path, figure)
 
 
 def _title(result: Result) -> str:
