@@ -55,9 +55,10 @@ def _windows(p: Parameters, raw: Array, planes: int, dtype: Any = np.float32) ->
 
 
 def _unfold(p: Parameters, images: Array, columns: Array) -> None:
-    shape = (p["kernel_height"] * p["kernel_width"], p["out_height"], p["out_width"])
-    target = columns.view(np.float32)[: p["size"]].reshape(-1, *shape)
-    source = _images(p, images, len(target))
+    grid = (p["out_height"], p["out_width"])
+    planes, taps = p["size"] // (grid[0] * grid[1]), p["kernel_height"] * p["kernel_width"]
+    target = columns.view(np.float32)[: taps * p["size"]].reshape(planes, taps, *grid)
+    source = _images(p, images, planes)
     if p["top"] or p["left"] or _reaches_over(p):
         target[:] = 0
     for tap in _taps(p):

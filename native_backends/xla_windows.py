@@ -121,7 +121,7 @@ def _planes(p: Parameters) -> int:
 
 def _unfold(p: Parameters, images: Array, columns: Array) -> Results:
     down, across = _axes(p)
-    source = _images(p, images, _planes(p) // (down.taps * across.taps))
+    source = _images(p, images, _planes(p))
     return (put(columns, across.unfold(down.unfold(source, 1), 2)),)
 
 

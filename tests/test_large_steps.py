@@ -43,6 +43,16 @@ def slices(x):
     return x.grad
 
 
+def slices_in_other_orders(x):
+    """The gradient of one slice lies in the order of the whole, those of the others do not."""
+    x = x.detach()
+    x.requires_grad = True
+    first, second, third = (x.reshape(4, 5, 3, 6)[:, :, one] for one in range(3))
+    both = (second.transpose(1, 2) * 2.0).square().sum() + (third.transpose(0, 2) * 3.0).square().sum()
+    ((first * first).sum() + both).backward()
+    return x.grad
+
+
 # A function, the shapes of its arguments, and what a replay of it runs.
 STEPS = {
     "sums of one tensor": (lambda a: [a.sum(axis=0), a.sum(axis=1)], [(6, 5)], ["sum & sum"]),
@@ -69,6 +79,7 @@ STEPS = {
     ),
     "over what it reads": (lambda a: ((a @ a).relu() @ a).exp(), [(6, 6)], ["matmul", "relu", "matmul", "exp_"]),
     "gradients of slices": (slices, [(6, 12)], None),
+    "gradients of slices in other orders": (slices_in_other_orders, [(20, 18)], None),
 }  # fmt: skip
 
 
@@ -117,9 +128,10 @@ def test_a_large_step_of_an_optimizer_with_tables_of_structs_gives_the_same(devi
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
 
-def test_gradients_of_slices_are_put_side_by_side(open_device):
-    step = ow.compile(slices, device=open_device("cpu"))
-    step(*arrays((6, 12)))
+@pytest.mark.parametrize(("function", "shape"), [(slices, (6, 12)), (slices_in_other_orders, (20, 18))])
+def test_gradients_of_slices_are_put_side_by_side(open_device, function, shape):
+    step = ow.compile(function, device=open_device("cpu"))
+    step(*arrays(shape))
     assert not {"place", "add+add"} & {one for name in names(step) for one in name.split(" & ")}
     assert sum("before" in name for name in names(step)) == 1
 

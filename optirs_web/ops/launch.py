@@ -246,14 +246,16 @@ def contiguous(x: Tensor) -> Tensor:
     return result
 
 
-def row_kernel(device: Device, name: str, length: int, count: int, **constants: bool) -> tuple[CooperativeKernel, int]:
-    """Return a kernel of workgroups of 64 that reduces rows, and how many a workgroup takes; see `at_once`.
+def row_kernel(
+    device: Device, name: str, length: int, count: int, inner: int = 1, **constants: bool
+) -> tuple[CooperativeKernel, int]:
+    """Return a kernel of workgroups of 64 that reduces rows or columns, and how many a workgroup takes; see `at_once`.
 
-    On adapters that compute on the processor an invocation reduces a row by itself, where rows are short and many.
+    On adapters that compute on the processor an invocation reduces one by itself, where they are short and many.
     """
     if device.capabilities.quads and length <= _ALONE_LENGTH and count >= _ALONE_COUNT:
         return cooperative(name, ALONE=True, **constants), _TEAMS
-    return cooperative(name, **constants), at_once(length, count)
+    return cooperative(name, **constants), at_once(length, count, inner)
 
 
 def at_once(length: int, count: int, inner: int = 1) -> int:

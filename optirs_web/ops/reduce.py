@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from ..autograd import record
 from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
-from ..runtime.kernels import cooperative
 from ..tensors import Tensor, empty
 from .creation import full
-from .launch import at_once, need_float32
+from .launch import need_float32, row_kernel
 from .limits import fits, reduce_into
 from .shape import broadcast_to, permute, reshape
 
@@ -99,9 +98,9 @@ def _sum_into(result: Tensor, x: Tensor) -> None:
         chunks = max(1, -(-length // _CHUNK))
         count = outer * chunks * inner
         target = result if chunks == 1 else empty((count,), FLOAT32, x.device)
-        teams = at_once(length, count, inner)
+        kernel, teams = row_kernel(x.device, "sum", length, count, inner)
         parameters = outer, length, inner, min(length, _CHUNK), teams
-        x.device.dispatch(cooperative("sum"), [view, target.view], -(-count // teams), parameters)
+        x.device.dispatch(kernel, [view, target.view], -(-count // teams), parameters)
         if chunks == 1:
             return
         view, length = target.view, chunks

@@ -123,11 +123,11 @@ def run(
     """
     device = results[0].device
     iterations = w.kernel[0] * (w.kernel[1] + 2)  # with those that leave the loops over a row, and over the rows
-    if kernel != "unfold" and iterations > device.capabilities.max_iterations:
+    if iterations > device.capabilities.max_iterations:
         raise DeviceLimitError(kernel, iterations, device.capabilities.max_iterations, device.name, "iterations")
 
     def dispatch(results: Sequence[Tensor], given: Sequence[Tensor], planes: int, first: int = 0) -> None:
-        size = planes * w.pixels if kernel == "fold" else results[0].size
+        size = {"fold": planes * w.pixels, "unfold": planes * w.windows}.get(kernel, results[0].size)
         views = [one.view for one in (*given, *results)]
         parameters = (
             size, first * w.pixels, plane_stride, tap_stride, *w.size, *w.grid, *w.kernel, *w.stride, *w.before,

@@ -102,11 +102,31 @@ def _slice_of(one: Recorded) -> _Placed | None:
 
 
 def _whole(slices: Sequence[_Placed | None]) -> list[_Placed]:
-    """The slices in order, if each place of their axis is one."""
-    known = sorted((one for one in slices if one is not None), key=lambda one: one.at)
+    """The slices in order and over one shape, if each place of their axis is one."""
+    known = _over_one_shape([one for one in slices if one is not None])
     if len(known) < len(slices) or len({(one.shape, one.axis) for one in known}) != 1:
         return []
+    known.sort(key=lambda one: one.at)
     return known if [one.at for one in known] == [*range(known[0].shape[known[0].axis])] else []
+
+
+def _over_one_shape(slices: Sequence[_Placed]) -> list[_Placed]:
+    """The slices that can be seen over the coarsest axes into which those of all are divided."""
+    shape: Shape | None = slices[0].shape if slices else None
+    for one in slices:
+        shape = refined(shape, one.shape) if shape is not None else None
+    found = [_over(one, shape) for one in slices] if shape is not None else []
+    return [one for one in found if one is not None]
+
+
+def _over(one: _Placed, finer: Shape) -> _Placed | None:
+    """The slice over axes into which its own are divided; None where the axis of its place is."""
+    before, places = math.prod(one.shape[: one.axis]), one.shape[one.axis]
+    for axis, size in enumerate(finer):
+        if math.prod(finer[:axis]) == before and size == places:
+            part = one.part._replace(strides=spread(one.part.strides, one.shape, finer))
+            return _Placed(finer, axis, one.at, part)
+    return None
 
 
 def _without_copy(one: _Placed, recorded: Sequence[Recorded], at: int, uses: Uses) -> tuple[Shape, Walked]:

@@ -1,5 +1,6 @@
 // Copies the pixels under every tap of every window: images (planes, height, width) become columns (planes, taps,
-// windows), 0 beyond the edges. An invocation copies one.
+// windows), 0 beyond the edges. An invocation copies those of one window: to find a window takes four divisions, each of
+// which takes a software adapter longer than a copy.
 import package::lib::windows::{Windows, pixel_under};
 
 @group(0) @binding(0) var<storage, read> images: array<f32>;
@@ -16,14 +17,21 @@ fn main(
     if at >= p.size {
         return;
     }
-    let row = at / p.out_width;
-    let tap = row / p.out_height % (p.kernel_height * p.kernel_width);
-    let plane = row / p.out_height / (p.kernel_height * p.kernel_width);
-    let y = pixel_under(row % p.out_height, tap / p.kernel_width, p.stride_height, p.dilation_height, p.top);
-    let x = pixel_under(at % p.out_width, tap % p.kernel_width, p.stride_width, p.dilation_width, p.left);
-    var value = 0.0;
-    if y < p.height && x < p.width {
-        value = images[p.first + (plane * p.height + y) * p.width + x];
+    let windows = p.out_height * p.out_width;
+    let plane = at / windows;
+    let window = at % windows;
+    let first = p.first + plane * p.height * p.width;
+    var target_at = plane * p.kernel_height * p.kernel_width * windows + window;
+    for (var tap_y = 0u; tap_y < p.kernel_height; tap_y++) {
+        let y = pixel_under(window / p.out_width, tap_y, p.stride_height, p.dilation_height, p.top);
+        for (var tap_x = 0u; tap_x < p.kernel_width; tap_x++) {
+            let x = pixel_under(window % p.out_width, tap_x, p.stride_width, p.dilation_width, p.left);
+            var value = 0.0;
+            if y < p.height && x < p.width {
+                value = images[first + y * p.width + x];
+            }
+            columns[target_at] = value;
+            target_at += windows;
+        }
     }
-    columns[at] = value;
 }

@@ -1,6 +1,6 @@
 // Adds up, for each pixel, the values of the windows that chose it: those whose place it is. An invocation makes one
 // pixel.
-import package::lib::windows::{Windows, window_over};
+import package::lib::windows::{Windows, is_there, next_tap, step_of, window_over};
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read> places: array<i32>;
@@ -20,18 +20,23 @@ fn main(
     let pixels = p.width * p.height;
     let pixel = at % pixels;
     let first = at / pixels * (p.out_height * p.out_width);
+    let down = step_of(p.stride_height, p.dilation_height);
+    let across = step_of(p.stride_width, p.dilation_width);
+    let left = window_over(pixel % p.width, p.stride_width, p.left);
+    var row = window_over(pixel / p.width, p.stride_height, p.top);
     var sum = 0.0;
     for (var tap_y = 0u; tap_y < p.kernel_height; tap_y++) {
-        let row = window_over(pixel / p.width, tap_y, p.stride_height, p.dilation_height, p.top);
+        var column = left;
         for (var tap_x = 0u; tap_x < p.kernel_width; tap_x++) {
-            let column = window_over(pixel % p.width, tap_x, p.stride_width, p.dilation_width, p.left);
-            if row < p.out_height && column < p.out_width {
-                let window = first + row * p.out_width + column;
+            if is_there(row, p.out_height) && is_there(column, p.out_width) {
+                let window = first + row.number * p.out_width + column.number;
                 if places[window] == i32(pixel) {
                     sum += values[window];
                 }
             }
+            column = next_tap(column, across, p.stride_width);
         }
+        row = next_tap(row, down, p.stride_height);
     }
     images[at] = sum;
 }

@@ -29,7 +29,8 @@ def products(device):
 
 def sums(device):
     x = ow.tensor(random(3, 300, 5), device=device)
-    return [x.sum(), x.sum(axis=1), x.sum(axis=2)]
+    wide = ow.tensor(random(40, 300), device=device)  # on llvmpipe each invocation takes a column
+    return [x.sum(), x.sum(axis=1), x.sum(axis=2), wide.sum(axis=0)]
 
 
 def maps(device):

@@ -181,6 +181,10 @@ class _Sums(_Cooperative):
     def needs(self, choice: Choice) -> tuple[int, int]:
         return choice[0], 4 * 64
 
+    def allows(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> bool:
+        teams = int(launch.parameters[4])
+        return choice[0] >= teams and super().allows(launch, choice, capabilities)
+
     def shape_class(self, launch: Launch) -> str:
         outer, length, inner, chunk = map(int, launch.parameters[:4])
         results = outer * -(-length // chunk) * inner
