@@ -147,7 +147,7 @@ test-all: test ## install the rest, run the tests that `make test` omits, and co
 
 test-targets: setup ## run the numerical cases on opencl and xla, or cuda, dawn or numba, which compile slowly (TARGETS=opencl)
 	$(call install,$(subst $(comma), ,$(TARGETS)))
-	OPTIRS_TEST_TARGETS=$(TARGETS) OPTIRS_REQUIRE=$(TARGETS) $(PYTEST) -k "$(subst $(comma), or ,$(TARGETS))"
+	OPTIRS_TEST_TARGETS=$(TARGETS) OPTIRS_REQUIRE=$(TARGETS) $(PYTEST) -k "$(subst $(comma), or ,$(TARGETS))" $(PYTEST_ARGS)
 
 fuzz: setup ## run 10,000 random programs on cpu, vulkan, opencl and xla (FUZZ_ARGS='--seed 7 --programs 500')
 	$(call install,optax opencl)
