@@ -34,9 +34,9 @@ library loses. The site's page Compare shows the same. **No GPU has been measure
 - Counts are of one call: dispatches in submits, bytes uploaded and downloaded, allocations, and *peak*, the most memory
   in use that was not before it.
 
-All of these were taken on two shared cores while other programs ran, with one thread for every side: read the ratios
-with their spreads, and the counts, which noise does not touch; not the times. The run over all groups on `cpu` was
-ended after training: start-up, transfers and memory are of a run of their own.
+All of these were taken on two shared cores, those of `cpu` and `vulkan` with one thread for every side: read the ratios
+with their spreads, and the counts, which noise does not touch; not the times. Start-up and transfers were timed, and
+NumPy in place of Numba, on a day when the machine was slower.
 
 """
 

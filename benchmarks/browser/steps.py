@@ -344,9 +344,6 @@ def main() -> None:
         print(machine)
         processes = browser.new_browser_cdp_session()
         chosen_cases = {name: CASES[name].miniature() if options.small else CASES[name] for name in names}
-        for name, case in chosen_cases.items():
-            cases[name] = measure(page, processes, case, options)
-            console.print(detail(name, cases[name]))
         figures = {
             "chromium": browser.version,
             "adapter": adapter,
@@ -355,6 +352,11 @@ def main() -> None:
             "tolerances": {name: case.tolerance for name, case in chosen_cases.items()},
             "cases": cases,
         }
+        for name, case in chosen_cases.items():
+            cases[name] = measure(page, processes, case, options)
+            console.print(detail(name, cases[name]))
+            if options.report:  # after each case: a run takes long
+                report_of(figures, "software" if options.adapter == SWIFTSHADER else "hardware").write(options.report)
 
     rows = summary(cases, options.sides)
     if options.markdown:
@@ -364,8 +366,6 @@ def main() -> None:
         for row in rows[1:]:
             table.add_row(*row)
         console.print(table)
-    if options.report:
-        report_of(figures, "software" if options.adapter == SWIFTSHADER else "hardware").write(options.report)
     same = ", ".join(f"{tolerance:g} ({name})" for name, tolerance in figures["tolerances"].items())
     print(f"Products, and the losses of the first steps, agree if no further apart than, of the largest value: {same}.")
     finish(
