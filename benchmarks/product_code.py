@@ -60,7 +60,7 @@ class Code(NamedTuple):
 
     @property
     def is_within_bounds(self):
-        """Whether `LEAST_PER_LOAD` and `LEAST_SHARE` are reached without spills."""
+        """True if there are no spills and both `LEAST_PER_LOAD` and `LEAST_SHARE` are reached."""
         return self.per_load >= LEAST_PER_LOAD and self.share >= LEAST_SHARE and not self.spills
 
 

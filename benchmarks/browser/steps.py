@@ -106,7 +106,7 @@ TURN = 100.0
 """Milliseconds of a turn of the fastest side; the turns of all sides have as many steps."""
 
 MOST_STEPS = 100
-"""Of a turn."""
+"""Largest number of steps in a turn."""
 
 LONG = 5000.0
 """Milliseconds of any side's step above which there is no turn to warm up, and no rounds are added."""
