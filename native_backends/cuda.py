@@ -144,7 +144,7 @@ def _about(name: str, index: int, device: Device) -> AdapterInfo:
         description=f"{device.name} (compute capability {_dotted(device.capability)}, driver of CUDA {major}.{minor})",
         kind="integrated" if device.is_integrated else "discrete",
         memory=device.memory,
-        features=frozenset({"shader-f16"}),  # the text that is printed converts by itself
+        features=frozenset({"shader-f16", "subgroups"}),  # the text that is printed converts by itself
         bus=device.bus,
     )
 

@@ -19,6 +19,7 @@ from ..errors import DeviceNotAvailableError, OptirsError
 from ..runtime.backend import AdapterInfo, BoundBuffer, Capabilities, Command
 from ..runtime.matmul_precision import float32_matmul_precision
 from ..runtime.products import tile_class
+from ..runtime.subgroups import reduces_by_subgroups
 from ..runtime.timing import Timed
 from . import cuda_driver as driver
 from .c_device import CBackend, Launch
@@ -102,6 +103,7 @@ class CudaBackend(CBackend):
             max_workgroup_bytes=device.shared_bytes,
             replaced=frozenset() if library() is None else REPLACED,
             tiles=tile_class(info),
+            subgroups=reduces_by_subgroups(info),
         )
         self.device = device
         self._memory: weakref.WeakSet[Memory] = weakref.WeakSet()

@@ -16,6 +16,7 @@ from ..errors import DeviceNotAvailableError, OptirsError
 from ..runtime.backend import AdapterInfo, AllocationFailed, BoundBuffer, Capabilities, Command
 from ..runtime.choosing.packages import wrong_version
 from ..runtime.products import tile_class
+from ..runtime.subgroups import reduces_by_subgroups
 from ..runtime.timing import Timed
 from ..runtime.tuner.folder import uses_choices
 from .c_device import CBackend, Launch
@@ -220,6 +221,7 @@ class OpenclBackend(CBackend):
             max_invocations=min(device.max_work_group_size, device.max_work_item_sizes[0]),
             max_workgroup_bytes=device.local_mem_size,
             tiles=tile_class(info),
+            subgroups=reduces_by_subgroups(info),
         )
         # On the processor PoCL would otherwise look for memory at first use, and end the process where there is none.
         self._flags = cl.mem_flags.READ_WRITE | (cl.mem_flags.ALLOC_HOST_PTR if info.software else 0)

@@ -16,6 +16,7 @@ from ..errors import DeviceLostError, DeviceNotAvailableError, OptirsError, Shad
 from ..runtime.backend import ANY_ITERATIONS, AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.products import ask_for_quads, note_quads, tile_class
 from ..runtime.stats import Stats
+from ..runtime.subgroups import reduces_by_subgroups
 from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
 from ..runtime.tuner.folder import uses_choices
 from .wgpu_commands import Copy, Recorded, Run, Upload, each, encoded, touched, work_of
@@ -110,6 +111,7 @@ class WgpuBackend(Backend):
             max_workgroup_bytes=limits["max-compute-workgroup-storage-size"],
             max_iterations=_LLVMPIPE_ITERATIONS if info.software else ANY_ITERATIONS,
             tiles=tile_class(info),
+            subgroups=reduces_by_subgroups(info),
         )
         self._loss = ""
         package.forks.add(self)

@@ -80,6 +80,10 @@ if TYPE_CHECKING:
         snapshot_async as snapshot_async,
     )
     from .runtime.backend import AdapterInfo as AdapterInfo
+    from .runtime.determinism import (
+        are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
+        use_deterministic_algorithms as use_deterministic_algorithms,
+    )
     from .runtime.device import Device as Device
     from .runtime.matmul_precision import set_float32_matmul_precision as set_float32_matmul_precision
     from .runtime.registry import (
@@ -110,6 +114,7 @@ _NAMES = {
     "SparseRows": "sparse",
     "Stats": "runtime.stats",
     "Tensor": "tensors",
+    "are_deterministic_algorithms_enabled": "runtime.determinism",
     "arange": "ops.creation",
     "autocast": "precision",
     "checkpoint": "checkpointing",
@@ -165,6 +170,7 @@ _NAMES = {
     "tune_async": "tuner",
     "tuning": "tuner",
     "tuning_async": "tuner",
+    "use_deterministic_algorithms": "runtime.determinism",
     "value_and_grad": "derivatives",
     "vjp": "derivatives",
     "where": "ops",

@@ -16,15 +16,17 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["DEVICES", "FILE", "KERNELS", "PYTHON", "differences", "instructions", "instructions_of", "measured"]
 
 FILE = Path(__file__).with_suffix(".json")
 DEVICES = ("cpu", "vulkan")
-KERNELS = ("adamw", "matmul", "batched_matmul", "attention", "softmax", "sum_rows", "layer_norm", "cross_entropy")
-"""The kernels whose instructions are counted."""
+ROWS = ("sum", "softmax", "layer_norm", "layer_norm_grad", "cross_entropy")
+KERNELS = ("adamw", "matmul", "batched_matmul", "attention", "sum_rows", *ROWS)
+"""The kernels whose instructions are counted, and those of them that reduce rows, which GPUs do by subgroups."""
+_BARRIER = 224
 COUNTED = ("dispatches", "submits", "bytes_up", "bytes_down")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -143,24 +145,41 @@ def _count(name):
 
 
 def instructions():
-    """Return the counts of `KERNELS` in SPIR-V, as naga writes it; {} where naga is not installed."""
+    """Return the counts of `KERNELS` in SPIR-V, as naga writes it; {} where naga is not installed.
+
+    A barrier of each that has workgroup memory is naga's own, which clears it.
+    """
     from optirs_web.cli.shader import find_kernel
+    from optirs_web.errors import ShaderError
+    from optirs_web.runtime.kernels import cooperative
     from optirs_web.translations import missing_compiler, translate
 
     if missing_compiler("spirv"):
         return {}
-    return {
-        name: {"instructions": instructions_of(translate(find_kernel(name, (), "update"), "spirv"))} for name in KERNELS
-    }
+    kernels = {name: find_kernel(name, (), "update") for name in KERNELS}
+    with suppress(ShaderError):  # of a commit whose kernels have no subgroups
+        kernels |= {f"{name} by subgroups": linked(cooperative(name, SUBGROUPS=True)) for name in ROWS}
+    counted = {name: instructions_of(translate(kernel, "spirv")) for name, kernel in kernels.items()}
+    return {name: {"instructions": total, "barriers": barriers} for name, (total, barriers) in counted.items()}
+
+
+def linked(kernel):
+    """Return the kernel, whose overrides its file has."""
+    assert kernel.module
+    return kernel
 
 
 def instructions_of(spirv):
-    """Return the number of instructions of a SPIR-V module, whose first words have their lengths in the upper half."""
+    """Return the numbers of instructions and of barriers of a SPIR-V module.
+
+    The first word of an instruction has its length in the upper half, and what it is in the lower.
+    """
     words = memoryview(spirv).cast("I")
-    offset, count = 5, 0  # after the header
+    offset, count, barriers = 5, 0, 0  # after the header
     while offset < len(words):
+        barriers += words[offset] & 0xFFFF == _BARRIER
         offset, count = offset + (words[offset] >> 16), count + 1
-    return count
+    return count, barriers
 
 
 def measured(name, file=__file__, options=(), **environment):

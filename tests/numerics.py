@@ -15,6 +15,7 @@ import schedule_cases
 
 import optirs_web as ow
 from optirs_web.gradchecks import read_together
+from optirs_web.ops import launch
 from optirs_web.optim.lr_scheduler.attached import get_option
 from optirs_web.runtime.buffer import View
 from optirs_web.runtime.dtypes import UINT32
@@ -48,12 +49,30 @@ def operation_as_on_gpus(name, calls, device):
         return operation(name, calls, device)
 
 
+def operation_by_subgroups(name, calls, device):
+    """As `operation`, with rows reduced by subgroups, each by a workgroup of its own."""
+    with by_subgroups(device):
+        return operation(name, calls, device)
+
+
+@contextmanager
+def by_subgroups(device):
+    """Rows of any length are reduced as GPUs with subgroups reduce long ones."""
+    with by_tiles(device, "discrete"):
+        own = launch.at_once, launch.SHORT_ROW
+        launch.at_once, launch.SHORT_ROW = lambda *_: 1, 0
+        try:
+            yield
+        finally:
+            launch.at_once, launch.SHORT_ROW = own
+
+
 @contextmanager
 def by_tiles(device, tiles="software"):
     """Products and attention without quads, also on software adapters."""
     device = ow.device(device)
     own = device.capabilities
-    device.capabilities = replace(own, quads=False, tiles=tiles)
+    device.capabilities = replace(own, quads=False, tiles=tiles, subgroups=tiles != "software")
     try:
         yield
     finally:

@@ -42,9 +42,9 @@ def test_the_calls_by_function_are_of_a_case_on_a_device(arguments, message):
     assert FILE.read_bytes() == before
 
 
-def test_instructions_are_counted_by_their_lengths():
+def test_instructions_and_barriers_are_counted_by_their_lengths():
     module = [0x07230203, 0x10000, 0, 9, 0, 2 << 16 | 17, 1, 3 << 16 | 14, 0, 1, 1 << 16 | 56]
-    assert instructions_of(array("I", module).tobytes()) == 3
+    assert instructions_of(array("I", [*module, 4 << 16 | 224, 2, 2, 0]).tobytes()) == (4, 1)
 
 
 def counts(calls):

@@ -107,9 +107,12 @@ async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
     except JsException as error:
         raise _refused(info, error) from error
     from ..runtime.products import ask_for_quads, is_refusal_of_quads, note_quads, tile_class  # loaded by `_open`
+    from ..runtime.subgroups import reduces_by_subgroups
 
     is_d3d12 = "Windows" in js.navigator.userAgent
-    backend.capabilities = replace(backend.capabilities, tiles=tile_class(info, is_d3d12=is_d3d12))
+    backend.capabilities = replace(
+        backend.capabilities, tiles=tile_class(info, is_d3d12=is_d3d12), subgroups=reduces_by_subgroups(info)
+    )
     counted = ask_for_quads(backend)
     if counted is not None:
         try:

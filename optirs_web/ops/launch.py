@@ -8,6 +8,7 @@ from functools import partial
 from typing import cast
 
 from ..errors import DeviceLostError, ShapeError, UnsupportedError
+from ..runtime.determinism import are_deterministic_algorithms_enabled
 from ..runtime.device import Device
 from ..runtime.dtypes import FLOAT32, DType
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, cooperative, elementwise
@@ -34,8 +35,10 @@ __all__ = [
 ]
 
 _TEAMS = 64
-_ALONE_LENGTH, _ALONE_COUNT = 256, 256
-"""The longest row that an invocation reduces by itself, which adds up one after the other; and the fewest such rows."""
+SHORT_ROW = 256
+"""Longer rows have a workgroup of their own."""
+_ALONE_COUNT = 256
+"""The fewest rows that invocations reduce each by itself, short ones, which it adds up one after the other."""
 
 Operand = Tensor | float
 Shape = tuple[int, ...]
@@ -251,11 +254,17 @@ def row_kernel(
 ) -> tuple[CooperativeKernel, int]:
     """Return a kernel of workgroups of 64 that reduces rows or columns, and how many a workgroup takes; see `at_once`.
 
-    On adapters that compute on the processor an invocation reduces one by itself, where they are short and many.
+    On adapters that compute on the processor an invocation reduces one by itself, where they are short and many. A
+    workgroup reduces a long row by subgroups where `Capabilities.subgroups` has it.
     """
-    if device.capabilities.quads and length <= _ALONE_LENGTH and count >= _ALONE_COUNT:
+    capabilities = device.capabilities
+    if capabilities.quads and length <= SHORT_ROW and count >= _ALONE_COUNT:
         return cooperative(name, ALONE=True, **constants), _TEAMS
-    return cooperative(name, **constants), at_once(length, count, inner)
+    teams = at_once(length, count, inner)
+    is_whole = teams == 1 and length > SHORT_ROW
+    if is_whole and capabilities.subgroups and not are_deterministic_algorithms_enabled():
+        return cooperative(name, SUBGROUPS=True, **constants), teams
+    return cooperative(name, **constants), teams
 
 
 def at_once(length: int, count: int, inner: int = 1) -> int:

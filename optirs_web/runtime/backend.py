@@ -124,6 +124,7 @@ class Capabilities:
             `shaders/lib/quads.wgsl` needs it; see `products`.
         max_iterations: of all loops of an invocation together, after which the driver leaves a loop without an error.
         tiles: the class of adapters that the tiles of products are chosen by, a key of `products.TILE_CLASSES`.
+        subgroups: long rows are reduced by subgroups; see `subgroups`.
     """
 
     max_buffer_bytes: int
@@ -138,6 +139,7 @@ class Capabilities:
     quads: bool = False
     max_iterations: int = ANY_ITERATIONS
     tiles: str = "software"
+    subgroups: bool = False
 
 
 class Backend(ABC):

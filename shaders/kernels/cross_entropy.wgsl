@@ -3,7 +3,9 @@
 // 2016, arXiv:1512.00567). The result has the losses, then the weights w_t, which are 0 for rows to be ignored. A
 // target that is no class makes its row NaN. `teams` rows to a workgroup.
 import package::lib::math::{precise_exp, precise_log, quiet_nan};
-import package::lib::workgroup::{largest_of_team, total_of_team};
+import package::lib::workgroup::WORKGROUP;
+@if(SUBGROUPS) import package::lib::subgroups::{largest_of_team, total_of_team};
+@else import package::lib::workgroup::{largest_of_team, total_of_team};
 
 struct CrossEntropyParameters {
     rows: u32, columns: u32, has_weight: u32, ignored: i32, smoothing: f32, teams: u32,
@@ -18,7 +20,6 @@ struct CrossEntropyParameters {
 
 override smooths: bool = true; // without, the smoothing is 0
 
-const WORKGROUP: u32 = 64u;
 const LOWEST: f32 = -3.4028235e38;
 
 fn weight_of(column: u32) -> f32 {
@@ -28,7 +29,7 @@ fn weight_of(column: u32) -> f32 {
     return class_weights[column];
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(WORKGROUP)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,

@@ -1,7 +1,9 @@
 // Layer normalization (Ba et al. 2016, arXiv:1607.06450) of the rows of a matrix, (x - mean) / sqrt(variance + eps)
 // weight + bias, and mean and 1 / sqrt(variance + eps) of each row. The variance is taken of what is left of the mean, in
 // a second pass, so that a large mean costs no digits. `teams` rows to a workgroup.
-import package::lib::workgroup::total_of_team;
+import package::lib::workgroup::WORKGROUP;
+@if(SUBGROUPS) import package::lib::subgroups::total_of_team;
+@else import package::lib::workgroup::total_of_team;
 
 struct NormParameters { rows: u32, columns: u32, has_weight: u32, has_bias: u32, eps: f32, teams: u32 }
 
@@ -12,9 +14,7 @@ struct NormParameters { rows: u32, columns: u32, has_weight: u32, has_bias: u32,
 @group(0) @binding(4) var<storage, read_write> result: array<f32>;
 @group(0) @binding(5) var<uniform> parameters: NormParameters;
 
-const WORKGROUP: u32 = 64u;
-
-@compute @workgroup_size(64)
+@compute @workgroup_size(WORKGROUP)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,

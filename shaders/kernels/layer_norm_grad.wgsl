@@ -1,6 +1,8 @@
 // The gradient of layer normalization by what is normalized: with n = (x - mean) scale and h = g weight,
 // scale (h - mean(h) - n mean(h n)). `teams` rows to a workgroup.
-import package::lib::workgroup::total_of_team;
+import package::lib::workgroup::WORKGROUP;
+@if(SUBGROUPS) import package::lib::subgroups::total_of_team;
+@else import package::lib::workgroup::total_of_team;
 
 struct NormGradParameters { rows: u32, columns: u32, has_weight: u32, teams: u32 }
 
@@ -10,8 +12,6 @@ struct NormGradParameters { rows: u32, columns: u32, has_weight: u32, teams: u32
 @group(0) @binding(3) var<storage, read> of_rows: array<vec2<f32>>;
 @group(0) @binding(4) var<storage, read_write> result: array<f32>;
 @group(0) @binding(5) var<uniform> parameters: NormGradParameters;
-
-const WORKGROUP: u32 = 64u;
 
 // What follows may be fused with it here.
 fn stored(value: f32, at: u32) {
@@ -25,7 +25,7 @@ fn weighted(at: u32, column: u32) -> f32 {
     return grad[at] * weight[column];
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(WORKGROUP)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,

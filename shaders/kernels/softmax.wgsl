@@ -1,7 +1,9 @@
 // softmax or its logarithm over the rows of a (rows, columns) matrix: x - max - log(sum(exp(x - max))). `teams` rows
 // to a workgroup. A row with NaN or infinity, or of -infinity alone, is NaN.
 import package::lib::math::{INFINITY_BITS, NAN_BITS, is_nan, precise_exp, precise_log, replace_bits};
-import package::lib::workgroup::{largest_of_team, total_of_team};
+import package::lib::workgroup::WORKGROUP;
+@if(SUBGROUPS) import package::lib::subgroups::{largest_of_team, total_of_team};
+@else import package::lib::workgroup::{largest_of_team, total_of_team};
 
 struct SoftmaxParameters { rows: u32, columns: u32, is_log: u32, teams: u32 }
 
@@ -9,10 +11,9 @@ struct SoftmaxParameters { rows: u32, columns: u32, is_log: u32, teams: u32 }
 @group(0) @binding(1) var<storage, read_write> result: array<f32>;
 @group(0) @binding(2) var<uniform> parameters: SoftmaxParameters;
 
-const WORKGROUP: u32 = 64u;
 const LOWEST: f32 = -3.4028235e38;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(WORKGROUP)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,

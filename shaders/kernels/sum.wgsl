@@ -1,14 +1,14 @@
 // Sums over the middle axis of (outer, length, inner), in chunks of `chunk` elements: the result is
 // (outer, ceil(length / chunk), inner). A long axis takes two passes. One workgroup computes `teams` sums side by side.
-import package::lib::workgroup::{TURN, total_of_team};
+import package::lib::workgroup::{TURN, WORKGROUP};
+@if(SUBGROUPS) import package::lib::subgroups::total_of_team;
+@else import package::lib::workgroup::total_of_team;
 
 struct SumParameters { outer: u32, length: u32, inner: u32, chunk: u32, teams: u32 }
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read_write> sums: array<f32>;
 @group(0) @binding(2) var<uniform> parameters: SumParameters;
-
-override WORKGROUP: u32 = 64u; // a tuner may set it
 
 // What comes before a sum, and what follows it, may be fused with it here.
 fn loaded(at: u32) -> f32 {

@@ -90,9 +90,20 @@ def _by_name(name: str, source: Source) -> Iterator[Made]:
             its_name = " ".join([name, part, *map(str, flags.items())])
             yield Made(its_name, kernel)
             yield from _tuned(its_name, kernel)
+            if _is_of_rows(source):
+                by_subgroups = source.make({**flags, "SUBGROUPS": True}, part)
+                yield Made(f"{its_name} by subgroups", by_subgroups)
+                yield from _tuned(f"{its_name} by subgroups", by_subgroups)
             for elements in () if any(flags.values()) else _HALVES:  # they change nothing about elements
                 if (half := of_16_bits(source, kernel, elements)) is not None:
                     yield Made(f"{its_name} of {elements}", half)
+
+
+def _is_of_rows(source: Source) -> bool:
+    """Whether a kernel reduces rows, which on GPUs is by subgroups."""
+    module = package_loader()((source.folder, source.file))
+    imports = [one for one in module.declarations if isinstance(one, syntax.Import)]
+    return any(one.condition is not None and one.condition[0] == "SUBGROUPS" for one in imports)
 
 
 def _parts(source: Source) -> list[str]:

@@ -22,7 +22,7 @@ def test_a_gpu_is_told_with_its_name_memory_and_place(driver):
     first, second = cuda_listing.list_adapters("cuda")
     assert first.description == "CUDA in software (compute capability 9.0, driver of CUDA 13.0)"
     assert (first.label, second.label, first.bus, second.bus) == ("cuda", "cuda:1", "0000:3a:00.0", "0000:3b:00.0")
-    assert (first.kind, first.memory, first.features) == ("discrete", 2 << 30, {"shader-f16"})
+    assert (first.kind, first.memory, first.features) == ("discrete", 2 << 30, {"shader-f16", "subgroups"})
 
 
 def test_without_a_driver_it_says_what_to_install():

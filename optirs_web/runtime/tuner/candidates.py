@@ -4,7 +4,7 @@
 |---|---|---|---|
 | `matmul`, `batched_matmul` (fused ones too) | those of `products.Tile` | `Tile.invocations` | `Tile.nbytes` |
 | the same by quads | 0 each | 16 | 0 |
-| `sum` (fused too) | WORKGROUP | WORKGROUP | 256 |
+| `sum` (fused too) | WORKGROUP | WORKGROUP | 8 WORKGROUP |
 | map functions (fused too) | WORKGROUP, TURNS: elements of each invocation | WORKGROUP | 0 |
 | an optimizer's `update` (state not in 8 bits) | WORKGROUP | WORKGROUP | 0 |
 
@@ -178,8 +178,12 @@ class _Sums(_Cooperative):
     numbers = ("WORKGROUP",)
     candidates = ((64,), (32,), (128,), (256,))
 
+    def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
+        own = {name: value for name, value in _base_of(kernel).constants.items() if name == "SUBGROUPS"}
+        return self.with_constants(kernel, {**own, "WORKGROUP": choice[0]})
+
     def needs(self, choice: Choice) -> tuple[int, int]:
-        return choice[0], 4 * 64
+        return choice[0], 8 * choice[0]
 
     def allows(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> bool:
         teams = int(launch.parameters[4])

@@ -16,7 +16,15 @@ from .candidates import TUNABLE, Choice, Tunable
 __all__ = ["Record", "key_of", "parse_record", "record_text"]
 
 _FORMAT = 1
-_FILES = ("kernels/matmul", "kernels/batched_matmul", "kernels/sum", "lib/quads", "lib/tile", "lib/workgroup")
+_FILES = (
+    "kernels/matmul",
+    "kernels/batched_matmul",
+    "kernels/sum",
+    "lib/quads",
+    "lib/subgroups",
+    "lib/tile",
+    "lib/workgroup",
+)
 
 
 class Record(NamedTuple):

@@ -1,0 +1,54 @@
+// The functions of lib/workgroup.wgsl by subgroups. The values of a subgroup are combined by one function of the device,
+// then one value of each subgroup in workgroup memory, with two barriers. The order in which a subgroup adds up is the
+// device's, and the size of subgroups the driver's choice, on some for each kernel.
+//
+// A workgroup is one team: WGSL does not say which neighbours are in one subgroup.
+import package::lib::workgroup::{WORKGROUP, combined};
+
+// What the invocations of a subgroup have together, and how many they are: at the place of the first of them. Elsewhere
+// the number is 0.
+var<workgroup> of_subgroups: array<vec2<f32>, WORKGROUP>;
+
+// What the subgroups have together whose places are multiples of `distance`, and how many invocations these have.
+fn met(own: f32, distance: u32, invocations: u32, takes_largest: bool) -> vec2<f32> {
+    var result = vec2<f32>(select(0.0, own, takes_largest), 0.0);
+    for (var place = 0u; place < invocations; place += distance) {
+        let other = of_subgroups[place];
+        if other.y != 0.0 {
+            result = vec2<f32>(combined(result.x, other.x, takes_largest), result.y + other.y);
+        }
+    }
+    return result;
+}
+
+// WGSL leaves open which invocations form a subgroup, and how many are missing in one that is not full. Where subgroups
+// are equally many neighbours, as is usual, few places are read; otherwise some invocations are missing in the sum of
+// their numbers, and all places are read. The order is that of the places in both.
+fn reduced(value: f32, lane: u32, invocations: u32, takes_largest: bool) -> f32 {
+    var own = 0.0;
+    if takes_largest {
+        own = subgroupMax(value);
+    } else {
+        own = subgroupAdd(value);
+    }
+    let counts = countOneBits(subgroupBallot(true));
+    let members = counts.x + counts.y + counts.z + counts.w;
+    let is_first = subgroupBroadcastFirst(lane) == lane;
+    of_subgroups[lane] = vec2<f32>(own, select(0.0, f32(members), is_first));
+    workgroupBarrier();
+    var result = met(own, members, invocations, takes_largest);
+    if result.y != f32(invocations) {
+        result = met(own, 1u, invocations, takes_largest);
+    }
+    workgroupBarrier();
+    return result.x;
+}
+
+// Of the team of the invocation, which is the only one.
+fn total_of_team(value: f32, lane: u32, invocations: u32, teams: u32) -> f32 {
+    return reduced(value, lane, invocations, false);
+}
+
+fn largest_of_team(value: f32, lane: u32, invocations: u32, teams: u32) -> f32 {
+    return reduced(value, lane, invocations, true);
+}
