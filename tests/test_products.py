@@ -20,6 +20,7 @@ from optirs_web.runtime.products import (
     Tile,
     TileClass,
     ask_for_quads,
+    inner_parts,
     note_quads,
     product_launches,
     stagings_of,
@@ -212,11 +213,14 @@ def each_tile_and_staging():
 
 @pytest.fixture
 def with_tile(monkeypatch):
-    """`with_tile(device, tile)` has the device multiply by that tile, whatever the shape; a list of the kernels."""
+    """`with_tile(device, tile)` has the device multiply by that tile, whatever the shape; a list of the kernels.
 
-    def force(device, tile):
+    With a number of workgroups it cuts long inner axes of products that have fewer.
+    """
+
+    def force(device, tile, workgroups=0):
         kernels = []
-        monkeypatch.setitem(TILE_CLASSES, "forced", TileClass((tile,), 0))
+        monkeypatch.setitem(TILE_CLASSES, "forced", TileClass((tile,), workgroups))
         monkeypatch.setattr(device, "capabilities", replace(device.capabilities, quads=False, tiles="forced"))
         monkeypatch.setattr(device, "observers", [lambda kernel, _: kernels.append(kernel)])
         return kernels
@@ -349,6 +353,87 @@ def test_a_tile_is_chosen_by_the_class_of_adapter_and_the_shape(open_device, til
         few = replace(capabilities, max_invocations=64)
         [launch] = product_launches("matmul", few, layout, starts=((0,), (0,)))
         assert tile_of(launch.kernel)[:2] == (32, 32)
+
+
+# Long inner axes, which several workgroups of a GPU add up.
+
+
+@pytest.mark.parametrize(
+    ("tiles", "rows", "columns", "inner", "products", "expected"),
+    [
+        ("discrete", 64, 576, 16_384, 1, 2048),  # 36 of the smallest tile, 256 wanted
+        ("discrete", 10, 256, 60_000, 1, 1888),  # 32 parts, of multiples of 16
+        ("discrete", 10, 256, 600, 1, 304),  # no shorter than 256
+        ("discrete", 10, 256, 511, 1, 511),
+        ("discrete", 64, 576, 16_384, 2, 16_384),  # the other product has as many
+        ("discrete", 256, 256, 16_384, 1, 16_384),
+        ("apple", 64, 288, 16_384, 1, 2048),
+        ("integrated", 64, 64, 16_384, 1, 1024),
+        ("integrated", 128, 128, 16_384, 1, 16_384),
+        ("software", 1, 1, 16_384, 1, 16_384),
+    ],
+)
+def test_a_long_inner_axis_is_cut_where_a_product_has_few_tiles(
+    open_device, tiles, rows, columns, inner, products, expected
+):
+    capabilities = replace(open_device("vulkan").capabilities, quads=False, tiles=tiles)
+    assert inner_parts(capabilities, rows, columns, inner, products) == expected
+    assert inner_parts(replace(capabilities, replaced=frozenset({"matmul"})), rows, columns, inner, products) == inner
+    assert inner_parts(replace(capabilities, quads=True), rows, columns, inner, products) == inner
+    if expected < inner:  # with the parts it has as many workgroups as the class wants, or parts are as short as allowed
+        layout = (rows, columns, expected, expected, 1, columns, 1)
+        [launch] = product_launches("matmul", capabilities, layout, products * (inner // expected), ((0,), (0,)))
+        assert launch.grid[0] * launch.grid[1] >= TILE_CLASSES[tiles].workgroups or expected < 512
+
+
+CUT = Tile(32, 32, 4, 4, 16)
+
+
+@pytest.mark.parametrize("inner", [1024, 1037])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+def test_parts_of_the_inner_axis_add_up_to_the_product(open_device, with_tile, batch, inner):
+    device = open_device("vulkan")
+    generator = np.random.default_rng(8)
+    a = generator.normal(size=(*batch, 37, inner)).astype(np.float32)
+    b = generator.normal(size=(*batch[1:], inner, 20)).astype(np.float32)
+    kernels = with_tile(device, CUT, 32)
+    left, right = ow.tensor(a, device=device), ow.tensor(b, device=device)
+    result = (left @ right).numpy()
+    expected = a.astype(np.float64) @ b
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5 * np.sqrt(inner))
+    assert [one.name for one in kernels].count("sum") == (batch != (2, 3))  # a batch of two axes has none left
+    np.testing.assert_array_equal((left @ right).numpy(), result)
+    transposed = ow.tensor(np.swapaxes(b, -1, -2).copy(), device=device).transpose(-1, -2)
+    np.testing.assert_allclose((left @ transposed).numpy(), expected, rtol=1e-5, atol=1e-5 * np.sqrt(inner))
+
+
+def test_what_follows_a_product_in_parts_is_computed_with_the_sums_of_its_parts(open_device, with_tile):
+    device = open_device("vulkan")
+    with_tile(device, CUT, 16)
+    x, w, bias, added = (ow.randn(shape, device=device, seed=n) for n, shape in
+                         enumerate([(30, 2048), (2048, 40), (40,), (30, 40)]))  # fmt: skip
+    step = ow.compile(lambda: (x @ w + bias).relu() + added, device=device)
+    expected = np.maximum(x.numpy().astype(np.float64) @ w.numpy() + bias.numpy(), 0) + added.numpy()
+    np.testing.assert_allclose(step().numpy(), expected, rtol=1e-5, atol=5e-4)
+    assert [one.kernel.name for one in step.program.launches] == ["matmul", "sum+add+relu+add"]
+    np.testing.assert_array_equal(step().numpy(), step().numpy())
+
+
+def test_gradients_of_weights_and_elements_of_16_bits_are_by_parts_too(open_device, with_tile):
+    device = open_device("vulkan")
+    x, g = (np.random.default_rng(9).normal(size=shape).astype(np.float32) for shape in [(1500, 6), (1500, 5)])
+    weight = ow.Parameter(np.zeros((6, 5)), device=device)
+    kernels = with_tile(device, CUT, 8)
+    (ow.tensor(x, device=device) @ weight).backward(ow.tensor(g, device=device))
+    np.testing.assert_allclose(weight.grad.numpy(), x.T.astype(np.float64) @ g, rtol=1e-5, atol=4e-4)
+    assert kernels[-1].name.startswith("sum")
+    for dtype, tolerance in [("float16", 1e-3), ("bfloat16", 1e-2)]:
+        kernels.clear()
+        left, right = (ow.tensor(one, device=device).astype(dtype) for one in (x, g))
+        expected = left.float().numpy().T.astype(np.float64) @ right.float().numpy()
+        result = left.transpose(0, 1) @ right
+        np.testing.assert_allclose(result.float().numpy(), expected, rtol=tolerance, atol=40 * tolerance)
+        assert any(one.name.startswith("sum") for one in kernels)
 
 
 @pytest.mark.parametrize(

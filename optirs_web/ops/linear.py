@@ -9,7 +9,7 @@ from typing import Any
 from ..autograd import record
 from ..errors import ShapeError
 from ..runtime.dtypes import FLOAT32
-from ..runtime.products import longest_inner_axis, longest_side, product_launches
+from ..runtime.products import LEAST_PART, inner_parts, longest_inner_axis, longest_side, product_launches
 from ..tensors import Tensor, empty, tensor
 from .creation import full
 from .launch import (
@@ -23,7 +23,7 @@ from .launch import (
     write_into,
 )
 from .limits import compute_part, cut, fits, narrowed, part_along
-from .reduce import sum_to
+from .reduce import sum_into, sum_to
 from .shape import broadcast_to, reshape, transpose, walk_over
 
 __all__ = ["matmul"]
@@ -156,8 +156,8 @@ def _cut(result: Tensor, a: Tensor, b: Tensor) -> tuple[int, int] | None:
     return cut([a, b, walk_over(result, a.shape, (*result.walk.strides, 0))])
 
 
-def _dispatch(result: Tensor, a: Tensor, b: Tensor) -> None:
-    """Enqueue such products, of matrices that a kernel can be shown."""
+def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) -> None:
+    """Enqueue such products, of matrices that a kernel can be shown; not in parts if they are one."""
     *batch, rows, columns, inner = a.shape
     (a_view, a_start, a_strides), (b_view, b_start, b_strides) = a.walk, b.walk
     sizes, strides = collapse(tuple(batch), [a_strides[:-3], b_strides[:-3]])
@@ -170,13 +170,36 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor) -> None:
             walk_over(right, a.shape, (*right.walk.strides[:-2], 0, 1, columns)),
         )
         return
+    capabilities = result.device.capabilities
+    if inner >= 2 * LEAST_PART and capabilities.tiles != "software" and len(sizes) < _BATCH_AXES and not is_part:
+        length = inner_parts(capabilities, rows, columns, inner, math.prod(sizes))
+        if length < inner:
+            _dispatch_parts(result, a, b, length)
+            return
     (a_outer, a_batch), (b_outer, b_batch) = ((0,) * (_BATCH_AXES - len(one)) + tuple(one) for one in strides)
     layout = (rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2])
     starts = None if a_view.kind or b_view.kind else ((a_start, a_outer, a_batch), (b_start, b_outer, b_batch))
-    for launch in product_launches("matmul", result.device.capabilities, layout, math.prod(sizes), starts):
+    for launch in product_launches("matmul", capabilities, layout, math.prod(sizes), starts):
         result.device.dispatch(
             launch.kernel,
             [a_view, b_view, result.view],
             launch.grid,
             (*layout, a_start, b_start, launch.first, sizes[-1], a_outer, a_batch, b_outer, b_batch),
         )
+
+
+def _dispatch_parts(result: Tensor, a: Tensor, b: Tensor, length: int) -> None:
+    """Enqueue products of parts of the inner axis, as a batch, and their sums, which are fused with what follows."""
+    *outer, inner = a.shape
+    parts, rest = divmod(inner, length)
+    products = empty((parts + (rest > 0), *result.shape), FLOAT32, result.device)
+    batch = [walk_over(x, (parts, *outer, length), (length * x.walk.strides[-1], *x.walk.strides)) for x in (a, b)]
+    compute_part(products, 0, 0, parts, partial(_dispatch, a=batch[0], b=batch[1], is_part=True))
+    if rest:
+        last = [walk_over(x, (1, *x.shape), (0, *x.walk.strides)) for x in (a, b)]
+        last = [part_along(x, a.ndim, parts * length, rest) for x in last]
+        compute_part(products, 0, parts, 1, partial(_dispatch, a=last[0], b=last[1], is_part=True))
+    total = result if result.dtype is FLOAT32 else empty(result.shape, FLOAT32, result.device)
+    sum_into(total, Tensor(products.view, (1, products.shape[0], result.size), FLOAT32))
+    if total is not result:
+        write_into(result, total)

@@ -15,7 +15,17 @@ from .launch import need_float32, row_kernel
 from .limits import fits, reduce_into
 from .shape import broadcast_to, permute, reshape
 
-__all__ = ["any_axes", "as_three_axes", "mean", "normalize_axes", "one_axis", "reduced_shapes", "sum", "sum_to"]
+__all__ = [
+    "any_axes",
+    "as_three_axes",
+    "mean",
+    "normalize_axes",
+    "one_axis",
+    "reduced_shapes",
+    "sum",
+    "sum_into",
+    "sum_to",
+]
 
 Axes = int | Sequence[int] | None
 
@@ -85,14 +95,14 @@ def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
     """Sum over the middle one of three axes."""
     result, values = empty((outer, inner), FLOAT32, x.device), Tensor(x.view, (outer, length, inner), x.dtype)
     if fits(values.view):
-        _sum_into(result, values)
+        sum_into(result, values)
     else:
-        reduce_into(result, values, _sum_into)
+        reduce_into(result, values, sum_into)
     return result
 
 
-def _sum_into(result: Tensor, x: Tensor) -> None:
-    """Enqueue the sum over the middle axis."""
+def sum_into(result: Tensor, x: Tensor) -> None:
+    """Enqueue the sum over the middle axis of three, of contiguous elements that a kernel can be shown."""
     (outer, length, inner), view = x.shape, x.view
     while True:
         chunks = max(1, -(-length // _CHUNK))

@@ -4,8 +4,8 @@ Two families are in one file, ``shaders/kernels/matmul.wgsl`` (and ``batched_mat
 another order: tiles staged in workgroup memory for GPUs, and quads for adapters that compute on the processor.
 
 No GPU was measured. The tiles of each class are those that won published comparisons on such adapters, the largest
-first. The inner axis of a product is never cut into parts that several workgroups add up: with few tiles and a long
-inner axis a smaller tile is taken instead.
+first. With few tiles and a long inner axis GPUs take parts of that axis side by side (`inner_parts`), whose products
+are added up afterwards, in order.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .backend import AdapterInfo, Backend, Capabilities, Handle
 from .kernels import CooperativeKernel, cooperative
 
 __all__ = [
+    "LEAST_PART",
     "QUAD_INVOCATIONS",
     "SMALL",
     "TILES",
@@ -32,6 +33,7 @@ __all__ = [
     "ask_for_quads",
     "by_tiles",
     "grid_of_products",
+    "inner_parts",
     "is_refusal_of_quads",
     "longest_inner_axis",
     "longest_side",
@@ -111,6 +113,9 @@ TILES = (SMALL, Tile(16, 16, 4, 4, 4), _32, _64, Tile(64, 64, 8, 4, 16), _128, _
 """All that can be chosen."""
 
 
+_LONGEST_STEP = max(tile.depth for tile in TILES)
+
+
 class TileClass(NamedTuple):
     """The tiles of a class of adapters.
 
@@ -132,6 +137,12 @@ TILE_CLASSES = {
     "d3d12": TileClass((_WIDEST, _64, _32), 64),
 }
 """By the classes of `Capabilities.tiles`."""
+
+LEAST_PART = 256
+"""Of an inner axis that is cut. onnxruntime's WebGPU kernels, which are measured on GPUs, cut it into parts of 256."""
+
+_WORKGROUPS_OF_PARTS = 4
+"""By the smallest tile, for each that a class wants: a tile of twice its sides has as many as that then."""
 
 _VENDORS = {"8086": "intel", "106b": "apple"}  # by PCI numbers
 
@@ -216,6 +227,24 @@ def longest_side(capabilities: Capabilities) -> int:
 def longest_inner_axis(capabilities: Capabilities) -> int:
     """Products that an invocation may add up: in half its iterations, each of which adds 4 or more."""
     return (capabilities.max_iterations + 1) // 2 * 4
+
+
+def inner_parts(capabilities: Capabilities, rows: int, columns: int, inner: int, products: int) -> int:
+    """Return the length of the parts that the inner axis is cut into; the last may be shorter.
+
+    An adapter with many processors is left idle by a product of few tiles: by the smallest they are fewer than its
+    class wants. The number of workgroups is from the arithmetic of `_WORKGROUPS_OF_PARTS`, and was not measured. The
+    sums of all parts take no more memory than so many of the smallest tiles. Where a library multiplies it decides.
+
+    Returns:
+        A multiple of the depth of all tiles; `inner` where it is not cut.
+    """
+    tiles, workgroups = TILE_CLASSES[capabilities.tiles]
+    across, down = grid_of_products(rows, columns, products, tiles[-1])
+    if capabilities.quads or "matmul" in capabilities.replaced or across * down >= workgroups:
+        return inner
+    parts = min(inner // LEAST_PART, 1 << (_WORKGROUPS_OF_PARTS * workgroups // (across * down) - 1).bit_length())
+    return inner if parts < 2 else -(-inner // (parts * _LONGEST_STEP)) * _LONGEST_STEP
 
 
 def _tile_for(capabilities: Capabilities, rows: int, columns: int, products: int) -> Tile:
