@@ -1,9 +1,9 @@
 """Analyze the machine code that NVIDIA's compiler generates for the product kernels of discrete GPUs, without a GPU.
 
-Prints for each tile and each staging of the operands: multiply-adds (FFMA) per load of workgroup memory (LDS); their
-share of the instructions of the loop over the inner axis; the registers of an invocation; and spills, the loads and
-stores of local memory. Nothing runs, so this does not measure time. `--check` fails where the default of discrete GPUs
-has fewer than 8 multiply-adds per load, a share below 80%, or a spill.
+Prints for each tile and each staging of the operands, and for convolutions of these tiles: multiply-adds (FFMA) per
+load of workgroup memory (LDS); their share of the instructions of the loop over the inner axis; the registers of an
+invocation; and spills, the loads and stores of local memory. Nothing runs, so this does not measure time. `--check`
+fails where the default of discrete GPUs has fewer than 8 multiply-adds per load, a share below 80%, or a spill.
 
 python benchmarks/product_code.py [--arch sm_90] [--all] [--check]
 """
@@ -13,12 +13,13 @@ import re
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from optirs_web.runtime import nvrtc
-from optirs_web.runtime.products import TILE_CLASSES, TILES, Staging, by_tiles
+from optirs_web.runtime.products import TILE_CLASSES, TILES, Staging, band_kernel, by_tiles, convolution_by_tiles
 from optirs_web.wgsl.print_c import print_c
 
 LEAST_PER_LOAD, LEAST_SHARE = 8.0, 0.8
@@ -28,6 +29,13 @@ BY_VECTORS = {
     "Aᵀ B": (Staging.ACROSS, Staging.ACROSS),
     "A Bᵀ": (Staging.BY_DEPTH, Staging.BY_DEPTH),
     "Aᵀ Bᵀ": (Staging.ACROSS, Staging.BY_DEPTH),
+}
+
+CONVOLUTIONS = {
+    "a convolution": partial(convolution_by_tiles, a=Staging.BY_DEPTH, along_depth=False),
+    "its gradient of the filters": partial(convolution_by_tiles, a=Staging.BY_DEPTH, along_depth=True),
+    "3x3 by bands": lambda tile: band_kernel(tile.rows, 8, BY_VECTORS=True),
+    "its gradient of the images": lambda tile: band_kernel(tile.rows, 8, BY_VECTORS=True, IS_FLIPPED=True),
 }
 
 
@@ -58,6 +66,10 @@ class Code(NamedTuple):
         """Multiply-adds per load of workgroup memory."""
         return self.fma / self.loads
 
+    def __str__(self):
+        """The cells of a row."""
+        return f"{self.per_load:.1f} | {self.share:.0%} | {self.registers} | {self.spills}"
+
     @property
     def is_within_bounds(self):
         """True if there are no spills and both `LEAST_PER_LOAD` and `LEAST_SHARE` are reached."""
@@ -80,9 +92,8 @@ def disassembled(cubin):
         return subprocess.run([disassembler(), file.name], capture_output=True, text=True, check=True).stdout
 
 
-def code_of(tile, stagings, arch="sm_90"):
-    """Compile `matmul` with a tile and the stagings of both operands, and return the counts of its loop."""
-    kernel = by_tiles("matmul", tile, *stagings)
+def code_of(kernel, arch="sm_90"):
+    """Compile a kernel of products, and return the counts of its loop."""
     cubin = nvrtc.compile_cuda(print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds), arch, "cubin")
     text = disassembled(cubin)
     operations, loops = loops_of(text)
@@ -118,11 +129,14 @@ def main():
     print("| tile | operands | FFMA per LDS | FFMA of all | registers | spills |\n|---|---|---|---|---|---|")
     for tile in TILES if options.all else TILE_CLASSES["discrete"].tiles:
         for name, stagings in {**BY_VECTORS, "by elements": (Staging.BY_ELEMENTS,) * 2}.items():
-            code = code_of(tile, stagings, options.arch)
-            row = f"{code.per_load:.1f} | {code.share:.0%} | {code.registers} | {code.spills}"
-            print(f"| {tile} | {name} | {row} |", flush=True)
+            code = code_of(by_tiles("matmul", tile, *stagings), options.arch)
+            print(f"| {tile} | {name} | {code} |", flush=True)
             if options.check and tile == DEFAULT and name in BY_VECTORS and not code.is_within_bounds:
                 sys.exit(f"{tile}, {name}: below {LEAST_PER_LOAD:.0f} FFMA per LDS, or {LEAST_SHARE:.0%}, or it spills")
+        if tile.rows <= 64:
+            for name, kernel in CONVOLUTIONS.items():
+                code = code_of(kernel(tile), options.arch)
+                print(f"| {tile} | {name} | {code} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -47,11 +47,11 @@ _MORE = re.compile(
     r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|wgsl/lint)"
     r"|optirs_web/optim/(averaging|custom|diagonal_hessian|fedprox|kfac|layer_factors|lbfgs|line_search)\b"
     r"|optirs_web/optim/(metasgd|newton_cg|projections|reptile)\b"
-    r"|optirs_web/ops/(attention|convolution|dropouts|losses|normalization|pooling|statistics|windows)\b"
+    r"|optirs_web/ops/(attention|convolution|convolution_products|dropouts|losses|normalization|pooling|statistics|windows)\b"
     r"|optirs_web/(precision|ops/halves|runtime/(half_types|native_halves|packed_kernels)|wgsl/packed_shell)"
     r"|optirs_web/native_backends/numpy_packed"
     r"|optirs_web/(runtime/(concatenation|large_steps|matmul_precision|merging|saving|uses)|wgsl/merged_)"
-    r"|optirs_web/shaders/(kernels|lib)/(attention|float16|fold|layer_norm|unfold|window)"
+    r"|optirs_web/shaders/(kernels|lib)/(attention|convolution|float16|fold|layer_norm|unfold|window)"
     r"|optirs_web/shaders/(elementwise/joined|kernels/damped|optimizers/kfac)"
 )
 _SUFFIXES = {".js", ".py", ".wgsl"}

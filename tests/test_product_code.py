@@ -7,15 +7,28 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
-from product_code import BY_VECTORS, DEFAULT, Code, code_of, loops_of
+from product_code import BY_VECTORS, CONVOLUTIONS, DEFAULT, Code, code_of, loops_of
+
+from optirs_web.runtime.products import TILE_CLASSES, by_tiles
 
 
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize("operands", BY_VECTORS)
 def test_the_default_multiplies_eight_times_for_a_load_and_does_little_else(operands):
-    code = code_of(DEFAULT, BY_VECTORS[operands])
+    code = code_of(by_tiles("matmul", DEFAULT, *BY_VECTORS[operands]))
     assert code.fma == DEFAULT.own_rows * DEFAULT.own_columns * DEFAULT.depth
     assert code.is_within_bounds, code
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize(
+    ("name", "per_load", "share"),
+    [*zip(CONVOLUTIONS, (8.0, 8.0, 9.6, 9.6), (0.65, 0.65, 0.77, 0.77), strict=True)],
+)
+def test_convolutions_multiply_as_often_for_a_load_and_stay_in_registers(name, per_load, share):
+    code = code_of(CONVOLUTIONS[name](TILE_CLASSES["intel"].tiles[0]))
+    assert (code.per_load, code.spills) == (per_load, 0)
+    assert code.share > share  # they find pixels, too
 
 
 def test_what_is_below_the_figures_is_not_enough():

@@ -28,7 +28,8 @@ from optirs_web.runtime.products import (
     tile_of,
 )
 
-OF_PRODUCTS = [case for case in CASES if {"matmul", "scaled_dot_product_attention"} & set(case.operations)]
+BY_PRODUCTS = {"matmul", "scaled_dot_product_attention", "conv1d", "conv2d", "conv_transpose2d"}
+OF_PRODUCTS = [case for case in CASES if BY_PRODUCTS & set(case.operations)]
 
 
 @pytest.fixture
@@ -380,7 +381,9 @@ def test_a_long_inner_axis_is_cut_where_a_product_has_few_tiles(
     assert inner_parts(capabilities, rows, columns, inner, products) == expected
     assert inner_parts(replace(capabilities, replaced=frozenset({"matmul"})), rows, columns, inner, products) == inner
     assert inner_parts(replace(capabilities, quads=True), rows, columns, inner, products) == inner
-    if expected < inner:  # with the parts it has as many workgroups as the class wants, or parts are as short as allowed
+    if (
+        expected < inner
+    ):  # with the parts it has as many workgroups as the class wants, or parts are as short as allowed
         layout = (rows, columns, expected, expected, 1, columns, 1)
         [launch] = product_launches("matmul", capabilities, layout, products * (inner // expected), ((0,), (0,)))
         assert launch.grid[0] * launch.grid[1] >= TILE_CLASSES[tiles].workgroups or expected < 512

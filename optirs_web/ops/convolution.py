@@ -1,5 +1,8 @@
 """Convolutions: matrix products with the columns of `unfold`, which are made again where a gradient needs them.
 
+On GPUs the products find the pixels of the columns by themselves (`convolution_products`), but for the gradient of the
+images at a stride, most of whose taps would be on no window.
+
 With the columns U x of an image x (its pixels under each tap of each window), a convolution is W (U x). It is linear in
 x and in W; so are its two gradients, Uᵀ (Wᵀ g) and g (U x)ᵀ, and the three are each other's gradients.
 """
@@ -14,6 +17,13 @@ from ..autograd import record
 from ..errors import ShapeError
 from ..tensors import Tensor, empty
 from .arithmetic import add
+from .convolution_products import (
+    are_products_of_images,
+    filter_gradient,
+    image_gradient,
+    multiply_images,
+    result_product,
+)
 from .creation import full
 from .joining import concat
 from .launch import Shape, contiguous, float_type, need_float32, need_one_device
@@ -43,6 +53,11 @@ class _Layout(NamedTuple):
     def rows(self) -> int:
         """Of the columns of one group."""
         return self.channels // self.groups * self.windows.taps
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Channels, filters and groups."""
+        return self.channels, self.filters, self.groups
 
     @property
     def kernel(self) -> Shape:
@@ -260,12 +275,24 @@ def _columns(x: Tensor, first: int, count: int, layout: _Layout) -> Tensor:
     return reshape(columns, (count, layout.groups, layout.rows, layout.windows.windows))
 
 
+def _is_by_images(x: Tensor, layout: _Layout) -> bool:
+    """The products find the pixels of so many images, or of results as `x` are, by themselves."""
+    images = (x.shape[0], layout.channels, layout.windows.pixels)
+    results = (x.shape[0], layout.filters, layout.windows.windows)
+    return are_products_of_images(x.device.capabilities, max(layout.channels, layout.filters), images, results)
+
+
 def _convolved(x: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
     """The convolution W (U x). Gradients: Uᵀ (Wᵀ g) and g (U x)ᵀ."""
     shape = (x.shape[0], layout.filters, *layout.windows.grid)
     images, kernel = contiguous(x.detach()), reshape(weight.detach(), layout.kernel)
-    products = [matmul(kernel, _columns(images, *turn, layout)) for turn in _turns(images, layout)]
-    result = concat(products) if products else full(shape, 0.0, x.device)
+    if not layout.windows.is_pixelwise and _is_by_images(x, layout):
+        result = empty(shape, float_type(x, weight), x.device)
+        product = result_product(layout.windows, x.shape[0], *layout.sizes)
+        multiply_images(result, contiguous(kernel), images, product)
+    else:
+        products = [matmul(kernel, _columns(images, *turn, layout)) for turn in _turns(images, layout)]
+        result = concat(products) if products else full(shape, 0.0, x.device)
     return record(
         Tensor(result.view, shape, result.dtype),
         (x, lambda g, _: _to_images(g, weight, layout)),
@@ -276,11 +303,16 @@ def _convolved(x: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
 def _to_images(g: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
     """The gradient for the images, Uᵀ (Wᵀ g). Gradients: W (U v) and g (U v)ᵀ."""
     result = empty((g.shape[0], layout.channels, *layout.windows.size), float_type(g, weight), g.device)
-    kernel = transpose(reshape(weight.detach(), layout.kernel), 1, 2)
+    kernel = reshape(weight.detach(), layout.kernel)
     results = contiguous(g.detach())
-    for first, count in _turns(results, layout):
-        columns = contiguous(matmul(kernel, _some(results, first, count, layout)))
-        fold_into(result, columns, layout.windows, first * layout.channels, count * layout.channels)
+    if layout.windows.stride == (1, 1) and _is_by_images(g, layout):
+        by_filters = (layout.groups, layout.filters // layout.groups, -1, layout.windows.taps)
+        by_channels = contiguous(transpose(reshape(kernel, by_filters), 1, 2))
+        multiply_images(result, by_channels, results, image_gradient(layout.windows, g.shape[0], *layout.sizes))
+    else:
+        for first, count in _turns(results, layout):
+            columns = contiguous(matmul(transpose(kernel, 1, 2), _some(results, first, count, layout)))
+            fold_into(result, columns, layout.windows, first * layout.channels, count * layout.channels)
     return record(
         result,
         (g, lambda v, _: _convolved(v, weight, layout)),
@@ -293,10 +325,14 @@ def _to_weights(x: Tensor, g: Tensor, layout: _Layout) -> Tensor:
     shape = (layout.filters, layout.channels // layout.groups, *layout.windows.kernel)
     images, results = contiguous(x.detach()), contiguous(g.detach())
     result: Tensor | None = None
-    for first, count in _turns(images, layout, makes_weights=True):
-        columns = transpose(_columns(images, first, count, layout), 2, 3)
-        part = sum(matmul(_some(results, first, count, layout), columns), 0)
-        result = part if result is None else add(result, part)
+    if _is_by_images(x, layout):
+        result = empty(shape, float_type(x, g), x.device)
+        multiply_images(result, results, images, filter_gradient(layout.windows, x.shape[0], *layout.sizes))
+    else:
+        for first, count in _turns(images, layout, makes_weights=True):
+            columns = transpose(_columns(images, first, count, layout), 2, 3)
+            part = sum(matmul(_some(results, first, count, layout), columns), 0)
+            result = part if result is None else add(result, part)
     return record(
         full(shape, 0.0, x.device) if result is None else reshape(result, shape),
         (x, lambda v, _: _to_images(g, v, layout)),

@@ -124,6 +124,14 @@ def _of_matmul(p: Parameters, sizes: Mapping[str, int], written: int) -> int:
     return int(2 * p["rows"] * p["columns"] * p["inner"] * _products(p, "rows", sizes, written))
 
 
+def _of_convolution(p: Parameters, _: Mapping[str, int], __: int) -> int:
+    return int(2 * p["groups"] * p["rows"] * p["columns"] * p["inner"] * p["images"])
+
+
+def _of_convolution_band(p: Parameters, _: Mapping[str, int], written: int) -> int:
+    return int(2 * 9 * p["channels"] * written // 4)
+
+
 def _of_reduction(p: Parameters, _: Mapping[str, int], __: int) -> int:
     return int(p["outer"] * p["length"] * p["inner"])
 
@@ -144,6 +152,8 @@ _COUNTS: dict[str, Callable[[Parameters, Mapping[str, int], int], int]] = {
     "attention": _of_attention,
     "attention_grad": _of_attention_grad,
     "batched_matmul": _of_matmul,
+    "convolution": _of_convolution,
+    "convolution_band": _of_convolution_band,
     "extremum": _of_reduction,
     "matmul": _of_matmul,
     "sum": _of_reduction,

@@ -11,6 +11,8 @@ from .kernels import Binding, CooperativeKernel, GeneratedKernel, Kernel
 __all__ = ["HOOKS", "FusedKernel", "FusedMapKernel", "fused_kernel", "fused_map_kernel", "titled"]
 
 HOOKS = {
+    "convolution": {"stored": Hook("stored", "c", "ConvolutionParameters")},
+    "convolution_band": {"stored": Hook("stored", "c", "BandParameters")},
     "layer_norm_grad": {"stored": Hook("stored", "result", "NormGradParameters")},
     "matmul": {"stored": Hook("stored", "c", "MatmulParameters")},
     "sum": {"loaded": Hook("loaded", "values", "SumParameters"), "stored": Hook("stored", "sums", "SumParameters")},

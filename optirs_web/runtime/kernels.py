@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 # Cooperative kernels that write all of their results, and read nothing of them before.
-_OVERWRITING = frozenset({"layer_norm_grad", "matmul", "softmax", "sum"})
+_OVERWRITING = frozenset({"convolution", "convolution_band", "layer_norm_grad", "matmul", "softmax", "sum"})
 # Those that compute no index out of bounds, for any sizes, starts and strides within their buffers.
-_IN_BOUNDS = frozenset({"batched_matmul", "matmul"})
+_IN_BOUNDS = frozenset({"batched_matmul", "convolution", "convolution_band", "matmul"})
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 
 

@@ -1,7 +1,8 @@
 """Matrix products: which kernel a device is given for a shape, and the workgroups of a launch.
 
 Two families are in one file, ``shaders/kernels/matmul.wgsl`` (and ``batched_matmul.wgsl``), and give the same sums in
-another order: tiles staged in workgroup memory for GPUs, and quads for adapters that compute on the processor.
+another order: tiles staged in workgroup memory for GPUs, and quads for adapters that compute on the processor. By tiles
+is ``shaders/kernels/convolution.wgsl`` too, and ``convolution_band.wgsl`` is in the manner of these.
 
 No GPU was measured. The tiles of each class are those that won published comparisons on such adapters, the largest
 first. With few tiles and a long inner axis GPUs take parts of that axis side by side (`inner_parts`), whose products
@@ -31,7 +32,11 @@ __all__ = [
     "Tile",
     "TileClass",
     "ask_for_quads",
+    "band_kernel",
+    "band_launch",
     "by_tiles",
+    "convolution_by_tiles",
+    "convolution_launch",
     "grid_of_products",
     "inner_parts",
     "is_refusal_of_quads",
@@ -40,6 +45,7 @@ __all__ = [
     "note_quads",
     "product_launches",
     "products_of_grid",
+    "staging_of",
     "stagings_of",
     "tile_class",
     "tile_of",
@@ -144,6 +150,17 @@ LEAST_PART = 256
 _WORKGROUPS_OF_PARTS = 4
 """By the smallest tile, for each that a class wants: a tile of twice its sides has as many as that then."""
 
+_WIDEST_OF_PIXELS = 64
+"""Rows of a tile whose columns are staged pixel by pixel: larger ones lost 10% to 40% in published comparisons."""
+
+# Of convolutions by bands.
+_BAND_WINDOWS = 64  # of a workgroup
+_BAND_FILTERS = (64, 32)  # the same; four of each are an invocation's
+_REGION_WIDTHS = (8, 16, 32, 64)  # the first reads fewest pixels
+_LEAST_FILLED = 0.8
+"""Of all windows that are computed, those that are on images. By tiles none is computed in vain, but pixels are found
+and read for each tap: of their code on sm_90 multiply-adds are 66%, of that by bands 78%."""
+
 _VENDORS = {"8086": "intel", "106b": "apple"}  # by PCI numbers
 
 
@@ -247,15 +264,76 @@ def inner_parts(capabilities: Capabilities, rows: int, columns: int, inner: int,
     return inner if parts < 2 else -(-inner // (parts * _LONGEST_STEP)) * _LONGEST_STEP
 
 
-def _tile_for(capabilities: Capabilities, rows: int, columns: int, products: int) -> Tile:
-    """The largest tile of which a product is more than half, and has enough."""
+def _tile_for(capabilities: Capabilities, rows: int, columns: int, products: int, widest: int = 128) -> Tile:
+    """The largest tile of which a product is more than half, and has enough, with no more rows than the widest."""
     *larger, last = TILE_CLASSES[capabilities.tiles].tiles
-    for tile in larger:
+    for tile in (one for one in larger if one.rows <= widest):
         across, down = grid_of_products(rows, columns, products, tile)
         is_filled = tile.rows < 2 * rows and tile.columns < 2 * columns
         if is_filled and across * down >= TILE_CLASSES[capabilities.tiles].workgroups and tile.fits(capabilities):
             return tile
     return last
+
+
+def convolution_launch(
+    capabilities: Capabilities, rows: int, columns: int, products: int, staging: Staging, *, along_depth: bool
+) -> tuple[CooperativeKernel, int, tuple[int, int]]:
+    """The kernel of a convolution, the columns that a launch computes at most, and the grid for these columns.
+
+    Args:
+        capabilities: of a device whose products are by the tiles of GPUs.
+        rows: of the product of a group.
+        columns: the same.
+        products: groups, of all parts.
+        staging: of A.
+        along_depth: see ``shaders/kernels/convolution.wgsl``.
+    """
+    tile = _tile_for(capabilities, rows, columns, products, _WIDEST_OF_PIXELS)
+    kernel = convolution_by_tiles(tile, staging, along_depth=along_depth)
+    width, height = grid_of_products(rows, columns, products, tile)
+    width = min(width, capabilities.max_workgroups)
+    return kernel, width * tile.columns, (width, height)
+
+
+def band_launch(
+    capabilities: Capabilities, filters: int, windows: tuple[int, int], times: int, groups: int, **flags: bool
+) -> tuple[CooperativeKernel, tuple[int, int]] | None:
+    """The kernel and the grid of a convolution by bands; None where one by tiles is to be taken.
+
+    Args:
+        capabilities: of a device whose products are by the tiles of GPUs.
+        filters: of a group.
+        windows: on an image, along its height and its width.
+        times: images.
+        groups: of filters.
+        flags: of ``shaders/kernels/convolution_band.wgsl``.
+    """
+    height, width = windows
+
+    def regions_of(region_width: int) -> int:
+        return -(-width // region_width) * -(-height // (_BAND_WINDOWS // region_width))
+
+    region_width = min(_REGION_WIDTHS, key=regions_of)
+    regions = regions_of(region_width)
+    if height * width < _LEAST_FILLED * regions * _BAND_WINDOWS or times * regions > capabilities.max_workgroups:
+        return None
+    for rows in _BAND_FILTERS:
+        tiles = -(-filters // rows) * groups
+        is_enough = times * regions * tiles >= TILE_CLASSES[capabilities.tiles].workgroups
+        if rows < 2 * filters and is_enough and 4 * rows <= capabilities.max_invocations:
+            return band_kernel(rows, region_width, **flags), (times * regions, tiles)
+    return None
+
+
+def band_kernel(rows: int, region_width: int, **flags: bool) -> CooperativeKernel:
+    """The kernel of convolutions by bands; see `band_launch`."""
+    return cooperative("convolution_band", TILE_ROWS=rows, REGION_WIDTH=region_width, **flags)
+
+
+@cache
+def convolution_by_tiles(tile: Tile, a: Staging, *, along_depth: bool) -> CooperativeKernel:
+    """The kernel of convolutions; see `convolution_launch`."""
+    return cooperative("convolution", **tile.constants(), A_STAGING=int(a), IN_REGISTERS=True, ALONG_DEPTH=along_depth)
 
 
 @cache
@@ -277,10 +355,12 @@ def stagings_of(layout: Sequence[int], starts: tuple[Iterable[int], Iterable[int
         return Staging.BY_ELEMENTS, Staging.BY_ELEMENTS
     rows, columns, inner, a_row, a_inner, b_inner, b_column = layout
     a_starts, b_starts = starts
-    return _staging(inner, a_inner, rows, a_row, a_starts), _staging(inner, b_inner, columns, b_column, b_starts)
+    return staging_of(inner, a_inner, rows, a_row, a_starts), staging_of(inner, b_inner, columns, b_column, b_starts)
 
 
-def _staging(inner: int, inner_stride: int, across: int, across_stride: int, starts: Iterable[int]) -> Staging:
+def staging_of(inner: int, inner_stride: int, across: int, across_stride: int, starts: Iterable[int]) -> Staging:
+    """How one operand is read: its lengths and strides along the inner axis and the other one, and where it begins."""
+
     def is_regular(length: int, stride: int, others: int, other_stride: int) -> bool:
         return stride == 1 and length % 4 == 0 and (other_stride % 4 == 0 or others == 1)
 

@@ -120,6 +120,44 @@ fn stage_b(number: u32, first_column: u32, start: u32, operands: Operands, b_sta
     }
 }
 
+// The sums with the products of what is staged.
+fn with_staged(
+    before: array<vec4<f32>, ROWS * COLUMN_VECTORS>, own_row: u32, own_lane: u32,
+) -> array<vec4<f32>, ROWS * COLUMN_VECTORS> {
+    var sums = before;
+    @unroll(IN_REGISTERS) for (var depth = 0u; depth < DEPTH; depth += STEP) {
+        // Four depths of each row (BY_DEPTH), or all rows by fours at each depth; the same of columns.
+        var a_own: array<vec4<f32>, ROW_VECTORS * STEP>;
+        @unroll for (var i = 0u; i < ROW_VECTORS * STEP; i++) {
+            let across = (depth + i / ROW_VECTORS) * A_PITCH + own_row / 4u + i % ROW_VECTORS;
+            a_own[i] = a_tile[select(across, (own_row + i) * A_PITCH + depth / 4u, A_STAGING == BY_DEPTH)];
+        }
+        var b_own: array<vec4<f32>, COLUMN_VECTORS * STEP>;
+        @unroll for (var j = 0u; j < COLUMN_VECTORS * STEP; j++) {
+            let across = (depth + j / COLUMN_VECTORS) * B_PITCH + own_lane + j % COLUMN_VECTORS * COLUMN_LANES;
+            let by_depth = (own_lane + j * COLUMN_LANES) * B_PITCH + depth / 4u;
+            b_own[j] = b_tile[select(across, by_depth, B_STAGING == BY_DEPTH)];
+        }
+        @unroll for (var d = 0u; d < STEP; d++) {
+            @unroll for (var j = 0u; j < COLUMN_VECTORS; j++) {
+                let b_row = select(
+                    b_own[d * COLUMN_VECTORS + j],
+                    vec4<f32>(b_own[4u * j][d], b_own[4u * j + 1u][d], b_own[4u * j + 2u][d], b_own[4u * j + 3u][d]),
+                    B_STAGING == BY_DEPTH,
+                );
+                @unroll for (var i = 0u; i < OWN_ROWS; i++) {
+                    sums[i * COLUMN_VECTORS + j] = fma(
+                        vec4<f32>(select(a_own[d * ROW_VECTORS + i / 4u][i % 4u], a_own[i][d], A_STAGING == BY_DEPTH)),
+                        b_row,
+                        sums[i * COLUMN_VECTORS + j],
+                    );
+                }
+            }
+        }
+    }
+    return sums;
+}
+
 // The sums of an invocation, row by row. A and B begin at `a_start` and `b_start` of their buffers.
 fn sums_at(
     place: Place, lane: u32, operands: Operands, a_start: u32, b_start: u32,
@@ -137,36 +175,7 @@ fn sums_at(
             stage_b(lane + i * INVOCATIONS, first_column, start, operands, b_start);
         }
         workgroupBarrier();
-        @unroll(IN_REGISTERS) for (var depth = 0u; depth < DEPTH; depth += STEP) {
-            // Four depths of each row (BY_DEPTH), or all rows by fours at each depth; the same of columns.
-            var a_own: array<vec4<f32>, ROW_VECTORS * STEP>;
-            @unroll for (var i = 0u; i < ROW_VECTORS * STEP; i++) {
-                let across = (depth + i / ROW_VECTORS) * A_PITCH + own_row / 4u + i % ROW_VECTORS;
-                a_own[i] = a_tile[select(across, (own_row + i) * A_PITCH + depth / 4u, A_STAGING == BY_DEPTH)];
-            }
-            var b_own: array<vec4<f32>, COLUMN_VECTORS * STEP>;
-            @unroll for (var j = 0u; j < COLUMN_VECTORS * STEP; j++) {
-                let across = (depth + j / COLUMN_VECTORS) * B_PITCH + own_lane + j % COLUMN_VECTORS * COLUMN_LANES;
-                let by_depth = (own_lane + j * COLUMN_LANES) * B_PITCH + depth / 4u;
-                b_own[j] = b_tile[select(across, by_depth, B_STAGING == BY_DEPTH)];
-            }
-            @unroll for (var d = 0u; d < STEP; d++) {
-                @unroll for (var j = 0u; j < COLUMN_VECTORS; j++) {
-                    let b_row = select(
-                        b_own[d * COLUMN_VECTORS + j],
-                        vec4<f32>(b_own[4u * j][d], b_own[4u * j + 1u][d], b_own[4u * j + 2u][d], b_own[4u * j + 3u][d]),
-                        B_STAGING == BY_DEPTH,
-                    );
-                    @unroll for (var i = 0u; i < OWN_ROWS; i++) {
-                        sums[i * COLUMN_VECTORS + j] = fma(
-                            vec4<f32>(select(a_own[d * ROW_VECTORS + i / 4u][i % 4u], a_own[i][d], A_STAGING == BY_DEPTH)),
-                            b_row,
-                            sums[i * COLUMN_VECTORS + j],
-                        );
-                    }
-                }
-            }
-        }
+        sums = with_staged(sums, own_row, own_lane);
         workgroupBarrier();
     }
     return sums;

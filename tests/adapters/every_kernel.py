@@ -17,7 +17,7 @@ from recorder import PROMISED, Recorder
 
 from optirs_web.cli.shader_names import PARTS, Flags, Source, of_16_bits, sources
 from optirs_web.runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
-from optirs_web.runtime.products import SMALL, TILE_CLASSES, Staging, by_tiles
+from optirs_web.runtime.products import SMALL, TILE_CLASSES, Staging, band_kernel, by_tiles, convolution_by_tiles
 from optirs_web.runtime.rule_kernels import RuleKernel
 from optirs_web.runtime.rules import Rule
 from optirs_web.runtime.tuner.candidates import TUNABLE, tunable_of
@@ -94,6 +94,8 @@ def _by_name(name: str, source: Source) -> Iterator[Made]:
                 by_subgroups = source.make({**flags, "SUBGROUPS": True}, part)
                 yield Made(f"{its_name} by subgroups", by_subgroups)
                 yield from _tuned(f"{its_name} by subgroups", by_subgroups)
+            if not any(flags.values()):
+                yield from {"convolution": _convolutions_on_gpus, "convolution_band": _bands}.get(name, list)()
             for elements in () if any(flags.values()) else _HALVES:  # they change nothing about elements
                 if (half := of_16_bits(source, kernel, elements)) is not None:
                     yield Made(f"{its_name} of {elements}", half)
@@ -140,3 +142,17 @@ def _as_on_gpus(name: str) -> Iterator[Made]:
     tiles = {tile for one in TILE_CLASSES.values() for tile in one.tiles} - {SMALL}
     for tile, a, b in product(sorted(tiles), Staging, Staging):
         yield Made(f"{name} {tile}, {a.name} {b.name}", by_tiles(name, tile, a, b))
+
+
+def _convolutions_on_gpus() -> Iterator[Made]:
+    """Convolutions by the tiles that a table chooses, with filters read by vectors and by elements."""
+    tiles = {tile for one in TILE_CLASSES.values() for tile in one.tiles if tile.rows <= 64} - {SMALL}
+    for tile, a, along_depth in product(sorted(tiles), (Staging.BY_DEPTH, Staging.BY_ELEMENTS), (False, True)):
+        name = f"convolution {tile}, {a.name}{' along depth' if along_depth else ''}"
+        yield Made(name, convolution_by_tiles(tile, a, along_depth=along_depth))
+
+
+def _bands() -> Iterator[Made]:
+    for rows, width, by_vectors, is_flipped in product((32, 64), (8, 16, 32, 64), (False, True), (False, True)):
+        name = f"convolution_band {rows} {width}{' by vectors' * by_vectors}{' flipped' * is_flipped}"
+        yield Made(name, band_kernel(rows, width, BY_VECTORS=by_vectors, IS_FLIPPED=is_flipped))
