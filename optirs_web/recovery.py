@@ -7,8 +7,6 @@ A browser takes the GPU away from a tab in the background, and a driver may rese
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, NamedTuple, Protocol
 from weakref import WeakValueDictionary
@@ -16,6 +14,7 @@ from weakref import WeakValueDictionary
 from .errors import DeviceLostError
 from .runtime.buffer import View
 from .runtime.device import Device, gathered
+from .runtime.locks import ForkSafeLock
 from .runtime.registry import avoided, device as device_of, device_async
 
 __all__ = ["KeepsValues", "Recoverable", "keep_track", "recover", "recover_async", "snapshot", "snapshot_async"]
@@ -64,18 +63,8 @@ class KeepsValues:
 
 _numbers = itertools.count()
 _known: WeakValueDictionary[int, Recoverable] = WeakValueDictionary()
-_lock = threading.Lock()  # held while that changes or is listed
-_recovering = threading.RLock()  # held by the one thread that brings back what a device held
-
-
-def _after_fork() -> None:
-    """In the child. Who holds a lock may be a thread that is not in this process."""
-    global _lock, _recovering
-    _lock, _recovering = threading.Lock(), threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_lock = ForkSafeLock()  # held while that changes or is listed
+_recovering = ForkSafeLock()  # held by the one thread that brings back what a device held
 
 
 def keep_track(one: Recoverable) -> None:

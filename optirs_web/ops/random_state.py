@@ -9,9 +9,7 @@ draws the same stream later in that replay, as a backward pass does, gets the sa
 from __future__ import annotations
 
 import operator
-import os
 import struct
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +20,7 @@ from ..errors import quoted
 from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.dtypes import UINT32
+from ..runtime.locks import ForkSafeLock
 from ..runtime.modes import Block, Mode
 from ..runtime.program import Program
 from ..tensors import Tensor
@@ -93,20 +92,10 @@ def _word(words: Tensor, number: int) -> Tensor:
 
 _seed = 0
 _stream = 0
-_lock = threading.Lock()  # held while these change
+_lock = ForkSafeLock()  # held while these change
 _again: Mode[list[int] | None] = Mode("drawn_again", None)
 _of_devices: WeakKeyDictionary[Device, _OfDevice] = WeakKeyDictionary()
 _replays: dict[str, int] = {}  # that have drawn, by the name of their device
-
-
-def _after_fork() -> None:
-    """In the child. Who holds the lock may be a thread that is not in this process."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def manual_seed(seed: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import EllipsisType
@@ -16,6 +14,7 @@ from ..compiled import Compiled
 from ..errors import DeviceLimitError, DeviceNotAvailableError, OutOfDeviceMemoryError
 from ..runtime.backend import AdapterInfo
 from ..runtime.device import Device
+from ..runtime.locks import ForkSafeLock
 from ..runtime.modes import Block, Mode
 from ..runtime.registry import adapters, device as device_of
 from ..tensors import Tensor
@@ -106,18 +105,8 @@ _inner: Mode[Policy | EllipsisType | None] = Mode("placement", ...)
 _outright: list[tuple[ref[placement], Policy | None]] = []
 """Policies set outside of blocks, for all threads, and by whom: one that is still held may become a block yet."""
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 """Held while that changes."""
-
-
-def _after_fork() -> None:
-    """In the child. Who holds the lock may be a thread that is not in this process."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def current() -> Policy | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import threading
 from collections.abc import Iterable
 from typing import Any
 
 from ..errors import DeviceNotAvailableError
 from .backend import AdapterInfo, Backend
 from .device import Device
+from .locks import ForkSafeLock
 from .stats import Stats
 
 __all__ = [
@@ -60,7 +60,7 @@ avoided: dict[str, str] = {}
 """Devices that failed, by label, and what happened: "auto" takes another. Who asks for one by name tries it again."""
 
 _opened: dict[str, Device] = {}
-_lock = threading.RLock()  # held while a device is opened or forgotten
+_lock = ForkSafeLock()  # held while a device is opened or forgotten
 _closed_stats = Stats()
 _set_limit: list[int | None] = []  # what set_memory_limit was told last, if it was called
 
@@ -350,9 +350,7 @@ def set_memory_limit(nbytes: int | None) -> None:
 
 
 def _after_fork() -> None:
-    """In the child. Who holds a lock may be a thread that is not in this process."""
-    global _lock
-    _lock = threading.RLock()
+    """In the child. Who holds a device's locks may be a thread that is not in this process."""
     for one in opened():
         one.renew_locks()
 
