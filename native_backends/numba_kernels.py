@@ -27,7 +27,7 @@ from ..wgsl.syntax import Binary, Call, Unary
 from ..wgsl.tree import walk
 from .numba_loops import Loop, has_machine_code, loop_of, threads
 from .numba_worker import Compilation, compile_beside
-from .numpy_fused import loaded_size
+from .numpy_fused import loaded_size, only_joins
 from .numpy_kernels import bind_kernel
 from .numpy_library import REPLACEMENTS, Array, Parameters
 
@@ -74,7 +74,8 @@ class NumbaKernels:
                     call()
 
             return run_all
-        if not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
+        is_copy = isinstance(kernel, FusedMapKernel) and only_joins(kernel)
+        if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
             return bind_kernel(kernel, arrays, parameters)
         candidate = self._known.get(kernel)
         if candidate is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from .numpy_rows import row_maxima, row_sums
+from .numpy_rows import column_sums
 
 __all__ = ["REPLACEMENTS"]
 
@@ -19,7 +20,7 @@ Parameters = Mapping[str, Any]
 _SCORES = 1 << 16
 """Scores that are stored at once."""
 
-_CAUSAL_ROWS = 64
+_CAUSAL_ROWS = 16
 """Rows taken together where they meet ever more of the others: fewer scores are taken for nothing."""
 
 _LOWEST = np.finfo(np.float32).min
@@ -73,27 +74,60 @@ class _Tiles:
             yield (slice(a, a + outer), slice(b, b + inner), slice(first, min(first + step, rows))), met
 
     def scores(self, at: tuple[slice, slice, slice], met: slice) -> Array:
-        """-inf where there is none."""
+        """Return the scores of pairs, (..., others, owned): rows that are owned lie side by side. -inf where hidden."""
+        scores: Array = self.other[(*at[:2], met)] @ self.own[at].swapaxes(-1, -2)
+        scores *= np.float32(self.p["scale"])
+        return self._hide(scores, at, met)
+
+    def weights(self, at: tuple[slice, slice, slice], met: slice, known: Array) -> Array:
+        """Return the weights of pairs, (..., others, owned), by the logarithms of the queries' sums, (..., rows)."""
+        scale, log_sums = np.float32(self.p["scale"]), -known[..., 0]
+        owns_queries = self.p["owns_queries"]
+        own = _with_column(self.own[at], scale, log_sums if owns_queries else 1.0)
+        other = _with_column(self.other[(*at[:2], met)], np.float32(1), 1.0 if owns_queries else log_sums)
+        weights = self._hide(other @ own.swapaxes(-1, -2), at, met)
+        np.exp(weights, out=weights)
+        return weights
+
+    def slopes(self, at: tuple[slice, slice, slice], met: slice, known: Array) -> Array:
+        """Return the gradients of the weights' logarithms divided by the weights, (..., others, owned)."""
+        owns_queries, one = self.p["owns_queries"], np.float32(1)
+        own = _with_column(self.own_values[at], one, -known[..., 1] if owns_queries else 1.0)
+        other = _with_column(self.other_values[(*at[:2], met)], one, 1.0 if owns_queries else -known[..., 1])
+        slopes: Array = other @ own.swapaxes(-1, -2)
+        return slopes
+
+    def _hide(self, scores: Array, at: tuple[slice, slice, slice], met: slice) -> Array:
         p = self.p
-        pair = (*at, met)
-        found: Array = self.own[at] @ self.other[(*at[:2], met)].swapaxes(-1, -2)
-        found *= np.float32(p["scale"])
-        if p["mask_kind"] == 1:
-            found[self.mask[pair] == 0] = -np.inf
-        elif p["mask_kind"] == 2:
-            found += self.mask[pair]
-            found[self.mask[pair] <= _LOWEST] = -np.inf
+        if p["mask_kind"]:
+            mask = self.mask[(*at, met)].swapaxes(-1, -2)
+            if p["mask_kind"] == 1:
+                scores[mask == 0] = -np.inf
+            else:
+                scores += mask
+                scores[mask <= _LOWEST] = -np.inf
         if p["is_causal"]:
-            rows = found.shape[-2]
+            rows = scores.shape[-1]
             # Only among those of the same numbers some are hidden: the last that are met, or the first.
-            corner = found[..., at[2]] if p["owns_queries"] else found[..., :rows]
-            hidden = ~np.tri(rows, dtype=bool) if p["owns_queries"] else np.tri(rows, k=-1, dtype=bool)
-            np.copyto(corner, -np.inf, where=hidden[:, : corner.shape[-1]])
-        return found
+            corner = scores[..., at[2], :] if p["owns_queries"] else scores[..., :rows, :]
+            hidden = _hidden(rows, owns_queries=bool(p["owns_queries"]))[: corner.shape[-2]]
+            np.copyto(corner, -np.inf, where=hidden)
+        return scores
 
 
-def _by_row(reduce: Callable[[Array], Array], scores: Array) -> Array:
-    return reduce(scores.reshape(-1, scores.shape[-1])).reshape(*scores.shape[:-1], 1)
+@cache
+def _hidden(rows: int, *, owns_queries: bool) -> Array:
+    """Return for which pairs of as many keys and queries the key is later, (others, owned)."""
+    is_later = ~np.tri(rows, dtype=bool)
+    return np.ascontiguousarray(is_later.T) if owns_queries else is_later
+
+
+def _with_column(matrices: Array, scale: np.float32, column: Array | float) -> Array:
+    """Return scaled matrices with another column: a product with such a one adds a number for each row to it."""
+    made = np.empty((*matrices.shape[:-1], matrices.shape[-1] + 1), np.float32)
+    np.multiply(matrices, scale, out=made[..., :-1])
+    made[..., -1] = column
+    return made
 
 
 def _attention(
@@ -109,13 +143,14 @@ def _attention(
     sums = _floats(log_sums).reshape(*tiles.batch, rows)
     for at, met in tiles.blocks():
         weights = tiles.scores(at, met)
-        maxima = np.maximum(_by_row(row_maxima, weights), _LOWEST)
-        weights -= maxima
+        maxima = np.maximum(np.maximum.reduce(weights, axis=-2), _LOWEST)
+        weights -= maxima[..., None, :]
         np.exp(weights, out=weights)
-        total = _by_row(row_sums, weights).astype(np.float32)
+        total = column_sums(weights.reshape(-1, *weights.shape[-2:])).reshape(maxima.shape).astype(np.float32)
         is_empty = total == 0
-        target[at] = weights @ tiles.other_values[(*at[:2], met)] / np.where(is_empty, 1, total)
-        sums[at] = np.where(is_empty, _LARGEST, maxima + np.log(total))[..., 0]
+        values = weights.swapaxes(-1, -2) @ tiles.other_values[(*at[:2], met)]
+        np.divide(values, np.where(is_empty, 1, total)[..., None], out=target[at])
+        sums[at] = np.where(is_empty, _LARGEST, maxima + np.log(total))
 
 
 def _attention_grad(
@@ -132,18 +167,11 @@ def _attention_grad(
     known = _floats(of_queries).reshape(*tiles.batch, queries, 2)
     for at, met in tiles.blocks():
         of_both = known[at] if p["owns_queries"] else known[(*at[:2], met)]
-        of_pairs = of_both[..., None, :] if p["owns_queries"] else of_both[..., None, :, :]
-        weights = tiles.scores(at, met)
-        weights -= of_pairs[..., 0]
-        np.exp(weights, out=weights)
-        if p["adds_values"]:
-            added = tiles.other_values[(*at[:2], met)]
-        else:
-            added = tiles.other[(*at[:2], met)]
-            slopes = tiles.own_values[at] @ tiles.other_values[(*at[:2], met)].swapaxes(-1, -2)
-            slopes -= of_pairs[..., 1]
-            weights *= slopes
-        target[at] = weights @ added
+        weights = tiles.weights(at, met, of_both)
+        if not p["adds_values"]:
+            weights *= tiles.slopes(at, met, of_both)
+        added = (tiles.other_values if p["adds_values"] else tiles.other)[(*at[:2], met)]
+        np.matmul(weights.swapaxes(-1, -2), added, out=target[at])
     if p["result_scale"] != 1:
         target *= np.float32(p["result_scale"])
 
@@ -155,7 +183,7 @@ def _attention_delta(p: Parameters, grad: Array, values: Array, log_sums: Array,
     g = as_strided(_floats(grad)[p["start"] :], shape, strides)
     known = _floats(of_queries)[: 2 * queries].reshape(*shape[:3], 2)
     known[..., 0] = _floats(log_sums)[:queries].reshape(shape[:3])
-    known[..., 1] = np.einsum("...c,...c->...", g, _floats(values)[: queries * columns].reshape(shape))
+    known[..., 1] = np.vecdot(g, _floats(values)[: queries * columns].reshape(shape))
 
 
 REPLACEMENTS: dict[str, Callable[..., None]] = {

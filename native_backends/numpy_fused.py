@@ -16,7 +16,7 @@ from ..wgsl.fused_shell import Argument, Fused
 from ..wgsl.print_python import compile_python, print_python
 from .numpy_library import REPLACEMENTS, Array, Parameters
 
-__all__ = ["bind_fused", "bind_fused_map", "loaded_size"]
+__all__ = ["bind_fused", "bind_fused_map", "loaded_size", "only_joins"]
 
 _CHUNK = 1 << 15
 _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
@@ -86,6 +86,41 @@ def _named(bindings: Sequence[Binding], arrays: Sequence[Array]) -> dict[str, Ar
     return {one.name: array for one, array in zip(bindings, arrays, strict=True)}
 
 
+def only_joins(kernel: FusedMapKernel) -> bool:
+    """Return whether the kernel does nothing but lay tensors side by side, which copies of them do faster."""
+    fused = kernel.fused
+    last = ("step", len(fused.steps) - 1)
+    is_join = all(step.file == "joined" for step in fused.steps)
+    return is_join and fused.rank > 0 and fused.outputs == (last,) and not any(fused.flat)
+
+
+def _copies(steps: _Steps, output: Array) -> list[tuple[Array, Array]]:
+    """Return each part of the output that one tensor fills, and that part of the tensor.
+
+    Empty if a join is not along one axis of the walk.
+    """
+    shape, copies = steps.shape, list[tuple[Array, Array]]()
+
+    def fill(kind: str, number: int, part: tuple[slice, ...]) -> bool:
+        if kind != "step":
+            copies.append((output[part], steps.tensors[number][part].view(output.dtype)))
+            return True
+        _, first, second, *scalars = steps.fused.steps[number].arguments
+        inner, places, end = (int(steps.scalars[scalar]) for _, scalar in scalars)
+        for axis, size in enumerate(shape):
+            if size == places and math.prod(shape[axis + 1 :]) == inner:
+                start, stop, _ = part[axis].indices(places)
+                sides = (first, slice(start, min(stop, end))), (second, slice(max(start, end), stop))
+                return all(
+                    fill(*argument, (*part[:axis], side, *part[axis + 1 :]))
+                    for argument, side in sides
+                    if side.start < side.stop
+                )
+        return False
+
+    return copies if fill(*steps.fused.outputs[0], (slice(None),) * len(shape)) else []
+
+
 def bind_fused_map(kernel: FusedMapKernel, arrays: Sequence[Array], values: Parameters) -> Callable[[], None]:
     """A call that runs map functions alone."""
     bound = _named(kernel.bindings, arrays)
@@ -95,7 +130,15 @@ def bind_fused_map(kernel: FusedMapKernel, arrays: Sequence[Array], values: Para
         bound[f"y{number}_values"].view(_DTYPES[type_])[: values["size"]].reshape(steps.shape)
         for number, type_ in enumerate(types)
     ]
-    return lambda: _store(steps, None, outputs)
+    copies = _copies(steps, outputs[0].view(np.uint32)) if only_joins(kernel) else []
+    if not copies:
+        return lambda: _store(steps, None, outputs)
+
+    def copy() -> None:
+        for target, source in copies:
+            target[...] = source
+
+    return copy
 
 
 def _store(steps: _Steps, value: Array | None, outputs: Sequence[Array]) -> None:

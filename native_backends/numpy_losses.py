@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .numpy_rows import row_maxima, row_sums
+from .numpy_rows import of_rows, row_maxima, row_sums
 
 __all__ = ["REPLACEMENTS"]
 
@@ -16,13 +16,13 @@ Parameters = Mapping[str, Any]
 
 
 def _cross_entropy(
-    p: Parameters, values: Array, targets: Array, class_weights: Array, of_rows: Array, result: Array
+    p: Parameters, values: Array, targets: Array, class_weights: Array, row_statistics: Array, result: Array
 ) -> None:
     rows, columns, smoothing = p["rows"], p["columns"], np.float32(p["smoothing"])
     x = values.view(np.float32)[: rows * columns].reshape(rows, columns)
     labels = targets.view(np.int32)[:rows]
-    maxima = row_maxima(x)[:, None]
-    below = x - maxima
+    maxima = row_maxima(x)
+    below = x - of_rows(maxima, columns)
     log_sums = np.log(row_sums(np.exp(below)).astype(np.float32))
     if p["has_weight"]:
         weights = class_weights.view(np.float32)[:columns]
@@ -37,8 +37,8 @@ def _cross_entropy(
         each = smoothing / np.float32(columns)
         losses += each * (weights.sum() * log_sums - below @ weights)
         shares += each * weights.sum()
-    known = of_rows.view(np.float32)[: 2 * rows].reshape(rows, 2)
-    known[:, 0], known[:, 1] = maxima[:, 0] + log_sums, shares
+    known = row_statistics.view(np.float32)[: 2 * rows].reshape(rows, 2)
+    known[:, 0], known[:, 1] = maxima + log_sums, shares
     both = result.view(np.float32)[: 2 * rows].reshape(2, rows)
     both[0], both[1] = losses, weight
     is_ignored = labels == p["ignored"]

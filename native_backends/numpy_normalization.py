@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .numpy_rows import column_sums, row_blocks, row_sums
+from .numpy_rows import column_sums, of_rows, outer, row_blocks, row_sums
 
 __all__ = ["REPLACEMENTS"]
 
@@ -19,60 +19,52 @@ def _rows(p: Parameters, raw: Array) -> Array:
     return raw.view(np.float32)[: p["rows"] * p["columns"]].reshape(p["rows"], p["columns"])
 
 
-def _of_rows(p: Parameters, raw: Array) -> tuple[Array, Array]:
+def _statistics(p: Parameters, raw: Array) -> Array:
     """Mean and scale of each row."""
-    table = raw.view(np.float32)[: 2 * p["rows"]].reshape(-1, 2)
-    return table[:, :1], table[:, 1:]
+    return raw.view(np.float32)[: 2 * p["rows"]].reshape(-1, 2)
 
 
-def _layer_norm(p: Parameters, values: Array, weight: Array, bias: Array, of_rows: Array, result: Array) -> None:
+def _layer_norm(p: Parameters, values: Array, weight: Array, bias: Array, statistics: Array, result: Array) -> None:
     columns = p["columns"]
+    factors = weight.view(np.float32)[:columns] if p["has_weight"] else np.ones(columns, np.float32)
+    added = bias.view(np.float32)[:columns] if p["has_bias"] else 0.0
     for block in row_blocks(p["rows"], columns):
-        means, scales = (one[block] for one in _of_rows(p, of_rows))
+        means, scales = _statistics(p, statistics)[block].T
         x, target = _rows(p, values)[block], _rows(p, result)[block]
-        means[:, 0] = row_sums(x) / columns
-        np.subtract(x, means, out=target)
-        rest = _means(target)  # what rounding left of the mean
+        means[:] = row_sums(x) / columns
+        np.subtract(x, of_rows(means, columns), out=target)
+        rest = (row_sums(target) / columns).astype(np.float32)  # what rounding left of the mean
         means += rest
-        target -= rest
-        variances = np.einsum("rc,rc->r", target, target)[:, None] / np.float32(columns)
+        variances = np.vecdot(target, target) / np.float32(columns) - rest * rest
         scales[:] = 1 / np.sqrt(variances + np.float32(p["eps"]))
-        target *= scales
-        if p["has_weight"]:
-            target *= weight.view(np.float32)[:columns]
-        if p["has_bias"]:
-            target += bias.view(np.float32)[:columns]
+        target *= outer(scales, factors)
+        target += outer(-rest * scales, factors, 1.0, added)
 
 
-def _means(table: Array) -> Array:
-    means: Array = (row_sums(table) / table.shape[1]).astype(np.float32)[:, None]
-    return means
-
-
-def _layer_norm_grad(p: Parameters, grad: Array, values: Array, weight: Array, of_rows: Array, result: Array) -> None:
+def _layer_norm_grad(
+    p: Parameters, grad: Array, values: Array, weight: Array, statistics: Array, result: Array
+) -> None:
     columns = p["columns"]
+    factors = weight.view(np.float32)[:columns] if p["has_weight"] else np.ones(columns, np.float32)
     for block in row_blocks(p["rows"], columns):
-        means, scales = (one[block] for one in _of_rows(p, of_rows))
+        means, scales = _statistics(p, statistics)[block].T
         target, g = _rows(p, result)[block], _rows(p, grad)[block]
-        normalized = _rows(p, values)[block] - means
-        normalized *= scales
-        weighted = g * weight.view(np.float32)[:columns] if p["has_weight"] else g
-        normalized *= np.einsum("rc,rc->r", weighted, normalized)[:, None] / np.float32(columns)
-        np.subtract(weighted, _means(weighted), out=target)
-        target -= normalized
-        target *= scales
+        centered = _rows(p, values)[block] - of_rows(means, columns)
+        np.multiply(g, outer(scales, factors), out=target)
+        centered *= of_rows(scales * scales * np.vecdot(target, centered) / np.float32(columns), columns)
+        centered += of_rows((row_sums(target) / columns).astype(np.float32), columns)
+        target -= centered
 
 
-def _layer_norm_weight_grad(p: Parameters, grad: Array, values: Array, of_rows: Array, result: Array) -> None:
-    means, scales = _of_rows(p, of_rows)
+def _layer_norm_weight_grad(p: Parameters, grad: Array, values: Array, statistics: Array, result: Array) -> None:
+    means, scales = _statistics(p, statistics).T
     x, g = _rows(p, values), _rows(p, grad)
     target = result.view(np.float32).reshape(-1, 2, p["columns"])
     for number, first in enumerate(range(0, p["rows"], p["chunk"])):
         chunk = slice(first, first + p["chunk"])
-        normalized = x[chunk] - means[chunk]
-        normalized *= scales[chunk]
-        normalized *= g[chunk]
-        target[number, 0] = column_sums(normalized[None])[0]
+        products = x[chunk] - of_rows(means[chunk], p["columns"])
+        products *= g[chunk]
+        target[number, 0] = column_sums(products[None], scales[None, chunk])[0]
         target[number, 1] = column_sums(g[None, chunk])[0]
 
 

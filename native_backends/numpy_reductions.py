@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .numpy_rows import column_sums, row_blocks, row_maxima, row_sums
+from .numpy_rows import column_sums, of_rows, row_blocks, row_maxima, row_sums
 
 __all__ = ["REPLACEMENTS"]
 
@@ -58,13 +58,13 @@ def _softmax(p: Parameters, values: Array, result: Array) -> None:
     table, written = tables
     for block in row_blocks(*shape):
         target = written[block]
-        np.subtract(table[block], row_maxima(table[block])[:, None], out=target)
+        np.subtract(table[block], of_rows(row_maxima(table[block]), p["columns"]), out=target)
         powers = np.exp(target, out=None if p["is_log"] else target)
-        totals = row_sums(powers).astype(np.float32)[:, None]
+        totals = row_sums(powers).astype(np.float32)
         if p["is_log"]:
-            target -= np.log(totals)
+            target -= of_rows(np.log(totals), p["columns"])
         else:
-            target /= totals
+            target /= of_rows(totals, p["columns"])
 
 
 REPLACEMENTS: dict[str, Callable[..., None]] = {"sum": _sum, "extremum": _extremum, "softmax": _softmax}

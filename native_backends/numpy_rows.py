@@ -1,7 +1,9 @@
-"""Sums and maxima along an axis of float32 values, several times as fast as NumPy's own.
+"""Sums and maxima along an axis of float32 values, and numbers spread over rows, several times as fast as NumPy's own.
 
 BLAS multiplies with ones: it adds in float32, in lanes, where NumPy adds one value after the other, of few columns
-with a call for each row. At most 512 values are added so; these sums are added in float64.
+with a call for each row. At most 512 values are added so; these sums are added in float64. An operation of NumPy
+between a column and a table is a loop for each row too: of short rows, a table that has the column's values in each
+is made first.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["column_sums", "row_blocks", "row_maxima", "row_sums"]
+__all__ = ["column_sums", "of_rows", "outer", "row_blocks", "row_maxima", "row_sums"]
 
 Array = np.ndarray[Any, Any]
 
@@ -53,15 +55,37 @@ def row_sums(table: Array) -> Array:
     return sums if width == columns else np.add.reduce(sums.reshape(rows, -1), axis=1, dtype=np.float64)
 
 
-def column_sums(tables: Array) -> Array:
-    """The sums of the columns of contiguous tables, (tables, rows, columns): (tables, columns), float32 or float64."""
+def column_sums(tables: Array, weights: Array | None = None) -> Array:
+    """The sums of the columns of contiguous tables, (tables, rows, columns): (tables, columns), float32 or float64.
+
+    Args:
+        tables: float32.
+        weights: by which the rows are multiplied, (tables, rows); 1 by default.
+    """
     count, rows, columns = tables.shape
     width = _width(rows) if rows else 0
-    if width < min(rows, _FEWEST) or not rows:
-        total: Array = np.add.reduce(tables, axis=1, dtype=np.float64)
+    if width < min(rows, _FEWEST) or not tables.size:
+        table = tables if weights is None else tables * weights[..., None]
+        total: Array = np.add.reduce(table, axis=1, dtype=np.float64)
         return total
-    sums: Array = _ones(width) @ tables.reshape(count * (rows // width), width, columns)
-    return sums if width == rows else np.add.reduce(sums.reshape(count, -1, columns), axis=1, dtype=np.float64)
+    factors = _ones(width) if weights is None else weights.reshape(-1, 1, width)
+    sums: Array = (factors @ tables.reshape(count * (rows // width), width, columns)).reshape(count, -1, columns)
+    return sums[:, 0] if width == rows else np.add.reduce(sums, axis=1, dtype=np.float64)
+
+
+def of_rows(numbers: Array, columns: int) -> Array:
+    """A table of so many columns whose rows have the numbers, (rows,), in each."""
+    table = np.empty((numbers.size, columns), np.float32)
+    table[...] = numbers[:, None]
+    return table
+
+
+def outer(rows: Array, columns: Array, more_rows: Array | float = 0.0, more_columns: Array | float = 0.0) -> Array:
+    """The sum of two outer products as a table of float32: of (rows,) and (columns,), and of two more or of zeros."""
+    left, right = np.empty((rows.size, 2), np.float32), np.empty((2, columns.size), np.float32)
+    left[:, 0], left[:, 1] = rows, more_rows
+    right[0], right[1] = columns, more_columns
+    return left @ right  # by BLAS, which NumPy does not call for one column
 
 
 def row_maxima(table: Array) -> Array:

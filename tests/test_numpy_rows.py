@@ -1,9 +1,9 @@
-"""Sums and maxima of rows by BLAS and by halves are those of NumPy in float64."""
+"""Sums, maxima and spread numbers of rows by BLAS and by halves are those of NumPy in float64."""
 
 import numpy as np
 import pytest
 
-from optirs_web.native_backends.numpy_rows import column_sums, row_blocks, row_maxima, row_sums
+from optirs_web.native_backends.numpy_rows import column_sums, of_rows, outer, row_blocks, row_maxima, row_sums
 
 SHAPES = [(0, 5), (5, 0), (1, 1), (3, 7), (5, 64), (7, 96), (3, 521), (4, 1042), (9, 128), (2, 4096), (33, 130)]
 
@@ -24,6 +24,18 @@ def test_sums_and_maxima(rows, columns):
     assert np.array_equal(row_maxima(table), table.max(axis=1, initial=-np.inf))
     tables = values_of(2, rows, columns)
     assert (np.abs(column_sums(tables) - tables.sum(axis=1, dtype=np.float64)) <= bound(tables, 1)).all()
+    weights = values_of(2, rows)
+    weighted = tables.astype(np.float64) * weights[..., None]
+    assert (np.abs(column_sums(tables, weights) - weighted.sum(axis=1)) <= bound(weighted, 1)).all()
+
+
+@pytest.mark.parametrize(("rows", "columns"), SHAPES)
+def test_numbers_of_rows_and_columns_in_a_table(rows, columns):
+    of_row, of_column, more_of_row, more_of_column = (values_of(size) for size in (rows, columns, rows, columns))
+    assert np.array_equal(of_rows(of_row, columns), np.broadcast_to(of_row[:, None], (rows, columns)))
+    assert np.array_equal(outer(of_row, of_column), np.multiply.outer(of_row, of_column))
+    wanted = np.multiply.outer(of_row, of_column) + np.multiply.outer(more_of_row, more_of_column, dtype=np.float64)
+    assert np.allclose(outer(of_row, of_column, more_of_row, more_of_column), wanted, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("columns", [3, 16, 64, 200])
@@ -34,8 +46,11 @@ def test_what_is_no_number_stays_in_its_row(columns):
     with np.errstate(invalid="ignore"):
         assert np.array_equal(row_maxima(table), table.max(axis=1), equal_nan=True)
         sums = row_sums(table)
+        spread = outer(table[:, 0] + table[:, columns // 2], np.ones(columns, np.float32))
     assert np.isfinite(sums[0])
     assert np.isnan(sums[1])
+    assert np.isfinite(spread[0]).all()
+    assert np.isnan(spread[1]).all()
     assert (sums[2:] == -np.inf).all()
 
 
