@@ -20,7 +20,7 @@ Parameters = Mapping[str, Any]
 _SCORES = 1 << 16
 """Scores that are stored at once."""
 
-_CAUSAL_ROWS = 16
+_CAUSAL_ROWS = 32
 """Rows taken together where they meet ever more of the others: fewer scores are taken for nothing."""
 
 _LOWEST = np.finfo(np.float32).min

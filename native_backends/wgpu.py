@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -32,6 +34,9 @@ _LLVMPIPE_ITERATIONS = 65_535
 """LP_MAX_TGSI_LOOP_ITERATIONS of Mesa's llvmpipe, after which its loops end."""
 
 _USAGE = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
+
+_MOST_COMPILERS = 8
+"""Threads in which a driver compiles the kernels of a recorded step, while Python prints the next ones."""
 
 _BIND_GROUPS_KEPT = 4096
 _UNIFORMS_KEPT = 4096
@@ -116,6 +121,8 @@ class WgpuBackend(Backend):
         self._loss = ""
         package.forks.add(self)
         self._pipelines: dict[Kernel, _Pipeline] = {}
+        self._coming: dict[Kernel, Future[_Pipeline]] = {}
+        self._compilers: ThreadPoolExecutor | None = None
         self._bind_groups: OrderedDict[Any, Any] = OrderedDict()
         self._keys_of: dict[Any, set[Any]] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
@@ -211,7 +218,26 @@ class WgpuBackend(Backend):
             self._bind_groups.move_to_end(key)
         return Run(pipeline.pipeline, group, grid, key)
 
+    def expect(self, kernel: Kernel) -> None:
+        if kernel in self._pipelines or kernel in self._coming:
+            return
+        if self._compilers is None:
+            self._compilers = ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_COMPILERS))
+        code = kernel.wgsl(self._package.host)
+        self._coming[kernel] = self._compilers.submit(self._create_pipeline, kernel, code)
+
     def _compile(self, kernel: Kernel) -> _Pipeline:
+        coming = self._coming.pop(kernel, None)
+        if coming is not None:
+            pipeline = coming.result()
+        else:
+            pipeline = self._create_pipeline(kernel, kernel.wgsl(self._package.host))
+        self.stats.pipelines += 1
+        self._pipelines[kernel] = pipeline
+        return pipeline
+
+    def _create_pipeline(self, kernel: Kernel, code: str) -> _Pipeline:
+        """May be called in any thread."""
         entries = [
             {
                 "binding": number,
@@ -227,7 +253,7 @@ class WgpuBackend(Backend):
             entries.append({"binding": len(entries), "visibility": wgpu.ShaderStage.COMPUTE, "buffer": uniform})
         with self._errors():
             try:
-                shader = self._device.create_shader_module(label=kernel.name, code=kernel.wgsl(self._package.host))
+                shader = self._device.create_shader_module(label=kernel.name, code=code)
                 layout = self._device.create_bind_group_layout(entries=entries)
                 pipeline = self._device.create_compute_pipeline(
                     layout=self._device.create_pipeline_layout(bind_group_layouts=[layout]),
@@ -239,9 +265,7 @@ class WgpuBackend(Backend):
                 raise ShaderError(
                     f"refused by the device's compiler: {error}", file=kernel.name, line=1, column=1
                 ) from error
-        self.stats.pipelines += 1
-        self._pipelines[kernel] = _Pipeline(pipeline, layout)
-        return self._pipelines[kernel]
+        return _Pipeline(pipeline, layout)
 
     def _make_bind_group(self, key: Any, pipeline: _Pipeline, buffers: Sequence[BoundBuffer], parameters: bytes) -> Any:
         entries = [
@@ -378,6 +402,9 @@ class WgpuBackend(Backend):
             return self._timestamps.times(ticket)
 
     def close(self) -> None:
+        if self._compilers is not None:
+            self._compilers.shutdown(cancel_futures=True)
+        self._coming.clear()
         self._timestamps = None
         self._bind_groups.clear()
         self._keys_of.clear()

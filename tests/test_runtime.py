@@ -184,3 +184,34 @@ def test_every_adapter_that_is_there_trains_like_the_cpu(name, open_device):
         return [step().item() for _ in range(20)]
 
     assert losses(device) == pytest.approx(losses("cpu"), rel=1e-5)
+
+
+def test_kernels_of_a_recorded_step_are_compiled_in_other_threads(open_device):
+    """In a process of its own, which has compiled none of them."""
+    open_device("vulkan")
+    lines = run_python(
+        """
+        import math, threading
+        import optirs_web as ow
+        from optirs_web.native_backends import wgpu
+
+        device = ow.device("vulkan")
+        x = ow.ones((4, 4), device=device)
+        threads, create = [], wgpu.WgpuBackend._create_pipeline
+
+        def noting(self, kernel, code):
+            threads.append(threading.current_thread() is threading.main_thread())
+            return create(self, kernel, code)
+
+        wgpu.WgpuBackend._create_pipeline = noting
+        step = ow.compile(lambda x: (x @ x).tanh().sum(), device=device)
+        before = device.stats.pipelines
+        print([math.isclose(step(x).item(), 16 * math.tanh(4.0), rel_tol=1e-6) for _ in range(2)])
+        print(len(threads) > 1, any(threads), device.stats.pipelines - before == len(threads))
+        (x + 1.0).tolist()
+        print(threads[-1])  # no other thread is asked for what is needed at once
+        ow.close_device(device)
+        print([one.name for one in threading.enumerate() if one is not threading.main_thread()])
+        """
+    )
+    assert lines == ["[True, True]", "True False True", "True", "[]"]
