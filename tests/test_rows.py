@@ -93,3 +93,30 @@ def test_a_row_that_is_not_finite_changes_no_other(device, function):
     marred = function(ow.tensor(values, device=device)).numpy()
     assert np.isnan(marred[100]).all()
     np.testing.assert_array_equal(np.delete(marred, [100, 200], 0), np.delete(whole, [100, 200], 0))
+
+
+@pytest.mark.parametrize("length", [5, 300, 5000])
+@pytest.mark.parametrize("scale", [1, 1e4, 1e38])
+def test_it_does_not_matter_where_the_largest_values_of_a_row_are(device, length, scale):
+    rising = np.sort(random((3, length)) * np.float32(scale / 10))
+    for values in (rising, rising[:, ::-1].copy(), np.roll(rising, length // 2, 1)):
+        exact = values.astype(np.float64)
+        shifted = exact - exact.max(1, keepdims=True)
+        log_softmax = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+        x = ow.tensor(values, device=device)
+        np.testing.assert_allclose(x.softmax().numpy(), np.exp(log_softmax), rtol=1e-5, atol=1e-30)
+        np.testing.assert_allclose(ow.ops.log_softmax(x).numpy(), log_softmax, rtol=1e-5, atol=1e-6 * scale)
+        labels = ow.tensor(np.full(3, length // 3, np.int32), device=device)
+        losses = ow.cross_entropy(x, labels, reduction="none").numpy()
+        np.testing.assert_allclose(losses, -log_softmax[:, length // 3], rtol=1e-5, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("length", [5, 300, 5000])
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_an_outlier_costs_layer_norm_no_digits(open_device, length, place):
+    values = random((3, length))
+    values[:, place] = 1e5
+    exact = values.astype(np.float64)
+    want = (exact - exact.mean(1, keepdims=True)) / np.sqrt(exact.var(1, keepdims=True) + 1e-5)
+    got = layer_norm(ow.tensor(values, device=open_device("vulkan")), length).numpy()
+    np.testing.assert_allclose(got, want, atol=1e-6 * np.abs(want).max())

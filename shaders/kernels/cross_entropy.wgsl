@@ -2,6 +2,7 @@
 // (1 - s) times that and s / classes times the sum of w_c (log(sum(exp(x))) - x_c) over all classes (Szegedy et al.
 // 2016, arXiv:1512.00567). The result has the losses, then the weights w_t, which are 0 for rows to be ignored. A
 // target that is no class makes its row NaN. `teams` rows to a workgroup.
+import package::lib::exponentials::{no_exponentials, with_exponential};
 import package::lib::math::{precise_exp, precise_log, quiet_nan};
 import package::lib::workgroup::WORKGROUP;
 @if(SUBGROUPS) import package::lib::subgroups::{largest_of_team, total_of_team};
@@ -19,8 +20,6 @@ struct CrossEntropyParameters {
 @group(0) @binding(5) var<uniform> parameters: CrossEntropyParameters;
 
 override smooths: bool = true; // without, the smoothing is 0
-
-const LOWEST: f32 = -3.4028235e38;
 
 fn weight_of(column: u32) -> f32 {
     if parameters.has_weight == 0u {
@@ -41,25 +40,20 @@ fn main(
     let columns = select(0u, parameters.columns, row < parameters.rows);
     let first = row * parameters.columns;
 
-    var maximum = LOWEST;
+    var own = no_exponentials();
     for (var column = mine; column < columns; column += team) {
-        maximum = max(maximum, values[first + column]);
+        own = with_exponential(own, values[first + column]);
     }
-    maximum = largest_of_team(maximum, lane, WORKGROUP, parameters.teams);
-
-    var sum = 0.0;
+    let maximum = largest_of_team(own.largest, lane, WORKGROUP, parameters.teams);
+    let scaled = own.sum * precise_exp(own.largest - maximum);
+    let log_sum = precise_log(total_of_team(scaled, lane, WORKGROUP, parameters.teams));
     var weighted = 0.0; // the sum of w_c (maximum - x_c)
     var weights = 0.0;
-    for (var column = mine; column < columns; column += team) {
-        let below = values[first + column] - maximum;
-        sum += precise_exp(below);
-        if smooths {
-            weighted -= weight_of(column) * below;
+    if smooths {
+        for (var column = mine; column < columns; column += team) {
+            weighted += weight_of(column) * (maximum - values[first + column]);
             weights += weight_of(column);
         }
-    }
-    let log_sum = precise_log(total_of_team(sum, lane, WORKGROUP, parameters.teams));
-    if smooths {
         weights = total_of_team(weights, lane, WORKGROUP, parameters.teams);
         weighted = total_of_team(weighted, lane, WORKGROUP, parameters.teams) + weights * log_sum;
     }

@@ -1,6 +1,7 @@
 // Layer normalization (Ba et al. 2016, arXiv:1607.06450) of the rows of a matrix, (x - mean) / sqrt(variance + eps)
-// weight + bias, and mean and 1 / sqrt(variance + eps) of each row. The variance is taken of what is left of the mean, in
-// a second pass, so that a large mean costs no digits. `teams` rows to a workgroup.
+// weight + bias, and mean and 1 / sqrt(variance + eps) of each row. Two passes: in the first an invocation moves its mean
+// with each value and takes the squares of what is left of it (Welford 1962, doi:10.1080/00401706.1962.10490022), so that
+// a large mean costs no digits. `teams` rows to a workgroup.
 import package::lib::workgroup::WORKGROUP;
 @if(SUBGROUPS) import package::lib::subgroups::total_of_team;
 @else import package::lib::workgroup::total_of_team;
@@ -27,17 +28,18 @@ fn main(
     let columns = select(0u, parameters.columns, row < parameters.rows);
     let count = f32(parameters.columns);
 
-    var sum = 0.0;
+    var own_mean = 0.0;
+    var squares = 0.0; // of what is left of it
+    var number = 0.0;
     for (var column = mine; column < columns; column += team) {
-        sum += values[first + column];
+        let value = values[first + column];
+        let distance = value - own_mean;
+        number += 1.0;
+        own_mean += distance / number;
+        squares += distance * (value - own_mean);
     }
-    let mean = total_of_team(sum, lane, WORKGROUP, parameters.teams) / count;
-
-    var squares = 0.0;
-    for (var column = mine; column < columns; column += team) {
-        let centered = values[first + column] - mean;
-        squares += centered * centered;
-    }
+    let mean = total_of_team(number * own_mean, lane, WORKGROUP, parameters.teams) / count;
+    squares += number * (own_mean - mean) * (own_mean - mean);
     let scale = 1.0 / sqrt(total_of_team(squares, lane, WORKGROUP, parameters.teams) / count + parameters.eps);
 
     for (var column = mine; column < columns; column += team) {

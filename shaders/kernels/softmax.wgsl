@@ -1,5 +1,6 @@
-// softmax or its logarithm over the rows of a (rows, columns) matrix: x - max - log(sum(exp(x - max))). `teams` rows
-// to a workgroup. A row with NaN or infinity, or of -infinity alone, is NaN.
+// softmax or its logarithm over the rows of a (rows, columns) matrix: x - max - log(sum(exp(x - max))), in two passes.
+// `teams` rows to a workgroup. A row with NaN or infinity, or of -infinity alone, is NaN.
+import package::lib::exponentials::{no_exponentials, with_exponential};
 import package::lib::math::{INFINITY_BITS, NAN_BITS, is_nan, precise_exp, precise_log, replace_bits};
 import package::lib::workgroup::WORKGROUP;
 @if(SUBGROUPS) import package::lib::subgroups::{largest_of_team, total_of_team};
@@ -10,8 +11,6 @@ struct SoftmaxParameters { rows: u32, columns: u32, is_log: u32, teams: u32 }
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read_write> result: array<f32>;
 @group(0) @binding(2) var<uniform> parameters: SoftmaxParameters;
-
-const LOWEST: f32 = -3.4028235e38;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(
@@ -25,31 +24,23 @@ fn main(
     let first = row * parameters.columns;
     let end = select(first, first + parameters.columns, row < parameters.rows);
 
-    var maximum = LOWEST;
+    var own = no_exponentials();
     for (var at = first + mine; at < end; at += team) {
-        let value = values[at];
-        maximum = max(maximum, replace_bits(value, INFINITY_BITS, is_nan(value)));
+        own = with_exponential(own, values[at]);
     }
-    maximum = largest_of_team(maximum, lane, WORKGROUP, parameters.teams);
-
-    var sum = 0.0;
-    for (var at = first + mine; at < end; at += team) {
-        let power = precise_exp(values[at] - maximum);
-        sum += power;
-        if parameters.is_log == 0u {
-            result[at] = power;
-        }
-    }
-    sum = total_of_team(sum, lane, WORKGROUP, parameters.teams);
-    let is_undefined = bitcast<u32>(maximum) == INFINITY_BITS || sum < 0.5; // the largest alone adds 1
+    let maximum = largest_of_team(own.largest, lane, WORKGROUP, parameters.teams);
+    let scaled = own.sum * precise_exp(own.largest - maximum);
+    let sum = total_of_team(scaled, lane, WORKGROUP, parameters.teams);
+    // Without infinities and NaN the largest alone adds 1.
+    let is_undefined = bitcast<u32>(maximum) == INFINITY_BITS || is_nan(sum) || sum < 0.5;
     let log_sum = precise_log(sum);
 
     for (var at = first + mine; at < end; at += team) {
-        var value = 0.0;
+        var value = values[at] - maximum;
         if parameters.is_log == 1u {
-            value = values[at] - maximum - log_sum;
+            value -= log_sum;
         } else {
-            value = result[at] / sum;
+            value = precise_exp(value) / sum;
         }
         result[at] = replace_bits(value, NAN_BITS, is_undefined);
     }
