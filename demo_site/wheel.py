@@ -41,7 +41,7 @@ _LEFT_OUT |= {"__main__.py", "choosing", "forks.py", "probe.wgsl"}
 _NATIVE = ("c_", "cuda", "jax", "numba_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
 # What is in the second wheel. Nothing of the first imports it before a user asks for it by name.
 _MORE = re.compile(
-    r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|tuner|user_cache)|memory/(reports|timeline))\b"
+    r"optirs_web/(nn|placing|profiling|tuner|runtime/(failures|recompute|subgroup_matrices|tuner|user_cache)|memory/(reports|timeline))\b"
     r"|optirs_web/native_backends/failed_steps\b"
     r"|optirs_web/(dlpack|interop/(onnx|torch))"
     r"|optirs_web/(checkpointing|custom_operation|derivatives|exhaustion|explained|gradcheck|wgsl/lint)"
@@ -51,7 +51,7 @@ _MORE = re.compile(
     r"|optirs_web/(precision|ops/halves|runtime/(half_types|native_halves|packed_kernels)|wgsl/packed_shell)"
     r"|optirs_web/native_backends/numpy_packed"
     r"|optirs_web/(runtime/(concatenation|large_steps|matmul_precision|merging|saving|uses)|wgsl/merged_)"
-    r"|optirs_web/shaders/(kernels|lib)/(attention|convolution|float16|fold|layer_norm|unfold|window)"
+    r"|optirs_web/shaders/(kernels|lib)/(attention|convolution|element_|float16|fold|layer_norm|matrices|unfold|window)"
     r"|optirs_web/shaders/(elementwise/joined|kernels/damped|optimizers/kfac)"
 )
 _SUFFIXES = {".js", ".py", ".wgsl"}

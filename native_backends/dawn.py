@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cached_property
 from typing import Any, Literal
 
 import wgpudawn
 from wgpudawn.backends.dawn import extras
 
-from ..runtime.backend import AdapterInfo
+from ..runtime.backend import AdapterInfo, MatrixShape
+from ..runtime.subgroup_matrices import FEATURE, LARGEST_SUBGROUP, asked_for_matrices, matrix_shapes
 from . import wgpu
 from .wgpu_packages import WgpuPackage
 
@@ -17,6 +20,27 @@ __all__ = ["list_adapters", "open_backend"]
 class _Dawn(WgpuPackage):
     host: Literal["naga", "tint"] = "tint"
     suffix = "-dawn"
+
+    @cached_property
+    def _adapters(self) -> tuple[Any, ...]:
+        if asked_for_matrices():
+            with suppress(RuntimeError):  # Dawn is in use already, perhaps with the features that are experimental
+                extras.set_instance_extras(enable_toggles=["allow_unsafe_apis"])
+        return super()._adapters
+
+    def features_of(self, adapter: Any) -> list[str]:
+        is_wanted = asked_for_matrices() and FEATURE in adapter.features
+        return [*super().features_of(adapter), *([FEATURE] if is_wanted else [])]
+
+    def matrices(self, adapter: Any) -> tuple[tuple[MatrixShape, ...], int]:
+        features = self.features_of(adapter)
+        if FEATURE not in features:
+            return (), 0
+        configs = extras.get_adapter_properties(adapter).get("subgroup_matrix_configs", [])
+        sizes = [(one["component_type"], one["result_component_type"], one["m"], one["n"], one["k"]) for one in configs]
+        # The package does not tell the sizes of subgroups but for those that have matrices.
+        largest = max((one["max_subgroup_size"] for one in configs), default=0) or LARGEST_SUBGROUP
+        return matrix_shapes(sizes, features, largest), largest
 
     def why_no_adapter(self, api: str) -> str:
         descriptions = [adapter.description for adapter in wgpu.list_adapters(api) if adapter.available]

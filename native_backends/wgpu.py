@@ -99,6 +99,7 @@ class WgpuBackend(Backend):
                 "min-storage-buffer-offset-alignment",
             )
         }
+        matrices, largest_subgroup = package.matrices(adapter)
         try:
             self._device: Any = package.request_device(adapter, limits)
         except self._wgpu.GPUError as error:
@@ -117,6 +118,8 @@ class WgpuBackend(Backend):
             max_iterations=_LLVMPIPE_ITERATIONS if info.software else ANY_ITERATIONS,
             tiles=tile_class(info),
             subgroups=reduces_by_subgroups(info),
+            matrices=matrices,
+            largest_subgroup=largest_subgroup,
         )
         self._loss = ""
         package.forks.add(self)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Literal
 
-from ..runtime.backend import AdapterInfo
+from ..runtime.backend import AdapterInfo, MatrixShape
 from .forks import Forks
 
 __all__ = ["WgpuPackage"]
@@ -101,6 +101,10 @@ class WgpuPackage:
     def features_of(self, adapter: Any) -> list[str]:
         """Return the optional features that the adapter has of those used here."""
         return [name for name in _FEATURES if name in adapter.features]
+
+    def matrices(self, adapter: Any) -> tuple[tuple[MatrixShape, ...], int]:
+        """Return the subgroup matrices that products are to use, and the invocations of the largest subgroups."""
+        return (), 0
 
     def seconds_per_tick(self, device: Any) -> float:
         """Return the unit of the device's timestamps."""

@@ -12,7 +12,7 @@ from requirements import missing
 
 from optirs_web.cli.commands import cli
 from optirs_web.errors import ShaderError, UnsupportedError
-from optirs_web.runtime.kernels import elementwise
+from optirs_web.runtime.kernels import cooperative, elementwise
 from optirs_web.translations.naga import Naga, naga_file
 from optirs_web.wgsl.print_c import print_c
 
@@ -153,6 +153,31 @@ def test_tint_finds_what_is_wrong(relu):
     assert [one.partition(":")[0] for one in refused] == ["relu", "relu"]
     assert "1:7: refused by Tint: expected ')'" in refused[0]
     assert "exceeds the maximum allowed" in refused[1]
+
+
+@pytest.mark.needs("shader-compilers")
+def test_tint_finds_what_is_wrong_with_subgroup_matrices(relu):
+    needs("node")
+    good = cooperative("matmul", MATRICES=True).wgsl("tint")
+    tint = compilers.Tint()
+    for name, (before, after) in {
+        "good": ("", ""),
+        "spelled otherwise": ("row_major>(&a_tile", "diagonal>(&a_tile"),
+        "not the same in a subgroup": ("let block = subgroup + 0u", "let block = lane + 0u"),
+        "a stride below the columns": ("0u, 20u)", "0u, 2u)"),
+        "without the extension": ("enable chromium_experimental_subgroup_matrix;\n", ""),
+    }.items():
+        assert before in good
+        tint.take(relu._replace(name=name, for_naga=None, for_tint=good.replace(before, after)))
+    _, _, refused = tint.finish()
+    assert {one.partition(":")[0] for one in refused} == {
+        "spelled otherwise",
+        "not the same in a subgroup",
+        "a stride below the columns",
+        "without the extension",
+    }
+    verdict = compilers.translate(relu._replace(for_naga=None, for_tint=good))
+    assert (verdict.refused, verdict.sizes) == ("", {})
 
 
 def test_nvidias_compiler_finds_what_is_wrong(relu, nvrtc):

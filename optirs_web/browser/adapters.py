@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pkgutil
 from dataclasses import replace
 from importlib import import_module
@@ -13,6 +14,7 @@ from pyodide.code import run_js
 from pyodide.ffi import JsException
 
 from ..errors import DeviceNotAvailableError, ShaderError
+from ..parts import imported
 from ..runtime.backend import AdapterInfo, Capabilities
 from .backend import BrowserBackend
 from .waiting import can_wait, need_waiting, wait
@@ -45,7 +47,15 @@ def _request() -> Any:
         script = pkgutil.get_data(__package__, "transport.js")
         assert script is not None  # it lies beside this file
         request = run_js(script.decode())
-    return _meanwhile(request(power), "optirs_web.runtime.kernels")
+    return _meanwhile(request(power, _experimental_feature()), "optirs_web.runtime.kernels")
+
+
+def _experimental_feature() -> str:
+    """The name of the feature that is asked for as well, if the user says so; otherwise ""."""
+    if not os.environ.get("OPTIRS_SUBGROUP_MATRICES"):
+        return ""
+    matrices = imported("runtime.subgroup_matrices")  # which few ask for
+    return str(matrices.FEATURE) if matrices.asked_for_matrices() else ""
 
 
 def _meanwhile(promise: Any, module: str) -> Any:
@@ -111,7 +121,10 @@ async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
 
     is_d3d12 = "Windows" in js.navigator.userAgent
     backend.capabilities = replace(
-        backend.capabilities, tiles=tile_class(info, is_d3d12=is_d3d12), subgroups=reduces_by_subgroups(info)
+        backend.capabilities,
+        tiles=tile_class(info, is_d3d12=is_d3d12),
+        subgroups=reduces_by_subgroups(info),
+        **_matrices(),
     )
     counted = ask_for_quads(backend)
     if counted is not None:
@@ -122,6 +135,17 @@ async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
             if not is_refusal_of_quads(error):
                 raise
     return backend
+
+
+def _matrices() -> dict[str, Any]:
+    """The capabilities that concern subgroup matrices, where the adapter has them and they were asked for."""
+    if _experimental_feature() not in json.loads(_adapter.about)["features"]:
+        return {}
+    from ..runtime.subgroup_matrices import matrix_shapes  # which few ask for
+
+    about = json.loads(_adapter.about)
+    largest = about["largestSubgroup"]
+    return {"matrices": matrix_shapes(about["matrices"], about["features"], largest), "largest_subgroup": largest}
 
 
 def _refused(info: AdapterInfo, error: JsException) -> DeviceNotAvailableError:

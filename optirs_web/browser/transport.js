@@ -1,7 +1,7 @@
 // The browser's half of the `webgpu` device. A script whose value is one function: it answers with the adapter, which
 // opens transports. Objects of WebGPU stay here, under numbers; only numbers, text and
 // buffers pass between Python and JavaScript, so there is no proxy to lose. One `submit` runs any list of commands.
-async (powerPreference) => {
+async (powerPreference, more) => {
   if (!navigator.gpu) return undefined;
   const request = () => navigator.gpu.requestAdapter({ powerPreference });
   const adapter = await request();
@@ -10,7 +10,7 @@ async (powerPreference) => {
   const LIMITS = ["maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage",
     "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX", "maxComputeWorkgroupStorageSize",
     "maxComputeWorkgroupsPerDimension", "minStorageBufferOffsetAlignment"];
-  const FEATURES = ["shader-f16", "subgroups", "timestamp-query"];
+  const FEATURES = ["shader-f16", "subgroups", "timestamp-query", more]; // `more` only where the user asks for it
   const features = FEATURES.filter((name) => adapter.features.has(name));
   const limits = Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]]));
   const { vendor = "", architecture = "", device: model = "", description = "" } = adapter.info ?? {};
@@ -18,6 +18,9 @@ async (powerPreference) => {
     description: description || model || [vendor, architecture].filter(Boolean).join(" ") || "a WebGPU adapter",
     software: Boolean(adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter) || architecture === "swiftshader",
     features, limits,
+    matrices: [...(adapter.info?.subgroupMatrixConfigs ?? [])].map((one) =>
+      [one.componentType, one.resultComponentType, one.M, one.N, one.K]),
+    largestSubgroup: adapter.info?.subgroupMaxSize ?? 0,
   });
 
   let unused = adapter; // an adapter gives one device; the next one is asked of a fresh adapter

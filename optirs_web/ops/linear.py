@@ -179,7 +179,8 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) ->
     (a_outer, a_batch), (b_outer, b_batch) = ((0,) * (_BATCH_AXES - len(one)) + tuple(one) for one in strides)
     layout = (rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2])
     starts = None if a_view.kind or b_view.kind else ((a_start, a_outer, a_batch), (b_start, b_outer, b_batch))
-    for launch in product_launches("matmul", capabilities, layout, math.prod(sizes), starts):
+    is_float16 = a_view.kind == b_view.kind == "float16"
+    for launch in product_launches("matmul", capabilities, layout, math.prod(sizes), starts, is_float16):
         result.device.dispatch(
             launch.kernel,
             [a_view, b_view, result.view],

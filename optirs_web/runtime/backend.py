@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import OptirsError
 from .stats import Stats
@@ -29,6 +29,7 @@ __all__ = [
     "BoundBuffer",
     "Capabilities",
     "Command",
+    "MatrixShape",
     "Ticket",
 ]
 
@@ -106,6 +107,19 @@ class AdapterInfo:
         return f"{self.label}: {self.description or self.reason}"
 
 
+class MatrixShape(NamedTuple):
+    """A size of subgroup matrices: products of (rows, inner) and (inner, columns), with sums of f32.
+
+    Attributes:
+        element: of the factors, "f32" or "f16".
+    """
+
+    element: str
+    rows: int
+    columns: int
+    inner: int
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a device can do.
@@ -125,6 +139,8 @@ class Capabilities:
         max_iterations: of all loops of an invocation together, after which the driver leaves a loop without an error.
         tiles: the class of adapters that the tiles of products are chosen by, a key of `products.TILE_CLASSES`.
         subgroups: long rows are reduced by subgroups; see `subgroups`.
+        matrices: the subgroup matrices that products use; none unless they were asked for, see `subgroup_matrices`.
+        largest_subgroup: invocations of the largest subgroups, where there are such matrices.
     """
 
     max_buffer_bytes: int
@@ -140,6 +156,8 @@ class Capabilities:
     max_iterations: int = ANY_ITERATIONS
     tiles: str = "software"
     subgroups: bool = False
+    matrices: tuple[MatrixShape, ...] = ()
+    largest_subgroup: int = 0
 
 
 class Backend(ABC):

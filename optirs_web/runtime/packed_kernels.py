@@ -38,7 +38,7 @@ class PackedKernel(Kernel):
         """The complete module."""
         names = (one.name for one in self.base.bindings)
         kinds = {name: kind for name, kind in zip(names, self.kinds, strict=True) if kind}
-        return repacked(parse(self.base.wgsl(), f"<packed {self.base.name}>"), kinds)
+        return repacked(parse(self.base.wgsl("tint"), f"<packed {self.base.name}>"), kinds)
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:

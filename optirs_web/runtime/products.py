@@ -2,7 +2,8 @@
 
 Two families are in one file, ``shaders/kernels/matmul.wgsl`` (and ``batched_matmul.wgsl``), and give the same sums in
 another order: tiles staged in workgroup memory for GPUs, and quads for adapters that compute on the processor. By tiles
-is ``shaders/kernels/convolution.wgsl`` too, and ``convolution_band.wgsl`` is in the manner of these.
+is ``shaders/kernels/convolution.wgsl`` too, and ``convolution_band.wgsl`` is in the manner of these. A third family, by
+subgroup matrices, is for those who ask for it; see `subgroup_matrices`.
 
 No GPU was measured. The tiles of each class are those that won published comparisons on such adapters, the largest
 first. With few tiles and a long inner axis GPUs take parts of that axis side by side (`inner_parts`), whose products
@@ -15,11 +16,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ShaderError
 from .backend import AdapterInfo, Backend, Capabilities, Handle
 from .kernels import CooperativeKernel, cooperative
+
+if TYPE_CHECKING:
+    from .subgroup_matrices import MatrixTile
 
 __all__ = [
     "LEAST_PART",
@@ -208,6 +212,7 @@ def product_launches(
     layout: Sequence[int],
     products: int = 1,
     starts: tuple[Iterable[int], Iterable[int]] | None = None,
+    is_float16: bool = False,
 ) -> Iterator[ProductLaunch]:
     """The launches of the kernel `name`.
 
@@ -217,10 +222,19 @@ def product_launches(
         layout: rows, columns, inner; the row stride and the inner stride of A, the inner and the column stride of B.
         products: how many of them.
         starts: where the matrices A and B begin, or numbers of which sums are; None where elements have 16 bits.
+        is_float16: those of both factors are float16.
     """
     rows, columns, most = layout[0], layout[1], capabilities.max_workgroups
-    tile, kernel = SMALL, None
-    if capabilities.quads:
+    tile: Tile | MatrixTile = SMALL
+    kernel = None
+    if capabilities.matrices:
+        from .subgroup_matrices import kernel_by_matrices  # which few ask for
+
+        found = kernel_by_matrices(name, capabilities, rows, columns, is_float16)
+        if found is not None:
+            kernel, tile = found
+            width, height = grid_of_products(rows, columns, 1, tile)
+    elif capabilities.quads:
         width, height = grid_of_products(rows, columns, 1, None)
         kernel = cooperative(name, QUADS=True) if width <= most else None
     if kernel is None:
@@ -371,17 +385,21 @@ def staging_of(inner: int, inner_stride: int, across: int, across_stride: int, s
     return Staging.ACROSS if is_regular(across, across_stride, inner, inner_stride) else Staging.BY_ELEMENTS
 
 
-def grid_of_products(rows: int, columns: int, products: int, tile: Tile | None) -> tuple[int, int]:
+def grid_of_products(rows: int, columns: int, products: int, tile: Tile | MatrixTile | None) -> tuple[int, int]:
     """Workgroups along x and y by a tile, or by quads if it is None."""
     if tile is None:
         return -(-(-(-rows // _QUAD_TILE) * -(-columns // _QUAD_TILE)) // _QUADS), products
     return -(-columns // tile.columns), -(-rows // tile.rows) * products
 
 
-def tile_of(kernel: CooperativeKernel) -> Tile | None:
+def tile_of(kernel: CooperativeKernel) -> Tile | MatrixTile | None:
     """The tile of a kernel; None if it is by quads."""
     if "QUADS" in kernel.constants:
         return None
+    if "MATRICES" in kernel.constants:
+        from .subgroup_matrices import MatrixTile  # which few ask for
+
+        return MatrixTile(*(int(kernel.constants[name]) for name in ("TILE_ROWS", "TILE_COLUMNS", "DEPTH")))
     return Tile(*(int(kernel.constants.get(name, value)) for name, value in SMALL.constants().items()))
 
 

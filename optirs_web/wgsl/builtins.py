@@ -137,6 +137,8 @@ BUILTIN_VALUES: dict[str, Type] = {
     "local_invocation_index": U32,
     "workgroup_id": Vector(3, U32),
     "num_workgroups": Vector(3, U32),
+    "num_subgroups": U32,
+    "subgroup_id": U32,
     "subgroup_size": U32,
     "subgroup_invocation_id": U32,
 }
@@ -184,7 +186,7 @@ BUILTINS = _read_table(_TABLE)
 
 def needs_subgroups(name: str) -> bool:
     """Whether a built-in function or value belongs to the extension ``subgroups``."""
-    return name.startswith(("subgroup", "quad"))
+    return name.startswith(("subgroup", "quad")) or name == "num_subgroups"
 
 
 def meets_others(name: str) -> bool:

@@ -46,8 +46,8 @@ class CDialect:
         zero: what stands between the braces of a zero value.
         vectors: those that the dialect has itself, by their names here; the others are unions.
         half_literal: a number of f16, given `value` and `bits`.
-        builtin_values: each `@builtin`, by component `d` of three; `size` is that of a workgroup along it, and `index`
-            the local invocation index.
+        builtin_values: each `@builtin`, by component `d` of three; `size` is that of a workgroup along it,
+            `index` the local invocation index, `invocations` how many a workgroup has.
         axes: what `d` is for each component.
         subgroup: invocations of a subgroup.
         rows: the table.
@@ -289,6 +289,8 @@ OPENCL = CDialect(
         "num_workgroups": "(u32)get_num_groups({d})",
         "subgroup_size": "1u",
         "subgroup_invocation_id": "0u",
+        "subgroup_id": "{index}",
+        "num_subgroups": "{invocations}u",
     },
     axes=("0", "1", "2"),
     subgroup=1,
@@ -380,6 +382,8 @@ CUDA = CDialect(
         "num_workgroups": "gridDim.{d}",
         "subgroup_size": "32u",
         "subgroup_invocation_id": "({index}) & 31u",
+        "subgroup_id": "({index}) / 32u",
+        "num_subgroups": "{invocations}u / 32u",
     },
     axes=("x", "y", "z"),
     subgroup=32,
@@ -427,6 +431,8 @@ OPENCL_SUBGROUPS = replace(
         **OPENCL.builtin_values,
         "subgroup_size": "get_max_sub_group_size()",
         "subgroup_invocation_id": "get_sub_group_local_id()",
+        "subgroup_id": "get_sub_group_id()",
+        "num_subgroups": "get_num_sub_groups()",
     },
     rows={**{key: row for key, row in OPENCL.rows.items() if not key.startswith("subgroup")}, **_SUBGROUPS},
 )

@@ -12,7 +12,7 @@ from typing import Literal
 
 from .c_dialects import CDialect
 from .syntax import Module, StructDeclaration
-from .types import F16, Array, Atomic, Pointer, Scalar, Struct, Type, Vector, align_of
+from .types import F16, Array, Atomic, Pointer, Scalar, Struct, SubgroupMatrix, Type, Vector, align_of
 
 __all__ = ["Names", "Types"]
 
@@ -114,8 +114,8 @@ class Types:
             case Struct():
                 name = self.struct_name(type_)
                 return self.defined(name, lambda: self.struct(type_, name))
-            case Pointer():
-                raise AssertionError("a pointer has no name")
+            case Pointer() | SubgroupMatrix():
+                raise AssertionError(f"{type_} has no name")
 
     def defined(self, name: str, definition: Callable[[], str]) -> str:
         """Define a type once, after those that its definition names."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from . import constants
 from .constants import MAX_CONSTANT_SCALARS, Value
 from .scopes import Operand, fail
+from .subgroup_matrices import holds_matrix
 from .syntax import Call, Position
 from .typerules import element_of, is_abstract, is_constructible, join, scalar_count, with_element
-from .types import ABSTRACT_INT, Array, Scalar, Struct, Type, Vector
+from .types import ABSTRACT_INT, Array, Scalar, Struct, SubgroupMatrix, Type, Vector
 
 if TYPE_CHECKING:
     from .expressions import ExpressionChecker
@@ -43,8 +44,11 @@ class Constructor:
         if not is_constructible(type_):
             raise fail(node.position, f"{type_} cannot be constructed: it lives in memory only")
         if not operands:
-            return Operand(node, type_, constants.zero(type_))
+            return Operand(node, type_, None if holds_matrix(type_) else constants.zero(type_))
+        wanted: list[tuple[str, Type]]
         match type_:
+            case SubgroupMatrix(element=element):
+                wanted = [("each element", element)]
             case Scalar():
                 return self.scalar(node, type_, operands)
             case Vector(size, element):
@@ -59,7 +63,7 @@ class Constructor:
             raise fail(node.position, f"{type_} takes {len(wanted)} values or none, not {len(operands)}")
         for number, (what, part) in enumerate(wanted):
             operands[number] = self.checker.convert(operands[number], part, what)
-        return Operand(node, type_, self.values(operands, type_))
+        return Operand(node, type_, None if isinstance(type_, SubgroupMatrix) else self.values(operands, type_))
 
     def values(self, operands: list[Operand], type_: Type) -> Value | None:
         """The tuple of all values, if all are known and it is not too long to hold."""

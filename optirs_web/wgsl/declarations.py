@@ -9,6 +9,7 @@ from .builtins import BUILTIN_VALUES, BUILTINS
 from .expressions import ExpressionChecker
 from .memory import check_variable_type
 from .scopes import Binding, Place, Scopes, fail, similar
+from .subgroup_matrices import matrix_named
 from .syntax import (
     Alias,
     Attribute,
@@ -28,7 +29,7 @@ from .syntax import (
 )
 from .typerules import concrete, is_constructible, is_runtime_sized, nesting, scalar_count
 from .types import BOOL, F16, F32, I32, U32, Array, Atomic, Scalar, Struct, StructMember, Type, Vector
-from .vocabulary import PREDECLARED_TYPES, VECTOR_ALIASES
+from .vocabulary import MATRIX_FUNCTIONS, MATRIX_TYPES, PREDECLARED_TYPES, VECTOR_ALIASES
 
 __all__ = ["DeclarationChecker"]
 
@@ -66,7 +67,7 @@ class DeclarationChecker(ExpressionChecker):
         if one.name in self.declared:
             earlier = self.declared[one.name].position
             raise fail(one.position, f"'{one.name}' is declared twice; the first is at {earlier}")
-        if one.name in BUILTINS or one.name == "bitcast":
+        if one.name in BUILTINS or one.name in ("bitcast", *MATRIX_FUNCTIONS):
             raise fail(one.position, f"'{one.name}' is a built-in function of WGSL; choose another name")
         self.declared[one.name] = one
 
@@ -203,6 +204,8 @@ class DeclarationChecker(ExpressionChecker):
             return Atomic(element)
         if name.name == "array":
             return self.array(name)
+        if name.name in MATRIX_TYPES:
+            return matrix_named(name, self)
         one = self.declared.get(name.name)
         if not isinstance(one, StructDeclaration | Alias):
             if one is not None:

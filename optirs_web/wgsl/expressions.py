@@ -18,6 +18,7 @@ from .constants import ConstantError, Value
 from .construct import Constructor
 from .operators import binary_types, unary_type
 from .scopes import Binding, Operand, Place, Scopes, fail, similar
+from .subgroup_matrices import MatrixCalls
 from .syntax import (
     Alias,
     Binary,
@@ -57,7 +58,7 @@ from .types import (
     Type,
     Vector,
 )
-from .vocabulary import PREDECLARED_TYPES
+from .vocabulary import MATRIX_FUNCTIONS, PREDECLARED_TYPES
 
 __all__ = ["ExpressionChecker"]
 
@@ -74,6 +75,7 @@ class ExpressionChecker(ABC):
         self.known: dict[int, tuple[Expression, Value]] = {}
         self.constructor = Constructor(self)
         self.builtins = BuiltinCalls(self)
+        self.matrices = MatrixCalls(self, self.builtins.argument)
         self.rules: dict[type, Callable[..., Operand]] = {
             Literal: self.literal,
             Name: self.name,
@@ -324,6 +326,8 @@ class ExpressionChecker(ABC):
             return self.builtins.bitcast(node)
         if name in BUILTINS:
             return self.builtins.call(node)
+        if name in MATRIX_FUNCTIONS:
+            return self.matrices.call(node)
         raise self.unknown(name, node.position)
 
     def user_call(self, node: Call, function: Function) -> Operand | None:

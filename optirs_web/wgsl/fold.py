@@ -40,7 +40,7 @@ from .tree import walk
 from .types import BOOL, F16, F32, I32, U32, Type
 from .unroll import iterations
 
-__all__ = ["fold", "prune"]
+__all__ = ["drop_unused_builtins", "fold", "prune"]
 
 _SUFFIXES: dict[Type, str] = {I32: "i", U32: "u", F32: "f", F16: "h"}
 
@@ -70,6 +70,39 @@ def prune(module: Module, roots: Iterable[str]) -> None:
             kept.add(name)
             work.extend(reference.name for reference in module_references(declared[name]))
     module.declarations = [one for one in module.declarations if getattr(one, "name", None) in kept]
+
+
+def drop_unused_builtins(module: Module) -> None:
+    """Drop what an entry point is told of its subgroup where no function uses it, lest the extension be enabled.
+
+    Files that are imported instead of one another have functions of the same parameters, of which not all use each.
+    """
+    functions = {one.name: one for one in module.declarations if isinstance(one, Function)}
+    told = [
+        (entry, parameter)
+        for entry in functions.values()
+        for parameter in entry.parameters
+        for attribute in parameter.attributes
+        if isinstance(value := attribute.arguments[0], Name) and value.name in ("subgroup_id", "num_subgroups")
+    ]
+    calls: dict[str, list[Call]] = {}
+    for call in walk(module.declarations) if told else ():
+        if isinstance(call, Call) and call.kind == "function":
+            calls.setdefault(call.callee.name, []).append(call)
+    for entry, parameter in told:
+        passed = [
+            (name, number)
+            for name, its_calls in calls.items()
+            if len(its_calls) == 1
+            for number, argument in enumerate(its_calls[0].arguments)
+            if isinstance(argument, Name)
+            and argument.name == parameter.name
+            and functions[name].parameters[number].name not in _names(functions[name].body)
+        ]
+        if len(passed) == sum(isinstance(node, Name) and node.name == parameter.name for node in walk(entry.body)):
+            entry.parameters.remove(parameter)
+            for name, number in reversed(passed):
+                del calls[name][0].arguments[number], functions[name].parameters[number]
 
 
 def _functions_with_effects(module: Module) -> set[str]:

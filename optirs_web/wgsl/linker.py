@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Set
-from functools import cache
+from functools import cache, partial
 from pathlib import PurePosixPath
 
 from ..errors import ShaderError
 from .checker import check_places
 from .constants import type_name
 from .declarations import DeclarationChecker
-from .fold import fold, prune
+from .fold import drop_unused_builtins, fold, prune
 from .numeric import ConstantError, fit
 from .parser import parse
 from .references import module_references
@@ -78,8 +78,9 @@ def link(
     Args:
         module: parsed; it stays as it is and may be linked again with other constants.
         load: gives imported modules; `package_loader()` if None.
-        constants: values for overrides, by name; others take their default. And the flags by which imports are
-            chosen: ``@if(FLAG) import ...; @else import ...;``, where those that are not named are False.
+        constants: values for overrides, by name; others take their default. And the flags by which imports are chosen,
+            here and in imported files: ``@if(A) import ...; @elif(B) import ...; @else import ...;``, where those that
+            are not named are False.
         roots: names of what to keep, with all it reaches; None for the entry points or, in a module that has none,
             for its functions, structs and variables.
 
@@ -90,8 +91,9 @@ def link(
         ShaderError: with the place in the file that is at fault, for everything that can be wrong.
     """
     constants = constants or {}
-    flags = {one.condition[0] for one in module.declarations if isinstance(one, Import) and one.condition}
-    linked = _Linker(module, load or package_loader(), {name for name in flags if constants.get(name)}).run()
+    linker = _Linker(module, load or package_loader(), {name for name, value in constants.items() if value})
+    linked = linker.run()
+    flags = linker.flags()
     _set_overrides(linked, {name: value for name, value in constants.items() if name not in flags})
     own = list(roots) if roots is not None else _default_roots(module)
     known = {one.name for one in linked.declarations if not isinstance(one, Import | ConstAssert)}
@@ -99,6 +101,7 @@ def link(
         if name not in known:
             raise _at_start(module, f"there is no '{name}' to keep{similar(name, known)}")
     fold(linked)
+    drop_unused_builtins(linked)
     prune(linked, own)
     check_places(linked)
     return linked
@@ -166,7 +169,7 @@ class _File:
     """A module with what its names stand for; of imports with a condition those that these flags choose.
 
     Raises:
-        ShaderError: a name stands for two things, or a file that is imported has conditions.
+        ShaderError: a name stands for two things.
     """
 
     def __init__(self, path: Path, module: Module, flags: Set[str] = frozenset()) -> None:
@@ -174,14 +177,12 @@ class _File:
         self.module = module
         self.declared: dict[str, Declaration] = {}
         self.imported: dict[str, tuple[_Key, Position]] = {}
+        self.flags: set[str] = set()
         self._references: dict[str, dict[str, Position]] = {}
         for one in module.declarations:
             if isinstance(one, Import):
-                if one.condition and path:
-                    raise fail(
-                        one.position, "flags are set for the module that is linked; leave @if and @else out here"
-                    )
-                if one.condition is None or (one.condition[0] in flags) == one.condition[1]:
+                self.flags.update(dict(one.conditions))
+                if not one.conditions or all((flag in flags) == is_wanted for flag, is_wanted in one.conditions):
                     for name in one.names:
                         self._note_import(one, name)
             elif not isinstance(one, ConstAssert):
@@ -224,14 +225,15 @@ def _first_places(one: Declaration) -> dict[str, Position]:
 
 
 @cache
-def _file_of_package(path: Path) -> _File:
-    return _File(path, _load_from_package(path))
+def _file_of_package(path: Path, flags: frozenset[str]) -> _File:
+    return _File(path, _load_from_package(path), flags)
 
 
 class _Linker:
-    def __init__(self, module: Module, load: Loader, flags: Set[str]) -> None:
+    def __init__(self, module: Module, load: Loader, chosen: Set[str]) -> None:
         self.load = load
-        self.own = _File((), module, flags)
+        self.chosen = frozenset(chosen)
+        self.own = _File((), module, self.chosen)
         self.files: dict[Path, _File] = {(): self.own}
 
     def file(self, path: Path, position: Position) -> _File:
@@ -239,10 +241,15 @@ class _Linker:
         if path not in self.files:
             of_package = self.load is _load_from_package
             try:
-                self.files[path] = _file_of_package(path) if of_package else _File(path, self.load(path))
+                make = partial(_file_of_package, path) if of_package else partial(_File, path, self.load(path))
+                self.files[path] = make(self.chosen)
             except (FileNotFoundError, KeyError, NotADirectoryError, IsADirectoryError) as error:
                 raise fail(position, f"there is no file {'/'.join(path)}.wgsl to import from") from error
         return self.files[path]
+
+    def flags(self) -> set[str]:
+        """The flags that decide imports of the files."""
+        return set().union(*[file.flags for file in self.files.values()])
 
     def find(self, key: _Key, position: Position) -> Declaration:
         """An imported declaration."""

@@ -21,7 +21,7 @@ from .syntax import (
     While,
 )
 from .tree import walk
-from .types import Array, Atomic, Scalar, Struct, Type, Vector
+from .types import Array, Atomic, Scalar, Struct, SubgroupMatrix, Type, Vector
 
 __all__ = ["check_map_module", "is_map_module"]
 
@@ -48,7 +48,7 @@ def check_map_module(module: Module) -> None:
 
 def _check_type(type_: Type | None, position: Position) -> None:
     match type_:
-        case Vector() | Array() | Atomic():
+        case Vector() | Array() | Atomic() | SubgroupMatrix():
             raise fail(position, f"map functions compute with scalars and structs of scalars, not with {type_}")
         case Scalar(name="f16"):
             raise fail(position, "map functions compute in f32; f16 is for storage")

@@ -178,7 +178,7 @@ class _Workgroup:
     def call(self, node: Call, use: _Use) -> None:
         arguments = list(node.arguments)
         root = None
-        if node.callee.name == "atomicStore" and isinstance(arguments[0], Unary):
+        if node.callee.name in ("atomicStore", "subgroupMatrixStore") and isinstance(arguments[0], Unary):
             root = self.indices(arguments.pop(0).operand, use)  # type: ignore[union-attr]
         for argument in arguments:
             self.expression(argument, use)

@@ -9,6 +9,7 @@ from .lint_workgroup import check_workgroup_memory
 from .scopes import fail
 from .syntax import Binary, Call, Expression, Function, Index, Literal, Member, Module, Name, Position, Unary
 from .tree import walk
+from .vocabulary import MATRIX_EXTENSION
 
 __all__ = ["INACCURATE", "is_map_module", "lint"]
 
@@ -37,10 +38,11 @@ INACCURATE = {
 
 def lint(module: Module) -> None:
     """Check a linked module. Raises ShaderError at the first thing that some target would get wrong."""
-    if "subgroups" in module.enables:
-        raise fail(
-            Position(module.file, 1, 1), "leave `enable subgroups;` out: it is written for the hosts that ask for it"
-        )
+    for name in ("subgroups", MATRIX_EXTENSION):
+        if name in module.enables:
+            raise fail(
+                Position(module.file, 1, 1), f"leave `enable {name};` out: it is written for the hosts that ask for it"
+            )
     for one in module.declarations:
         if isinstance(one, Function):
             _check_calls(one)

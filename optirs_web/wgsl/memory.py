@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .scopes import fail
+from .subgroup_matrices import holds_matrix
 from .syntax import GlobalVariable
 from .typerules import has_atomic, is_constructible, is_host_shareable, is_runtime_sized
 from .types import Array, Struct, Type, align_of, member_offsets, size_of
@@ -13,7 +14,11 @@ __all__ = ["check_variable_type"]
 def check_variable_type(variable: GlobalVariable, type_: Type) -> None:
     """Refuse what the variable's address space cannot hold."""
     position, space = variable.type_name.position, variable.space
-    if space in ("storage", "uniform") and not is_host_shareable(type_):
+    is_buffer = space in ("storage", "uniform")
+    is_shareable = not is_buffer or is_host_shareable(type_)
+    if (not is_buffer or not is_shareable) and holds_matrix(type_):
+        raise fail(position, f"{type_} is for variables of functions; store what it holds in an array of its elements")
+    if not is_shareable:
         raise fail(position, f"{type_} cannot be in a buffer, since bool has no layout; use u32")
     if space != "storage" and is_runtime_sized(type_):
         raise fail(position, f"{type_} has no size; only a storage buffer may end in array<T>")

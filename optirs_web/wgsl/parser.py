@@ -25,13 +25,13 @@ from .syntax import (
     StructDeclaration,
     StructField,
 )
-from .vocabulary import REFUSED_ATTRIBUTES
+from .vocabulary import MATRIX_EXTENSION, REFUSED_ATTRIBUTES
 
 __all__ = ["parse"]
 
 _ATTRIBUTES = {"compute": (0, 0), "workgroup_size": (1, 3), "group": (1, 1), "binding": (1, 1), "builtin": (1, 1)}
-_CONDITIONS = {"if": (1, 1), "else": (0, 0)}  # of imports
-_EXTENSIONS = ("f16", "subgroups")
+_CONDITIONS = {"if": (1, 1), "elif": (1, 1), "else": (0, 0)}  # of imports
+_EXTENSIONS = ("f16", "subgroups", MATRIX_EXTENSION)
 _SPACES = ("storage", "uniform", "workgroup", "private")
 
 
@@ -45,7 +45,7 @@ class _Parser(StatementParser):
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text, file)
-        self.flag = ""  # of the @if of the import before
+        self.flags: list[str] = []  # of the @if and @elif of the imports before
         self.declarations: dict[str, Callable[[Token, list[Attribute]], Declaration]] = {
             "struct": self.struct,
             "fn": self.function,
@@ -76,7 +76,7 @@ class _Parser(StatementParser):
             token = self.advance()
             if token.text not in _EXTENSIONS:
                 raise self.error(
-                    f"the extension '{token.text}' is not in the subset; there are {' and '.join(_EXTENSIONS)}", token
+                    f"the extension '{token.text}' is not in the subset; there are {', '.join(_EXTENSIONS)}", token
                 )
             names.append(token.text)
             if not self.accept(",") or self.token.text == ";":
@@ -95,7 +95,7 @@ class _Parser(StatementParser):
             if is_condition != (token.text == "import") or token.text not in ("fn", "var", "import"):
                 raise self.error(f"'{token.text}' does not take this attribute; leave @{attribute.name} out", attribute)
         if token.text != "import":
-            self.flag = ""
+            self.flags = []
         self.advance()
         return rule(token, attributes)
 
@@ -230,22 +230,23 @@ class _Parser(StatementParser):
         if self.token.text == "as":
             raise self.error("imports keep their names here; leave 'as' out", self.token)
         self.expect(";", "after the import")
-        return Import(self.at(token), tuple(path), names, self.condition(attributes))
+        return Import(self.at(token), tuple(path), names, self.conditions(attributes))
 
-    def condition(self, attributes: list[Attribute]) -> tuple[str, bool] | None:
-        """When an import counts: after @if(FLAG), and after the @else of the import that follows that one."""
-        flag, self.flag = self.flag, ""
+    def conditions(self, attributes: list[Attribute]) -> tuple[tuple[str, bool], ...]:
+        """When an import counts: after @if(FLAG), and after the @elif(OTHER) or @else of an import that follows it."""
+        flags, self.flags = self.flags, []
         if not attributes:
-            return None
+            return ()
         if len(attributes) > 1:
             raise self.error("an import has one condition", attributes[1])
         [attribute] = attributes
+        if attribute.name != "if" and not flags:
+            raise self.error(f"@{attribute.name} follows an import with @if", attribute)
+        before = tuple((flag, False) for flag in flags if attribute.name != "if")
         if attribute.name == "else":
-            if not flag:
-                raise self.error("@else follows an import with @if", attribute)
-            return flag, False
+            return before
         [argument] = attribute.arguments
         if not isinstance(argument, Name):
-            raise self.error("@if takes the name of a flag, as in @if(FLAG)", attribute)
-        self.flag = argument.name
-        return argument.name, True
+            raise self.error(f"@{attribute.name} takes the name of a flag, as in @{attribute.name}(FLAG)", attribute)
+        self.flags = [*(flag for flag, _ in before), argument.name]
+        return (*before, (argument.name, True))

@@ -10,6 +10,7 @@ it, since OpenCL has buffers and workgroup memory in kernels only.
 
 from __future__ import annotations
 
+import math
 from typing import Literal as OneOf
 
 from ..errors import UnsupportedError
@@ -23,6 +24,7 @@ from .c_interface import KERNEL, Argument, Interface, interface_of, runtime_arra
 from .c_names import Names, Types
 from .c_statements import INDENT, Statements
 from .constants import Value
+from .subgroup_matrices import refuse_subgroup_matrices
 from .syntax import Attribute, Call, Constant, Function, GlobalVariable, Module, Name, Parameter, Position
 from .tree import walk
 from .typerules import is_abstract, is_host_shareable
@@ -52,6 +54,7 @@ def print_c(
         robust: bring indices out of bounds within them, as WGSL does; False for kernels that are known to have none.
 
     Raises:
+        ShaderError: the kernel has subgroup matrices.
         UnsupportedError: an expression of which one part changes what another reads; or a CUDA kernel with subgroups
             whose workgroups are not made of whole warps.
 
@@ -60,6 +63,7 @@ def print_c(
         >>> print(print_c(elementwise("relu", "relu", ("tensor",), 0).module).splitlines()[0])
         // <generated relu> in OpenCL C 1.2, printed by optirs_web.
     """
+    refuse_subgroup_matrices(module, "OpenCL C and CUDA C++ as printed here")
     return _Printer(module, dialect, robust).text()
 
 
@@ -250,8 +254,9 @@ class _Printer:
         template = self.dialect.builtin_values.get(argument.name, self.index_in_workgroup())
         sizes = self.interface.workgroup_size
         index = self.index_in_workgroup()
+        values = {"index": index, "invocations": math.prod(sizes)}
         texts = [
-            template.format(d=axis, size=size, index=index) for axis, size in zip(self.dialect.axes, sizes, strict=True)
+            template.format(d=axis, size=size, **values) for axis, size in zip(self.dialect.axes, sizes, strict=True)
         ]
         value = f"{{{{{', '.join(texts)}}}}}" if isinstance(type_, Vector) else texts[0]
         return f"const {self.types.name(type_)} {self.names.local(one.name)} = {value};"

@@ -14,6 +14,7 @@ from typing import Literal as OneOf
 from .builtins import needs_subgroups
 from .numeric import round_f32
 from .precedence import CLASSES, IN_TEMPLATES, OPERANDS, UNARY
+from .subgroup_matrices import refuse_subgroup_matrices
 from .syntax import (
     Alias,
     Assign,
@@ -51,6 +52,7 @@ from .syntax import (
 )
 from .tree import walk
 from .types import F16, F32, I32, U32
+from .vocabulary import MATRIX_EXTENSION, MATRIX_TYPES
 
 __all__ = ["print_expression", "print_wgsl"]
 
@@ -84,6 +86,8 @@ def print_wgsl(module: Module, host: OneOf["naga", "tint"] = "naga") -> str:
 def _extensions(module: Module, host: str) -> list[str]:
     found: set[str] = set()
     for node in walk(module.declarations):
+        if isinstance(node, TypeName) and node.name in MATRIX_TYPES:
+            found.add(MATRIX_EXTENSION)
         if (
             isinstance(node, TypeName) and (node.name == "f16" or (node.name[:3] == "vec" and node.name[-1] == "h"))
         ) or (isinstance(node, Literal) and (node.suffix == "h" or node.type == F16)):
@@ -93,6 +97,7 @@ def _extensions(module: Module, host: str) -> list[str]:
         ):
             found.add("subgroups")
     if host == "naga":
+        refuse_subgroup_matrices(module, "wgpu and Firefox")
         found.discard("subgroups")
     return sorted(found)
 
@@ -140,8 +145,9 @@ def _alias(one: Alias) -> list[str]:
 
 
 def _import(one: Import) -> list[str]:
-    flag, is_wanted = one.condition or ("", True)
-    condition = f"@if({flag}) " if flag and is_wanted else "@else " if flag else ""
+    flag, is_wanted = one.conditions[-1] if one.conditions else ("", True)
+    keyword = "if" if len(one.conditions) == 1 else "elif"
+    condition = f"@{keyword}({flag}) " if flag and is_wanted else "@else " if flag else ""
     return [f"{condition}import {'::'.join(('package', *one.path))}::{{{', '.join(one.names)}}};"]
 
 

@@ -431,14 +431,15 @@ class Alias(_Node):
 class Import(_Node):
     """``import package::lib::math::{precise_exp, log1p};`` as in WESL. `path` is ("lib", "math").
 
-    Not WGSL: the linker replaces it with the functions and all that they stand on. `condition` is ("FLAG", True) after
-    ``@if(FLAG)`` and ("FLAG", False) after the ``@else`` that follows it.
+    Not WGSL: the linker replaces it with the functions and all that they stand on. `conditions` all have to hold:
+    ("A", True) after ``@if(A)``; ("A", False) and ("B", True) after an ``@elif(B)`` that follows it; both False after
+    ``@else``.
     """
 
     position: Position
     path: tuple[str, ...]
     names: list[str]
-    condition: tuple[str, bool] | None = None
+    conditions: tuple[tuple[str, bool], ...] = ()
 
 
 Declaration = StructDeclaration | Function | GlobalVariable | Constant | Override | Alias | Import | ConstAssert

@@ -18,6 +18,7 @@ __all__ = [
     "Scalar",
     "Struct",
     "StructMember",
+    "SubgroupMatrix",
     "Type",
     "Vector",
     "align_of",
@@ -69,6 +70,23 @@ class Atomic:
 
 
 @dataclass(frozen=True, slots=True)
+class SubgroupMatrix:
+    """``subgroup_matrix_left<T, COLUMNS, ROWS>`` and the like: each invocation of a subgroup has a part of it.
+
+    Attributes:
+        kind: "left" or "right" for a factor, "result" for a sum of products.
+    """
+
+    kind: str
+    element: Scalar
+    columns: int
+    rows: int
+
+    def __str__(self) -> str:
+        return f"subgroup_matrix_{self.kind}<{self.element}, {self.columns}, {self.rows}>"
+
+
+@dataclass(frozen=True, slots=True)
 class StructMember:
     """``name: type``."""
 
@@ -103,7 +121,7 @@ class Pointer:
         return f"ptr<{self.space}, {self.target}>"
 
 
-Type = Scalar | Vector | Array | Atomic | Struct | Pointer
+Type = Scalar | Vector | Array | Atomic | Struct | Pointer | SubgroupMatrix
 
 BOOL = Scalar("bool")
 I32 = Scalar("i32")

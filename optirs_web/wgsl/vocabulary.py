@@ -4,6 +4,9 @@ from __future__ import annotations
 
 __all__ = [
     "KEYWORDS",
+    "MATRIX_EXTENSION",
+    "MATRIX_FUNCTIONS",
+    "MATRIX_TYPES",
     "PREDECLARED_TYPES",
     "REFUSED_ATTRIBUTES",
     "REFUSED_NAMES",
@@ -41,6 +44,13 @@ RESERVED_WORDS = _words(
     """
 )
 
+# Chromium's experimental extension, which Dawn alone compiles; see `subgroup_matrices`.
+MATRIX_EXTENSION = "chromium_experimental_subgroup_matrix"
+MATRIX_TYPES = ("subgroup_matrix_left", "subgroup_matrix_right", "subgroup_matrix_result")
+MATRIX_FUNCTIONS = (
+    "subgroupMatrixLoad", "subgroupMatrixStore", "subgroupMatrixMultiply", "subgroupMatrixMultiplyAccumulate"
+)  # fmt: skip
+
 # Names that a template list may follow, and what each of its arguments is.
 TEMPLATED: dict[str, tuple[str, ...]] = {
     "array": ("type", "expression"),
@@ -49,6 +59,10 @@ TEMPLATED: dict[str, tuple[str, ...]] = {
     "vec2": ("type",),
     "vec3": ("type",),
     "vec4": ("type",),
+    **dict.fromkeys(MATRIX_TYPES, ("type", "expression", "expression")),
+    "subgroupMatrixLoad": ("type", "type"),
+    "subgroupMatrixMultiply": ("type",),
+    "subgroupMatrixStore": ("type",),
 }
 
 SCALAR_TYPES = ("bool", "i32", "u32", "f32", "f16")
@@ -57,7 +71,9 @@ VECTOR_ALIASES = {
     for size in (2, 3, 4)
     for letter, scalar in (("i", "i32"), ("u", "u32"), ("f", "f32"), ("h", "f16"))
 }
-PREDECLARED_TYPES = frozenset((*SCALAR_TYPES, *VECTOR_ALIASES, "vec2", "vec3", "vec4", "array", "atomic"))
+PREDECLARED_TYPES = frozenset(
+    (*SCALAR_TYPES, *VECTOR_ALIASES, "vec2", "vec3", "vec4", "array", "atomic", *MATRIX_TYPES)
+)
 
 _MATRIX = "matrices are not in the subset; write arrays or vectors and the products in full"
 _POINTER = "pointers are not in the subset, except `&x` as an argument of a built-in; pass values and return them"

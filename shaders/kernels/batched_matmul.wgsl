@@ -6,6 +6,7 @@
 // 0. A product is left out whose tensor is not active in this step, or whose word `gate_word` of that row is zero.
 import package::lib::operands::Operands;
 @if(QUADS) import package::lib::quads::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
+@elif(MATRICES) import package::lib::matrices::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
 @else import package::lib::tile::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
 
 struct BatchedParameters {
@@ -46,7 +47,12 @@ fn coefficient(number: f32, row: u32, word: u32) -> f32 {
 }
 
 @compute @workgroup_size(INVOCATIONS)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(num_subgroups) subgroups: u32,
+) {
     let operands = Operands(
         parameters.rows, parameters.columns, parameters.inner, parameters.a_row_stride, parameters.a_inner_stride,
         parameters.b_inner_stride, parameters.b_column_stride,
@@ -57,7 +63,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         return;
     }
     let place = place_of(workgroup, lane, operands);
-    var sums = sums_at(place, lane, operands, product.a, product.b);
+    var sums = sums_at(place, lane, subgroup, subgroups, operands, product.a, product.b);
     let alpha = coefficient(parameters.alpha, row_of_tensor, parameters.alpha_word);
     let beta = coefficient(parameters.beta, row_of_tensor, parameters.beta_word);
     @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {

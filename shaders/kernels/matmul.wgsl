@@ -2,6 +2,7 @@
 // numbered by two axes of the batch, along which A and B have strides too: 0 where one of them is repeated.
 import package::lib::operands::Operands;
 @if(QUADS) import package::lib::quads::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
+@elif(MATRICES) import package::lib::matrices::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
 @else import package::lib::tile::{COLUMNS, IN_REGISTERS, INVOCATIONS, ROWS, column_at, place_of, product_of, sums_at};
 
 struct MatmulParameters {
@@ -32,7 +33,12 @@ fn stored(value: f32, at: u32) {
 }
 
 @compute @workgroup_size(INVOCATIONS)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(num_subgroups) subgroups: u32,
+) {
     let operands = Operands(
         parameters.rows, parameters.columns, parameters.inner, parameters.a_row_stride, parameters.a_inner_stride,
         parameters.b_inner_stride, parameters.b_column_stride,
@@ -45,7 +51,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let c_start = product * parameters.rows * parameters.columns;
     let place = place_of(workgroup, lane, operands);
     // A loop on software adapters, since browsers compile this far faster there than as many branches.
-    var sums = sums_at(place, lane, operands, a_start, b_start);
+    var sums = sums_at(place, lane, subgroup, subgroups, operands, a_start, b_start);
     @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {
         @unroll(IN_REGISTERS) for (var j = 0u; j < COLUMNS; j++) {
             let row = place.row + i;

@@ -44,7 +44,9 @@ fn b_row_at(start: u32, columns: vec4<u32>) -> vec4<f32> {
 
 // The sums of an invocation. A and B begin at `a_start` and `b_start` of their buffers. Beyond the last row and column
 // the last one is computed again; what is not to be stored is left to the caller.
-fn sums_at(place: Place, lane: u32, operands: Operands, a_start: u32, b_start: u32) -> array<vec4<f32>, ROWS> {
+fn sums_at(
+    place: Place, lane: u32, subgroup: u32, subgroups: u32, operands: Operands, a_start: u32, b_start: u32,
+) -> array<vec4<f32>, ROWS> {
     let a_stride = operands.a_inner_stride;
     let b_stride = operands.b_inner_stride;
     let last = operands.rows - 1u;

@@ -160,7 +160,7 @@ fn with_staged(
 
 // The sums of an invocation, row by row. A and B begin at `a_start` and `b_start` of their buffers.
 fn sums_at(
-    place: Place, lane: u32, operands: Operands, a_start: u32, b_start: u32,
+    place: Place, lane: u32, subgroup: u32, subgroups: u32, operands: Operands, a_start: u32, b_start: u32,
 ) -> array<vec4<f32>, ROWS * COLUMN_VECTORS> {
     let own_row = lane / COLUMN_LANES * OWN_ROWS;
     let own_lane = lane % COLUMN_LANES;

@@ -38,12 +38,13 @@ class Shader(NamedTuple):
     """What is compiled, and where it comes from.
 
     Attributes:
-        for_nvidia: printed for CUDA; None for what only software adapters run.
+        for_naga: None for what only Dawn compiles.
+        for_nvidia: printed for CUDA; None for what is for other adapters.
         fits: into the limits that Dawn's null backend has, which are the least that WebGPU allows.
     """
 
     name: str
-    for_naga: str
+    for_naga: str | None
     for_tint: str
     for_nvidia: str | None
     fits: bool = True
@@ -76,7 +77,9 @@ def _naga() -> Naga:
 
 def translate(shader: Shader) -> Verdict:
     """What naga and spirv-val say."""
-    digest = hashlib.sha256(shader.for_naga.encode()).digest()
+    digest = hashlib.sha256(shader.for_tint.encode()).digest()
+    if shader.for_naga is None:
+        return Verdict(shader.name, digest, {}, "", is_for_nvidia=False)
     try:
         found = _naga().translations(shader.for_naga, shader.name)
     except ShaderError as error:

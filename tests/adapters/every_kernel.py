@@ -7,6 +7,7 @@ strided, fused, merged, packed, factored and sparse kernels, transforms in front
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from itertools import product
@@ -16,10 +17,13 @@ from programs import Program, programs
 from recorder import PROMISED, Recorder
 
 from optirs_web.cli.shader_names import PARTS, Flags, Source, of_16_bits, sources
+from optirs_web.runtime.backend import MatrixShape
 from optirs_web.runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from optirs_web.runtime.packed_kernels import packed
 from optirs_web.runtime.products import SMALL, TILE_CLASSES, Staging, band_kernel, by_tiles, convolution_by_tiles
 from optirs_web.runtime.rule_kernels import RuleKernel
 from optirs_web.runtime.rules import Rule
+from optirs_web.runtime.subgroup_matrices import MATRIX_TILES, by_matrices
 from optirs_web.runtime.tuner.candidates import TUNABLE, tunable_of
 from optirs_web.wgsl import package_loader, syntax
 
@@ -36,6 +40,14 @@ class Made(NamedTuple):
     kernel: Kernel
     fits: bool = True
 
+
+MATRICES = [
+    MatrixShape("f32", 8, 8, 8),
+    *(MatrixShape("f16", *one) for one in [(8, 8, 8), (8, 16, 16), (16, 8, 16), (16, 16, 16)]),
+]
+"""Sizes that GPUs have, as Dawn lists them: Apple's, Intel's, and those of NVIDIA and AMD."""
+SUBGROUPS = (16, 32, 64, 128)
+"""Invocations of the largest subgroups of adapters."""
 
 _HALVES = ("f16", "float16", "bfloat16")
 _TUNED_MAPS = ("add", "relu")  # the shells of the others are the same
@@ -142,6 +154,19 @@ def _as_on_gpus(name: str) -> Iterator[Made]:
     tiles = {tile for one in TILE_CLASSES.values() for tile in one.tiles} - {SMALL}
     for tile, a, b in product(sorted(tiles), Staging, Staging):
         yield Made(f"{name} {tile}, {a.name} {b.name}", by_tiles(name, tile, a, b))
+    yield from _matrices(name)
+
+
+def _matrices(name: str) -> Iterator[Made]:
+    """Products by subgroup matrices of each size, of float32 and of float16."""
+    for shape, matrices, largest in product(MATRICES, MATRIX_TILES, SUBGROUPS):
+        if matrices.fits(shape, replace(PROMISED, max_workgroup_bytes=1 << 16)):
+            kernel = by_matrices(name, matrices, shape, largest)
+            fits = matrices.nbytes(shape.element) <= PROMISED.max_workgroup_bytes
+            made = f"{name} {matrices}, {shape.rows}x{shape.columns}x{shape.inner} of {shape.element}, {largest}"
+            yield Made(made, kernel, fits)
+            for kinds in (("float16", "float16", ""), ("f16", "f16", "f16")) if name == "matmul" else ():
+                yield Made(f"{made}, of {' '.join(kinds)}", packed(kernel, kinds), fits)
 
 
 def _convolutions_on_gpus() -> Iterator[Made]:

@@ -11,6 +11,7 @@ from optirs_web.runtime.kernels import Kernel
 from optirs_web.wgsl.print_c import print_c
 from optirs_web.wgsl.syntax import Call
 from optirs_web.wgsl.tree import walk
+from optirs_web.wgsl.vocabulary import MATRIX_EXTENSION
 
 __all__ = ["Share", "begin", "different", "share"]
 
@@ -65,13 +66,16 @@ def different(kernels: Iterable[Made], unused: set[File]) -> Iterator[Shader]:
     known = set()
     for made in kernels:
         unused -= files_of(made.kernel)
-        text = made.kernel.wgsl("naga")
+        text = made.kernel.wgsl("tint")
         if text not in known:
             known.add(text)
             fits = made.fits and len(made.kernel.bindings) <= _BUFFERS
             robust = not made.kernel.stays_in_bounds
-            cuda = print_c(made.kernel.module, "cuda", robust=robust) if _is_for_nvidia(made.kernel) else None
-            yield Shader(f"{made.kernel.name} ({made.name})", text, made.kernel.wgsl("tint"), cuda, fits)
+            by_matrices = MATRIX_EXTENSION in text
+            is_for_nvidia = not by_matrices and _is_for_nvidia(made.kernel)
+            naga = None if by_matrices else made.kernel.wgsl("naga")
+            cuda = print_c(made.kernel.module, "cuda", robust=robust) if is_for_nvidia else None
+            yield Shader(f"{made.kernel.name} ({made.name})", naga, text, cuda, fits)
 
 
 def _is_for_nvidia(kernel: Kernel) -> bool:

@@ -16,6 +16,8 @@ from optirs_web.errors import ShaderError
 from optirs_web.wgsl import check, link, parse, print_wgsl
 from optirs_web.wgsl.lints import lint
 
+FOR_DAWN_ALONE = "subgroup_matrix"
+
 EXAMPLES = int(os.environ.get("OPTIRS_FUZZ_EXAMPLES", "200"))
 
 fuzz = settings(
@@ -35,6 +37,7 @@ def take(text, host="naga"):
         if min(error.line, error.column) < 1:
             raise AssertionError("an error without a place") from error
         return None
+    host = "tint" if FOR_DAWN_ALONE in text else host
     printed = print_wgsl(linked, host)
     again = parse(printed, "g.wgsl")
     check(again)
@@ -81,7 +84,7 @@ def test_damaged_shaders_are_taken_or_refused(kernels, shaders, naga, seed):
     for _ in range(rng.randint(1, 3)):
         text = damage(text, rng)
     printed = take(text)
-    if printed is not None:
+    if printed is not None and FOR_DAWN_ALONE not in text:
         assert naga(printed) is None, printed
 
 

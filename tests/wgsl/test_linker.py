@@ -372,6 +372,11 @@ def test_a_condition_is_printed_as_it_stands():
         ("@if(A) import package::lib::left::f; fn g() { } @else import package::lib::right::f;", "@else follows"),
         ("@if(A) @else import package::lib::left::side;", "an import has one condition"),
         ("@if(1) import package::lib::left::side;", "@if takes the name of a flag"),
+        ("@elif(A) import package::lib::left::side;", "@elif follows an import with @if"),
+        (
+            "@if(A) import package::lib::a::f; @else import package::lib::b::f; @elif(B) import package::lib::c::f;",
+            "@elif follows an import with @if",
+        ),
         ("@if(A) fn f() { }", "'fn' does not take this attribute; leave @if out"),
         ("@compute import package::lib::left::side;", "'import' does not take this attribute; leave @compute out"),
         ("@else const x = 1;", "'const' does not take this attribute; leave @else out"),
@@ -382,11 +387,63 @@ def test_conditions_that_mean_nothing_are_refused(text, message):
         parse(text, "t.wgsl")
 
 
-def test_a_file_that_is_imported_has_no_conditions():
+def test_a_file_that_is_imported_has_conditions_too_which_the_same_flags_decide():
     files = {**CHOSEN, ("lib", "both"): CHOOSING}
-    with pytest.raises(ShaderError, match="lib/both:2:11: flags are set for the module that is linked"):
-        link(
-            parse("import package::lib::both::f; fn g() -> f32 { return f(); }", "t.wgsl"),
-            lambda path: parse(files[path], "/".join(path)),
-            {"LEFT": True},
-        )
+    module = parse("import package::lib::both::f; fn g() -> f32 { return f(); }", "t.wgsl")
+    for flag, value in ((True, "1.0"), (False, "2.0")):
+        linked = link(module, lambda path: parse(files[path], "/".join(path)), {"LEFT": flag})
+        assert f"return {value}" in print_wgsl(linked)
+
+
+ELIF = """
+@if(LEFT) import package::lib::left::side;
+@elif(RIGHT) import package::lib::right::side;
+@else import package::lib::neither::side;
+fn f() -> f32 { return side(); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "value"), [(["LEFT"], "1.0"), (["LEFT", "RIGHT"], "1.0"), (["RIGHT"], "2.0"), ([], "3.0")]
+)
+def test_the_first_flag_of_several_that_is_set_chooses(flags, value):
+    files = {**CHOSEN, ("lib", "neither"): "fn side() -> f32 { return 3.0; }"}
+    module = parse(ELIF, "t.wgsl")
+    linked = link(module, lambda path: parse(files[path], "/".join(path)), dict.fromkeys(flags, True))
+    assert f"return {value}" in print_wgsl(linked)
+    assert [line.partition(" import")[0] for line in print_wgsl(module).splitlines()[:3]] == [
+        "@if(LEFT)",
+        "@elif(RIGHT)",
+        "@else",
+    ]
+
+
+# What an entry point is told of its subgroup.
+
+TOLD = """
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+fn used(a: u32, b: u32) -> u32 { return b; }
+fn unused(a: u32, b: u32) -> u32 { return a; }
+@compute @workgroup_size(32)
+fn main(
+    @builtin(local_invocation_index) lane: u32, @builtin(subgroup_id) id: u32, @builtin(num_subgroups) count: u32,
+) { x[lane] = CALL; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "told", "printed"),
+    [
+        ("unused(lane, id)", [], "unused(lane)"),
+        ("used(lane, id)", ["subgroup_id"], "used(lane, id)"),
+        ("unused(lane, id + count)", ["subgroup_id", "num_subgroups"], "unused(lane, id + count)"),
+        ("unused(lane, count) + id", ["subgroup_id"], "unused(lane) + id"),
+        ("unused(1u, id) + unused(2u, id)", ["subgroup_id"], "unused(1u, id) + unused(2u, id)"),
+        ("lane", [], "lane"),
+    ],
+)
+def test_an_entry_point_is_not_told_of_its_subgroup_what_nobody_uses(call, told, printed):
+    text = print_wgsl(link(parse(TOLD.replace("CALL", call), "t.wgsl")), "tint")
+    assert f"x[lane] = {printed};" in text
+    assert [name for name in ("subgroup_id", "num_subgroups") if name in text] == told
+    assert ("enable subgroups;" in text) == bool(told)

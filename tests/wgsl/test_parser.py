@@ -155,7 +155,7 @@ REFUSED = [
     ("@id(1) override x: u32;", "1:1", "by name"),
     ("diagnostic(off, derivative_uniformity);", "1:1", "leave it out"),
     ("requires packed_4x8_integer_dot_product;", "1:1", "leave it out"),
-    ("enable dual_source_blending;", "1:8", "f16 and subgroups"),
+    ("enable dual_source_blending;", "1:8", "there are f16, subgroups, chromium_experimental_subgroup_matrix"),
     ("const x = 1; enable f16;", "1:14", "move it up"),
     ("var x: f32;", "1:5", "address space"),
     ("var<storage, write> x: array<f32>;", "1:5", "read or read_write"),

@@ -25,18 +25,24 @@ def without_positions(module):
     return module.enables, rows
 
 
+FOR_DAWN_ALONE = "lib/matrices.wgsl"
+
+
 def test_parsed_text_reads_back_the_same(shaders, kernels):
     for name, text in {**shaders, **kernels}.items():
+        host = "tint" if name == FOR_DAWN_ALONE else "naga"
         module = parse(text, name)
-        again = parse(print_wgsl(module), name)
-        if "f16" not in module.enables:
+        again = parse(print_wgsl(module, host), name)
+        if "f16" not in module.enables and host == "naga":
             assert without_positions(again) == without_positions(module)
-        assert print_wgsl(again) == print_wgsl(module)
+        assert print_wgsl(again, host) == print_wgsl(module, host)
 
 
 @pytest.mark.parametrize("host", ["naga", "tint"])
 def test_linked_text_reads_back_the_same(shaders, kernels, host):
     for name, text in {**shaders, **kernels}.items():
+        if name == FOR_DAWN_ALONE and host == "naga":
+            continue
         module = link(parse(text, name))
         printed = print_wgsl(module, host)
         again = parse(printed, name)
@@ -46,6 +52,8 @@ def test_linked_text_reads_back_the_same(shaders, kernels, host):
 
 def test_naga_takes_every_shader_and_kernel(shaders, kernels, naga):
     for name, text in {**shaders, **kernels}.items():
+        if name == FOR_DAWN_ALONE:
+            continue
         printed = print_wgsl(link(parse(text, name)))
         assert naga(printed) is None, printed
 

@@ -4,6 +4,7 @@
 |---|---|---|---|
 | `matmul`, `batched_matmul` (fused ones too) | those of `products.Tile` | `Tile.invocations` | `Tile.nbytes` |
 | the same by quads | 0 each | 16 | 0 |
+| the same by subgroup matrices, if the launch is | those of `MatrixTile`, 0 in between | 128 | `MatrixTile.nbytes` |
 | `sum` (fused too) | WORKGROUP | WORKGROUP | 8 WORKGROUP |
 | map functions (fused too) | WORKGROUP, TURNS: elements of each invocation | WORKGROUP | 0 |
 | an optimizer's `update` (state not in 8 bits) | WORKGROUP | WORKGROUP | 0 |
@@ -28,6 +29,7 @@ from ..kernels import CooperativeKernel, ElementwiseKernel, Kernel, cooperative
 from ..launches import Launch
 from ..products import QUAD_INVOCATIONS, SMALL, TILES, Tile, grid_of_products, products_of_grid, tile_of
 from ..rule_kernels import UpdateKernel
+from ..subgroup_matrices import MATRIX_TILES, MatrixTile, shape_of
 
 __all__ = ["TUNABLE", "Choice", "Tunable", "tunable_of"]
 
@@ -121,6 +123,14 @@ class _Cooperative(Tunable):
 
 
 _BY_QUADS: Choice = (0,) * len(SMALL)
+_BY_MATRICES: tuple[Choice, ...] = tuple((one.rows, one.columns, 0, 0, one.depth) for one in MATRIX_TILES)
+
+
+def _tile(choice: Choice) -> Tile | MatrixTile | None:
+    """The tile that is chosen; None for quads."""
+    if choice in _BY_MATRICES:
+        return MatrixTile(choice[0], choice[1], choice[4])
+    return None if choice == _BY_QUADS else Tile(*choice)
 
 
 def _base_of(kernel: Kernel) -> CooperativeKernel:
@@ -134,26 +144,42 @@ class _Products(_Cooperative):
 
     name = "matmul"
     numbers = tuple(SMALL.constants())
-    candidates = (*TILES, _BY_QUADS)
+    candidates = (*TILES, _BY_QUADS, *_BY_MATRICES)
 
     def default(self, launch: Launch) -> Choice:
-        return tile_of(_base_of(launch.kernel)) or _BY_QUADS
+        tile = tile_of(_base_of(launch.kernel))
+        if isinstance(tile, MatrixTile):
+            return tile.rows, tile.columns, 0, 0, tile.depth
+        return tile or _BY_QUADS
 
     def text(self, choice: Choice) -> str:
         return "quads" if choice == _BY_QUADS else super().text(choice)
 
     def needs(self, choice: Choice) -> tuple[int, int]:
-        return (QUAD_INVOCATIONS, 0) if choice == _BY_QUADS else (Tile(*choice).invocations, Tile(*choice).nbytes)
+        tile = _tile(choice)
+        if isinstance(tile, MatrixTile):
+            return tile.invocations, tile.nbytes("f32")
+        return (QUAD_INVOCATIONS, 0) if tile is None else (tile.invocations, tile.nbytes)
 
     def allows(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> bool:
-        return super().allows(launch, choice, capabilities) and (capabilities.quads or choice != _BY_QUADS)
+        tile = _tile(choice)
+        if isinstance(tile, MatrixTile):
+            shape = shape_of(_base_of(launch.kernel))
+            fits = shape is not None and tile.fits(shape, capabilities)
+            return fits and max(self.grid(launch, choice, 0)) <= capabilities.max_workgroups
+        return super().allows(launch, choice, capabilities) and (capabilities.quads or tile is not None)
 
     def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
-        """Operands are read as they are by the kernel's own tile."""
-        if choice == _BY_QUADS:
+        """Operands are read as they are by the kernel's own tile; from matrices to tiles by elements."""
+        tile = _tile(choice)
+        if tile is None:
             return self.with_constants(kernel, {"QUADS": True})
         own = {name: value for name, value in _base_of(kernel).constants.items() if name != "QUADS"}
-        return self.with_constants(kernel, {**own, **Tile(*choice).constants()})
+        if isinstance(tile, MatrixTile):
+            own["MATRICES"] = True
+        elif "MATRICES" in own:
+            own = {"IN_REGISTERS": True}
+        return self.with_constants(kernel, {**own, **tile.constants()})
 
     def shape_class(self, launch: Launch) -> str:
         rows, columns, inner, _, a_inner_stride, _, b_column_stride = map(int, launch.parameters[:7])
@@ -167,8 +193,7 @@ class _Products(_Cooperative):
 
     def grid(self, launch: Launch, choice: Choice, most: int) -> tuple[int, int, int]:
         rows, columns = map(int, launch.parameters[:2])
-        tile = None if choice == _BY_QUADS else Tile(*choice)
-        return *grid_of_products(rows, columns, self._count(launch), tile), 1
+        return *grid_of_products(rows, columns, self._count(launch), _tile(choice)), 1
 
 
 class _Sums(_Cooperative):

@@ -20,6 +20,7 @@ _FILES = (
     "kernels/matmul",
     "kernels/batched_matmul",
     "kernels/sum",
+    "lib/matrices",
     "lib/quads",
     "lib/subgroups",
     "lib/tile",

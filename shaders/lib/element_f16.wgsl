@@ -1,0 +1,5 @@
+// The elements of subgroup matrices; see matrices.wgsl.
+enable f16;
+
+alias Element = f16;
+const PADDING: u32 = 8u; // elements in 16 bytes

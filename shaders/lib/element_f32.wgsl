@@ -1,0 +1,3 @@
+// The elements of subgroup matrices; see matrices.wgsl.
+alias Element = f32;
+const PADDING: u32 = 4u; // elements in 16 bytes
