@@ -94,13 +94,22 @@ def disassembled(cubin):
 
 def code_of(kernel, arch="sm_90"):
     """Compile a kernel of products, and return the counts of its loop."""
+    operations, loops, registers = machine_code(kernel, arch)
+    body = min((operations[first : last + 1] for first, last in loops), key=lambda one: (-one.count("FFMA"), len(one)))
+    return Code(len(body), body.count("FFMA"), body.count("LDS"), registers, spills_of(operations))
+
+
+def machine_code(kernel, arch="sm_90"):
+    """Compile a kernel, and return its operations, its loops as `loops_of` does, and an invocation's registers."""
     cubin = nvrtc.compile_cuda(print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds), arch, "cubin")
     text = disassembled(cubin)
-    operations, loops = loops_of(text)
-    body = min((operations[first : last + 1] for first, last in loops), key=lambda one: (-one.count("FFMA"), len(one)))
     registers = re.search(r"EIATTR_REGCOUNT.*?index@\(main_\)\s+/\*\w+\*/\s+\.word\s+(0x\w+)", text, re.DOTALL)
-    spills = operations.count("LDL") + operations.count("STL")
-    return Code(len(body), body.count("FFMA"), body.count("LDS"), int(registers[1], 16), spills)
+    return *loops_of(text), int(registers[1], 16)
+
+
+def spills_of(operations):
+    """Return the number of loads and stores of local memory."""
+    return operations.count("LDL") + operations.count("STL")
 
 
 def loops_of(text):

@@ -131,8 +131,8 @@ def _with_column(matrices: Array, scale: np.float32, column: Array | float) -> A
 
 
 def _attention(
-    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, log_sums: Array,
-    result: Array,
+    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, result: Array,
+    log_sums: Array,
 ) -> None:  # fmt: skip
     if p["first_column"]:
         return
@@ -154,8 +154,8 @@ def _attention(
 
 
 def _attention_grad(
-    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, of_queries: Array,
-    result: Array,
+    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, result: Array,
+    of_queries: Array,
 ) -> None:  # fmt: skip
     if p["first_column"]:
         return

@@ -100,11 +100,11 @@ def _padded(array: Array, rows: int) -> Array:
 
 
 def _attention(
-    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, log_sums: Array,
-    result: Array,
+    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, result: Array,
+    log_sums: Array,
 ) -> Results:  # fmt: skip
     if p["first_column"]:
-        return log_sums, result  # the dispatch of the first column found all of them
+        return result, log_sums  # the dispatch of the first column found all of them
     pairs = _Pairs(p, own, other, own_values, other_values, mask, log_sums.size // p["own_rows"])
 
     def found(own: Array, _: None, numbers: Array, mask: Array | None) -> tuple[Array, Array]:
@@ -117,12 +117,12 @@ def _attention(
         return jnp.where(is_empty, _LARGEST, maxima + jnp.log(total)), values
 
     sums, values = pairs.by_rows(found)
-    return put(log_sums, sums), put(result, values)
+    return put(result, values), put(log_sums, sums)
 
 
 def _attention_grad(
-    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, of_queries: Array,
-    result: Array,
+    p: Parameters, own: Array, other: Array, own_values: Array, other_values: Array, mask: Array, result: Array,
+    of_queries: Array,
 ) -> Results:  # fmt: skip
     if p["first_column"]:
         return (result,)

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: what it stores, what it skips, what it does at the edges, and bad calls."""
+"""Scaled dot-product attention: what it stores, what it skips, its edges and tiles, and bad calls."""
 
 from dataclasses import replace
 
@@ -8,6 +8,10 @@ import pytest
 import optirs_web as ow
 from optirs_web.errors import ShapeError, UnsupportedError
 from optirs_web.ops import getitem, scaled_dot_product_attention
+from optirs_web.runtime.attention_tiles import TILES, AttentionTile, attention_kernel, attention_tile
+from optirs_web.runtime.products import TILE_CLASSES
+from optirs_web.wgsl.merged_parts import Part
+from optirs_web.wgsl.merged_shell import workgroup_bytes
 
 
 def random(shape, seed=0):
@@ -157,6 +161,102 @@ def test_where_there_is_nothing_to_attend_to(device, shapes):
     assert not result.numpy().any()
     result.sum().backward()
     assert not query.grad.numpy().any()
+
+
+# As GPUs compute it.
+
+
+def reference_with_gradients(query, key, value, g, seen, added):
+    """In float64: the result, and the gradients of query, key and value. Hidden pairs have no weight."""
+    query, key, value, g = (one.astype(np.float64) for one in (query, key, value, g))
+    scale = query.shape[-1] ** -0.5
+    scores = np.where(seen, query @ key.swapaxes(-1, -2) * scale + added, -np.inf)
+    weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e30))
+    totals = weights.sum(-1, keepdims=True)
+    weights /= np.where(totals == 0, 1, totals)
+    slopes = g @ value.swapaxes(-1, -2)
+    slopes = weights * (slopes - (slopes * weights).sum(-1, keepdims=True)) * scale
+    return weights @ value, slopes @ key, slopes.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ g
+
+
+def on_gpus(open_device, monkeypatch, tiles):
+    """vulkan with the kernels of a class of GPUs, and the kernels of attention that it runs from now on."""
+    device = open_device("vulkan")
+    monkeypatch.setattr(device, "capabilities", replace(device.capabilities, quads=False, tiles=tiles))
+    kernels = []
+    monkeypatch.setattr(device, "observers", [*device.observers, lambda kernel, _: kernels.append(kernel)])
+    return device, kernels
+
+
+GPU_CASES = {
+    # class, products, queries, keys, depth, columns, mask; tile, reads by vectors
+    "few rows": ("discrete", (3,), 40, 70, 8, 12, "causal", AttentionTile(32, 4), True),
+    "integrated": ("integrated", (4, 4), 65, 40, 36, 40, "bool", AttentionTile(64, 4), True),
+    "many rows": ("discrete", (64,), 70, 97, 12, 16, "causal", AttentionTile(64, 8), True),
+    "odd columns": ("discrete", (64,), 65, 33, 5, 7, "float", AttentionTile(64, 8), False),
+    "64 columns": ("discrete", (32, 2), 66, 40, 40, 64, None, AttentionTile(64, 8), True),
+    "more columns": ("discrete", (64,), 65, 33, 68, 140, "causal", AttentionTile(64, 4), True),
+}
+
+
+@pytest.mark.parametrize("case", GPU_CASES.values(), ids=GPU_CASES)
+def test_each_tile_equals_a_reference_in_float64(open_device, monkeypatch, case):
+    tiles, products, queries, keys, depth, columns, kind, tile, by_vectors = case
+    device, kernels = on_gpus(open_device, monkeypatch, tiles)
+    shapes = (queries, depth), (keys, depth), (keys, columns), (queries, columns)
+    operands = [random((*products, *shape), seed) for seed, shape in enumerate(shapes)]
+    seen, added = np.ones((queries, keys), bool), np.zeros((queries, keys), np.float32)
+    if kind == "causal":
+        seen = np.tri(queries, keys, dtype=bool)
+    elif kind is not None:
+        seen = random((queries, keys), 5) < 0.5
+        seen[queries // 2] = False
+        added = random((queries, keys), 6) if kind == "float" else added
+    mask = {"bool": seen, "float": np.where(seen, added, -np.inf).astype(np.float32)}.get(kind)
+    leaves = [ow.Parameter(one, device=device) for one in operands[:3]]
+    result = scaled_dot_product_attention(
+        *leaves, None if mask is None else ow.tensor(mask, device=device), is_causal=kind == "causal"
+    )
+    result.backward(operands[3])
+    for got, want in zip(
+        [result, *(leaf.grad for leaf in leaves)], reference_with_gradients(*operands, seen, added), strict=True
+    ):
+        assert_close(got.numpy(), want)
+    used = [kernel.constants for kernel in kernels if kernel.name in ("attention", "attention_grad")]
+    assert {(one["OWN_TILE"], one["OWN_ROWS"], one["BY_VECTORS"]) for one in used} == {(*tile, by_vectors)}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bits_are_read_and_written_by_the_kernel_itself(open_device, monkeypatch, dtype):
+    device, kernels = on_gpus(open_device, monkeypatch, "discrete")
+    operands = [ow.randn((2, 40, 8), device=device, seed=seed).astype(dtype) for seed in range(4)]
+    rounded = [one.numpy().astype(np.float32) for one in operands]
+    leaves = [one.detach() for one in operands[:3]]
+    for leaf in leaves:
+        leaf.requires_grad = True
+    kernels.clear()
+    result = scaled_dot_product_attention(*leaves)
+    assert len(kernels) == 1
+    gradients = ow.gradients(result, leaves, operands[3])
+    assert len(kernels) == 5
+    assert {one.dtype.name for one in (result, *gradients)} == {dtype}
+    everything, nothing = np.ones((40, 40), bool), np.zeros((40, 40))
+    for got, want in zip([result, *gradients], reference_with_gradients(*rounded, everything, nothing), strict=True):
+        assert_close(got.numpy(), want, 2**-8 if dtype == "bfloat16" else 2**-10)
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_a_tile_needs_no_more_than_every_adapter_of_webgpu_has(tile):
+    module = attention_kernel("attention", "discrete", tile, 4, by_vectors=True).module
+    assert workgroup_bytes([Part(module)]) == tile.nbytes <= 16384
+    assert tile.invocations <= 256
+
+
+def test_software_adapters_and_few_rows_are_given_the_small_tile():
+    assert attention_tile("software", 1024, 1024, 1) == TILES[0]
+    for tiles in TILE_CLASSES:
+        assert attention_tile(tiles, 32, 1024, 1) == TILES[0]
+        assert attention_tile(tiles, 64, 1, 1) == TILES[0]
 
 
 FITTING = (2, 4), (3, 4), (3, 2)

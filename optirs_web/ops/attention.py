@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..autograd import enable_grad, record
 from ..errors import ShapeError, UnsupportedError
+from ..runtime.attention_tiles import attention_kernel, attention_tile, column_tiles_for
 from ..runtime.buffer import View
 from ..runtime.dtypes import BOOL, FLOAT32
 from ..runtime.kernels import cooperative
@@ -26,8 +27,6 @@ from .softmaxes import softmax
 
 __all__ = ["scaled_dot_product_attention"]
 
-_TILE = 32
-_COLUMN_TILES = (1, 2, 4)  # of a dispatch: more columns take more dispatches
 _BATCH_AXES = 2
 _MOST_SCORES = 16 << 20  # bytes
 _LOWEST = -3.4028234663852886e38
@@ -53,10 +52,10 @@ def scaled_dot_product_attention(
     """softmax(scale · query keyᵀ + mask) value, as torch.nn.functional.scaled_dot_product_attention.
 
     The scores of all pairs are never stored, neither here nor in the gradients (Dao et al. 2022, "FlashAttention",
-    arXiv:2205.14135): 32 queries meet 32 keys at a time, and what is kept for the gradients is one number for each
-    query. Permuted operands are read where they lie. The exceptions store the scores, (..., n, m) in float32: dropout,
-    a float mask that requires a gradient, second derivatives, and software adapters, where two products and a softmax
-    are several times as fast, as long as the scores take at most 16 MiB.
+    arXiv:2205.14135): 32 or 64 queries meet 32 keys at a time, and what is kept for the gradients is one number for
+    each query. Permuted operands are read where they lie. The exceptions store the scores, (..., n, m) in float32:
+    dropout, a float mask that requires a gradient, second derivatives, and software adapters, where two products and a
+    softmax are several times as fast, as long as the scores take at most 16 MiB.
 
     Args:
         query: (..., n, d), float32; the axes before the last two are broadcast.
@@ -246,29 +245,40 @@ class _Dispatch:
         self.inner, self.products, self.places = _placed(own.shape[:-2], matrices)
         self.rows = own.shape[-2]
         self.sizes = (self.rows, other.shape[-2], own.shape[-1], other_values.shape[-1])
+        self.by_vectors = _are_of_fours(self.places[:4], self.sizes[2:])
         self.kind = 0 if mask is None else 1 if mask.dtype is BOOL else 2
         if mask is None:
             self.places.append((replace(self.places[0][0], kind=""), (0,) * 5))
         self.owns_queries, self.adds_values = owns_queries, adds_values
 
-    def run(self, kernel: str, of_queries: Tensor, result: Tensor, call: _Call, result_scale: float = 1.0) -> None:
+    def run(self, name: str, of_queries: Tensor, result: Tensor, call: _Call, result_scale: float = 1.0) -> None:
         """Enqueue it: `of_queries` is what a kernel knows of each query, or leaves there."""
-        columns = result.shape[-1]
-        tiles = next((one for one in _COLUMN_TILES if columns <= one * _TILE), _COLUMN_TILES[-1])
+        columns, capabilities = result.shape[-1], result.device.capabilities
+        column_tiles = column_tiles_for(columns)
+        tile = attention_tile(capabilities.tiles, self.rows, self.products, column_tiles)
+        by_vectors = self.by_vectors and not result.view.kind
+        kernel = attention_kernel(name, capabilities.tiles, tile, column_tiles, by_vectors=by_vectors)
         walks = [number for _, walk in self.places for number in walk]
-        views = [*(view for view, _ in self.places), of_queries.view, result.view]
-        most = result.device.capabilities.max_workgroups
-        for first_column in range(0, columns, tiles * _TILE):
+        views = [*(view for view, _ in self.places), result.view, of_queries.view]
+        most = capabilities.max_workgroups
+        for first_column in range(0, columns, 32 * column_tiles):
             for first in range(0, self.products, most):
                 result.device.dispatch(
-                    cooperative(kernel, column_tiles=tiles),
+                    kernel,
                     views,
-                    (-(-self.rows // _TILE), min(most, self.products - first)),
+                    (-(-self.rows // tile.rows), min(most, self.products - first)),
                     (
                         *self.sizes, columns, first_column, call.is_causal, self.owns_queries, self.adds_values,
                         self.kind, call.scale, result_scale, first, self.inner, *walks,
                     ),
                 )  # fmt: skip
+
+
+def _are_of_fours(places: Sequence[_Place], columns: Sequence[int]) -> bool:
+    """Whether the rows of matrices of float32 are vectors of four adjacent elements, as a kernel may read them."""
+    return not any(size % 4 for size in columns) and all(
+        not view.kind and walk[-1] == 1 and not any(number % 4 for number in walk[:-1]) for view, walk in places
+    )
 
 
 # The formula.

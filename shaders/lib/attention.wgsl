@@ -1,8 +1,12 @@
-// Tiles of attention and of its gradients (Dao et al. 2022, arXiv:2205.14135), all f32: a workgroup of 8 x 8
-// invocations owns 32 rows of one matrix and meets the rows of another, 32 at a time. The scores are never stored.
+// Tiles of attention and of its gradients (Dao et al. 2022, arXiv:2205.14135), all f32: a workgroup owns OWN_TILE rows of
+// one matrix and meets the rows of another, 32 at a time. The scores are never stored.
 //
 // The forward pass and the gradient of the queries own queries and meet keys; the gradients of keys and of values own
 // keys and meet queries. Values go along with the rows: those of the keys, and for queries the gradient of the result.
+//
+// Workgroup memory holds vectors: of four depths of a row for products, of four columns of a row for sums, and of the
+// weights of four of the others. An invocation reads OWN_ROWS + 4 vectors for 16 OWN_ROWS multiply-adds of a product, and
+// OWN_ROWS + 4 column_tiles vectors for 16 OWN_ROWS column_tiles multiply-adds of a sum.
 
 struct AttentionParameters {
     own_rows: u32,
@@ -28,22 +32,48 @@ struct AttentionParameters {
 }
 
 @group(0) @binding(0) var<storage, read> own: array<f32>;
+@group(0) @binding(0) var<storage, read> own_vectors: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> other: array<f32>;
+@group(0) @binding(1) var<storage, read> other_vectors: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> own_values: array<f32>;
+@group(0) @binding(2) var<storage, read> own_values_vectors: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> other_values: array<f32>;
+@group(0) @binding(3) var<storage, read> other_values_vectors: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> mask: array<u32>;
-// 5 and 6 are the kernel's own.
+@group(0) @binding(5) var<storage, read_write> result: array<f32>;
+@group(0) @binding(5) var<storage, read_write> result_vectors: array<vec4<f32>>;
+// 6 is the kernel's own.
 @group(0) @binding(7) var<uniform> parameters: AttentionParameters;
 
-const TILE: u32 = 32u;
-const DEPTH: u32 = 8u;
+// `optirs_web/ops/attention.py` chooses. OWN_TILE is 32 or 64, OWN_ROWS 4 or 8, column_tiles 1, 2 or 4.
+override OWN_TILE: u32 = 32u; // owned rows of a workgroup
+override OWN_ROWS: u32 = 4u;  // of an invocation
+override column_tiles: u32 = 1u; // of 32 columns of the result each, that a dispatch computes
+// The four matrices and the result are read and written by vectors of four columns, which takes contiguous ones.
+override BY_VECTORS: bool = false;
+// For GPUs; see tile.wgsl.
+override IN_REGISTERS: bool = false;
+
+const OTHER_TILE: u32 = 32u;
+const LANES: u32 = 8u; // invocations that have the same owned rows, and four of the others or of the columns each
+const ROW_LANES: u32 = OWN_TILE / OWN_ROWS;
+const INVOCATIONS: u32 = LANES * ROW_LANES; // of a workgroup
+const ROWS: u32 = OWN_ROWS;
+const ROW_VECTORS: u32 = OWN_ROWS / 4u;
+const COLUMN_TILES: u32 = column_tiles;
+const DEPTH: u32 = 16u; // columns that are staged at a time for products
+const PITCH: u32 = 5u;  // vectors from row to row of those: one more than there are, as in tile.wgsl
+const OTHERS_AT: u32 = OWN_TILE * PITCH;
+const ROW_FOURS: u32 = LANES * column_tiles; // vectors of a row that is added up
+const GROUPS: u32 = LANES / column_tiles; // of four rows each, that are staged at a time for sums
+
 const LOWEST: f32 = -3.4028235e38;
 const LOWEST_BITS: u32 = 0xff7fffffu;
 const MINUS_INFINITY_BITS: u32 = 0xff800000u;
 
-var<workgroup> own_tile: array<f32, 256>;   // DEPTH x TILE, or a number for each invocation
-var<workgroup> other_tile: array<f32, 256>; // DEPTH x TILE
-var<workgroup> weights: array<f32, 1024>;   // TILE of the others x TILE of the owned
+// Of the owned and of the others for products; or 256 vectors of the others for sums; or vectors of `reduced`.
+var<workgroup> staged: array<vec4<f32>, (OWN_TILE + OTHER_TILE) * PITCH>;
+var<workgroup> weights: array<vec4<f32>, OWN_TILE * LANES>;
 
 // The product of a workgroup by both axes of the batch, and its first row. All of its invocations have the same.
 struct Place { outer: u32, within: u32, first_own: u32 }
@@ -53,16 +83,22 @@ fn product_number(workgroup_y: u32) -> u32 {
 }
 
 fn place_of(product: u32, tile: u32) -> Place {
-    return Place(product / parameters.batch_inner, product % parameters.batch_inner, tile * TILE);
+    return Place(product / parameters.batch_inner, product % parameters.batch_inner, tile * OWN_TILE);
 }
 
-// An invocation has four neighbouring owned rows, and four neighbouring rows of the others or columns.
-fn my_row(lane: u32) -> u32 {
-    return lane / 8u * 4u;
+// Owned rows of an invocation, and the four others whose weights it computes, in their tiles. Neighbours have
+// neighbouring rows, so that they read different banks of workgroup memory.
+fn own_row_of(lane: u32, number: u32) -> u32 {
+    return lane / LANES + number * ROW_LANES;
 }
 
-fn my_column(lane: u32) -> u32 {
-    return lane % 8u * 4u;
+fn other_row_of(lane: u32, number: u32) -> u32 {
+    return lane % LANES + number * LANES;
+}
+
+// The first of four adjacent columns.
+fn column_of(lane: u32, column_tile: u32) -> u32 {
+    return parameters.first_column + (lane % LANES + column_tile * LANES) * 4u;
 }
 
 // Which tiles of the others there are to meet: a query meets no later key.
@@ -72,7 +108,18 @@ fn first_other(place: Place) -> u32 {
 
 fn end_of_others(place: Place) -> u32 {
     let is_cut = parameters.is_causal != 0u && parameters.owns_queries != 0u;
-    return select(parameters.other_rows, min(parameters.other_rows, place.first_own + TILE), is_cut);
+    return select(parameters.other_rows, min(parameters.other_rows, place.first_own + OWN_TILE), is_cut);
+}
+
+// Each owned row of the workgroup meets each of these others.
+fn meet_all(place: Place, first_other_row: u32) -> bool {
+    let are_inside =
+        place.first_own + OWN_TILE <= parameters.own_rows && first_other_row + OTHER_TILE <= parameters.other_rows;
+    let are_earlier = select(
+        place.first_own + OWN_TILE <= first_other_row + 1u, first_other_row + OTHER_TILE <= place.first_own + 1u,
+        parameters.owns_queries != 0u,
+    );
+    return are_inside && (parameters.is_causal == 0u || are_earlier);
 }
 
 fn is_pair(own_row: u32, other_row: u32) -> bool {
@@ -82,139 +129,220 @@ fn is_pair(own_row: u32, other_row: u32) -> bool {
     return is_inside && (parameters.is_causal == 0u || key <= query);
 }
 
-// The logarithm of a weight, but for what all weights of a query share; LOWEST or less where there is none.
-fn score(product: f32, place: Place, own_row: u32, other_row: u32) -> f32 {
-    if !is_pair(own_row, other_row) {
-        return LOWEST;
-    }
-    let scaled = product * parameters.scale;
-    if parameters.mask_kind == 0u {
-        return scaled;
-    }
+// A score as the mask has it, for a pair.
+fn masked(score: f32, place: Place, own_row: u32, other_row: u32) -> f32 {
     let at = parameters.mask_start + place.outer * parameters.mask_outer + place.within * parameters.mask_batch
-        + own_row * parameters.mask_own + other_row * parameters.mask_other;
+        + min(own_row, parameters.own_rows - 1u) * parameters.mask_own
+        + min(other_row, parameters.other_rows - 1u) * parameters.mask_other;
     let word = mask[at];
-    if parameters.mask_kind == 1u {
-        return select(LOWEST, scaled, word != 0u);
-    }
-    return select(scaled + bitcast<f32>(word), LOWEST, word == LOWEST_BITS || word == MINUS_INFINITY_BITS);
+    let is_bool = parameters.mask_kind == 1u;
+    let hides = select(word == LOWEST_BITS || word == MINUS_INFINITY_BITS, word == 0u, is_bool);
+    return select(select(score + bitcast<f32>(word), score, is_bool), LOWEST, hides);
 }
 
+// Whether a score is that of no pair, or hidden by the mask.
 fn is_hidden(score: f32) -> bool {
     let bits = bitcast<u32>(score);
     return bits == LOWEST_BITS || bits == MINUS_INFINITY_BITS;
 }
 
-// Products of four owned rows with four of the others, or of their values.
-fn products(place: Place, lane: u32, first_other_row: u32, of_values: bool) -> array<vec4<f32>, 4> {
+// The logarithms of the weights of those products, but for what all weights of a query share: of each owned row with four
+// others; LOWEST or less where there is none.
+fn scores_of(found: array<vec4<f32>, ROWS>, place: Place, lane: u32, first_other_row: u32) -> array<vec4<f32>, ROWS> {
+    var scores = found;
+    @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {
+        scores[i] *= parameters.scale;
+    }
+    if parameters.mask_kind != 0u {
+        @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {
+            @unroll(IN_REGISTERS) for (var j = 0u; j < 4u; j++) {
+                let row = place.first_own + own_row_of(lane, i);
+                scores[i][j] = masked(scores[i][j], place, row, first_other_row + other_row_of(lane, j));
+            }
+        }
+    }
+    if !meet_all(place, first_other_row) {
+        @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {
+            @unroll(IN_REGISTERS) for (var j = 0u; j < 4u; j++) {
+                let is_one = is_pair(place.first_own + own_row_of(lane, i), first_other_row + other_row_of(lane, j));
+                scores[i][j] = select(LOWEST, scores[i][j], is_one);
+            }
+        }
+    }
+    return scores;
+}
+
+// Four columns of a matrix from `column` on. Beyond the last one of `columns` there are zeros; beyond the last row
+// the last is taken again, for products that are not added and sums that are not stored.
+fn own_four(of_values: bool, start: u32, row: u32, column: u32, columns: u32) -> vec4<f32> {
     let p = parameters;
-    let own_start = select(
+    let stride = select(p.own_row, p.own_values_row, of_values);
+    let at = start + min(row, p.own_rows - 1u) * stride;
+    var four = vec4<f32>(0.0);
+    if BY_VECTORS {
+        if column < columns {
+            if of_values {
+                four = own_values_vectors[(at + column) / 4u];
+            } else {
+                four = own_vectors[(at + column) / 4u];
+            }
+        }
+    } else {
+        let column_stride = select(p.own_column, p.own_values_column, of_values);
+        @unroll(IN_REGISTERS) for (var i = 0u; i < 4u; i++) {
+            if column + i < columns {
+                let element = at + (column + i) * column_stride;
+                if of_values {
+                    four[i] = own_values[element];
+                } else {
+                    four[i] = own[element];
+                }
+            }
+        }
+    }
+    return four;
+}
+
+fn other_four(of_values: bool, start: u32, row: u32, column: u32, columns: u32) -> vec4<f32> {
+    let p = parameters;
+    let stride = select(p.other_row, p.other_values_row, of_values);
+    let at = start + min(row, p.other_rows - 1u) * stride;
+    var four = vec4<f32>(0.0);
+    if BY_VECTORS {
+        if column < columns {
+            if of_values {
+                four = other_values_vectors[(at + column) / 4u];
+            } else {
+                four = other_vectors[(at + column) / 4u];
+            }
+        }
+    } else {
+        let column_stride = select(p.other_column, p.other_values_column, of_values);
+        @unroll(IN_REGISTERS) for (var i = 0u; i < 4u; i++) {
+            if column + i < columns {
+                let element = at + (column + i) * column_stride;
+                if of_values {
+                    four[i] = other_values[element];
+                } else {
+                    four[i] = other[element];
+                }
+            }
+        }
+    }
+    return four;
+}
+
+fn own_start(place: Place, of_values: bool) -> u32 {
+    let p = parameters;
+    return select(
         p.own_start + place.outer * p.own_outer + place.within * p.own_batch,
         p.own_values_start + place.outer * p.own_values_outer + place.within * p.own_values_batch, of_values,
     );
-    let other_start = select(
+}
+
+fn other_start(place: Place, of_values: bool) -> u32 {
+    let p = parameters;
+    return select(
         p.other_start + place.outer * p.other_outer + place.within * p.other_batch,
         p.other_values_start + place.outer * p.other_values_outer + place.within * p.other_values_batch, of_values,
     );
-    let own_row_stride = select(p.own_row, p.own_values_row, of_values);
-    let own_column_stride = select(p.own_column, p.own_values_column, of_values);
-    let other_row_stride = select(p.other_row, p.other_values_row, of_values);
-    let other_column_stride = select(p.other_column, p.other_values_column, of_values);
-    let columns = select(p.depth, p.value_depth, of_values);
-    var sum0 = vec4<f32>(0.0);
-    var sum1 = vec4<f32>(0.0);
-    var sum2 = vec4<f32>(0.0);
-    var sum3 = vec4<f32>(0.0);
-    for (var start = 0u; start < columns; start += DEPTH) {
-        for (var turn = 0u; turn < 4u; turn++) {
-            let at = lane + turn * 64u;
-            let column = start + at % DEPTH;
-            let own_row = place.first_own + at / DEPTH;
-            let other_row = first_other_row + at / DEPTH;
-            var own_value = 0.0;
-            var other_value = 0.0;
-            if column < columns && own_row < p.own_rows {
-                let own_at = own_start + own_row * own_row_stride + column * own_column_stride;
-                if of_values {
-                    own_value = own_values[own_at];
-                } else {
-                    own_value = own[own_at];
-                }
-            }
-            if column < columns && other_row < p.other_rows {
-                let other_at = other_start + other_row * other_row_stride + column * other_column_stride;
-                if of_values {
-                    other_value = other_values[other_at];
-                } else {
-                    other_value = other[other_at];
-                }
-            }
-            own_tile[at % DEPTH * TILE + at / DEPTH] = own_value;
-            other_tile[at % DEPTH * TILE + at / DEPTH] = other_value;
-        }
-        workgroupBarrier();
-        for (var depth = 0u; depth < DEPTH; depth++) {
-            let own_at = depth * TILE + my_row(lane);
-            let other_at = depth * TILE + my_column(lane);
-            let row = vec4<f32>(
-                other_tile[other_at], other_tile[other_at + 1u], other_tile[other_at + 2u], other_tile[other_at + 3u],
-            );
-            sum0 += own_tile[own_at] * row;
-            sum1 += own_tile[own_at + 1u] * row;
-            sum2 += own_tile[own_at + 2u] * row;
-            sum3 += own_tile[own_at + 3u] * row;
-        }
-        workgroupBarrier();
-    }
-    return array<vec4<f32>, 4>(sum0, sum1, sum2, sum3);
 }
 
-// The sums so far, of four owned rows in four columns from `first_column` + my_column(lane) on, and the others (or
-// their values) times `weights`.
-fn with_weighted(sums: array<vec4<f32>, 4>, place: Place, lane: u32, first_other_row: u32, first_column: u32)
-    -> array<vec4<f32>, 4>
-{
-    let p = parameters;
-    let adds_values = p.adds_values != 0u;
-    let other_start = select(
-        p.other_start + place.outer * p.other_outer + place.within * p.other_batch,
-        p.other_values_start + place.outer * p.other_values_outer + place.within * p.other_values_batch, adds_values,
-    );
-    let row_stride = select(p.other_row, p.other_values_row, adds_values);
-    let column_stride = select(p.other_column, p.other_values_column, adds_values);
-    var sum0 = sums[0];
-    var sum1 = sums[1];
-    var sum2 = sums[2];
-    var sum3 = sums[3];
-    for (var start = 0u; start < TILE; start += DEPTH) {
-        for (var turn = 0u; turn < 4u; turn++) {
-            let at = lane + turn * 64u;
-            let row = first_other_row + start + at / TILE;
-            let column = first_column + at % TILE;
-            var value = 0.0;
-            if row < p.other_rows && column < p.columns {
-                let other_at = other_start + row * row_stride + column * column_stride;
-                if adds_values {
-                    value = other_values[other_at];
-                } else {
-                    value = other[other_at];
-                }
-            }
-            other_tile[at] = value;
+// Products of the owned rows of an invocation with four of the others, or of their values.
+fn products(place: Place, lane: u32, first_other_row: u32, of_values: bool) -> array<vec4<f32>, ROWS> {
+    let columns = select(parameters.depth, parameters.value_depth, of_values);
+    let own_at = own_start(place, of_values);
+    let other_at = other_start(place, of_values);
+    var sums: array<vec4<f32>, ROWS>;
+    for (var start = 0u; start < columns; start += DEPTH) {
+        let first = start + lane % 4u * 4u;
+        @unroll(IN_REGISTERS) for (var i = 0u; i < OWN_ROWS / 2u; i++) {
+            let row = lane / 4u + i * (INVOCATIONS / 4u);
+            staged[row * PITCH + lane % 4u] = own_four(of_values, own_at, place.first_own + row, first, columns);
+        }
+        @unroll(IN_REGISTERS) for (var i = 0u; i < 4u * OTHER_TILE / INVOCATIONS; i++) {
+            let row = lane / 4u + i * (INVOCATIONS / 4u);
+            staged[OTHERS_AT + row * PITCH + lane % 4u] =
+                other_four(of_values, other_at, first_other_row + row, first, columns);
         }
         workgroupBarrier();
-        for (var depth = 0u; depth < DEPTH; depth++) {
-            let weight_at = (start + depth) * TILE + my_row(lane);
-            let other_at = depth * TILE + my_column(lane);
-            let row = vec4<f32>(
-                other_tile[other_at], other_tile[other_at + 1u], other_tile[other_at + 2u], other_tile[other_at + 3u],
-            );
-            sum0 += weights[weight_at] * row;
-            sum1 += weights[weight_at + 1u] * row;
-            sum2 += weights[weight_at + 2u] * row;
-            sum3 += weights[weight_at + 3u] * row;
+        for (var depth = 0u; depth < DEPTH / 4u; depth++) {
+            var own_depths: array<vec4<f32>, ROWS>;
+            @unroll for (var i = 0u; i < ROWS; i++) {
+                own_depths[i] = staged[own_row_of(lane, i) * PITCH + depth];
+            }
+            var other_depths: array<vec4<f32>, 4>;
+            @unroll for (var j = 0u; j < 4u; j++) {
+                other_depths[j] = staged[OTHERS_AT + other_row_of(lane, j) * PITCH + depth];
+            }
+            @unroll for (var d = 0u; d < 4u; d++) {
+                let others = vec4<f32>(other_depths[0][d], other_depths[1][d], other_depths[2][d], other_depths[3][d]);
+                @unroll for (var i = 0u; i < ROWS; i++) {
+                    sums[i] = fma(vec4<f32>(own_depths[i][d]), others, sums[i]);
+                }
+            }
         }
         workgroupBarrier();
     }
-    return array<vec4<f32>, 4>(sum0, sum1, sum2, sum3);
+    return sums;
+}
+
+// Keeps the weights of the owned rows of an invocation with four others, for `with_weighted`.
+fn keep_weights(of_rows: array<vec4<f32>, ROWS>, lane: u32) {
+    var vectors = of_rows;
+    @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {
+        weights[own_row_of(lane, i) * LANES + lane % LANES] = vectors[i];
+    }
+}
+
+// The sums so far, of the owned rows in the columns of an invocation, and the others (or their values) times `weights`.
+fn with_weighted(so_far: array<vec4<f32>, ROWS * COLUMN_TILES>, place: Place, lane: u32, first_other_row: u32)
+    -> array<vec4<f32>, ROWS * COLUMN_TILES>
+{
+    let of_values = parameters.adds_values != 0u;
+    let other_at = other_start(place, of_values);
+    var sums = so_far;
+    for (var group = 0u; group < LANES; group += GROUPS) {
+        let first = parameters.first_column + lane % ROW_FOURS * 4u;
+        @unroll(IN_REGISTERS) for (var i = 0u; i < OTHER_TILE * LANES / INVOCATIONS; i++) {
+            let number = lane / ROW_FOURS + i * (INVOCATIONS / ROW_FOURS);
+            // Four rows whose weights are a vector are LANES apart.
+            let row = first_other_row + group + number % GROUPS + number / GROUPS * LANES;
+            staged[lane + i * INVOCATIONS] = other_four(of_values, other_at, row, first, parameters.columns);
+        }
+        workgroupBarrier();
+        for (var four = 0u; four < GROUPS; four++) {
+            var of_rows: array<vec4<f32>, ROWS>;
+            @unroll for (var i = 0u; i < ROWS; i++) {
+                of_rows[i] = weights[own_row_of(lane, i) * LANES + group + four];
+            }
+            @unroll for (var j = 0u; j < 4u; j++) {
+                @unroll for (var tile = 0u; tile < COLUMN_TILES; tile++) {
+                    let columns = staged[(j * GROUPS + four) * ROW_FOURS + tile * LANES + lane % LANES];
+                    @unroll for (var i = 0u; i < ROWS; i++) {
+                        let at = i * COLUMN_TILES + tile;
+                        sums[at] = fma(vec4<f32>(of_rows[i][j]), columns, sums[at]);
+                    }
+                }
+            }
+        }
+        workgroupBarrier();
+    }
+    return sums;
+}
+
+// Stores four columns of an owned row of the result.
+fn store(four: vec4<f32>, product: u32, row: u32, column: u32) {
+    let at = (product * parameters.own_rows + row) * parameters.columns + column;
+    if BY_VECTORS {
+        if column < parameters.columns {
+            result_vectors[at / 4u] = four;
+        }
+    } else {
+        @unroll(IN_REGISTERS) for (var i = 0u; i < 4u; i++) {
+            if column + i < parameters.columns {
+                result[at + i] = four[i];
+            }
+        }
+    }
 }

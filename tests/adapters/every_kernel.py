@@ -17,6 +17,7 @@ from programs import Program, programs
 from recorder import PROMISED, Recorder
 
 from optirs_web.cli.shader_names import PARTS, Flags, Source, of_16_bits, sources
+from optirs_web.runtime.attention_tiles import COLUMN_TILES, TILES as ATTENTION_TILES, attention_kernel
 from optirs_web.runtime.backend import MatrixShape
 from optirs_web.runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from optirs_web.runtime.packed_kernels import packed
@@ -51,13 +52,14 @@ SUBGROUPS = (16, 32, 64, 128)
 
 _HALVES = ("f16", "float16", "bfloat16")
 _TUNED_MAPS = ("add", "relu")  # the shells of the others are the same
-_COLUMN_TILES = (1, 2, 4)
 
 
 def makers() -> list[Callable[[], Iterator[Made]]]:
     """All that make kernels, in the same order in every process; the programs of one process share a device."""
     recorders = Recorder(), Recorder(["shader-f16"]), Recorder(runs=True)
-    named = [partial(_by_name, *one) for group in sources().values() for one in group.items()]
+    every = [one for group in sources().values() for one in group.items()]
+    named = [partial(_by_name, *one) for one in every]
+    named += [partial(_attention, *one) for one in every if one[0] in ("attention", "attention_grad")]
     return [*named, *(partial(_of_program, recorders, *one) for one in programs())]
 
 
@@ -132,7 +134,6 @@ def _combinations(source: Source) -> Iterator[Flags]:
     module = package_loader()((source.folder, source.file))
     declared = [one for one in module.declarations if isinstance(one, syntax.Override)]
     values = {one.name: (False, True) for one in declared if one.type_name and one.type_name.name == "bool"}
-    values |= {one.name: _COLUMN_TILES for one in declared if one.name == "column_tiles"}
     for chosen in product(*values.values()):
         yield dict(zip(values, chosen, strict=True))
 
@@ -181,3 +182,18 @@ def _bands() -> Iterator[Made]:
     for rows, width, by_vectors, is_flipped in product((32, 64), (8, 16, 32, 64), (False, True), (False, True)):
         name = f"convolution_band {rows} {width}{' by vectors' * by_vectors}{' flipped' * is_flipped}"
         yield Made(name, band_kernel(rows, width, BY_VECTORS=by_vectors, IS_FLIPPED=is_flipped))
+
+
+def _attention(name: str, source: Source) -> Iterator[Made]:
+    """Attention as a device is given it: software adapters, and GPUs by each tile, with 16 bits to an element too."""
+    for column_tiles in COLUMN_TILES:
+        chosen = [("software", ATTENTION_TILES[0], False)]
+        chosen += [("discrete", tile, by_vectors) for tile in ATTENTION_TILES for by_vectors in (False, True)]
+        for tiles, tile, by_vectors in chosen:
+            kernel = attention_kernel(source.file, tiles, tile, column_tiles, by_vectors=by_vectors)
+            its_name = f"{name} {tiles}, {tile}, {column_tiles} {by_vectors}"
+            fits = tile.invocations <= PROMISED.max_invocations and tile.nbytes <= PROMISED.max_workgroup_bytes
+            yield Made(its_name, kernel, fits)
+            for elements in _HALVES if column_tiles == COLUMN_TILES[0] and not by_vectors else ():
+                if (half := of_16_bits(source, kernel, elements)) is not None:
+                    yield Made(f"{its_name} of {elements}", half, fits)

@@ -1,0 +1,96 @@
+"""Tiles of attention: which one a device is given for a shape. See ``shaders/lib/attention.wgsl``.
+
+No GPU was measured. The sums of an invocation are as many as those of the products of the same class of adapters.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .kernels import CooperativeKernel, cooperative
+from .products import TILE_CLASSES
+
+__all__ = ["COLUMN_TILES", "TILES", "AttentionTile", "attention_kernel", "attention_tile", "column_tiles_for"]
+
+_OTHERS = 32  # rows that the owned rows of a workgroup meet at a time
+_COLUMNS = 32  # of a column tile
+_PITCH = 5  # vectors of a row that is staged
+_LANES = 8  # invocations that share their owned rows
+
+COLUMN_TILES = (1, 2, 4)
+"""Of 32 columns of the result each, that a dispatch computes: more columns take more dispatches."""
+
+
+class AttentionTile(NamedTuple):
+    """A member of the family.
+
+    Attributes:
+        rows: owned by a workgroup.
+        own_rows: of an invocation.
+    """
+
+    rows: int
+    own_rows: int
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows, {self.own_rows} each"
+
+    @property
+    def invocations(self) -> int:
+        """Of a workgroup."""
+        return self.rows // self.own_rows * _LANES
+
+    @property
+    def nbytes(self) -> int:
+        """Of workgroup memory: what is staged, and the weights."""
+        return 16 * ((self.rows + _OTHERS) * _PITCH + self.rows * _LANES)
+
+
+_SMALL, _LARGE, _WIDE = AttentionTile(32, 4), AttentionTile(64, 4), AttentionTile(64, 8)
+
+TILES = (_SMALL, _LARGE, _WIDE)
+"""All that can be chosen. The first is the default of `shaders/lib/attention.wgsl`."""
+
+_WIDE_CLASSES = frozenset({"apple", "d3d12", "discrete"})
+"""The classes of adapters that add up 8 rows of 4 columns or more in an invocation of a product."""
+
+_MOST_WIDE = 2
+"""Column tiles for whose sums, of eight rows, an invocation of such an adapter has registers."""
+
+
+def column_tiles_for(columns: int) -> int:
+    """The fewest column tiles that a dispatch can compute all columns by; the most if none can."""
+    return next((tiles for tiles in COLUMN_TILES if columns <= tiles * _COLUMNS), COLUMN_TILES[-1])
+
+
+def attention_tile(tiles: str, rows: int, products: int, column_tiles: int) -> AttentionTile:
+    """The tile for an adapter of a class of `Capabilities.tiles`.
+
+    It has 64 rows where these occupy as many workgroups as the larger tiles of a product of that class have to.
+
+    Example:
+        >>> attention_tile("discrete", rows=512, products=16, column_tiles=2)
+        AttentionTile(rows=64, own_rows=8)
+    """
+    is_enough = -(-rows // _LARGE.rows) * products >= TILE_CLASSES[tiles].workgroups
+    if tiles == "software" or rows <= _SMALL.rows or not is_enough:
+        return _SMALL
+    return _WIDE if tiles in _WIDE_CLASSES and column_tiles <= _MOST_WIDE else _LARGE
+
+
+def attention_kernel(
+    name: str, tiles: str, tile: AttentionTile, column_tiles: int, *, by_vectors: bool
+) -> CooperativeKernel:
+    """The kernel of that name, "attention" or "attention_grad".
+
+    Args:
+        name: of its file.
+        tiles: the class of the adapter.
+        tile: what a workgroup computes.
+        column_tiles: that a dispatch computes.
+        by_vectors: the matrices may be read and written by vectors of four columns, as GPUs do.
+    """
+    if tiles == "software":  # its compilers take long for more
+        return cooperative(name, column_tiles=column_tiles)
+    constants = {"OWN_TILE": tile.rows, "OWN_ROWS": tile.own_rows, "BY_VECTORS": by_vectors, "IN_REGISTERS": True}
+    return cooperative(name, column_tiles=column_tiles, **constants)
