@@ -17,6 +17,7 @@ import optirs_web as ow
 from optirs_web.gradchecks import read_together
 from optirs_web.ops import launch
 from optirs_web.optim.lr_scheduler.attached import get_option
+from optirs_web.runtime import products
 from optirs_web.runtime.buffer import View
 from optirs_web.runtime.dtypes import UINT32
 from optirs_web.runtime.kernels import cooperative
@@ -47,6 +48,15 @@ def operation_as_on_gpus(name, calls, device):
     """As `operation`, with the kernels that GPUs are given."""
     with by_tiles(device, "discrete"):
         return operation(name, calls, device)
+
+
+def operation_by_vectors(name, calls, device):
+    """As `operation`, with B read by vectors in products by quads of any size."""
+    own, products.LEAST_BY_VECTORS = products.LEAST_BY_VECTORS, 0
+    try:
+        return operation(name, calls, device)
+    finally:
+        products.LEAST_BY_VECTORS = own
 
 
 def operation_by_subgroups(name, calls, device):

@@ -10,6 +10,7 @@ from test_operation_derivatives import Call, Found, compare_with_numpy
 import optirs_web as ow
 from optirs_web.errors import ShaderError
 from optirs_web.ops import scaled_dot_product_attention
+from optirs_web.runtime import products as product_kernels
 from optirs_web.runtime.backend import AdapterInfo
 from optirs_web.runtime.kernels import cooperative
 from optirs_web.runtime.products import (
@@ -20,6 +21,7 @@ from optirs_web.runtime.products import (
     Tile,
     TileClass,
     ask_for_quads,
+    by_quads,
     inner_parts,
     note_quads,
     product_launches,
@@ -45,7 +47,7 @@ def tiled(open_device, monkeypatch):
     return call
 
 
-@pytest.mark.parametrize("kernels", ["operation_by_tiles", "operation_as_on_gpus"])
+@pytest.mark.parametrize("kernels", ["operation_by_tiles", "operation_by_vectors", "operation_as_on_gpus"])
 @pytest.mark.parametrize("case", OF_PRODUCTS, ids=[case.name for case in OF_PRODUCTS])
 def test_the_kernels_of_other_adapters_equal_numpy_in_float64(case, kernels, numerics):
     calls = [Call(case, number) for number in range(len(case.variants))]
@@ -55,9 +57,13 @@ def test_the_kernels_of_other_adapters_equal_numpy_in_float64(case, kernels, num
 
 
 @pytest.mark.parametrize("rows", [1, 15, 16, 17, 65])
-@pytest.mark.parametrize("columns", [1, 10, 16, 63, 65])
-@pytest.mark.parametrize("inner", [1, 3, 4, 9])
-def test_edges_of_tiles_neither_miss_nor_leak_elements(open_device, rows, columns, inner):
+@pytest.mark.parametrize("columns", [1, 10, 12, 16, 63, 65])
+@pytest.mark.parametrize("inner", [1, 3, 4, 9, 12])
+@pytest.mark.parametrize("least_by_vectors", [0, 1 << 22])
+def test_edges_of_tiles_neither_miss_nor_leak_elements(
+    open_device, monkeypatch, rows, columns, inner, least_by_vectors
+):
+    monkeypatch.setattr(product_kernels, "LEAST_BY_VECTORS", least_by_vectors)
     device = open_device("vulkan")
     generator = np.random.default_rng(rows * columns + inner)
     a = generator.normal(size=(rows, inner)).astype(np.float32)
@@ -66,8 +72,9 @@ def test_edges_of_tiles_neither_miss_nor_leak_elements(open_device, rows, column
     b[0, columns // 2] = np.nan  # stays in its column
     with np.errstate(invalid="ignore"):
         expected = a.astype(np.float64) @ b.astype(np.float64)
-    result = ow.tensor(a, device=device) @ ow.tensor(b, device=device)
-    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=1e-5)
+    left = ow.tensor(a, device=device)
+    for right in (ow.tensor(b, device=device), ow.tensor(b.T.copy(), device=device).T):
+        np.testing.assert_allclose((left @ right).numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_product_is_read_and_written_at_16_bits_and_with_what_follows_it(open_device, tiled):
@@ -97,9 +104,9 @@ def test_software_adapters_multiply_by_quads_and_others_by_tiles(open_device):
     assert not open_device("cpu").capabilities.quads
     capabilities = open_device("vulkan").capabilities
     layout = (100, 100, 10, 10, 1, 100, 1)
-    [by_quads] = product_launches("matmul", capabilities, layout)
+    [quads] = product_launches("matmul", capabilities, layout)
     [by_tiles] = product_launches("matmul", replace(capabilities, quads=False), layout)
-    assert (by_quads.kernel, by_quads.grid) == (cooperative("matmul", QUADS=True), (13, 1))  # 49 tiles, 4 at once
+    assert (quads.kernel, quads.grid) == (by_quads("matmul", Staging.BY_ELEMENTS), (13, 1))  # 49 tiles, 4 at once
     assert (by_tiles.kernel, by_tiles.grid) == (cooperative("matmul"), (4, 4))
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .subgroup_matrices import MatrixTile
 
 __all__ = [
+    "LEAST_BY_VECTORS",
     "LEAST_PART",
     "QUAD_INVOCATIONS",
     "SMALL",
@@ -38,6 +39,7 @@ __all__ = [
     "ask_for_quads",
     "band_kernel",
     "band_launch",
+    "by_quads",
     "by_tiles",
     "convolution_by_tiles",
     "convolution_launch",
@@ -57,6 +59,11 @@ __all__ = [
 
 _QUAD_TILE, _QUADS = 16, 4  # of shaders/lib/quads.wgsl
 QUAD_INVOCATIONS = 4 * _QUADS  # of a workgroup
+LEAST_BY_VECTORS = 1 << 22
+"""Multiply-adds of a product by quads from which on B is read by vectors.
+
+That takes 0.8 of the time, and one more kernel, which costs as much as is spared in hundreds of smaller products.
+"""
 _LANES = "quad_lanes"
 """Counts the invocations whose neighbours in a quad are not those that `shaders/lib/quads.wgsl` assumes."""
 
@@ -236,7 +243,9 @@ def product_launches(
             width, height = grid_of_products(rows, columns, 1, tile)
     elif capabilities.quads:
         width, height = grid_of_products(rows, columns, 1, None)
-        kernel = cooperative(name, QUADS=True) if width <= most else None
+        is_large = products * rows * columns * layout[2] >= LEAST_BY_VECTORS
+        staging = stagings_of(layout, starts)[1] if is_large else Staging.BY_ELEMENTS
+        kernel = by_quads(name, staging) if width <= most else None
     if kernel is None:
         if capabilities.tiles == "software":
             kernel = cooperative(name)
@@ -351,6 +360,12 @@ def convolution_by_tiles(tile: Tile, a: Staging, *, along_depth: bool) -> Cooper
 
 
 @cache
+def by_quads(name: str, b: Staging) -> CooperativeKernel:
+    """The kernel of that name as software adapters are given it."""
+    return cooperative(name, QUADS=True, B_STAGING=int(b))
+
+
+@cache
 def by_tiles(name: str, tile: Tile, a: Staging, b: Staging) -> CooperativeKernel:
     """The kernel of that name as GPUs are given it."""
     return cooperative(name, **tile.constants(), A_STAGING=int(a), B_STAGING=int(b), IN_REGISTERS=True)
@@ -376,7 +391,7 @@ def staging_of(inner: int, inner_stride: int, across: int, across_stride: int, s
     """How one operand is read: its lengths and strides along the inner axis and the other one, and where it begins."""
 
     def is_regular(length: int, stride: int, others: int, other_stride: int) -> bool:
-        return stride == 1 and length % 4 == 0 and (other_stride % 4 == 0 or others == 1)
+        return stride == 1 and length > 0 and length % 4 == 0 and (other_stride % 4 == 0 or others == 1)
 
     if any(one % 4 for one in starts):
         return Staging.BY_ELEMENTS

@@ -1,12 +1,22 @@
-// Tiles of 16 x 16 of a matrix product A B by quads of invocations: each of the four has all 16 rows, and every fourth
-// column.
+// Tiles of 16 x 16 of a matrix product A B by quads of invocations: each of the four has all 16 rows, and four adjacent
+// columns.
 //
 // For software adapters. There an element at an address that is only known at run time costs 20 to 30 instructions, in
 // workgroup memory too, and a barrier keeps variables out of registers. So there is neither: an invocation loads one of
 // four adjacent elements of a row of A, and the quad swaps them. Invocation l adds up the four in the order l, l ^ 1,
 // l ^ 2, l ^ 3, since a swap is one instruction and a broadcast six. What is written out here sixteen times is a loop that
 // the compilers of such adapters do not unroll.
-import package::lib::operands::{Operands, Place, a, b};
+//
+// Vectors of B cost less than their elements. Those of A, four rows at four depths, did so on llvmpipe alone: on SwiftShader
+// too much lay in memory.
+import package::lib::operands::{Operands, Place, a, b, b_vectors};
+
+// How B is read: by elements with any strides; BY_DEPTH, a vector of four depths of a column, of which there are a multiple
+// of four; or ACROSS, a vector of four columns at a depth, likewise. See tile.wgsl.
+override B_STAGING: u32 = 0u;
+
+const BY_DEPTH = 1u;
+const ACROSS = 2u;
 
 const QUADS_OF_WORKGROUP: u32 = 4u;
 const INVOCATIONS: u32 = 4u * QUADS_OF_WORKGROUP; // of a workgroup
@@ -22,24 +32,56 @@ fn product_of(workgroup: vec3<u32>, operands: Operands) -> u32 {
 fn place_of(workgroup: vec3<u32>, lane: u32, operands: Operands) -> Place {
     let tile = workgroup.x * QUADS_OF_WORKGROUP + lane / 4u;
     let tile_columns = (operands.columns + 15u) / 16u;
-    return Place(tile / tile_columns * ROWS, tile % tile_columns * 16u + lane % 4u);
+    return Place(tile / tile_columns * ROWS, tile % tile_columns * 16u + lane % 4u * 4u);
 }
 
 // The column of the sum with that number in its row.
 fn column_at(place: Place, number: u32) -> u32 {
-    return place.column + 4u * number;
+    return place.column + number;
 }
 
-// Four elements of a row of A times four rows of B. `own` is the element that this invocation loaded, b0 its row of B.
-fn add_four(sum: vec4<f32>, own: f32, b0: vec4<f32>, b1: vec4<f32>, b2: vec4<f32>, b3: vec4<f32>) -> vec4<f32> {
-    let sum0 = fma(vec4<f32>(own), b0, sum);
-    let sum1 = fma(vec4<f32>(quadSwapX(own)), b1, sum0);
-    let sum2 = fma(vec4<f32>(quadSwapY(own)), b2, sum1);
-    return fma(vec4<f32>(quadSwapDiagonal(own)), b3, sum2);
+// Four elements of a row of A times four rows of B. `own` is the element that this invocation loaded.
+fn add_four(sum: vec4<f32>, own: f32, rows: Rows) -> vec4<f32> {
+    let sum0 = fma(vec4<f32>(own), rows.b0, sum);
+    let sum1 = fma(vec4<f32>(quadSwapX(own)), rows.b1, sum0);
+    let sum2 = fma(vec4<f32>(quadSwapY(own)), rows.b2, sum1);
+    return fma(vec4<f32>(quadSwapDiagonal(own)), rows.b3, sum2);
 }
 
-fn b_row_at(start: u32, columns: vec4<u32>) -> vec4<f32> {
-    return vec4<f32>(b[start + columns.x], b[start + columns.y], b[start + columns.z], b[start + columns.w]);
+// Four rows of B from `at` on, in the order of A's elements. The columns begin at `columns` from there.
+struct Rows { b0: vec4<f32>, b1: vec4<f32>, b2: vec4<f32>, b3: vec4<f32> }
+
+fn rows_of_b(at: u32, stride: u32, own: u32, columns: vec4<u32>) -> Rows {
+    if B_STAGING == BY_DEPTH {
+        let places = (at + columns) / 4u;
+        let column0 = in_order(b_vectors[places.x], own);
+        let column1 = in_order(b_vectors[places.y], own);
+        let column2 = in_order(b_vectors[places.z], own);
+        let column3 = in_order(b_vectors[places.w], own);
+        return Rows(
+            vec4<f32>(column0.x, column1.x, column2.x, column3.x), vec4<f32>(column0.y, column1.y, column2.y, column3.y),
+            vec4<f32>(column0.z, column1.z, column2.z, column3.z), vec4<f32>(column0.w, column1.w, column2.w, column3.w),
+        );
+    } else {
+        return Rows(
+            b_row_at(at + own * stride, columns), b_row_at(at + (own ^ 1u) * stride, columns),
+            b_row_at(at + (own ^ 2u) * stride, columns), b_row_at(at + (own ^ 3u) * stride, columns),
+        );
+    }
+}
+
+// The elements own, own ^ 1, own ^ 2 and own ^ 3.
+fn in_order(depths: vec4<f32>, own: u32) -> vec4<f32> {
+    let pairs = select(depths, depths.yxwz, (own & 1u) != 0u);
+    return select(pairs, pairs.zwxy, (own & 2u) != 0u);
+}
+
+fn b_row_at(at: u32, columns: vec4<u32>) -> vec4<f32> {
+    if B_STAGING == ACROSS {
+        return b_vectors[(at + columns.x) / 4u];
+    } else {
+        return vec4<f32>(b[at + columns.x], b[at + columns.y], b[at + columns.z], b[at + columns.w]);
+    }
 }
 
 // The sums of an invocation. A and B begin at `a_start` and `b_start` of their buffers. Beyond the last row and column
@@ -50,8 +92,8 @@ fn sums_at(
     let a_stride = operands.a_inner_stride;
     let b_stride = operands.b_inner_stride;
     let last = operands.rows - 1u;
-    let columns = min(place.column + vec4<u32>(0u, 4u, 8u, 12u), vec4<u32>(operands.columns - 1u))
-        * operands.b_column_stride;
+    let last_column = operands.columns - select(1u, 4u, B_STAGING == ACROSS);
+    let columns = min(place.column + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last_column)) * operands.b_column_stride;
     let own = lane % 4u;
     let row0 = min(place.row + 0u, last) * operands.a_row_stride;
     let row1 = min(place.row + 1u, last) * operands.a_row_stride;
@@ -86,58 +128,53 @@ fn sums_at(
     var sum14 = vec4<f32>(0.0);
     var sum15 = vec4<f32>(0.0);
     let a_offset = own * a_stride;
-    let b_offset0 = own * b_stride;
-    let b_offset1 = (own ^ 1u) * b_stride;
-    let b_offset2 = (own ^ 2u) * b_stride;
-    let b_offset3 = (own ^ 3u) * b_stride;
     var a_at = a_start;
     var b_at = b_start;
     var depth = 0u;
     for (; depth + 4u <= operands.inner; depth += 4u) {
-        let b0 = b_row_at(b_at + b_offset0, columns);
-        let b1 = b_row_at(b_at + b_offset1, columns);
-        let b2 = b_row_at(b_at + b_offset2, columns);
-        let b3 = b_row_at(b_at + b_offset3, columns);
+        let rows = rows_of_b(b_at, b_stride, own, columns);
         let at = a_at + a_offset;
-        sum0 = add_four(sum0, a[at + row0], b0, b1, b2, b3);
-        sum1 = add_four(sum1, a[at + row1], b0, b1, b2, b3);
-        sum2 = add_four(sum2, a[at + row2], b0, b1, b2, b3);
-        sum3 = add_four(sum3, a[at + row3], b0, b1, b2, b3);
-        sum4 = add_four(sum4, a[at + row4], b0, b1, b2, b3);
-        sum5 = add_four(sum5, a[at + row5], b0, b1, b2, b3);
-        sum6 = add_four(sum6, a[at + row6], b0, b1, b2, b3);
-        sum7 = add_four(sum7, a[at + row7], b0, b1, b2, b3);
-        sum8 = add_four(sum8, a[at + row8], b0, b1, b2, b3);
-        sum9 = add_four(sum9, a[at + row9], b0, b1, b2, b3);
-        sum10 = add_four(sum10, a[at + row10], b0, b1, b2, b3);
-        sum11 = add_four(sum11, a[at + row11], b0, b1, b2, b3);
-        sum12 = add_four(sum12, a[at + row12], b0, b1, b2, b3);
-        sum13 = add_four(sum13, a[at + row13], b0, b1, b2, b3);
-        sum14 = add_four(sum14, a[at + row14], b0, b1, b2, b3);
-        sum15 = add_four(sum15, a[at + row15], b0, b1, b2, b3);
+        sum0 = add_four(sum0, a[at + row0], rows);
+        sum1 = add_four(sum1, a[at + row1], rows);
+        sum2 = add_four(sum2, a[at + row2], rows);
+        sum3 = add_four(sum3, a[at + row3], rows);
+        sum4 = add_four(sum4, a[at + row4], rows);
+        sum5 = add_four(sum5, a[at + row5], rows);
+        sum6 = add_four(sum6, a[at + row6], rows);
+        sum7 = add_four(sum7, a[at + row7], rows);
+        sum8 = add_four(sum8, a[at + row8], rows);
+        sum9 = add_four(sum9, a[at + row9], rows);
+        sum10 = add_four(sum10, a[at + row10], rows);
+        sum11 = add_four(sum11, a[at + row11], rows);
+        sum12 = add_four(sum12, a[at + row12], rows);
+        sum13 = add_four(sum13, a[at + row13], rows);
+        sum14 = add_four(sum14, a[at + row14], rows);
+        sum15 = add_four(sum15, a[at + row15], rows);
         a_at += 4u * a_stride;
         b_at += 4u * b_stride;
     }
-    for (; depth < operands.inner; depth++) {
-        let b_row = b_row_at(b_at, columns);
-        sum0 = fma(vec4<f32>(a[a_at + row0]), b_row, sum0);
-        sum1 = fma(vec4<f32>(a[a_at + row1]), b_row, sum1);
-        sum2 = fma(vec4<f32>(a[a_at + row2]), b_row, sum2);
-        sum3 = fma(vec4<f32>(a[a_at + row3]), b_row, sum3);
-        sum4 = fma(vec4<f32>(a[a_at + row4]), b_row, sum4);
-        sum5 = fma(vec4<f32>(a[a_at + row5]), b_row, sum5);
-        sum6 = fma(vec4<f32>(a[a_at + row6]), b_row, sum6);
-        sum7 = fma(vec4<f32>(a[a_at + row7]), b_row, sum7);
-        sum8 = fma(vec4<f32>(a[a_at + row8]), b_row, sum8);
-        sum9 = fma(vec4<f32>(a[a_at + row9]), b_row, sum9);
-        sum10 = fma(vec4<f32>(a[a_at + row10]), b_row, sum10);
-        sum11 = fma(vec4<f32>(a[a_at + row11]), b_row, sum11);
-        sum12 = fma(vec4<f32>(a[a_at + row12]), b_row, sum12);
-        sum13 = fma(vec4<f32>(a[a_at + row13]), b_row, sum13);
-        sum14 = fma(vec4<f32>(a[a_at + row14]), b_row, sum14);
-        sum15 = fma(vec4<f32>(a[a_at + row15]), b_row, sum15);
-        a_at += a_stride;
-        b_at += b_stride;
+    if B_STAGING != BY_DEPTH { // which are whole fours
+        for (; depth < operands.inner; depth++) {
+            let b_row = b_row_at(b_at, columns);
+            sum0 = fma(vec4<f32>(a[a_at + row0]), b_row, sum0);
+            sum1 = fma(vec4<f32>(a[a_at + row1]), b_row, sum1);
+            sum2 = fma(vec4<f32>(a[a_at + row2]), b_row, sum2);
+            sum3 = fma(vec4<f32>(a[a_at + row3]), b_row, sum3);
+            sum4 = fma(vec4<f32>(a[a_at + row4]), b_row, sum4);
+            sum5 = fma(vec4<f32>(a[a_at + row5]), b_row, sum5);
+            sum6 = fma(vec4<f32>(a[a_at + row6]), b_row, sum6);
+            sum7 = fma(vec4<f32>(a[a_at + row7]), b_row, sum7);
+            sum8 = fma(vec4<f32>(a[a_at + row8]), b_row, sum8);
+            sum9 = fma(vec4<f32>(a[a_at + row9]), b_row, sum9);
+            sum10 = fma(vec4<f32>(a[a_at + row10]), b_row, sum10);
+            sum11 = fma(vec4<f32>(a[a_at + row11]), b_row, sum11);
+            sum12 = fma(vec4<f32>(a[a_at + row12]), b_row, sum12);
+            sum13 = fma(vec4<f32>(a[a_at + row13]), b_row, sum13);
+            sum14 = fma(vec4<f32>(a[a_at + row14]), b_row, sum14);
+            sum15 = fma(vec4<f32>(a[a_at + row15]), b_row, sum15);
+            a_at += a_stride;
+            b_at += b_stride;
+        }
     }
     return array<vec4<f32>, ROWS>(
         sum0, sum1, sum2, sum3, sum4, sum5, sum6, sum7, sum8, sum9, sum10, sum11, sum12, sum13, sum14, sum15,

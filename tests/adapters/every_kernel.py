@@ -21,7 +21,15 @@ from optirs_web.runtime.attention_tiles import COLUMN_TILES, TILES as ATTENTION_
 from optirs_web.runtime.backend import MatrixShape
 from optirs_web.runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from optirs_web.runtime.packed_kernels import packed
-from optirs_web.runtime.products import SMALL, TILE_CLASSES, Staging, band_kernel, by_tiles, convolution_by_tiles
+from optirs_web.runtime.products import (
+    SMALL,
+    TILE_CLASSES,
+    Staging,
+    band_kernel,
+    by_quads,
+    by_tiles,
+    convolution_by_tiles,
+)
 from optirs_web.runtime.rule_kernels import RuleKernel
 from optirs_web.runtime.rules import Rule
 from optirs_web.runtime.subgroup_matrices import MATRIX_TILES, by_matrices
@@ -153,6 +161,8 @@ def _tuned(name: str, kernel: Kernel) -> Iterator[Made]:
 def _as_on_gpus(name: str) -> Iterator[Made]:
     """Products by the tiles that a table chooses, with operands read by vectors and by elements."""
     tiles = {tile for one in TILE_CLASSES.values() for tile in one.tiles} - {SMALL}
+    for b in Staging:
+        yield Made(f"{name} quads, {b.name}", by_quads(name, b))
     for tile, a, b in product(sorted(tiles), Staging, Staging):
         yield Made(f"{name} {tile}, {a.name} {b.name}", by_tiles(name, tile, a, b))
     yield from _matrices(name)

@@ -336,7 +336,7 @@ def test_a_software_adapter_is_found_to_multiply_by_quads(browser_python):
     device.observers.pop()
     str([device.info.software, device.capabilities.quads, constants[-1]])
     """
-    assert browser_python.run(textwrap.dedent(program)) == "[True, True, {'QUADS': True}]"
+    assert browser_python.run(textwrap.dedent(program)) == "[True, True, {'B_STAGING': 0, 'QUADS': True}]"
 
 
 def test_where_the_browser_refuses_quads_the_device_opens_and_multiplies_by_tiles(browser):

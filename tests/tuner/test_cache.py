@@ -46,14 +46,14 @@ def test_a_choice_is_used_by_the_next_process(vulkan, cache):
     assert json.loads(used) == [TILE.constants()]
     assert loaded == "True"
     used, loaded = run_tuned(PRODUCT, cache, OPTIRS_TUNE=0)
-    assert json.loads(used) == [{"QUADS": True}]
+    assert json.loads(used) == [{"QUADS": True, "B_STAGING": 0}]
     assert loaded == "False"
 
 
 def test_where_nothing_was_searched_nothing_is_loaded(open_device, cache):
     open_device("vulkan")
     used, loaded = run_tuned(PRODUCT, cache)
-    assert json.loads(used) == [{"QUADS": True}]
+    assert json.loads(used) == [{"QUADS": True, "B_STAGING": 0}]
     assert loaded == "False"
     assert names_of(cache) == []
 

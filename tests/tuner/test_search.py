@@ -17,7 +17,8 @@ def test_a_search_is_kept_and_not_repeated(vulkan, cache):
     report = ow.tune(lambda: a @ b, device=vulkan)
     (work,) = report.works
     assert (work.kernel, work.device, work.shape_class) == ("matmul", "vulkan", "64x64x256 nn")
-    assert set(work.seconds) == set(TUNABLE["matmul"].candidates)
+    without_matrices = {one for one in TUNABLE["matmul"].candidates if one[2] or not any(one)}
+    assert set(work.seconds) == without_matrices
     assert min(work.seconds.values()) > 0
     assert work.chosen in work.seconds
     assert work.gain >= 1.05 or work.chosen == work.default
@@ -47,13 +48,13 @@ def test_a_compiled_step_gets_what_is_chosen_later(vulkan, cache):
     def constants():
         return [work.kernel.constants for _, work in vulkan.backend.parts(step.program.recorded)]
 
-    assert constants() == [{"QUADS": True}]
+    assert constants() == [{"QUADS": True, "B_STAGING": 0}]
     keep(vulkan)
     ow.tuning(True)
     assert constants() == [TILE.constants()]
     np.testing.assert_allclose(step().numpy(), expected, rtol=1e-5, atol=1e-5)
     ow.tuning(False)
-    assert constants() == [{"QUADS": True}]
+    assert constants() == [{"QUADS": True, "B_STAGING": 0}]
     np.testing.assert_array_equal(step().numpy(), expected)
 
 

@@ -170,11 +170,12 @@ class _Products(_Cooperative):
         return super().allows(launch, choice, capabilities) and (capabilities.quads or tile is not None)
 
     def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
-        """Operands are read as they are by the kernel's own tile; from matrices to tiles by elements."""
-        tile = _tile(choice)
+        """Operands are read as they are by the kernel's own tile; by elements from matrices or quads to tiles."""
+        tile, own = _tile(choice), dict(_base_of(kernel).constants)
         if tile is None:
-            return self.with_constants(kernel, {"QUADS": True})
-        own = {name: value for name, value in _base_of(kernel).constants.items() if name != "QUADS"}
+            return self.with_constants(kernel, {"QUADS": True, "B_STAGING": own.get("B_STAGING", 0)})
+        if "QUADS" in own:
+            own = {}
         if isinstance(tile, MatrixTile):
             own["MATRICES"] = True
         elif "MATRICES" in own:
