@@ -127,7 +127,7 @@ def _is_of_rows(source: Source) -> bool:
     """Whether a kernel reduces rows, which on GPUs is by subgroups."""
     module = package_loader()((source.folder, source.file))
     imports = [one for one in module.declarations if isinstance(one, syntax.Import)]
-    return any(one.condition is not None and one.condition[0] == "SUBGROUPS" for one in imports)
+    return any("SUBGROUPS" in dict(one.conditions) for one in imports)
 
 
 def _parts(source: Source) -> list[str]:
