@@ -27,7 +27,6 @@ def _statistics(p: Parameters, raw: Array) -> Array:
 def _layer_norm(p: Parameters, values: Array, weight: Array, bias: Array, statistics: Array, result: Array) -> None:
     columns = p["columns"]
     factors = weight.view(np.float32)[:columns] if p["has_weight"] else np.ones(columns, np.float32)
-    added = bias.view(np.float32)[:columns] if p["has_bias"] else 0.0
     for block in row_blocks(p["rows"], columns):
         means, scales = _statistics(p, statistics)[block].T
         x, target = _rows(p, values)[block], _rows(p, result)[block]
@@ -35,10 +34,12 @@ def _layer_norm(p: Parameters, values: Array, weight: Array, bias: Array, statis
         np.subtract(x, of_rows(means, columns), out=target)
         rest = (row_sums(target) / columns).astype(np.float32)  # what rounding left of the mean
         means += rest
-        variances = np.vecdot(target, target) / np.float32(columns) - rest * rest
+        target -= of_rows(rest, columns)
+        variances = np.vecdot(target, target) / np.float32(columns)
         scales[:] = 1 / np.sqrt(variances + np.float32(p["eps"]))
         target *= outer(scales, factors)
-        target += outer(-rest * scales, factors, 1.0, added)
+        if p["has_bias"]:
+            target += outer(np.ones(means.size, np.float32), bias.view(np.float32)[:columns])
 
 
 def _layer_norm_grad(

@@ -80,11 +80,10 @@ def of_rows(numbers: Array, columns: int) -> Array:
     return table
 
 
-def outer(rows: Array, columns: Array, more_rows: Array | float = 0.0, more_columns: Array | float = 0.0) -> Array:
-    """The sum of two outer products as a table of float32: of (rows,) and (columns,), and of two more or of zeros."""
-    left, right = np.empty((rows.size, 2), np.float32), np.empty((2, columns.size), np.float32)
-    left[:, 0], left[:, 1] = rows, more_rows
-    right[0], right[1] = columns, more_columns
+def outer(rows: Array, columns: Array) -> Array:
+    """The outer product of (rows,) and (columns,) as a table of float32."""
+    left, right = np.zeros((rows.size, 2), np.float32), np.zeros((2, columns.size), np.float32)
+    left[:, 0], right[0] = rows, columns
     return left @ right  # by BLAS, which NumPy does not call for one column
 
 

@@ -53,6 +53,24 @@ def test_equal_values_are_normalized_to_the_bias(device):
     assert np.isfinite(x.grad.numpy()).all()
 
 
+@pytest.mark.parametrize("columns", [257, 512])
+def test_layer_norm_by_numpy_subtracts_what_rounding_left_of_the_mean(columns):
+    x = np.full((2, columns), 1.2345e10, np.float32)
+    weight = ow.tensor(np.linspace(-1, 2, columns, dtype=np.float32), device="cpu")
+    y = layer_norm(ow.tensor(x, device="cpu"), columns, weight, ow.ones((columns,), device="cpu"))
+    assert (y.numpy() == 1).all()
+
+
+def test_layer_norm_by_numpy_has_nan_where_arithmetic_has():
+    weight = np.array([1, np.inf, 0, -1], np.float32)
+    x = np.array([[1, 2, 3, 5], [1e30, 2e30, -1e30, 0], [np.inf, 0, 1, 2]], np.float32)
+    y = layer_norm(ow.tensor(x, device="cpu"), 4, ow.tensor(weight, device="cpu"), ow.ones((4,), device="cpu")).numpy()
+    assert y[0, 1] == -np.inf
+    assert np.isfinite(y[0, [0, 2, 3]]).all()
+    assert (y[1, [0, 2, 3]] == 1).all()  # the variance is infinite
+    assert np.isnan(y[2]).all()
+
+
 def test_layer_norm_takes_one_dispatch_and_few_for_its_gradients(device):
     x, weight, bias = (ow.Parameter(random(shape), device=device) for shape in ((5, 8), (8,), (8,)))
     g = ow.ones((5, 8), device=device)
