@@ -51,10 +51,10 @@ def _request() -> Any:
 
 
 def _experimental_feature() -> str:
-    """The name of the feature that is asked for as well, if the user says so; otherwise ""."""
+    """Return the name of the experimental feature that the user asks for; "" if none."""
     if not os.environ.get("OPTIRS_SUBGROUP_MATRICES"):
         return ""
-    matrices = imported("runtime.subgroup_matrices")  # which few ask for
+    matrices = imported("runtime.subgroup_matrices")  # of the second wheel
     return str(matrices.FEATURE) if matrices.asked_for_matrices() else ""
 
 
@@ -138,10 +138,10 @@ async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
 
 
 def _matrices() -> dict[str, Any]:
-    """The capabilities that concern subgroup matrices, where the adapter has them and they were asked for."""
+    """Return the capabilities of subgroup matrices; {} if the user asks for none or the adapter has none."""
     if _experimental_feature() not in json.loads(_adapter.about)["features"]:
         return {}
-    from ..runtime.subgroup_matrices import matrix_shapes  # which few ask for
+    from ..runtime.subgroup_matrices import matrix_shapes  # rarely needed
 
     about = json.loads(_adapter.about)
     largest = about["largestSubgroup"]

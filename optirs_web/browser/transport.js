@@ -18,8 +18,8 @@ async (powerPreference, more) => {
     description: description || model || [vendor, architecture].filter(Boolean).join(" ") || "a WebGPU adapter",
     software: Boolean(adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter) || architecture === "swiftshader",
     features, limits,
-    matrices: [...(adapter.info?.subgroupMatrixConfigs ?? [])].map((one) =>
-      [one.componentType, one.resultComponentType, one.M, one.N, one.K]),
+    matrices: [...(adapter.info?.subgroupMatrixConfigs ?? [])].map((config) =>
+      [config.componentType, config.resultComponentType, config.M, config.N, config.K]),
     largestSubgroup: adapter.info?.subgroupMaxSize ?? 0,
   });
 

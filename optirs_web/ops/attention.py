@@ -252,7 +252,7 @@ class _Dispatch:
         self.owns_queries, self.adds_values = owns_queries, adds_values
 
     def run(self, name: str, of_queries: Tensor, result: Tensor, call: _Call, result_scale: float = 1.0) -> None:
-        """Enqueue it: `of_queries` is what a kernel knows of each query, or leaves there."""
+        """Enqueue the kernel `name`, which reads or writes a number or two for each query, `of_queries`."""
         columns, capabilities = result.shape[-1], result.device.capabilities
         column_tiles = column_tiles_for(columns)
         tile = attention_tile(capabilities.tiles, self.rows, self.products, column_tiles)
@@ -275,7 +275,7 @@ class _Dispatch:
 
 
 def _are_of_fours(places: Sequence[_Place], columns: Sequence[int]) -> bool:
-    """Whether the rows of matrices of float32 are vectors of four adjacent elements, as a kernel may read them."""
+    """Return whether a kernel may read float32 matrices of so many columns by vectors of four adjacent elements."""
     return not any(size % 4 for size in columns) and all(
         not view.kind and walk[-1] == 1 and not any(number % 4 for number in walk[:-1]) for view, walk in places
     )

@@ -1,7 +1,7 @@
 """Convolutions: matrix products with the columns of `unfold`, which are made again where a gradient needs them.
 
-On GPUs the products find the pixels of the columns by themselves (`convolution_products`), but for the gradient of the
-images at a stride, most of whose taps would be on no window.
+On GPUs the products read the pixels from the images instead (`convolution_products`), except in the gradient of the
+images at a stride above 1, where most taps would be on no window.
 
 With the columns U x of an image x (its pixels under each tap of each window), a convolution is W (U x). It is linear in
 x and in W; so are its two gradients, Uᵀ (Wᵀ g) and g (U x)ᵀ, and the three are each other's gradients.
@@ -276,7 +276,7 @@ def _columns(x: Tensor, first: int, count: int, layout: _Layout) -> Tensor:
 
 
 def _is_by_images(x: Tensor, layout: _Layout) -> bool:
-    """The products find the pixels of so many images, or of results as `x` are, by themselves."""
+    """Return whether products read the pixels from the images, for as many images or results as `x` has."""
     images = (x.shape[0], layout.channels, layout.windows.pixels)
     results = (x.shape[0], layout.filters, layout.windows.windows)
     return are_products_of_images(x.device.capabilities, max(layout.channels, layout.filters), images, results)

@@ -27,17 +27,17 @@ __all__ = [
     "result_product",
 ]
 
-_STEP = 16  # parts of an inner axis are multiples of it
+_STEP = 16  # the length of a part of an inner axis is a multiple of it
 _MOST = 1 << 32
 
 
 class Digits(NamedTuple):
-    """What three digits of a number stand for, of which the last two are of height and width.
+    """How the three digits of a column's or a depth's number give a pixel: of a plane, a row and a column.
 
     Attributes:
-        bounds: of the last two.
-        plane: elements of the images for each of the first.
-        pixels: down and across, for each of the last two.
+        bounds: of the digits of rows and columns.
+        plane: elements of the images from one plane to the next.
+        pixels: from one row to the next, and from one column to the next.
     """
 
     bounds: Pair
@@ -49,19 +49,19 @@ class ImageProduct(NamedTuple):
     """Products A B, one for each group, whose B is read from images.
 
     Attributes:
-        groups: of them.
+        groups: number of products.
         rows: of a product.
-        columns: the same.
+        columns: of a product.
         inner: depths of one image.
-        images: over which products are added up.
-        of_columns: where the pixel of a column is.
-        of_depths: where that of a depth is; the places are added up.
-        size: of an image; beyond its edges it is 0.
-        before: rows and columns of padding before it.
+        images: number of images over which products are added up.
+        of_columns: the part of a pixel's offset that depends on the column.
+        of_depths: the part that depends on the depth; the pixel is at the sum of both.
+        size: height and width of an image; pixels beyond its edges are 0.
+        before: rows and columns of padding before an image.
         b_group: elements of the images from one group to the next.
-        b_image: from one image to the next.
+        b_image: elements of the images from one image to the next.
         a_image: elements of A from one image to the next; its rows are contiguous and so are its groups.
-        result_columns: that are contiguous in the result; there are the rows and groups of others then.
+        result_columns: columns of one image of the result, which are contiguous.
     """
 
     groups: int
@@ -80,11 +80,13 @@ class ImageProduct(NamedTuple):
 
 
 def are_products_of_images(capabilities: Capabilities, channels: int, *shapes: tuple[int, ...]) -> bool:
-    """Whether a device computes convolutions so: a GPU where no library multiplies, and whose bindings hold them.
+    """Return whether a device computes convolutions by `multiply_images`: a GPU without a library for products.
+
+    Images and results have to fit a binding each.
 
     Args:
         capabilities: of the device.
-        channels: of the images or of the results, whichever are more.
+        channels: of the images or of the results, the larger number.
         shapes: of the images and of the results.
     """
     is_by_library = not capabilities.max_invocations or "matmul" in capabilities.replaced
@@ -95,10 +97,10 @@ def are_products_of_images(capabilities: Capabilities, channels: int, *shapes: t
 
 
 def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: ImageProduct) -> bool:
-    """Enqueue such products by bands of rows, where their taps are 3x3 on adjacent pixels and that is thought faster.
+    """Enqueue products by bands of rows, for 3x3 taps on adjacent pixels where `band_launch` gives a kernel.
 
     Returns:
-        False if they are for `multiply_images`.
+        False if nothing was enqueued.
     """
     p, capabilities = product, result.device.capabilities
     steps = p.of_depths.pixels
@@ -115,7 +117,7 @@ def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: Im
     )  # fmt: skip
     if launch is None:
         return False
-    before = [one + 2 * is_flipped for one in p.before]  # the last tap of a flipped filter is on the first pixel
+    before = [padding + 2 * is_flipped for padding in p.before]  # a flipped filter has its last tap on the first pixel
     c_image = p.groups * p.rows * p.result_columns
     parameters = (
         *(p.rows, channels, *p.size, *_words(before), *windows),
@@ -126,7 +128,7 @@ def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: Im
 
 
 def multiply_images(result: Tensor, a: Tensor, images: Tensor, product: ImageProduct) -> None:
-    """Enqueue such products, of contiguous operands, into a contiguous result."""
+    """Enqueue the products of contiguous operands into a contiguous result."""
     if _multiply_bands(result, a, images, product):
         return
     p, capabilities = product, result.device.capabilities
@@ -165,12 +167,12 @@ def multiply_images(result: Tensor, a: Tensor, images: Tensor, product: ImagePro
 
 
 def _words(pixels: Sequence[int]) -> list[int]:
-    """Numbers that may be negative, as words whose sums overflow."""
-    return [one % _MOST for one in pixels]
+    """Return numbers that may be negative as 32-bit words, which are added modulo 2**32."""
+    return [number % _MOST for number in pixels]
 
 
 def _parts(capabilities: Capabilities, p: ImageProduct) -> tuple[int, int]:
-    """The images and the depths of a part: of some images, or if there are fewer of some depths of one."""
+    """Return how many images and depths a part has: all depths of some images, or some depths of one image."""
     whole = p.images * p.inner
     parts = -(-whole // inner_parts(capabilities, p.rows, p.columns, whole, p.groups))
     if parts <= p.images:
@@ -200,7 +202,7 @@ def result_product(w: Windows, images: int, channels: int, filters: int, groups:
 def image_gradient(w: Windows, images: int, channels: int, filters: int, groups: int) -> ImageProduct:
     """The gradient of the images, from that of the result, at a stride of 1.
 
-    A tap that is further right in its window has the pixel in one further left.
+    Here a tap further to the right reads a window further to the left.
     """
     return ImageProduct(
         groups=groups,

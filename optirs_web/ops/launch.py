@@ -38,7 +38,7 @@ _TEAMS = 64
 SHORT_ROW = 256
 """Longer rows have a workgroup of their own."""
 _ALONE_COUNT = 256
-"""The fewest rows that invocations reduce each by itself, short ones, which it adds up one after the other."""
+"""The fewest short rows of which each invocation reduces one by itself, element by element."""
 
 Operand = Tensor | float
 Shape = tuple[int, ...]
@@ -254,8 +254,8 @@ def row_kernel(
 ) -> tuple[CooperativeKernel, int]:
     """Return a kernel of workgroups of 64 that reduces rows or columns, and how many a workgroup takes; see `at_once`.
 
-    On adapters that compute on the processor an invocation reduces one by itself, where they are short and many. A
-    workgroup reduces a long row by subgroups where `Capabilities.subgroups` has it.
+    On adapters that compute on the processor an invocation reduces a row by itself, where rows are short and many. A
+    workgroup reduces a long row by subgroups where `Capabilities.subgroups` is true.
     """
     capabilities = device.capabilities
     if capabilities.quads and length <= SHORT_ROW and count >= _ALONE_COUNT:

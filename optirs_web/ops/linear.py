@@ -157,7 +157,7 @@ def _cut(result: Tensor, a: Tensor, b: Tensor) -> tuple[int, int] | None:
 
 
 def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) -> None:
-    """Enqueue such products, of matrices that a kernel can be shown; not in parts if they are one."""
+    """Enqueue such products, of matrices that fit bindings; `is_part` if they are parts, which are not cut again."""
     *batch, rows, columns, inner = a.shape
     (a_view, a_start, a_strides), (b_view, b_start, b_strides) = a.walk, b.walk
     sizes, strides = collapse(tuple(batch), [a_strides[:-3], b_strides[:-3]])
@@ -190,7 +190,7 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) ->
 
 
 def _dispatch_parts(result: Tensor, a: Tensor, b: Tensor, length: int) -> None:
-    """Enqueue products of parts of the inner axis, as a batch, and their sums, which are fused with what follows."""
+    """Enqueue products of parts of the inner axis as a batch, and their sum, with which later operations may fuse."""
     *outer, inner = a.shape
     parts, rest = divmod(inner, length)
     products = empty((parts + (rest > 0), *result.shape), FLOAT32, result.device)

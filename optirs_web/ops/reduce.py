@@ -102,7 +102,7 @@ def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
 
 
 def sum_into(result: Tensor, x: Tensor) -> None:
-    """Enqueue the sum over the middle axis of three, of contiguous elements that a kernel can be shown."""
+    """Enqueue the sum over the middle axis of three, of contiguous elements that fit a binding."""
     (outer, length, inner), view = x.shape, x.view
     while True:
         chunks = max(1, -(-length // _CHUNK))

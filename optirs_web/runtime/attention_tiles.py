@@ -1,6 +1,6 @@
-"""Tiles of attention: which one a device is given for a shape. See ``shaders/lib/attention.wgsl``.
+"""Tiles of attention, chosen by the class of adapter and the shape. See ``shaders/lib/attention.wgsl``.
 
-No GPU was measured. The sums of an invocation are as many as those of the products of the same class of adapters.
+No GPU was measured. An invocation has as many sums as in a product on the same class of adapters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PITCH = 5  # vectors of a row that is staged
 _LANES = 8  # invocations that share their owned rows
 
 COLUMN_TILES = (1, 2, 4)
-"""Of 32 columns of the result each, that a dispatch computes: more columns take more dispatches."""
+"""How many tiles of 32 columns of the result a dispatch may compute: more columns take more dispatches."""
 
 
 class AttentionTile(NamedTuple):
@@ -37,36 +37,36 @@ class AttentionTile(NamedTuple):
 
     @property
     def invocations(self) -> int:
-        """Of a workgroup."""
+        """Invocations of a workgroup."""
         return self.rows // self.own_rows * _LANES
 
     @property
     def nbytes(self) -> int:
-        """Of workgroup memory: what is staged, and the weights."""
+        """Bytes of workgroup memory: the staged rows, and the weights."""
         return 16 * ((self.rows + _OTHERS) * _PITCH + self.rows * _LANES)
 
 
 _SMALL, _LARGE, _WIDE = AttentionTile(32, 4), AttentionTile(64, 4), AttentionTile(64, 8)
 
 TILES = (_SMALL, _LARGE, _WIDE)
-"""All that can be chosen. The first is the default of `shaders/lib/attention.wgsl`."""
+"""All tiles. The first is the default of `shaders/lib/attention.wgsl`."""
 
 _WIDE_CLASSES = frozenset({"apple", "d3d12", "discrete"})
-"""The classes of adapters that add up 8 rows of 4 columns or more in an invocation of a product."""
+"""The classes of adapters where an invocation of a product has 8 rows of 4 columns or more."""
 
 _MOST_WIDE = 2
-"""Column tiles for whose sums, of eight rows, an invocation of such an adapter has registers."""
+"""The most column tiles for whose sums, with eight rows, an invocation has registers on these adapters."""
 
 
 def column_tiles_for(columns: int) -> int:
-    """The fewest column tiles that a dispatch can compute all columns by; the most if none can."""
+    """Return the fewest column tiles by which one dispatch computes all columns; the most if none does."""
     return next((tiles for tiles in COLUMN_TILES if columns <= tiles * _COLUMNS), COLUMN_TILES[-1])
 
 
 def attention_tile(tiles: str, rows: int, products: int, column_tiles: int) -> AttentionTile:
-    """The tile for an adapter of a class of `Capabilities.tiles`.
+    """Return the tile for a class of adapters, a value of `Capabilities.tiles`.
 
-    It has 64 rows where these occupy as many workgroups as the larger tiles of a product of that class have to.
+    It has 64 rows where that gives as many workgroups as the class requires of the larger tiles of products.
 
     Example:
         >>> attention_tile("discrete", rows=512, products=16, column_tiles=2)
@@ -81,16 +81,16 @@ def attention_tile(tiles: str, rows: int, products: int, column_tiles: int) -> A
 def attention_kernel(
     name: str, tiles: str, tile: AttentionTile, column_tiles: int, *, by_vectors: bool
 ) -> CooperativeKernel:
-    """The kernel of that name, "attention" or "attention_grad".
+    """Return a kernel of attention or of its gradients.
 
     Args:
-        name: of its file.
+        name: "attention" or "attention_grad".
         tiles: the class of the adapter.
-        tile: what a workgroup computes.
-        column_tiles: that a dispatch computes.
-        by_vectors: the matrices may be read and written by vectors of four columns, as GPUs do.
+        tile: of a workgroup.
+        column_tiles: of a dispatch.
+        by_vectors: the matrices may be read and written by vectors of four columns; ignored on software adapters.
     """
-    if tiles == "software":  # its compilers take long for more
+    if tiles == "software":  # unrolled loops take their compilers too long
         return cooperative(name, column_tiles=column_tiles)
     constants = {"OWN_TILE": tile.rows, "OWN_ROWS": tile.own_rows, "BY_VECTORS": by_vectors, "IN_REGISTERS": True}
     return cooperative(name, column_tiles=column_tiles, **constants)

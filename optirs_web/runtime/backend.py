@@ -138,9 +138,9 @@ class Capabilities:
             `shaders/lib/quads.wgsl` needs it; see `products`.
         max_iterations: of all loops of an invocation together, after which the driver leaves a loop without an error.
         tiles: the class of adapters that the tiles of products are chosen by, a key of `products.TILE_CLASSES`.
-        subgroups: long rows are reduced by subgroups; see `subgroups`.
-        matrices: the subgroup matrices that products use; none unless they were asked for, see `subgroup_matrices`.
-        largest_subgroup: invocations of the largest subgroups, where there are such matrices.
+        subgroups: long rows are reduced by subgroups; see the module `subgroups`.
+        matrices: the subgroup matrices that products use; none unless the user asks for them, see `subgroup_matrices`.
+        largest_subgroup: invocations of the largest subgroups; 0 if `matrices` is empty.
     """
 
     max_buffer_bytes: int

@@ -1,4 +1,4 @@
-"""Whether a driver's choice of subgroups may show in results: torch's names for it."""
+"""The mode in which results do not depend on a driver's choice of subgroups, by torch's names."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ _chosen = [False]
 
 
 def use_deterministic_algorithms(mode: bool) -> None:
-    """Have sums of rows be added up in an order that no driver chooses, which may take longer.
+    """Reduce rows in an order that no driver chooses, which may take longer.
 
     On one device the same program gives the same bits each time, in either mode. But GPUs that have subgroups, and
-    llvmpipe, reduce a row of more than 256 elements by them, in an order of their own; and how many invocations form a
-    subgroup differs between GPUs and, on some, between kernels: so the last bits of a softmax, a normalization, a
-    cross-entropy or a sum may differ between two GPUs, two drivers, or a compiled step and the same operations one by
-    one. In this mode rows are reduced through workgroup memory, in one order for all. Other choices that depend on the
-    device stay: tiles of products, tuned kernels, and libraries that take a kernel's place.
+    llvmpipe, reduce a row of more than 256 elements by them, in an order that the device chooses; and how many
+    invocations form a subgroup differs between GPUs and, on some, between kernels. So the last bits of a softmax, a
+    normalization, a cross-entropy or a sum may differ between two GPUs, two drivers, or a compiled step and the same
+    operations one by one. In this mode rows are reduced through workgroup memory, in one order on all devices. Tiles of
+    products, tuned kernels and libraries that replace kernels still depend on the device.
 
-    It holds for what is enqueued or recorded from now on; a compiled step keeps what it was recorded with.
+    The mode holds for operations that are enqueued or recorded from now on; a compiled step keeps the mode in which it
+    was recorded.
 
     Example:
         >>> import optirs_web as ow
@@ -30,7 +31,7 @@ def use_deterministic_algorithms(mode: bool) -> None:
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Return what `use_deterministic_algorithms` was given last.
+    """Return the mode that `use_deterministic_algorithms` set last; False by default.
 
     Example:
         >>> import optirs_web as ow

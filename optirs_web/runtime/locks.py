@@ -1,4 +1,4 @@
-"""Locks that a forked child process finds free."""
+"""Locks that are free in a forked child process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["ForkSafeLock"]
 class ForkSafeLock:
     """A reentrant lock of a module, taken by `with`.
 
-    Who holds it when a process is forked may be a thread that the child does not have, so the child gets a new one.
+    The thread that holds it when a process is forked does not exist in the child, so the child gets a new lock.
     """
 
     def __init__(self) -> None:
-        """Be told of forks from now on, where the platform has them; it is told as long as the process lives."""
+        """Renew the lock in forked children, where the platform forks. The registration is for the process's life."""
         self._renew()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._renew)

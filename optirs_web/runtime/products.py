@@ -1,13 +1,13 @@
 """Matrix products: which kernel a device is given for a shape, and the workgroups of a launch.
 
-Two families are in one file, ``shaders/kernels/matmul.wgsl`` (and ``batched_matmul.wgsl``), and give the same sums in
-another order: tiles staged in workgroup memory for GPUs, and quads for adapters that compute on the processor. By tiles
-is ``shaders/kernels/convolution.wgsl`` too, and ``convolution_band.wgsl`` is in the manner of these. A third family, by
-subgroup matrices, is for those who ask for it; see `subgroup_matrices`.
+Three families are in one file, ``shaders/kernels/matmul.wgsl`` (and ``batched_matmul.wgsl``), and give the same sums in
+another order: tiles staged in workgroup memory for GPUs, quads for adapters that compute on the processor, and subgroup
+matrices where the user asks for them (`subgroup_matrices`). ``shaders/kernels/convolution.wgsl`` multiplies by the same
+tiles, and ``convolution_band.wgsl`` by tiles of its own.
 
 No GPU was measured. The tiles of each class are those that won published comparisons on such adapters, the largest
-first. With few tiles and a long inner axis GPUs take parts of that axis side by side (`inner_parts`), whose products
-are added up afterwards, in order.
+first. With few tiles and a long inner axis GPUs multiply parts of that axis in parallel (`inner_parts`), and the
+products are added up afterwards, in order.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ QUAD_INVOCATIONS = 4 * _QUADS  # of a workgroup
 LEAST_BY_VECTORS = 1 << 22
 """Multiply-adds of a product by quads from which on B is read by vectors.
 
-That takes 0.8 of the time, and one more kernel, which costs as much as is spared in hundreds of smaller products.
+That takes 0.8 of the time, but one more kernel, which costs what hundreds of smaller products would save.
 """
 _LANES = "quad_lanes"
 """Counts the invocations whose neighbours in a quad are not those that `shaders/lib/quads.wgsl` assumes."""
@@ -156,21 +156,21 @@ TILE_CLASSES = {
 """By the classes of `Capabilities.tiles`."""
 
 LEAST_PART = 256
-"""Of an inner axis that is cut. onnxruntime's WebGPU kernels, which are measured on GPUs, cut it into parts of 256."""
+"""The shortest part of an inner axis, as in onnxruntime's WebGPU kernels, which were measured on GPUs."""
 
 _WORKGROUPS_OF_PARTS = 4
-"""By the smallest tile, for each that a class wants: a tile of twice its sides has as many as that then."""
+"""Workgroups of the smallest tile per workgroup that a class requires: enough for a tile of twice its sides."""
 
 _WIDEST_OF_PIXELS = 64
-"""Rows of a tile whose columns are staged pixel by pixel: larger ones lost 10% to 40% in published comparisons."""
+"""The most rows of a tile whose B is staged pixel by pixel: larger ones lost 10% to 40% in published comparisons."""
 
 # Of convolutions by bands.
 _BAND_WINDOWS = 64  # of a workgroup
-_BAND_FILTERS = (64, 32)  # the same; four of each are an invocation's
-_REGION_WIDTHS = (8, 16, 32, 64)  # the first reads fewest pixels
+_BAND_FILTERS = (64, 32)  # of a workgroup; an invocation has four windows and four filters
+_REGION_WIDTHS = (8, 16, 32, 64)  # the first reads the fewest pixels
 _LEAST_FILLED = 0.8
-"""Of all windows that are computed, those that are on images. By tiles none is computed in vain, but pixels are found
-and read for each tap: of their code on sm_90 multiply-adds are 66%, of that by bands 78%."""
+"""The smallest share of computed windows that are on images. Tiles compute no others, but find and read a pixel for
+each tap: multiply-adds are 66% of their code on sm_90, and 78% of that of bands."""
 
 _VENDORS = {"8086": "intel", "106b": "apple"}  # by PCI numbers
 
@@ -229,17 +229,17 @@ def product_launches(
         layout: rows, columns, inner; the row stride and the inner stride of A, the inner and the column stride of B.
         products: how many of them.
         starts: where the matrices A and B begin, or numbers of which sums are; None where elements have 16 bits.
-        is_float16: those of both factors are float16.
+        is_float16: the elements of both matrices are float16.
     """
     rows, columns, most = layout[0], layout[1], capabilities.max_workgroups
     tile: Tile | MatrixTile = SMALL
     kernel = None
     if capabilities.matrices:
-        from .subgroup_matrices import kernel_by_matrices  # which few ask for
+        from .subgroup_matrices import kernel_by_matrices  # rarely needed
 
-        found = kernel_by_matrices(name, capabilities, rows, columns, is_float16)
-        if found is not None:
-            kernel, tile = found
+        by_matrices = kernel_by_matrices(name, capabilities, rows, columns, is_float16)
+        if by_matrices is not None:
+            kernel, tile = by_matrices
             width, height = grid_of_products(rows, columns, 1, tile)
     elif capabilities.quads:
         width, height = grid_of_products(rows, columns, 1, None)
@@ -272,9 +272,9 @@ def longest_inner_axis(capabilities: Capabilities) -> int:
 def inner_parts(capabilities: Capabilities, rows: int, columns: int, inner: int, products: int) -> int:
     """Return the length of the parts that the inner axis is cut into; the last may be shorter.
 
-    An adapter with many processors is left idle by a product of few tiles: by the smallest they are fewer than its
-    class wants. The number of workgroups is from the arithmetic of `_WORKGROUPS_OF_PARTS`, and was not measured. The
-    sums of all parts take no more memory than so many of the smallest tiles. Where a library multiplies it decides.
+    A product whose smallest tiles are fewer than its class of adapters requires leaves most processors of a GPU idle.
+    The number of parts follows from `_WORKGROUPS_OF_PARTS`, and was not measured. The products of all parts take the
+    memory of a smallest tile for each workgroup. Where a library multiplies, nothing is cut.
 
     Returns:
         A multiple of the depth of all tiles; `inner` where it is not cut.
@@ -288,9 +288,9 @@ def inner_parts(capabilities: Capabilities, rows: int, columns: int, inner: int,
 
 
 def _tile_for(capabilities: Capabilities, rows: int, columns: int, products: int, widest: int = 128) -> Tile:
-    """The largest tile of which a product is more than half, and has enough, with no more rows than the widest."""
+    """Return the largest tile of at most `widest` rows that is more than half full, and of which there are enough."""
     *larger, last = TILE_CLASSES[capabilities.tiles].tiles
-    for tile in (one for one in larger if one.rows <= widest):
+    for tile in (tile for tile in larger if tile.rows <= widest):
         across, down = grid_of_products(rows, columns, products, tile)
         is_filled = tile.rows < 2 * rows and tile.columns < 2 * columns
         if is_filled and across * down >= TILE_CLASSES[capabilities.tiles].workgroups and tile.fits(capabilities):
@@ -301,15 +301,15 @@ def _tile_for(capabilities: Capabilities, rows: int, columns: int, products: int
 def convolution_launch(
     capabilities: Capabilities, rows: int, columns: int, products: int, staging: Staging, *, along_depth: bool
 ) -> tuple[CooperativeKernel, int, tuple[int, int]]:
-    """The kernel of a convolution, the columns that a launch computes at most, and the grid for these columns.
+    """Return the kernel of a convolution, the most columns that a launch computes, and the grid for these columns.
 
     Args:
         capabilities: of a device whose products are by the tiles of GPUs.
         rows: of the product of a group.
-        columns: the same.
-        products: groups, of all parts.
+        columns: of the product of a group.
+        products: groups times parts.
         staging: of A.
-        along_depth: see ``shaders/kernels/convolution.wgsl``.
+        along_depth: ALONG_DEPTH, see ``shaders/kernels/convolution.wgsl``.
     """
     tile = _tile_for(capabilities, rows, columns, products, _WIDEST_OF_PIXELS)
     kernel = convolution_by_tiles(tile, staging, along_depth=along_depth)
@@ -321,13 +321,13 @@ def convolution_launch(
 def band_launch(
     capabilities: Capabilities, filters: int, windows: tuple[int, int], times: int, groups: int, **flags: bool
 ) -> tuple[CooperativeKernel, tuple[int, int]] | None:
-    """The kernel and the grid of a convolution by bands; None where one by tiles is to be taken.
+    """Return the kernel and the grid of a convolution by bands; None where tiles suit it better.
 
     Args:
         capabilities: of a device whose products are by the tiles of GPUs.
         filters: of a group.
         windows: on an image, along its height and its width.
-        times: images.
+        times: number of images.
         groups: of filters.
         flags: of ``shaders/kernels/convolution_band.wgsl``.
     """
@@ -349,19 +349,19 @@ def band_launch(
 
 
 def band_kernel(rows: int, region_width: int, **flags: bool) -> CooperativeKernel:
-    """The kernel of convolutions by bands; see `band_launch`."""
+    """Return the kernel of convolutions by bands; see `band_launch`."""
     return cooperative("convolution_band", TILE_ROWS=rows, REGION_WIDTH=region_width, **flags)
 
 
 @cache
 def convolution_by_tiles(tile: Tile, a: Staging, *, along_depth: bool) -> CooperativeKernel:
-    """The kernel of convolutions; see `convolution_launch`."""
+    """Return the kernel of convolutions by tiles; see `convolution_launch`."""
     return cooperative("convolution", **tile.constants(), A_STAGING=int(a), IN_REGISTERS=True, ALONG_DEPTH=along_depth)
 
 
 @cache
 def by_quads(name: str, b: Staging) -> CooperativeKernel:
-    """The kernel of that name as software adapters are given it."""
+    """Return the kernel `name` by quads, as software adapters run it, with B read as `b` says."""
     return cooperative(name, QUADS=True, B_STAGING=int(b))
 
 
@@ -388,7 +388,7 @@ def stagings_of(layout: Sequence[int], starts: tuple[Iterable[int], Iterable[int
 
 
 def staging_of(inner: int, inner_stride: int, across: int, across_stride: int, starts: Iterable[int]) -> Staging:
-    """How one operand is read: its lengths and strides along the inner axis and the other one, and where it begins."""
+    """Return how an operand is read, given its lengths and strides along both axes, and where it begins."""
 
     def is_regular(length: int, stride: int, others: int, other_stride: int) -> bool:
         return stride == 1 and length > 0 and length % 4 == 0 and (other_stride % 4 == 0 or others == 1)
@@ -412,7 +412,7 @@ def tile_of(kernel: CooperativeKernel) -> Tile | MatrixTile | None:
     if "QUADS" in kernel.constants:
         return None
     if "MATRICES" in kernel.constants:
-        from .subgroup_matrices import MatrixTile  # which few ask for
+        from .subgroup_matrices import MatrixTile  # rarely needed
 
         return MatrixTile(*(int(kernel.constants[name]) for name in ("TILE_ROWS", "TILE_COLUMNS", "DEPTH")))
     return Tile(*(int(kernel.constants.get(name, value)) for name, value in SMALL.constants().items()))

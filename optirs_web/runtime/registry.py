@@ -350,7 +350,7 @@ def set_memory_limit(nbytes: int | None) -> None:
 
 
 def _after_fork() -> None:
-    """In the child. Who holds a device's locks may be a thread that is not in this process."""
+    """Renew the locks of devices in the child: the threads that held them are not in this process."""
     for one in opened():
         one.renew_locks()
 

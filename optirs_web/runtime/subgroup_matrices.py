@@ -1,7 +1,7 @@
-"""Products by subgroup matrices, which GPUs have units for: where they are used, and the kernels.
+"""Products by subgroup matrices, on the matrix units of GPUs: where they are used, and their kernels.
 
-Only where OPTIRS_SUBGROUP_MATRICES=1 says so, since no GPU has run them: their text is checked by Dawn's compiler, and
-what they compute by functions in the place of the extension's. The kernel is `shaders/lib/matrices.wgsl`.
+They are used only if OPTIRS_SUBGROUP_MATRICES=1, since no GPU has run them: Dawn's compiler accepts their WGSL, and
+their results are tested with functions in place of the extension's. The tile is in `shaders/lib/matrices.wgsl`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BYTES = {"f32": 4, "f16": 2}
 
 
 class MatrixTile(NamedTuple):
-    """A member of the family: a tile of a workgroup, in four blocks of half as many rows and columns.
+    """A tile of a product, for a workgroup: four blocks of half as many rows and columns.
 
     Attributes:
         rows: of a workgroup.
@@ -54,16 +54,16 @@ class MatrixTile(NamedTuple):
 
     @property
     def invocations(self) -> int:
-        """Of a workgroup."""
+        """Invocations of a workgroup."""
         return LARGEST_SUBGROUP
 
     def nbytes(self, element: str) -> int:
-        """That the invocations of a workgroup share, where factors are of "f32" or "f16"."""
+        """Return the bytes of workgroup memory, for factors of "f32" or "f16"."""
         staged = self.rows * self.depth + self.depth * self.columns
         return _BYTES[element] * staged + 16 * (self.rows + self.depth) + 4 * self.rows * (self.columns + 4)
 
     def fits(self, shape: MatrixShape, capabilities: Capabilities) -> bool:
-        """Whether it is made of such matrices, and a device can run it."""
+        """Return whether whole matrices of that shape fill the tile, and a device can run it."""
         is_whole = not (self.rows % (2 * shape.rows) or self.columns % (2 * shape.columns) or self.depth % shape.inner)
         return (
             is_whole
@@ -72,34 +72,34 @@ class MatrixTile(NamedTuple):
         )
 
     def constants(self) -> dict[str, int]:
-        """The overrides of `shaders/lib/matrices.wgsl` that a tuner sets."""
+        """Return the overrides of `shaders/lib/matrices.wgsl` that a tuner sets."""
         return {"TILE_ROWS": self.rows, "TILE_COLUMNS": self.columns, "DEPTH": self.depth}
 
 
 MATRIX_TILES = (MatrixTile(64, 64, 32), MatrixTile(64, 64, 16), MatrixTile(32, 64, 16))
-"""All that can be chosen, the one that stages most first."""
+"""All tiles, from the one that stages most to the one that stages least."""
 
 
 def asked_for_matrices() -> bool:
-    """Whether devices that are opened are to use subgroup matrices.
+    """Return whether OPTIRS_SUBGROUP_MATRICES has devices use subgroup matrices.
 
     Raises:
         ValueError: OPTIRS_SUBGROUP_MATRICES is neither 0 nor 1.
     """
-    said = os.environ.get("OPTIRS_SUBGROUP_MATRICES", "")
-    if said not in ("", "0", "1"):
-        raise ValueError(f"OPTIRS_SUBGROUP_MATRICES must be 0 or 1, not '{said}'")
-    return said == "1"
+    setting = os.environ.get("OPTIRS_SUBGROUP_MATRICES", "")
+    if setting not in ("", "0", "1"):
+        raise ValueError(f"OPTIRS_SUBGROUP_MATRICES must be 0 or 1, not '{setting}'")
+    return setting == "1"
 
 
 def matrix_shapes(
     configs: Iterable[Iterable[Any]], features: Collection[str], largest_subgroup: int
 ) -> tuple[MatrixShape, ...]:
-    """Those of an adapter's configurations that products use, the largest first: sums are f32, factors f32 or f16.
+    """Return the sizes that products use of an adapter's, the largest first: sums are f32, factors f32 or f16.
 
     Args:
-        configs: the elements of factors and of sums, M, N and K.
-        features: of the device, in WebGPU's words.
+        configs: (elements of factors, elements of sums, M, N, K) of each size.
+        features: of the device, by WebGPU's names.
         largest_subgroup: invocations of the adapter's largest subgroups.
 
     Example:
@@ -112,20 +112,20 @@ def matrix_shapes(
     shapes = {
         MatrixShape(factor, m, n, k) for factor, total, m, n, k in configs if total == "f32" and factor in elements
     }
-    return tuple(sorted(shapes, key=lambda one: (-one.rows * one.columns * one.inner, one)))
+    return tuple(sorted(shapes, key=lambda shape: (-shape.rows * shape.columns * shape.inner, shape)))
 
 
 def kernel_by_matrices(
     name: str, capabilities: Capabilities, rows: int, columns: int, is_float16: bool
 ) -> tuple[CooperativeKernel, MatrixTile] | None:
-    """The kernel of that name for products of that size; None where tiles suit them better, or the device has none.
+    """Return a kernel and its tile for products of a size; None without matrices, or where half a tile would be empty.
 
     Args:
         name: "matmul" or "batched_matmul".
         capabilities: of the device.
         rows: of a product.
         columns: of a product.
-        is_float16: both factors are float16, so that they lose nothing as f16.
+        is_float16: both factors are float16, which lose no digits as f16.
     """
     for element in ("f16", "f32") if is_float16 else ("f32",):
         for tile in MATRIX_TILES:
@@ -137,17 +137,17 @@ def kernel_by_matrices(
 
 
 def by_matrices(name: str, tile: MatrixTile, shape: MatrixShape, largest_subgroup: int) -> CooperativeKernel:
-    """The kernel of that name by such a tile of such matrices."""
+    """Return the kernel `name` with a tile of matrices of a shape."""
     sizes = {"MATRIX_ROWS": shape.rows, "MATRIX_COLUMNS": shape.columns, "MATRIX_INNER": shape.inner}
     halves = {"HALVES": True} if shape.element == "f16" else {}
     subgroup = {"LARGEST_SUBGROUP": largest_subgroup}
-    from .kernels import cooperative  # a page asks for its adapter before these are loaded
+    from .kernels import cooperative  # a page requests its adapter before these are loaded
 
     return cooperative(name, MATRICES=True, **halves, **tile.constants(), **sizes, **subgroup)
 
 
 def shape_of(kernel: CooperativeKernel) -> MatrixShape | None:
-    """The matrices that a kernel multiplies; None for a kernel of another family."""
+    """Return the shape of the matrices that a kernel multiplies; None for a kernel without matrices."""
     constants = kernel.constants
     if "MATRICES" not in constants:
         return None

@@ -1,4 +1,4 @@
-"""Which adapters reduce long rows by subgroups; the kernels do so by `shaders/lib/subgroups.wgsl`."""
+"""The choice of adapters that reduce long rows by subgroups, with `shaders/lib/subgroups.wgsl`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["reduces_by_subgroups"]
 
 
 def reduces_by_subgroups(info: AdapterInfo) -> bool:
-    """Return whether a device reduces by subgroups, for `Capabilities.subgroups`: as GPUs do that have them.
+    """Return the value of `Capabilities.subgroups`: True for GPUs that have subgroups, and for llvmpipe.
 
-    On llvmpipe, whose subgroups have eight invocations, rows of 300 to 10,000 elements took 0.53 to 0.99 of the time
-    through workgroup memory; on SwiftShader, where they have four, 1.05 to 1.11. No GPU has been measured.
+    On llvmpipe, whose subgroups have eight invocations, rows of 300 to 10,000 elements take 0.53 to 0.99 of their time
+    through workgroup memory; on SwiftShader, whose subgroups have four, 1.05 to 1.11. No GPU has been measured.
     """
     return "subgroups" in info.features and (not info.software or "llvmpipe" in info.description)

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | `matmul`, `batched_matmul` (fused ones too) | those of `products.Tile` | `Tile.invocations` | `Tile.nbytes` |
 | the same by quads | 0 each | 16 | 0 |
-| the same by subgroup matrices, if the launch is | those of `MatrixTile`, 0 in between | 128 | `MatrixTile.nbytes` |
+| the same by matrices, if the kernel has them | those of `MatrixTile`, 0 in between | 128 | `MatrixTile.nbytes` |
 | `sum` (fused too) | WORKGROUP | WORKGROUP | 8 WORKGROUP |
 | map functions (fused too) | WORKGROUP, TURNS: elements of each invocation | WORKGROUP | 0 |
 | an optimizer's `update` (state not in 8 bits) | WORKGROUP | WORKGROUP | 0 |
@@ -123,11 +123,11 @@ class _Cooperative(Tunable):
 
 
 _BY_QUADS: Choice = (0,) * len(SMALL)
-_BY_MATRICES: tuple[Choice, ...] = tuple((one.rows, one.columns, 0, 0, one.depth) for one in MATRIX_TILES)
+_BY_MATRICES: tuple[Choice, ...] = tuple((tile.rows, tile.columns, 0, 0, tile.depth) for tile in MATRIX_TILES)
 
 
 def _tile(choice: Choice) -> Tile | MatrixTile | None:
-    """The tile that is chosen; None for quads."""
+    """Return the tile of a choice; None for quads."""
     if choice in _BY_MATRICES:
         return MatrixTile(choice[0], choice[1], choice[4])
     return None if choice == _BY_QUADS else Tile(*choice)
@@ -170,7 +170,7 @@ class _Products(_Cooperative):
         return super().allows(launch, choice, capabilities) and (capabilities.quads or tile is not None)
 
     def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
-        """Operands are read as they are by the kernel's own tile; by elements from matrices or quads to tiles."""
+        """Operands are read as the kernel reads them; by elements where matrices or quads are replaced by tiles."""
         tile, own = _tile(choice), dict(_base_of(kernel).constants)
         if tile is None:
             return self.with_constants(kernel, {"QUADS": True, "B_STAGING": own.get("B_STAGING", 0)})
