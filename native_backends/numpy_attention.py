@@ -66,12 +66,11 @@ class _Tiles:
         for a, b, first in itertools.product(
             range(0, self.batch[0], outer), range(0, self.batch[1], inner), range(0, rows, step)
         ):
+            end = min(first + step, rows)
             met = slice(0, others)
             if self.p["is_causal"]:
-                met = (
-                    slice(0, min(others, first + step)) if self.p["owns_queries"] else slice(min(first, others), others)
-                )
-            yield (slice(a, a + outer), slice(b, b + inner), slice(first, min(first + step, rows))), met
+                met = slice(0, min(others, end)) if self.p["owns_queries"] else slice(min(first, others), others)
+            yield (slice(a, a + outer), slice(b, b + inner), slice(first, end)), met
 
     def scores(self, at: tuple[slice, slice, slice], met: slice) -> Array:
         """Return the scores of pairs, (..., others, owned): rows that are owned lie side by side. -inf where hidden."""

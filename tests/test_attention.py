@@ -68,6 +68,18 @@ def test_the_gradients_take_a_dispatch_each_and_one_for_all(device):
     assert (device.stats - before).dispatches == 4
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(33, 64), (65, 128), (40, 300), (64, 33)])
+def test_later_keys_are_hidden_where_there_are_more_keys_or_fewer(device, queries, keys):
+    query, key, value = parameters(device, (2, queries, 8), (2, keys, 8), (2, keys, 4))
+    result = scaled_dot_product_attention(query, key, value, is_causal=True)
+    result.sum().backward()
+    for row in range(queries):
+        met = [one.numpy()[:, : row + 1] for one in (key, value)]
+        assert_close(result.numpy()[:, row], reference(query.numpy()[:, row : row + 1], *met)[:, 0])
+    for later in (key, value):
+        assert (later.grad.numpy()[:, queries:] == 0).all()
+
+
 def test_tiles_of_later_keys_are_not_even_read(device):
     key, value = random((96, 8)), random((96, 8), 1)
     key[64:] = value[64:] = np.nan
