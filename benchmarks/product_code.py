@@ -67,7 +67,7 @@ class Code(NamedTuple):
         return self.fma / self.loads
 
     def __str__(self):
-        """The cells of a row."""
+        """The cells of a row of the table."""
         return f"{self.per_load:.1f} | {self.share:.0%} | {self.registers} | {self.spills}"
 
     @property
@@ -95,12 +95,13 @@ def disassembled(cubin):
 def code_of(kernel, arch="sm_90"):
     """Compile a kernel of products, and return the counts of its loop."""
     operations, loops, registers = machine_code(kernel, arch)
-    body = min((operations[first : last + 1] for first, last in loops), key=lambda one: (-one.count("FFMA"), len(one)))
+    bodies = [operations[first : last + 1] for first, last in loops]
+    body = min(bodies, key=lambda body: (-body.count("FFMA"), len(body)))
     return Code(len(body), body.count("FFMA"), body.count("LDS"), registers, spills_of(operations))
 
 
 def machine_code(kernel, arch="sm_90"):
-    """Compile a kernel, and return its operations, its loops as `loops_of` does, and an invocation's registers."""
+    """Compile a kernel, and return its operations and loops, see `loops_of`, and the registers of an invocation."""
     cubin = nvrtc.compile_cuda(print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds), arch, "cubin")
     text = disassembled(cubin)
     registers = re.search(r"EIATTR_REGCOUNT.*?index@\(main_\)\s+/\*\w+\*/\s+\.word\s+(0x\w+)", text, re.DOTALL)

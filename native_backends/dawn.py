@@ -24,7 +24,7 @@ class _Dawn(WgpuPackage):
     @cached_property
     def _adapters(self) -> tuple[Any, ...]:
         if asked_for_matrices():
-            with suppress(RuntimeError):  # Dawn is in use already, perhaps with the features that are experimental
+            with suppress(RuntimeError):  # Dawn is in use already, perhaps with experimental features
                 extras.set_instance_extras(enable_toggles=["allow_unsafe_apis"])
         return super()._adapters
 
@@ -37,9 +37,9 @@ class _Dawn(WgpuPackage):
         if FEATURE not in features:
             return (), 0
         configs = extras.get_adapter_properties(adapter).get("subgroup_matrix_configs", [])
-        sizes = [(one["component_type"], one["result_component_type"], one["m"], one["n"], one["k"]) for one in configs]
-        # The package does not tell the sizes of subgroups but for those that have matrices.
-        largest = max((one["max_subgroup_size"] for one in configs), default=0) or LARGEST_SUBGROUP
+        sizes = [(c["component_type"], c["result_component_type"], c["m"], c["n"], c["k"]) for c in configs]
+        # The package gives the sizes of subgroups only where they have matrices.
+        largest = max((config["max_subgroup_size"] for config in configs), default=0) or LARGEST_SUBGROUP
         return matrix_shapes(sizes, features, largest), largest
 
     def why_no_adapter(self, api: str) -> str:

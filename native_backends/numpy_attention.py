@@ -21,7 +21,7 @@ _SCORES = 1 << 16
 """Scores that are stored at once."""
 
 _CAUSAL_ROWS = 32
-"""Rows taken together where they meet ever more of the others: fewer scores are taken for nothing."""
+"""Rows computed together under a causal mask: with fewer, fewer scores are computed that are hidden."""
 
 _LOWEST = np.finfo(np.float32).min
 _LARGEST = np.finfo(np.float32).max
@@ -73,7 +73,7 @@ class _Tiles:
             yield (slice(a, a + outer), slice(b, b + inner), slice(first, end)), met
 
     def scores(self, at: tuple[slice, slice, slice], met: slice) -> Array:
-        """Return the scores of pairs, (..., others, owned): rows that are owned lie side by side. -inf where hidden."""
+        """Return the scores of pairs, (..., others, owned), -inf where hidden."""
         scores: Array = self.other[(*at[:2], met)] @ self.own[at].swapaxes(-1, -2)
         scores *= np.float32(self.p["scale"])
         return self._hide(scores, at, met)
@@ -89,10 +89,10 @@ class _Tiles:
         return weights
 
     def slopes(self, at: tuple[slice, slice, slice], met: slice, known: Array) -> Array:
-        """Return the gradients of the weights' logarithms divided by the weights, (..., others, owned)."""
-        owns_queries, one = self.p["owns_queries"], np.float32(1)
-        own = _with_column(self.own_values[at], one, -known[..., 1] if owns_queries else 1.0)
-        other = _with_column(self.other_values[(*at[:2], met)], one, 1.0 if owns_queries else -known[..., 1])
+        """Return dO Vᵀ - rowsum(dO O) of pairs, (..., others, owned), which times the weights is dS."""
+        owns_queries, scale = self.p["owns_queries"], np.float32(1)
+        own = _with_column(self.own_values[at], scale, -known[..., 1] if owns_queries else 1.0)
+        other = _with_column(self.other_values[(*at[:2], met)], scale, 1.0 if owns_queries else -known[..., 1])
         slopes: Array = other @ own.swapaxes(-1, -2)
         return slopes
 
@@ -107,7 +107,7 @@ class _Tiles:
                 scores[mask <= _LOWEST] = -np.inf
         if p["is_causal"]:
             rows = scores.shape[-1]
-            # Only among those of the same numbers some are hidden: the last that are met, or the first.
+            # Pairs are hidden only with others of the same row numbers: the last of those met, or the first.
             corner = scores[..., at[2], :] if p["owns_queries"] else scores[..., :rows, :]
             hidden = _hidden(rows, owns_queries=bool(p["owns_queries"]))[: corner.shape[-2]]
             np.copyto(corner, -np.inf, where=hidden)
@@ -116,17 +116,17 @@ class _Tiles:
 
 @cache
 def _hidden(rows: int, *, owns_queries: bool) -> Array:
-    """Return for which pairs of as many keys and queries the key is later, (others, owned)."""
+    """Return a mask, (others, owned), of the pairs of `rows` queries and as many keys where the key is later."""
     is_later = ~np.tri(rows, dtype=bool)
     return np.ascontiguousarray(is_later.T) if owns_queries else is_later
 
 
 def _with_column(matrices: Array, scale: np.float32, column: Array | float) -> Array:
-    """Return scaled matrices with another column: a product with such a one adds a number for each row to it."""
-    made = np.empty((*matrices.shape[:-1], matrices.shape[-1] + 1), np.float32)
-    np.multiply(matrices, scale, out=made[..., :-1])
-    made[..., -1] = column
-    return made
+    """Return scaled matrices with a further column, by which a product of two such adds a number for each row."""
+    extended = np.empty((*matrices.shape[:-1], matrices.shape[-1] + 1), np.float32)
+    np.multiply(matrices, scale, out=extended[..., :-1])
+    extended[..., -1] = column
+    return extended
 
 
 def _attention(

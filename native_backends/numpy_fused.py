@@ -87,7 +87,7 @@ def _named(bindings: Sequence[Binding], arrays: Sequence[Array]) -> dict[str, Ar
 
 
 def only_joins(kernel: FusedMapKernel) -> bool:
-    """Return whether the kernel does nothing but lay tensors side by side, which copies of them do faster."""
+    """Return whether the kernel does nothing but join tensors, which is faster by copies."""
     fused = kernel.fused
     last = ("step", len(fused.steps) - 1)
     is_join = all(step.file == "joined" for step in fused.steps)
@@ -95,9 +95,10 @@ def only_joins(kernel: FusedMapKernel) -> bool:
 
 
 def _copies(steps: _Steps, output: Array) -> list[tuple[Array, Array]]:
-    """Return each part of the output that one tensor fills, and that part of the tensor.
+    """Return each part of the output that is a copy, and the part of a tensor that it copies.
 
-    Empty if a join is not along one axis of the walk.
+    Returns:
+        [] if a join is not along an axis of the fused shape.
     """
     shape, copies = steps.shape, list[tuple[Array, Array]]()
 
@@ -106,10 +107,10 @@ def _copies(steps: _Steps, output: Array) -> list[tuple[Array, Array]]:
             copies.append((output[part], steps.tensors[number][part].view(output.dtype)))
             return True
         _, first, second, *scalars = steps.fused.steps[number].arguments
-        inner, places, end = (int(steps.scalars[scalar]) for _, scalar in scalars)
+        inner, joined_size, end = (int(steps.scalars[scalar]) for _, scalar in scalars)
         for axis, size in enumerate(shape):
-            if size == places and math.prod(shape[axis + 1 :]) == inner:
-                start, stop, _ = part[axis].indices(places)
+            if size == joined_size and math.prod(shape[axis + 1 :]) == inner:
+                start, stop, _ = part[axis].indices(joined_size)
                 sides = (first, slice(start, min(stop, end))), (second, slice(max(start, end), stop))
                 return all(
                     fill(*argument, (*part[:axis], side, *part[axis + 1 :]))

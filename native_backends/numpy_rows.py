@@ -1,9 +1,8 @@
-"""Sums and maxima along an axis of float32 values, and numbers spread over rows, several times as fast as NumPy's own.
+"""Sums, maxima and tables of repeated numbers along rows of float32, several times as fast as NumPy's own.
 
 BLAS multiplies with ones: it adds in float32, in lanes, where NumPy adds one value after the other, of few columns
-with a call for each row. At most 512 values are added so; these sums are added in float64. An operation of NumPy
-between a column and a table is a loop for each row too: of short rows, a table that has the column's values in each
-is made first.
+with a call for each row. BLAS adds at most 512 values; these sums are added in float64. NumPy's operations between a
+column and a table also loop over the rows. Where rows are short it is faster to repeat the column to a table first.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ def row_sums(table: Array) -> Array:
 
 
 def column_sums(tables: Array, weights: Array | None = None) -> Array:
-    """The sums of the columns of contiguous tables, (tables, rows, columns): (tables, columns), float32 or float64.
+    """Return the sums of the columns of contiguous tables, (tables, columns), float32 or float64.
 
     Args:
-        tables: float32.
-        weights: by which the rows are multiplied, (tables, rows); 1 by default.
+        tables: (tables, rows, columns), float32.
+        weights: factors of the rows, (tables, rows); 1 by default.
     """
     count, rows, columns = tables.shape
     width = _width(rows) if rows else 0
@@ -74,14 +73,14 @@ def column_sums(tables: Array, weights: Array | None = None) -> Array:
 
 
 def of_rows(numbers: Array, columns: int) -> Array:
-    """A table of so many columns whose rows have the numbers, (rows,), in each."""
+    """Return a table, (rows, columns), each of whose columns is `numbers`, (rows,)."""
     table = np.empty((numbers.size, columns), np.float32)
     table[...] = numbers[:, None]
     return table
 
 
 def outer(rows: Array, columns: Array) -> Array:
-    """The outer product of (rows,) and (columns,) as a table of float32."""
+    """Return the outer product of (rows,) and (columns,) as a float32 table."""
     left, right = np.zeros((rows.size, 2), np.float32), np.zeros((2, columns.size), np.float32)
     left[:, 0], right[0] = rows, columns
     return left @ right  # by BLAS, which NumPy does not call for one column

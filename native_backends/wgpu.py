@@ -36,7 +36,7 @@ _LLVMPIPE_ITERATIONS = 65_535
 _USAGE = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
 
 _MOST_COMPILERS = 8
-"""Threads in which a driver compiles the kernels of a recorded step, while Python prints the next ones."""
+"""Threads that compile the kernels of a recorded step, while Python prints the WGSL of the next."""
 
 _BIND_GROUPS_KEPT = 4096
 _UNIFORMS_KEPT = 4096
@@ -240,7 +240,7 @@ class WgpuBackend(Backend):
         return pipeline
 
     def _create_pipeline(self, kernel: Kernel, code: str) -> _Pipeline:
-        """May be called in any thread."""
+        """Compile a kernel's WGSL. Callable in any thread."""
         entries = [
             {
                 "binding": number,

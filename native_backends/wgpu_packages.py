@@ -103,7 +103,7 @@ class WgpuPackage:
         return [name for name in _FEATURES if name in adapter.features]
 
     def matrices(self, adapter: Any) -> tuple[tuple[MatrixShape, ...], int]:
-        """Return the subgroup matrices that products are to use, and the invocations of the largest subgroups."""
+        """Return the subgroup matrices for products, and the invocations of the largest subgroups; none by default."""
         return (), 0
 
     def seconds_per_tick(self, device: Any) -> float:

@@ -104,7 +104,7 @@ def _attention(
     log_sums: Array,
 ) -> Results:  # fmt: skip
     if p["first_column"]:
-        return result, log_sums  # the dispatch of the first column found all of them
+        return result, log_sums  # the dispatch of the first column computed all columns
     pairs = _Pairs(p, own, other, own_values, other_values, mask, log_sums.size // p["own_rows"])
 
     def found(own: Array, _: None, numbers: Array, mask: Array | None) -> tuple[Array, Array]:

@@ -73,12 +73,12 @@ def prune(module: Module, roots: Iterable[str]) -> None:
 
 
 def drop_unused_builtins(module: Module) -> None:
-    """Drop what an entry point is told of its subgroup where no function uses it, lest the extension be enabled.
+    """Drop `subgroup_id` and `num_subgroups` from an entry point if no function uses them, which need an extension.
 
-    Files that are imported instead of one another have functions of the same parameters, of which not all use each.
+    Files between which an @if chooses have functions with the same parameters, and some pass such a parameter unused.
     """
     functions = {one.name: one for one in module.declarations if isinstance(one, Function)}
-    told = [
+    builtins = [
         (entry, parameter)
         for entry in functions.values()
         for parameter in entry.parameters
@@ -86,15 +86,15 @@ def drop_unused_builtins(module: Module) -> None:
         if isinstance(value := attribute.arguments[0], Name) and value.name in ("subgroup_id", "num_subgroups")
     ]
     calls: dict[str, list[Call]] = {}
-    for call in walk(module.declarations) if told else ():
+    for call in walk(module.declarations) if builtins else ():
         if isinstance(call, Call) and call.kind == "function":
             calls.setdefault(call.callee.name, []).append(call)
-    for entry, parameter in told:
+    for entry, parameter in builtins:
         passed = [
             (name, number)
-            for name, its_calls in calls.items()
-            if len(its_calls) == 1
-            for number, argument in enumerate(its_calls[0].arguments)
+            for name, calls_of_function in calls.items()
+            if len(calls_of_function) == 1
+            for number, argument in enumerate(calls_of_function[0].arguments)
             if isinstance(argument, Name)
             and argument.name == parameter.name
             and functions[name].parameters[number].name not in _names(functions[name].body)

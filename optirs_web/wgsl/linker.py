@@ -248,7 +248,7 @@ class _Linker:
         return self.files[path]
 
     def flags(self) -> set[str]:
-        """The flags that decide imports of the files."""
+        """Return the names of the flags that the imports of all files depend on."""
         return set().union(*[file.flags for file in self.files.values()])
 
     def find(self, key: _Key, position: Position) -> Declaration:

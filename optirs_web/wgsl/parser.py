@@ -233,7 +233,7 @@ class _Parser(StatementParser):
         return Import(self.at(token), tuple(path), names, self.conditions(attributes))
 
     def conditions(self, attributes: list[Attribute]) -> tuple[tuple[str, bool], ...]:
-        """When an import counts: after @if(FLAG), and after the @elif(OTHER) or @else of an import that follows it."""
+        """Return the conditions of an import, see `Import`, by its @if, @elif or @else and the imports before it."""
         flags, self.flags = self.flags, []
         if not attributes:
             return ()

@@ -8,9 +8,9 @@ They are spelled as Dawn of 2026 has them::
     subgroupMatrixMultiply<T>(left, right) -> subgroup_matrix_result<T, COLUMNS, ROWS>
     subgroupMatrixMultiplyAccumulate(left, right, result) -> the type of the result
 
-The stride is from one row to the next, or from one column to the next if the layout is ``col_major``. A subgroup calls
-them as one, so what they are given is the same in all of its invocations; that, and which sizes an adapter has, is not
-checked here. Elements are f32 or f16; Dawn has integers too, which no kernel needs.
+The stride is from one row to the next, or from one column to the next if the layout is ``col_major``. All invocations
+of a subgroup call them with the same arguments; that, and whether an adapter has the size, is not checked here.
+Elements are f32 or f16; Dawn has integers too, which no kernel needs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def refuse_subgroup_matrices(module: Module, target: str) -> None:
 
 
 def holds_matrix(type_: Type | None) -> bool:
-    """Whether a subgroup matrix lies anywhere in it."""
+    """Return whether a type is a subgroup matrix, or contains one."""
     match type_:
         case SubgroupMatrix():
             return True
@@ -56,7 +56,7 @@ def holds_matrix(type_: Type | None) -> bool:
 
 
 def matrix_named(name: TypeName, checker: ExpressionChecker) -> SubgroupMatrix:
-    """The type that is written there: ``subgroup_matrix_left<f32, 8, 8>``."""
+    """Return the type that a name such as ``subgroup_matrix_left<f32, 8, 8>`` stands for."""
     if len(name.arguments) != 3:
         raise fail(name.position, f"'{name.name}' needs its elements, columns and rows: {name.name}<f32, 8, 8>")
     element, *sizes = name.arguments
@@ -78,7 +78,7 @@ class MatrixCalls:
         self.argument = argument
 
     def call(self, node: Call) -> Operand | None:
-        """The result; None where there is none."""
+        """Check a call and return its result; None for a store."""
         node.kind = "builtin"
         name, count = node.callee.name, {"subgroupMatrixMultiply": 2, "subgroupMatrixStore": 4}.get(node.callee.name, 3)
         if len(node.arguments) != count:
@@ -124,20 +124,20 @@ class MatrixCalls:
         return type_
 
     def product(self, node: Call, element: Scalar) -> SubgroupMatrix:
-        """The type of a product of the first two arguments."""
+        """Return the type of the product of the first two arguments."""
         left, right = self.matrix(node, 0, "left"), self.matrix(node, 1, "right")
         if left.columns != right.rows or left.element != right.element:
             raise fail(node.position, f"there is no product of {left} and {right}")
         return SubgroupMatrix("result", element, right.columns, left.rows)
 
     def written(self, callee: TypeName, number: int) -> TypeName:
-        """An argument of the template."""
+        """Return an argument of the template list."""
         argument = callee.arguments[number]
         assert isinstance(argument, TypeName)
         return argument
 
     def matrix(self, node: Call, number: int, kind: str = "") -> SubgroupMatrix:
-        """The type of an argument that is a matrix."""
+        """Return the type of an argument, which must be a matrix, of that kind if it is named."""
         operand = self.checker.value(node.arguments[number])
         node.arguments[number] = operand.node
         if not isinstance(operand.type, SubgroupMatrix) or kind not in ("", operand.type.kind):
@@ -149,12 +149,12 @@ class MatrixCalls:
         return operand.type
 
     def in_memory(self, node: Call, layout: TypeName, element: Scalar, access: str) -> None:
-        """The layout, the array and the first element of a matrix in memory."""
+        """Check the layout, the array and the first element of a matrix in memory."""
         if layout.name not in _LAYOUTS:
             raise fail(layout.position, f"the layout must be {' or '.join(_LAYOUTS)}, not {layout.name}")
         operand = self.argument(node.arguments[0])  # type: ignore[arg-type]
         match operand.type:
-            case Pointer("storage" | "workgroup", Array(found), allowed) if found == element:
+            case Pointer("storage" | "workgroup", Array(stored), allowed) if stored == element:
                 if access in ("read", allowed):
                     self.convert(node, 1, U32)
                     return
@@ -162,7 +162,7 @@ class MatrixCalls:
         raise fail(node.arguments[0].position, f"'{node.callee.name}' needs &array of {element} in {memory}")
 
     def convert(self, node: Call, number: int, type_: Type) -> None:
-        """An argument as that type."""
+        """Convert an argument to a type."""
         operand = self.checker.value(node.arguments[number])
         what = f"argument {number + 1} of '{node.callee.name}'"
         node.arguments[number] = self.checker.convert(operand, type_, what).node
