@@ -11,7 +11,7 @@ import package::lib::math::{precise_exp, precise_log};
 
 const LARGEST: f32 = 3.4028235e38;
 
-// The largest, or the sum, of what all invocations with the same four owned rows staged for these.
+// The largest or the sum, for each of four owned rows, of what the invocations with these rows have staged.
 fn reduced(lane: u32, row_vector: u32, takes_largest: bool) -> vec4<f32> {
     let first = row_vector * INVOCATIONS + lane / LANES * LANES;
     var of_rows = staged[first];
@@ -27,7 +27,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let product = product_number(workgroup.y);
     let place = place_of(product, workgroup.x);
     var sums: array<vec4<f32>, ROWS * COLUMN_TILES>;
-    var maxima: array<vec4<f32>, ROW_VECTORS>; // of four owned rows each, as the totals
+    var maxima: array<vec4<f32>, ROW_VECTORS>; // of four owned rows each, like the totals
     var totals: array<vec4<f32>, ROW_VECTORS>; // over the others of this invocation
     @unroll(IN_REGISTERS) for (var i = 0u; i < ROW_VECTORS; i++) {
         maxima[i] = vec4<f32>(LOWEST);

@@ -11,7 +11,7 @@ import package::lib::math::precise_exp;
 // For each query the logarithm of its sum of weights, and rowsum(dO O).
 @group(0) @binding(6) var<storage, read> of_queries: array<vec2<f32>>;
 
-// Both for the queries of an owned row's pairs with four others: those of the row, or of each of these.
+// Both numbers for the query of each pair of an owned row with four others: of the row itself, or of each other.
 fn known_of(product: u32, own: u32, first_other_row: u32, lane: u32) -> array<vec2<f32>, 4> {
     var known: array<vec2<f32>, 4>;
     if parameters.owns_queries != 0u {

@@ -1,6 +1,6 @@
-// A convolution as matrix products C = A B, all f32, one for each group, in tiles as in tile.wgsl. B is never stored: its
-// elements are the pixels under the taps of windows, 0 beyond the edges. Where such a pixel lies is the sum of a part that
-// depends on the column of B and one that depends on the depth, which are numbered by three digits each:
+// A convolution as matrix products C = A B, all f32, one for each group, in tiles as in tile.wgsl. B is never stored:
+// its elements are the pixels under the taps of windows, 0 beyond the edges. The offset of such a pixel is the sum of a
+// part that depends on the column of B and one that depends on the depth, each of which is numbered by three digits:
 //
 // | what is computed | A | columns of B | depths of B |
 // |---|---|---|---|
@@ -8,8 +8,8 @@
 // | the gradient of the images, at a stride of 1 | filters, transposed | image, row and column of a pixel | the same |
 // | the gradient of the filters | the gradient of the result | channel, row and column of a tap | row and column of a window |
 //
-// The last is added up over the images. For GPUs: on software adapters a read by `unfold` and one by a product cost less
-// than finding a pixel for each tile.
+// The last is added up over the images. For GPUs: on software adapters reading a pixel twice, in `unfold` and in a
+// product, costs less than finding it for each tile.
 import package::lib::operands::{Operands, Place, b};
 import package::lib::tile::{
     B_PITCH, COLUMN_LANES, COLUMN_VECTORS, COLUMNS, DEPTH, INVOCATIONS, IN_REGISTERS, OWN_ROWS, ROWS, TILE_COLUMNS,
@@ -25,24 +25,24 @@ struct ConvolutionParameters {
     a_group: u32, // elements from one group to the next
     b_group: u32,
     c_group: u32,
-    images: u32, // that are added up
+    images: u32, // over which products are added up
     a_image: u32,
     b_image: u32,
     part_images: u32, // A product may be in parts, of some images and some depths each.
     part_depths: u32,
     depth_parts: u32,
     c_part: u32,
-    c_columns: u32, // that lie side by side in C
-    c_image: u32, // from one such row of columns to the next
+    c_columns: u32, // columns of an image of C, which are contiguous
+    c_image: u32, // elements from one image of C to the next
     first_column: u32,
-    height: u32, // of what B is read from
+    height: u32, // of the images that B is read from
     width: u32,
     top: u32, // padding before it
     left: u32,
-    column_height: u32, // numbers below these are digits
+    column_height: u32, // bounds of the second and third digit
     column_width: u32,
     column_plane: u32, // elements for each of the first digit
-    column_down: u32, // pixels for each of the second
+    column_down: u32, // pixels for each of the second, and of the third
     column_across: u32,
     depth_height: u32,
     depth_width: u32,
@@ -55,11 +55,12 @@ struct ConvolutionParameters {
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 @group(0) @binding(3) var<uniform> parameters: ConvolutionParameters;
 
-// Neighbouring invocations stage neighbouring depths of a column, not neighbouring columns: those are windows then.
+// Neighbouring invocations stage neighbouring depths of a column, which are windows then, instead of neighbouring
+// columns.
 override ALONG_DEPTH: bool = false;
 
 const B_VECTORS: u32 = TILE_COLUMNS * DEPTH / (4u * INVOCATIONS); // that an invocation stages
-const COLUMN_SETS: u32 = select(1u, B_VECTORS, ALONG_DEPTH); // of four, from which it stages them
+const COLUMN_SETS: u32 = select(1u, B_VECTORS, ALONG_DEPTH); // sets of four columns that these vectors belong to
 const DEPTH_SETS: u32 = select(B_VECTORS, 1u, ALONG_DEPTH);
 
 // What follows a convolution may be fused with it here.
@@ -73,7 +74,7 @@ fn digits_of(number: u32, height: u32, width: u32) -> Digits {
     return Digits(number / width / height, number / width % height, number % width);
 }
 
-// Each step of the loop adds the same number, for which it would divide twice.
+// Digits are added, since each step of the loop adds the same number, and digits of the sum would take two divisions.
 fn sum_of(one: Digits, other: Digits, height: u32, width: u32) -> Digits {
     let across = one.across + other.across;
     let is_next = across >= width;
@@ -86,7 +87,7 @@ fn sum_of(one: Digits, other: Digits, height: u32, width: u32) -> Digits {
     );
 }
 
-// A part of where a pixel lies. One before the image is larger than any size, and so are the sums that give it.
+// A part of a pixel's offset, row and column. Before the image these wrap around to numbers larger than any size.
 struct Pixel { at: u32, y: u32, x: u32 }
 
 fn pixel_of_column(column: u32) -> Pixel {

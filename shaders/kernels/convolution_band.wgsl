@@ -1,8 +1,8 @@
 // Convolutions with taps of 3x3 at a stride of 1, as products of filters and pixels, all f32. For GPUs. A workgroup
 // computes 64 adjacent windows of an image, a region of REGION_WIDTH, for TILE_ROWS filters. It stages all pixels under
-// these windows, with zeros beyond the edges: a band of rows, of four channels at a time, which all nine taps are read
-// from. So a pixel is read from the image twice on average, not nine times, and an invocation, which has four windows
-// side by side, reads two vectors of a row of the band for three taps. Other convolutions are in convolution.wgsl.
+// these windows, with zeros beyond the edges: a band of rows, of four channels at a time, from which all nine taps are
+// read. So a pixel is read from the image twice on average, not nine times, and an invocation, which has four adjacent
+// windows, reads two vectors of a row of the band for three taps. Other convolutions are in convolution.wgsl.
 import package::lib::operands::{a, a_vectors, b};
 
 struct BandParameters {
@@ -31,9 +31,9 @@ override BY_VECTORS: bool = false; // filters begin at multiples of four element
 override IS_FLIPPED: bool = false;
 
 const OWN_ROWS: u32 = 4u; // filters of an invocation
-const CHANNELS: u32 = 4u; // that are staged
-const VECTORS: u32 = 9u; // of the taps of so many channels in a filter
-const PITCH: u32 = VECTORS + 1u; // otherwise invocations that store at once would meet in the same bank
+const CHANNELS: u32 = 4u; // that are staged at a time
+const VECTORS: u32 = 9u; // of the taps of these channels in a filter
+const PITCH: u32 = VECTORS + 1u; // against conflicts of banks where neighbouring invocations store
 const QUADS_ACROSS: u32 = REGION_WIDTH / 4u; // of windows that an invocation has
 const REGION_HEIGHT: u32 = 64u / REGION_WIDTH;
 const BAND_WIDTH: u32 = QUADS_ACROSS + 1u; // vectors
@@ -51,7 +51,7 @@ fn stored(value: f32, at: u32) {
     c[at] = value;
 }
 
-// Beyond the last filter the last is taken again, for sums that are not stored.
+// Beyond the last filter the last is staged again, for sums that are not stored.
 fn stage_filters(number: u32, first_row: u32, channel: u32, start: u32) {
     let inner = parameters.channels * 9u;
     let first = channel * 9u + number % VECTORS * 4u;
@@ -84,7 +84,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let a_start = group * parameters.a_group;
     let pixels = parameters.height * parameters.width;
 
-    // Where the vectors are that this invocation stages of the first channels; beyond all columns if beyond a row.
+    // Offsets of the vectors of the first channels that this invocation stages; no column is inside if the row is
+    // outside.
     var starts: array<u32, OWN_VECTORS>;
     var columns: array<u32, OWN_VECTORS>;
     var channels: array<u32, OWN_VECTORS>;
@@ -100,7 +101,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 
     let own_row = lane / 16u * OWN_ROWS;
     let own_y = lane % 16u / QUADS_ACROSS;
-    let own_x = lane % QUADS_ACROSS; // in fours
+    let own_x = lane % QUADS_ACROSS; // in vectors
     var sums: array<vec4<f32>, OWN_ROWS>;
     for (var channel = 0u; channel < parameters.channels; channel += CHANNELS) {
         @unroll for (var i = 0u; i < FILTER_VECTORS; i++) {
@@ -126,7 +127,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         var low: vec4<f32>;
         var high: vec4<f32>;
         @unroll for (var v = 0u; v < VECTORS; v++) {
-            var taps: array<vec4<f32>, OWN_ROWS>; // the same four of each filter
+            var taps: array<vec4<f32>, OWN_ROWS>; // four of each filter
             @unroll for (var i = 0u; i < OWN_ROWS; i++) {
                 taps[i] = filters[(own_row + i) * PITCH + v];
             }

@@ -1,7 +1,7 @@
 // Layer normalization (Ba et al. 2016, arXiv:1607.06450) of the rows of a matrix, (x - mean) / sqrt(variance + eps)
-// weight + bias, and mean and 1 / sqrt(variance + eps) of each row. Two passes: in the first an invocation moves its mean
-// with each value and takes the squares of what is left of it (Welford 1962, doi:10.1080/00401706.1962.10490022), so that
-// a large mean costs no digits. `teams` rows to a workgroup.
+// weight + bias, and mean and 1 / sqrt(variance + eps) of each row. Two passes: in the first an invocation updates its
+// mean and the sum of squared distances from it with each value (Welford 1962, doi:10.1080/00401706.1962.10490022), so
+// that a large mean costs no digits. `teams` rows to a workgroup.
 import package::lib::workgroup::WORKGROUP;
 @if(SUBGROUPS) import package::lib::subgroups::total_of_team;
 @else import package::lib::workgroup::total_of_team;
@@ -29,7 +29,7 @@ fn main(
     let count = f32(parameters.columns);
 
     var own_mean = 0.0;
-    var squares = 0.0; // of what is left of it
+    var squares = 0.0; // of distances from it
     var number = 0.0;
     for (var column = mine; column < columns; column += team) {
         let value = values[first + column];

@@ -1,12 +1,12 @@
-// Tiles of attention and of its gradients (Dao et al. 2022, arXiv:2205.14135), all f32: a workgroup owns OWN_TILE rows of
-// one matrix and meets the rows of another, 32 at a time. The scores are never stored.
+// Tiles of attention and of its gradients (Dao et al. 2022, arXiv:2205.14135), all f32: a workgroup owns OWN_TILE rows
+// of one matrix and meets the rows of another, 32 at a time. The scores are never stored.
 //
 // The forward pass and the gradient of the queries own queries and meet keys; the gradients of keys and of values own
 // keys and meet queries. Values go along with the rows: those of the keys, and for queries the gradient of the result.
 //
 // Workgroup memory holds vectors: of four depths of a row for products, of four columns of a row for sums, and of the
-// weights of four of the others. An invocation reads OWN_ROWS + 4 vectors for 16 OWN_ROWS multiply-adds of a product, and
-// OWN_ROWS + 4 column_tiles vectors for 16 OWN_ROWS column_tiles multiply-adds of a sum.
+// weights of four of the others. An invocation reads OWN_ROWS + 4 vectors for 16 OWN_ROWS multiply-adds of a product,
+// and OWN_ROWS + 4 column_tiles vectors for 16 OWN_ROWS column_tiles multiply-adds of a sum.
 
 struct AttentionParameters {
     own_rows: u32,
@@ -45,24 +45,24 @@ struct AttentionParameters {
 // 6 is the kernel's own.
 @group(0) @binding(7) var<uniform> parameters: AttentionParameters;
 
-// `optirs_web/ops/attention.py` chooses. OWN_TILE is 32 or 64, OWN_ROWS 4 or 8, column_tiles 1, 2 or 4.
+// `optirs_web/runtime/attention_tiles.py` chooses. OWN_TILE is 32 or 64, OWN_ROWS 4 or 8, column_tiles 1, 2 or 4.
 override OWN_TILE: u32 = 32u; // owned rows of a workgroup
-override OWN_ROWS: u32 = 4u;  // of an invocation
-override column_tiles: u32 = 1u; // of 32 columns of the result each, that a dispatch computes
-// The four matrices and the result are read and written by vectors of four columns, which takes contiguous ones.
+override OWN_ROWS: u32 = 4u;  // owned rows of an invocation
+override column_tiles: u32 = 1u; // tiles of 32 columns of the result that a dispatch computes
+// The four matrices and the result are read and written by vectors of four columns, which have to be contiguous.
 override BY_VECTORS: bool = false;
 // For GPUs; see tile.wgsl.
 override IN_REGISTERS: bool = false;
 
 const OTHER_TILE: u32 = 32u;
-const LANES: u32 = 8u; // invocations that have the same owned rows, and four of the others or of the columns each
+const LANES: u32 = 8u; // invocations with the same owned rows, each with four of the others or of the columns
 const ROW_LANES: u32 = OWN_TILE / OWN_ROWS;
 const INVOCATIONS: u32 = LANES * ROW_LANES; // of a workgroup
 const ROWS: u32 = OWN_ROWS;
 const ROW_VECTORS: u32 = OWN_ROWS / 4u;
 const COLUMN_TILES: u32 = column_tiles;
 const DEPTH: u32 = 16u; // columns that are staged at a time for products
-const PITCH: u32 = 5u;  // vectors from row to row of those: one more than there are, as in tile.wgsl
+const PITCH: u32 = 5u;  // vectors from row to row of those: one more than a row has, as in tile.wgsl
 const OTHERS_AT: u32 = OWN_TILE * PITCH;
 const ROW_FOURS: u32 = LANES * column_tiles; // vectors of a row that is added up
 const GROUPS: u32 = LANES / column_tiles; // of four rows each, that are staged at a time for sums
@@ -71,7 +71,7 @@ const LOWEST: f32 = -3.4028235e38;
 const LOWEST_BITS: u32 = 0xff7fffffu;
 const MINUS_INFINITY_BITS: u32 = 0xff800000u;
 
-// Of the owned and of the others for products; or 256 vectors of the others for sums; or vectors of `reduced`.
+// Rows of the owned and of the others for products; 256 vectors of the others for sums; or what `reduced` combines.
 var<workgroup> staged: array<vec4<f32>, (OWN_TILE + OTHER_TILE) * PITCH>;
 var<workgroup> weights: array<vec4<f32>, OWN_TILE * LANES>;
 
@@ -111,7 +111,7 @@ fn end_of_others(place: Place) -> u32 {
     return select(parameters.other_rows, min(parameters.other_rows, place.first_own + OWN_TILE), is_cut);
 }
 
-// Each owned row of the workgroup meets each of these others.
+// Whether each owned row of the workgroup forms a pair with each of these others.
 fn meet_all(place: Place, first_other_row: u32) -> bool {
     let are_inside =
         place.first_own + OWN_TILE <= parameters.own_rows && first_other_row + OTHER_TILE <= parameters.other_rows;
@@ -129,7 +129,7 @@ fn is_pair(own_row: u32, other_row: u32) -> bool {
     return is_inside && (parameters.is_causal == 0u || key <= query);
 }
 
-// A score as the mask has it, for a pair.
+// The score of a pair with the mask applied: added, or LOWEST where it hides the pair.
 fn masked(score: f32, place: Place, own_row: u32, other_row: u32) -> f32 {
     let at = parameters.mask_start + place.outer * parameters.mask_outer + place.within * parameters.mask_batch
         + min(own_row, parameters.own_rows - 1u) * parameters.mask_own
@@ -140,14 +140,14 @@ fn masked(score: f32, place: Place, own_row: u32, other_row: u32) -> f32 {
     return select(select(score + bitcast<f32>(word), score, is_bool), LOWEST, hides);
 }
 
-// Whether a score is that of no pair, or hidden by the mask.
+// Whether a score belongs to no pair, or the mask hides it.
 fn is_hidden(score: f32) -> bool {
     let bits = bitcast<u32>(score);
     return bits == LOWEST_BITS || bits == MINUS_INFINITY_BITS;
 }
 
-// The logarithms of the weights of those products, but for what all weights of a query share: of each owned row with four
-// others; LOWEST or less where there is none.
+// The scores of products of each owned row with four others: scaled and masked, and LOWEST or less where there is no
+// pair. They are the logarithms of the weights, up to a term that all weights of a query share.
 fn scores_of(found: array<vec4<f32>, ROWS>, place: Place, lane: u32, first_other_row: u32) -> array<vec4<f32>, ROWS> {
     var scores = found;
     @unroll(IN_REGISTERS) for (var i = 0u; i < ROWS; i++) {
@@ -295,7 +295,7 @@ fn keep_weights(of_rows: array<vec4<f32>, ROWS>, lane: u32) {
     }
 }
 
-// The sums so far, of the owned rows in the columns of an invocation, and the others (or their values) times `weights`.
+// Adds the others, or their values, times `weights` to the sums of the owned rows and columns of an invocation.
 fn with_weighted(so_far: array<vec4<f32>, ROWS * COLUMN_TILES>, place: Place, lane: u32, first_other_row: u32)
     -> array<vec4<f32>, ROWS * COLUMN_TILES>
 {

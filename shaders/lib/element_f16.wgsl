@@ -1,4 +1,4 @@
-// The elements of subgroup matrices; see matrices.wgsl.
+// The element type of subgroup matrices of f16; see matrices.wgsl.
 enable f16;
 
 alias Element = f16;

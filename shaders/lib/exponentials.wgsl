@@ -1,5 +1,5 @@
-// The largest of values and the sum of exp(value - largest), in one pass (Milakov and Gimelshein 2018, arXiv:1805.02867):
-// where a value is larger than those before, their sum is scaled. It takes one exponential for each value.
+// The largest of values and the sum of exp(value - largest), in one pass (Milakov and Gimelshein 2018,
+// arXiv:1805.02867): where a value is larger than those before, their sum is scaled. Each value takes one exponential.
 import package::lib::math::precise_exp;
 
 const LOWEST: f32 = -3.4028235e38;

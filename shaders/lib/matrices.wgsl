@@ -1,16 +1,16 @@
-// A tile of a matrix product A B by a workgroup whose subgroups multiply subgroup matrices, which GPUs have units for.
-// For Chromium and Dawn, where the user asks for it: no GPU has run it. See tile.wgsl.
+// A tile of a matrix product A B by a workgroup whose subgroups multiply subgroup matrices, on the matrix units of
+// GPUs. For Chromium and Dawn, where the user asks for it; no GPU has run it. See tile.wgsl.
 //
-// A few columns of A and rows of B at a time are staged in workgroup memory, both by rows, whatever their strides: so all
-// matrices are loaded by rows, at multiples of 16 bytes, and beyond the last depth there are zeros. The tile has four
-// blocks. A subgroup has one of them; or more where subgroups are so large that there are fewer than four. The sums go
-// through workgroup memory to the invocations, whose rows and columns are those of the tile.
+// A few columns of A and rows of B at a time are staged in workgroup memory, both by rows, whatever their strides: so
+// all matrices are loaded by rows, at multiples of 16 bytes, and beyond the last depth there are zeros. The tile has
+// four blocks. A subgroup computes one of them, or more where subgroups are so large that there are fewer than four.
+// The sums go through workgroup memory to the invocations, each of which has some rows and columns of the tile.
 import package::lib::operands::{Operands, Place, a, b};
 @if(HALVES) import package::lib::element_f16::{Element, PADDING};
 @else import package::lib::element_f32::{Element, PADDING};
 
-// `optirs_web/runtime/matrices.py` chooses. A tile has twice the rows and columns of a block, a block a multiple of those
-// of a matrix, and the depth is a multiple of MATRIX_INNER.
+// `optirs_web/runtime/subgroup_matrices.py` chooses. A tile has twice the rows and columns of a block, a block a
+// multiple of those of a matrix, and the depth is a multiple of MATRIX_INNER.
 override TILE_ROWS: u32 = 32u;
 override TILE_COLUMNS: u32 = 64u;
 override DEPTH: u32 = 16u;
@@ -32,7 +32,7 @@ const MOST_BLOCKS: u32 = max(1u, BLOCKS * LARGEST_SUBGROUP / INVOCATIONS); // of
 const DOWN: u32 = BLOCK_ROWS / MATRIX_ROWS; // matrices of a block
 const ACROSS: u32 = BLOCK_COLUMNS / MATRIX_COLUMNS;
 
-// Elements from one row to the next: 16 bytes more than there are, against conflicts of banks.
+// Elements from one row to the next: 16 bytes more than a row has, against conflicts of banks.
 const A_PITCH: u32 = DEPTH + PADDING;
 const B_PITCH: u32 = TILE_COLUMNS + PADDING;
 const C_PITCH: u32 = TILE_COLUMNS + 4u;

@@ -7,12 +7,12 @@
 // l ^ 2, l ^ 3, since a swap is one instruction and a broadcast six. What is written out here sixteen times is a loop that
 // the compilers of such adapters do not unroll.
 //
-// Vectors of B cost less than their elements. Those of A, four rows at four depths, did so on llvmpipe alone: on SwiftShader
-// too much lay in memory.
+// A vector of B costs less than its elements. Vectors of A, four rows at four depths, were faster on llvmpipe alone: on
+// SwiftShader too many variables were in memory.
 import package::lib::operands::{Operands, Place, a, b, b_vectors};
 
-// How B is read: by elements with any strides; BY_DEPTH, a vector of four depths of a column, of which there are a multiple
-// of four; or ACROSS, a vector of four columns at a depth, likewise. See tile.wgsl.
+// How B is read: by elements with any strides; BY_DEPTH, a vector of four depths of a column, of which there are a
+// multiple of four; or ACROSS, a vector of four columns at a depth, likewise. See tile.wgsl.
 override B_STAGING: u32 = 0u;
 
 const BY_DEPTH = 1u;
@@ -48,7 +48,7 @@ fn add_four(sum: vec4<f32>, own: f32, rows: Rows) -> vec4<f32> {
     return fma(vec4<f32>(quadSwapDiagonal(own)), rows.b3, sum2);
 }
 
-// Four rows of B from `at` on, in the order of A's elements. The columns begin at `columns` from there.
+// Four rows of B from `at` on, in the order own, own ^ 1, own ^ 2, own ^ 3, at the offsets `columns`.
 struct Rows { b0: vec4<f32>, b1: vec4<f32>, b2: vec4<f32>, b3: vec4<f32> }
 
 fn rows_of_b(at: u32, stride: u32, own: u32, columns: vec4<u32>) -> Rows {
@@ -84,8 +84,9 @@ fn b_row_at(at: u32, columns: vec4<u32>) -> vec4<f32> {
     }
 }
 
-// The sums of an invocation. A and B begin at `a_start` and `b_start` of their buffers. Beyond the last row and column
-// the last one is computed again; what is not to be stored is left to the caller.
+// The sums of an invocation. A and B begin at `a_start` and `b_start` of their buffers. `subgroup` and `subgroups` are
+// for matrices.wgsl alone. Beyond the last row and column the last one is computed again; what is not to be stored is
+// left to the caller.
 fn sums_at(
     place: Place, lane: u32, subgroup: u32, subgroups: u32, operands: Operands, a_start: u32, b_start: u32,
 ) -> array<vec4<f32>, ROWS> {
@@ -153,7 +154,7 @@ fn sums_at(
         a_at += 4u * a_stride;
         b_at += 4u * b_stride;
     }
-    if B_STAGING != BY_DEPTH { // which are whole fours
+    if B_STAGING != BY_DEPTH { // there `inner` is a multiple of four
         for (; depth < operands.inner; depth++) {
             let b_row = b_row_at(b_at, columns);
             sum0 = fma(vec4<f32>(a[a_at + row0]), b_row, sum0);

@@ -1,15 +1,15 @@
-// The functions of lib/workgroup.wgsl by subgroups. The values of a subgroup are combined by one function of the device,
-// then one value of each subgroup in workgroup memory, with two barriers. The order in which a subgroup adds up is the
-// device's, and the size of subgroups the driver's choice, on some for each kernel.
+// The functions of lib/workgroup.wgsl by subgroups. The values of a subgroup are combined by one built-in function,
+// then one value of each subgroup in workgroup memory, with two barriers. The device chooses the order in which a
+// subgroup adds up, and the driver the size of subgroups, some drivers for each kernel.
 //
-// A workgroup is one team: WGSL does not say which neighbours are in one subgroup.
+// A workgroup is one team, since WGSL does not say which neighbours are in one subgroup: so `teams` is not used.
 import package::lib::workgroup::{WORKGROUP, combined};
 
-// What the invocations of a subgroup have together, and how many they are: at the place of the first of them. Elsewhere
+// The combined value of a subgroup and the number of its invocations, at the index of its first invocation. Elsewhere
 // the number is 0.
 var<workgroup> of_subgroups: array<vec2<f32>, WORKGROUP>;
 
-// What the subgroups have together whose places are multiples of `distance`, and how many invocations these have.
+// The combined value of the subgroups at multiples of `distance`, and the number of their invocations.
 fn met(own: f32, distance: u32, invocations: u32, takes_largest: bool) -> vec2<f32> {
     var result = vec2<f32>(select(0.0, own, takes_largest), 0.0);
     for (var place = 0u; place < invocations; place += distance) {
@@ -22,8 +22,8 @@ fn met(own: f32, distance: u32, invocations: u32, takes_largest: bool) -> vec2<f
 }
 
 // WGSL leaves open which invocations form a subgroup, and how many are missing in one that is not full. Where subgroups
-// are equally many neighbours, as is usual, few places are read; otherwise some invocations are missing in the sum of
-// their numbers, and all places are read. The order is that of the places in both.
+// are equally many neighbours, as is usual, one index for each is read; otherwise the sum of the numbers is not that of
+// all invocations, and every index is read. The order is that of the indices in both.
 fn reduced(value: f32, lane: u32, invocations: u32, takes_largest: bool) -> f32 {
     var own = 0.0;
     if takes_largest {

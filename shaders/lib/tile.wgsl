@@ -120,7 +120,7 @@ fn stage_b(number: u32, first_column: u32, start: u32, operands: Operands, b_sta
     }
 }
 
-// The sums with the products of what is staged.
+// Adds the products of the staged columns and rows to the sums.
 fn with_staged(
     before: array<vec4<f32>, ROWS * COLUMN_VECTORS>, own_row: u32, own_lane: u32,
 ) -> array<vec4<f32>, ROWS * COLUMN_VECTORS> {
@@ -158,7 +158,8 @@ fn with_staged(
     return sums;
 }
 
-// The sums of an invocation, row by row. A and B begin at `a_start` and `b_start` of their buffers.
+// The sums of an invocation, row by row. A and B begin at `a_start` and `b_start` of their buffers. `subgroup` and
+// `subgroups` are for matrices.wgsl alone.
 fn sums_at(
     place: Place, lane: u32, subgroup: u32, subgroups: u32, operands: Operands, a_start: u32, b_start: u32,
 ) -> array<vec4<f32>, ROWS * COLUMN_VECTORS> {

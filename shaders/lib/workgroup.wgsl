@@ -5,7 +5,7 @@
 // The invocations of a turn may form teams, a power of two of neighbours each, which get a result of their own: for rows
 // too short to occupy a workgroup. Barriers are few, since such an adapter takes long for each: a team of up to eight
 // meets at two.
-override WORKGROUP: u32 = 64u; // invocations of kernels that import it; a tuner may set it
+override WORKGROUP: u32 = 64u; // invocations of a workgroup of the kernels that import it; a tuner may set it
 
 const TURN: u32 = 64u;
 const HEADS: u32 = 8u;
