@@ -232,6 +232,13 @@ def test_adapters_reduce_by_subgroups_where_that_is_faster(description, software
     assert reduces_by_subgroups(info) == does
 
 
+@pytest.mark.parametrize("mode", ["False", 1, None])
+def test_deterministic_algorithms_are_chosen_by_true_or_false(mode):
+    with pytest.raises(TypeError, match="must be True or False"):
+        ow.use_deterministic_algorithms(mode)
+    assert not ow.are_deterministic_algorithms_enabled()
+
+
 def test_by_deterministic_algorithms_no_row_is_reduced_by_subgroups(by_adapter):
     assert not ow.are_deterministic_algorithms_enabled()
     assert constants(by_adapter, 1000) == {"SUBGROUPS": True}

@@ -17,8 +17,11 @@ def use_deterministic_algorithms(mode: bool) -> None:
     operations one by one. In this mode rows are reduced through workgroup memory, in one order on all devices. Tiles of
     products, tuned kernels and libraries that replace kernels still depend on the device.
 
-    The mode holds for operations that are enqueued or recorded from now on; a compiled step keeps the mode in which it
-    was recorded.
+    The mode holds in all threads, for operations that are enqueued or recorded from now on; a compiled step keeps the
+    mode in which it was recorded.
+
+    Raises:
+        TypeError: the mode is neither True nor False.
 
     Example:
         >>> import optirs_web as ow
@@ -27,7 +30,9 @@ def use_deterministic_algorithms(mode: bool) -> None:
         True
         >>> ow.use_deterministic_algorithms(False)
     """
-    _chosen[:] = [bool(mode)]
+    if not isinstance(mode, bool):
+        raise TypeError(f"the mode must be True or False, not {mode!r}")
+    _chosen[:] = [mode]
 
 
 def are_deterministic_algorithms_enabled() -> bool:
