@@ -24,9 +24,10 @@ __all__ = ["DEVICES", "FILE", "KERNELS", "PYTHON", "differences", "instructions"
 FILE = Path(__file__).with_suffix(".json")
 DEVICES = ("cpu", "vulkan")
 ROWS = ("sum", "softmax", "layer_norm", "layer_norm_grad", "cross_entropy")
+"""Kernels that reduce rows, also by subgroups: both forms are counted."""
 KERNELS = ("adamw", "matmul", "batched_matmul", "attention", "sum_rows", *ROWS)
-"""The kernels whose instructions are counted, and those of them that reduce rows, which GPUs do by subgroups."""
-_BARRIER = 224
+"""The kernels whose instructions are counted."""
+_BARRIER = 224  # OpControlBarrier
 COUNTED = ("dispatches", "submits", "bytes_up", "bytes_down")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -147,7 +148,7 @@ def _count(name):
 def instructions():
     """Return the counts of `KERNELS` in SPIR-V, as naga writes it; {} where naga is not installed.
 
-    A barrier of each that has workgroup memory is naga's own, which clears it.
+    Where a kernel has workgroup memory, one barrier is naga's, which clears that memory.
     """
     from optirs_web.cli.shader import find_kernel
     from optirs_web.errors import ShaderError
@@ -164,7 +165,7 @@ def instructions():
 
 
 def linked(kernel):
-    """Return the kernel, whose overrides its file has."""
+    """Return the kernel once linked. Raises ShaderError where its file lacks one of its overrides."""
     assert kernel.module
     return kernel
 
@@ -172,7 +173,7 @@ def linked(kernel):
 def instructions_of(spirv):
     """Return the numbers of instructions and of barriers of a SPIR-V module.
 
-    The first word of an instruction has its length in the upper half, and what it is in the lower.
+    The first word of an instruction has the length in its upper 16 bits, and the opcode in its lower.
     """
     words = memoryview(spirv).cast("I")
     offset, count, barriers = 5, 0, 0  # after the header

@@ -1,7 +1,7 @@
-"""Kernels by subgroup matrices on a device without them: WGSL in the place of the extension's types and functions.
+"""Kernels by subgroup matrices on a device without them: WGSL in place of the extension's types and functions.
 
-Where matrices are loaded from, and where they are stored, is as in the kernel. The elements of a sum are divided among
-the invocations of a subgroup, of which there are as many as are asked for. An element from beyond an array is NaN.
+Matrices are loaded and stored at the offsets of the kernel. The elements of a sum are divided among the invocations of
+a subgroup, whose number a test chooses. An element from beyond an array is NaN.
 """
 
 import re
@@ -55,7 +55,7 @@ fn multiply_accumulate(
 
 
 def emulated(text, subgroup):
-    """The text of a kernel that `shaders/lib/matrices.wgsl` is part of, without the extension.
+    """Return the WGSL of a kernel with `shaders/lib/matrices.wgsl`, without the extension.
 
     Args:
         text: as Dawn is given it.
@@ -79,7 +79,7 @@ def emulated(text, subgroup):
     text = re.sub(r"subgroupMatrixStore<row_major>\(&c_tile, ", "store_result(lane, ", text)
     text = text.replace("subgroupMatrixMultiplyAccumulate(", "multiply_accumulate(lane, ")
     own = -(-rows * columns // subgroup)
-    text = _TYPE.sub(lambda found: f"array<f32, {own}>" if found[1] == "result" else "vec2<u32>", text)
+    text = _TYPE.sub(lambda match: f"array<f32, {own}>" if match[1] == "result" else "vec2<u32>", text)
     count = constants["INVOCATIONS"] // subgroup
     text, changed = _BUILTINS.subn(rf") {{\n    let \1 = lane / {subgroup}u;\n    let \2 = {count}u;", text)
     assert changed == 1

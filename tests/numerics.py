@@ -51,7 +51,7 @@ def operation_as_on_gpus(name, calls, device):
 
 
 def operation_by_vectors(name, calls, device):
-    """As `operation`, with B read by vectors in products by quads of any size."""
+    """Run `operation` with B read by vectors in products by quads of any size."""
     own, products.LEAST_BY_VECTORS = products.LEAST_BY_VECTORS, 0
     try:
         return operation(name, calls, device)
@@ -60,14 +60,14 @@ def operation_by_vectors(name, calls, device):
 
 
 def operation_by_subgroups(name, calls, device):
-    """As `operation`, with rows reduced by subgroups, each by a workgroup of its own."""
+    """Run `operation` with rows reduced by subgroups, each by a workgroup of its own."""
     with by_subgroups(device):
         return operation(name, calls, device)
 
 
 @contextmanager
 def by_subgroups(device):
-    """Rows of any length are reduced as GPUs with subgroups reduce long ones."""
+    """Have rows of any length reduced as GPUs with subgroups reduce long ones."""
     with by_tiles(device, "discrete"):
         own = launch.at_once, launch.SHORT_ROW
         launch.at_once, launch.SHORT_ROW = lambda *_: 1, 0

@@ -175,11 +175,11 @@ def test_where_there_is_nothing_to_attend_to(device, shapes):
     assert not query.grad.numpy().any()
 
 
-# As GPUs compute it.
+# Attention by the kernels of GPUs.
 
 
 def reference_with_gradients(query, key, value, g, seen, added):
-    """In float64: the result, and the gradients of query, key and value. Hidden pairs have no weight."""
+    """Return the result in float64, and the gradients of query, key and value. Hidden pairs have no weight."""
     query, key, value, g = (one.astype(np.float64) for one in (query, key, value, g))
     scale = query.shape[-1] ** -0.5
     scores = np.where(seen, query @ key.swapaxes(-1, -2) * scale + added, -np.inf)
@@ -192,7 +192,7 @@ def reference_with_gradients(query, key, value, g, seen, added):
 
 
 def on_gpus(open_device, monkeypatch, tiles):
-    """vulkan with the kernels of a class of GPUs, and the kernels of attention that it runs from now on."""
+    """Give vulkan the kernels of a class of GPUs; return the device and a list of the kernels that it runs."""
     device = open_device("vulkan")
     monkeypatch.setattr(device, "capabilities", replace(device.capabilities, quads=False, tiles=tiles))
     kernels = []

@@ -1,4 +1,4 @@
-"""Convolutions on GPUs: the products find their pixels in the images, and no columns are stored."""
+"""Convolutions on GPUs: products read the pixels from the images, and no columns are stored."""
 
 from dataclasses import replace
 
@@ -32,8 +32,8 @@ CONVOLUTIONS = {
 
 
 BAND, PIXELS = "convolution_band", "convolution"
-# Those that are by bands, with the kernels of the result and of the gradient of the images: tiles of 64 and 32 filters,
-# partly filled, and each width of a region, partly filled.
+# Shapes that are computed by bands, with the kernels of the result and of the gradient of the images: tiles of 64 and
+# 32 filters, partly filled, and each width of a region, partly filled.
 BANDS = {
     "8x8": ((2, 36, 8, 8), (65, 36, 3, 3), {"padding": 1}, (64, 8), (64, 8)),
     "16x4, in groups": ((3, 34, 4, 15), (40, 17, 3, 3), {"padding": 1, "groups": 2}, (32, 16), (32, 16)),
@@ -50,7 +50,7 @@ def both(value):
 
 
 def by_taps(x, w, g, stride=1, padding=0, dilation=1, groups=1):
-    """The convolution in float64, and the gradients of images and filters for the gradient g of the result."""
+    """Return the convolution in float64, and the gradients of images and filters for the gradient g of the result."""
     (down, across), (top, left), (gap_down, gap_across) = map(both, (stride, padding, dilation))
     count, channels, height, width = x.shape
     filters, _, taps_down, taps_across = w.shape
@@ -81,7 +81,7 @@ def numbers(*shape):
 
 @pytest.fixture
 def as_on_gpu(monkeypatch):
-    """`as_on_gpu(device, tile)` has the device compute as a GPU with that tile only; a list of the kernels."""
+    """`as_on_gpu(device, tile)` has a device compute like a GPU with one tile, and returns a list of its kernels."""
 
     def force(device, tile, workgroups=0, **limits):
         kernels = []
@@ -94,7 +94,7 @@ def as_on_gpu(monkeypatch):
 
 
 def close(got, want, terms, tolerance=1e-6):
-    """The error is below that of so many float32 numbers that are added up."""
+    """Assert that errors are below the bound for sums of so many float32 products."""
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * terms**0.5 * 8)
 
 
@@ -148,7 +148,7 @@ def test_a_convolution_by_bands_and_its_gradients_equal_float64(open_device, as_
         (64, (32, 32), 2, 1, (32, 8, (32, 2))),  # half as many workgroups by the larger tile
         (64, (32, 32), 1, 1, None),  # and too few by the smaller: by tiles their inner axis may be cut
         (128, (28, 28), 16, 1, (64, 16, (224, 2))),
-        (128, (14, 14), 64, 1, None),  # of 256 windows 60 would be computed in vain
+        (128, (14, 14), 64, 1, None),  # of 256 windows 60 would be on no image
         (256, (8, 8), 32, 1, (64, 8, (32, 4))),
         (16, (32, 32), 64, 1, None),
         (20, (32, 32), 64, 4, (32, 8, (1024, 4))),

@@ -1,4 +1,4 @@
-"""Sums, maxima and spread numbers of rows by BLAS and by halves are those of NumPy in float64."""
+"""Sums, maxima and tables of repeated numbers agree with NumPy in float64."""
 
 import numpy as np
 import pytest

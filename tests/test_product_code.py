@@ -28,7 +28,7 @@ def test_the_default_multiplies_eight_times_for_a_load_and_does_little_else(oper
 def test_convolutions_multiply_as_often_for_a_load_and_stay_in_registers(name, per_load, share):
     code = code_of(CONVOLUTIONS[name](TILE_CLASSES["intel"].tiles[0]))
     assert (code.per_load, code.spills) == (per_load, 0)
-    assert code.share > share  # they find pixels, too
+    assert code.share > share  # they also find the pixels
 
 
 def test_what_is_below_the_figures_is_not_enough():

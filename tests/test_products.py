@@ -221,9 +221,9 @@ def each_tile_and_staging():
 
 @pytest.fixture
 def with_tile(monkeypatch):
-    """`with_tile(device, tile)` has the device multiply by that tile, whatever the shape; a list of the kernels.
+    """`with_tile(device, tile)` has a device multiply by that tile, whatever the shape; it returns the kernels it runs.
 
-    With a number of workgroups it cuts long inner axes of products that have fewer.
+    Long inner axes are cut in products of fewer workgroups than `workgroups`.
     """
 
     def force(device, tile, workgroups=0):
@@ -363,13 +363,13 @@ def test_a_tile_is_chosen_by_the_class_of_adapter_and_the_shape(open_device, til
         assert tile_of(launch.kernel)[:2] == (32, 32)
 
 
-# Long inner axes, which several workgroups of a GPU add up.
+# Long inner axes, whose parts several workgroups of a GPU multiply.
 
 
 @pytest.mark.parametrize(
     ("tiles", "rows", "columns", "inner", "products", "expected"),
     [
-        ("discrete", 64, 576, 16_384, 1, 2048),  # 36 of the smallest tile, 256 wanted
+        ("discrete", 64, 576, 16_384, 1, 2048),  # 36 of the smallest tile, 256 required
         ("discrete", 10, 256, 60_000, 1, 1888),  # 32 parts, of multiples of 16
         ("discrete", 10, 256, 600, 1, 304),  # no shorter than 256
         ("discrete", 10, 256, 511, 1, 511),
@@ -390,7 +390,7 @@ def test_a_long_inner_axis_is_cut_where_a_product_has_few_tiles(
     assert inner_parts(replace(capabilities, quads=True), rows, columns, inner, products) == inner
     if (
         expected < inner
-    ):  # with the parts it has as many workgroups as the class wants, or parts are as short as allowed
+    ):  # with the parts it has as many workgroups as the class requires, or parts are as short as allowed
         layout = (rows, columns, expected, expected, 1, columns, 1)
         [launch] = product_launches("matmul", capabilities, layout, products * (inner // expected), ((0,), (0,)))
         assert launch.grid[0] * launch.grid[1] >= TILE_CLASSES[tiles].workgroups or expected < 512

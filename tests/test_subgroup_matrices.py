@@ -23,7 +23,7 @@ LARGE, MIDDLE, SMALL = MATRIX_TILES
 APPLE = [("f32", "f32", 8, 8, 8), ("f16", "f16", 8, 8, 8)]
 NVIDIA = [("f16", "f16", 16, 16, 16), ("f16", "f32", 16, 8, 8), ("f16", "f32", 16, 16, 16), ("i8", "i32", 16, 16, 32)]
 INTEL = [("f16", "f32", 8, 16, 16), ("f16", "f16", 8, 16, 16)]
-"""Configurations as Dawn lists them: elements of factors and of sums, M, N and K."""
+"""Configurations as Dawn lists them: elements of factors, elements of sums, M, N, K."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def vulkan(open_device):
     return open_device("vulkan")
 
 
-# What a device is given.
+# The choice of kernels.
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_tuner_has_candidates_of_both_families_where_a_launch_is_by_matrices()
     assert all(one[2] for one in tunable.candidates if tunable.allows(plain, one, capabilities))
 
 
-# What they compute, by functions in the place of the extension's.
+# The results, by functions in place of the extension's.
 
 CASES = [
     pytest.param(F32, SMALL, 32, 32, id="f32"),
@@ -178,7 +178,7 @@ CASES = [
 
 @pytest.mark.parametrize(("shape", "tile", "largest", "subgroup"), CASES)
 def test_products_equal_numpy_in_float64(vulkan, monkeypatch, shape, tile, largest, subgroup):
-    """With edges in all three directions; an infinity stays in its row, and a NaN in its column."""
+    """The product has edges in all three directions; an infinity stays in its row, and a NaN in its column."""
     dtype = {"f32": "float32", "f16": "float16"}[shape.element]
     limit = tile.nbytes(shape.element)
     monkeypatch.setattr(vulkan, "capabilities", replace(vulkan.capabilities, max_workgroup_bytes=limit))

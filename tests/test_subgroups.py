@@ -27,7 +27,7 @@ LENGTHS = [1, 2, 63, 64, 65, 257, 1000, 4099, 10_000]
 
 @pytest.fixture(params=["vulkan", pytest.param("dawn", marks=pytest.mark.needs("dawn"))])
 def by_adapter(request):
-    """A software adapter that reduces rows by subgroups: of eight invocations, and of four."""
+    """A software adapter that reduces rows by subgroups of eight invocations, and one of four."""
     device = request.getfixturevalue("dawn" if request.param == "dawn" else "open_device")
     device = device if request.param == "dawn" else device("vulkan")
     with by_subgroups(device):
@@ -103,7 +103,7 @@ def _launch(kernel, device, values, *parameters):
 
 
 def _sum_and_log_softmax(made, device, values):
-    """Of one row by one workgroup, by the kernels `made` of these names."""
+    """Return the results for one row by one workgroup, with the kernels `made` of these names."""
     (length,) = values.shape
     total = _launch(made("sum"), device, values, 1, length, 1, length, 1)[0]
     return total, _launch(made("softmax"), device, values, 1, length, 1, 1)
@@ -159,7 +159,7 @@ fn emulated(value: f32, lane: u32, takes_largest: bool) -> vec4<f32> {
 
 
 class Emulated(CooperativeKernel):
-    """A kernel whose subgroups are made in workgroup memory, so that they may have any size and order."""
+    """A kernel that emulates subgroups in workgroup memory, with any size and order."""
 
     def __init__(self, name, invocations, **numbers):
         super().__init__(name, {"SUBGROUPS": True, "WORKGROUP": invocations})
@@ -254,6 +254,6 @@ def test_by_deterministic_algorithms_no_row_is_reduced_by_subgroups(by_adapter):
 def test_a_reduction_by_subgroups_waits_twice_and_one_by_memory_three_times(name):
     by_subgroups, by_memory = (cooperative(name, SUBGROUPS=one).wgsl() for one in (True, False))
     assert by_subgroups.count("workgroupBarrier()") == 2
-    assert by_memory.count("workgroupBarrier()") == 4  # one in a loop that workgroups of 64 do not enter
+    assert by_memory.count("workgroupBarrier()") == 4  # of which one is in a loop that workgroups of 64 do not enter
     assert "partial[" not in by_subgroups
     assert "subgroup" not in by_memory

@@ -54,7 +54,7 @@ MATRICES = [
     MatrixShape("f32", 8, 8, 8),
     *(MatrixShape("f16", *one) for one in [(8, 8, 8), (8, 16, 16), (16, 8, 16), (16, 16, 16)]),
 ]
-"""Sizes that GPUs have, as Dawn lists them: Apple's, Intel's, and those of NVIDIA and AMD."""
+"""Matrix sizes that Dawn lists for GPUs of Apple, Intel, NVIDIA and AMD."""
 SUBGROUPS = (16, 32, 64, 128)
 """Invocations of the largest subgroups of adapters."""
 
@@ -124,7 +124,7 @@ def _by_name(name: str, source: Source) -> Iterator[Made]:
 
 
 def _is_of_rows(source: Source) -> bool:
-    """Whether a kernel reduces rows, which on GPUs is by subgroups."""
+    """Return whether a kernel reduces rows, so that it has a form by subgroups."""
     module = package_loader()((source.folder, source.file))
     imports = [one for one in module.declarations if isinstance(one, syntax.Import)]
     return any("SUBGROUPS" in dict(one.conditions) for one in imports)
@@ -195,7 +195,7 @@ def _bands() -> Iterator[Made]:
 
 
 def _attention(name: str, source: Source) -> Iterator[Made]:
-    """Attention as a device is given it: software adapters, and GPUs by each tile, with 16 bits to an element too."""
+    """Attention on software adapters, and on GPUs by each tile, also over elements of 16 bits."""
     for column_tiles in COLUMN_TILES:
         chosen = [("software", ATTENTION_TILES[0], False)]
         chosen += [("discrete", tile, by_vectors) for tile in ATTENTION_TILES for by_vectors in (False, True)]

@@ -18,7 +18,7 @@ from optirs_web.tuner.report import TuningReport, Work
 GUARANTEED = (256, 16384)  # WebGPU's limits: invocations of a workgroup, bytes that they share
 BY_QUADS = (0, 0, 0, 0, 0)
 BY_MATRICES = [one for one in TUNABLE["matmul"].candidates if one[0] and not one[2]]
-"""Of launches by subgroup matrices, which no device has unasked; see `test_subgroup_matrices`."""
+"""Candidates of launches by subgroup matrices, which devices use only on request; see `test_subgroup_matrices`."""
 CANDIDATES = [(name, choice) for name, one in TUNABLE.items() for choice in one.candidates if choice not in BY_MATRICES]
 SMALLEST = (16, 16, 4, 4, 4)
 

@@ -418,7 +418,7 @@ def test_the_first_flag_of_several_that_is_set_chooses(flags, value):
     ]
 
 
-# What an entry point is told of its subgroup.
+# Built-in values of subgroups that no function uses.
 
 TOLD = """
 @group(0) @binding(0) var<storage, read_write> x: array<u32>;

@@ -1,4 +1,4 @@
-"""Subgroup matrices in the front end: what is typed, what is refused, how it is printed, and for whom."""
+"""Subgroup matrices in the front end: types, errors, printing, and the targets that refuse them."""
 
 import pytest
 
