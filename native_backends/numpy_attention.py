@@ -74,30 +74,9 @@ class _Tiles:
 
     def scores(self, at: tuple[slice, slice, slice], met: slice) -> Array:
         """Return the scores of pairs, (..., others, owned), -inf where hidden."""
-        scores: Array = self.other[(*at[:2], met)] @ self.own[at].swapaxes(-1, -2)
-        scores *= np.float32(self.p["scale"])
-        return self._hide(scores, at, met)
-
-    def weights(self, at: tuple[slice, slice, slice], met: slice, known: Array) -> Array:
-        """Return the weights of pairs, (..., others, owned), by the logarithms of the queries' sums, (..., rows)."""
-        scale, log_sums = np.float32(self.p["scale"]), -known[..., 0]
-        owns_queries = self.p["owns_queries"]
-        own = _with_column(self.own[at], scale, log_sums if owns_queries else 1.0)
-        other = _with_column(self.other[(*at[:2], met)], np.float32(1), 1.0 if owns_queries else log_sums)
-        weights = self._hide(other @ own.swapaxes(-1, -2), at, met)
-        np.exp(weights, out=weights)
-        return weights
-
-    def slopes(self, at: tuple[slice, slice, slice], met: slice, known: Array) -> Array:
-        """Return dO Vᵀ - rowsum(dO O) of pairs, (..., others, owned), which times the weights is dS."""
-        owns_queries, scale = self.p["owns_queries"], np.float32(1)
-        own = _with_column(self.own_values[at], scale, -known[..., 1] if owns_queries else 1.0)
-        other = _with_column(self.other_values[(*at[:2], met)], scale, 1.0 if owns_queries else -known[..., 1])
-        slopes: Array = other @ own.swapaxes(-1, -2)
-        return slopes
-
-    def _hide(self, scores: Array, at: tuple[slice, slice, slice], met: slice) -> Array:
         p = self.p
+        scores: Array = self.other[(*at[:2], met)] @ self.own[at].swapaxes(-1, -2)
+        scores *= np.float32(p["scale"])
         if p["mask_kind"]:
             mask = self.mask[(*at, met)].swapaxes(-1, -2)
             if p["mask_kind"] == 1:
@@ -113,6 +92,27 @@ class _Tiles:
             np.copyto(corner, -np.inf, where=hidden)
         return scores
 
+    def weights(self, at: tuple[slice, slice, slice], met: slice, known: Array) -> Array:
+        """Return the weights of pairs, (..., others, owned), by the logarithms of the queries' sums, (..., rows).
+
+        The scores are rounded as they were for these sums, so that the weights of a query add up to 1.
+        """
+        weights, log_sums = self.scores(at, met), known[..., 0]
+        hidden = weights == -np.inf if np.isnan(log_sums).any() else None
+        weights -= log_sums[..., None, :] if self.p["owns_queries"] else log_sums[..., None]
+        np.exp(weights, out=weights)
+        if hidden is not None:  # from a query with NaN
+            weights[hidden] = 0
+        return weights
+
+    def slopes(self, at: tuple[slice, slice, slice], met: slice, known: Array) -> Array:
+        """Return dO Vᵀ - rowsum(dO O) of pairs, (..., others, owned), which times the weights is dS."""
+        owns_queries = self.p["owns_queries"]
+        own = _with_column(self.own_values[at], -known[..., 1] if owns_queries else 1.0)
+        other = _with_column(self.other_values[(*at[:2], met)], 1.0 if owns_queries else -known[..., 1])
+        slopes: Array = other @ own.swapaxes(-1, -2)
+        return slopes
+
 
 @cache
 def _hidden(rows: int, *, owns_queries: bool) -> Array:
@@ -121,10 +121,10 @@ def _hidden(rows: int, *, owns_queries: bool) -> Array:
     return np.ascontiguousarray(is_later.T) if owns_queries else is_later
 
 
-def _with_column(matrices: Array, scale: np.float32, column: Array | float) -> Array:
-    """Return scaled matrices with a further column, by which a product of two such adds a number for each row."""
+def _with_column(matrices: Array, column: Array | float) -> Array:
+    """Return matrices with a further column, by which a product of two such adds a number for each row."""
     extended = np.empty((*matrices.shape[:-1], matrices.shape[-1] + 1), np.float32)
-    np.multiply(matrices, scale, out=extended[..., :-1])
+    extended[..., :-1] = matrices
     extended[..., -1] = column
     return extended
 

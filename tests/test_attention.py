@@ -111,6 +111,16 @@ def test_scores_whose_exponentials_overflow_are_no_trouble(device):
     assert_close(result.numpy(), reference(query, key, value), 1e-4)  # the scores have 5 digits before the point
 
 
+def test_weights_by_numpy_are_those_of_the_result_in_the_gradients_too():
+    query, key = 5 * random((8, 64, 32)), 5 * random((8, 64, 32), 1)  # scores up to 100
+    value, g = random((8, 64, 32), 2), random((8, 64, 32), 3)
+    leaves = [ow.Parameter(one, device="cpu") for one in (query, key, value)]
+    scaled_dot_product_attention(*leaves).backward(g)
+    seen, added = np.ones((64, 64), bool), np.zeros((64, 64), np.float32)
+    *_, want = reference_with_gradients(query, key, value, g, seen, added)
+    assert_close(leaves[2].grad.numpy(), want, 5e-6)
+
+
 def test_nan_stays_in_the_rows_of_its_query(device):
     query = random((35, 4))
     query[3, 0] = np.nan
