@@ -125,7 +125,7 @@ def _map_functions(name: str) -> list[syntax.Function]:
 
 def _of_module(module: syntax.Module, target: str) -> str:
     if target == "wgsl":
-        return print_wgsl(module)
+        return print_wgsl(module, "tint")  # naga knows no subgroup matrices
     if target in _PRINTED_IN_PYTHON and is_map_module(module):
         return print_python(module, target)
     raise NoTextError("this file is not a kernel: its functions are used by the files that import it")
