@@ -2,7 +2,7 @@
 // dispatch of its own, for up to 32 `column_tiles` of their columns. The weights P are computed again from the
 // logarithms of their sums: dV = Pᵀ dO, and with dS = P (dO Vᵀ - rowsum(dO O)), dQ = scale dS K and dK = scale dSᵀ Q.
 import package::lib::attention::{
-    COLUMN_TILES, INVOCATIONS, IN_REGISTERS, OTHER_TILE, Place, ROWS, column_of, end_of_others, first_other, is_hidden,
+    COLUMN_TILES, INVOCATIONS, IN_REGISTERS, OTHER_TILE, ROWS, column_of, end_of_others, first_other, is_hidden,
     keep_weights, other_row_of, own_row_of, parameters, place_of, product_number, products, scores_of, store,
     with_weighted,
 };
