@@ -12,7 +12,6 @@ from ..runtime.dtypes import FLOAT32, INT32
 from ..tensors import Tensor, empty, tensor
 from .arithmetic import add, divide, multiply, negate, subtract
 from .composed import record_composed
-from .joining import concat
 from .launch import apply, contiguous, need_float32, need_one_device, row_kernel
 from .limits import in_parts
 from .loss_reduction import check_reduction
@@ -170,7 +169,12 @@ def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...
         )
 
     in_parts([of_rows], [contiguous(rows.detach()), call.labels.detach()], 1, run)
-    both = parts[0] if len(parts) == 1 else concat(parts, 1)
+    if len(parts) == 1:
+        both = parts[0]
+    else:
+        from .joining import concat  # which most programs do without
+
+        both = concat(parts, 1)
     if reduction == "none":
         result = walk_over(both, (n,), (1,))
         losses = record(result, (rows, lambda g, _: _gradient(reshape(g, (n, 1)), rows, of_rows, call)))

@@ -25,7 +25,7 @@ class Values:
         if value is not None:
             return value
         if self.known is None:
-            self.known = check_values(self.module)
+            self.known = check_values(self.module).constants
         return self.known[id(node)][1]
 
     def simple(self, node: Expression) -> Value | None:

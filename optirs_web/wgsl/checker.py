@@ -6,7 +6,8 @@ literals, of the type that its place asked for, rounded once from the exact valu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
+from typing import NamedTuple
 
 from .constants import Value
 from .declarations import DeclarationChecker
@@ -36,7 +37,7 @@ from .syntax import (
 from .typerules import CONCRETE_INTEGERS, concrete, is_constructible, join
 from .types import BOOL, Type
 
-__all__ = ["check", "check_places", "check_values", "has_continue", "has_exit", "leaves"]
+__all__ = ["Checked", "check", "check_places", "check_values", "has_continue", "has_exit", "leaves"]
 
 
 def check(module: Module) -> None:
@@ -54,14 +55,25 @@ def check_places(module: Module) -> None:
     _StatementChecker(module).check_places()
 
 
-def check_values(module: Module) -> dict[int, tuple[Expression, Value]]:
-    """Check a module, and give its const-expressions with their values, by the `id` of the nodes.
+class Checked(NamedTuple):
+    """What a check found out.
+
+    Attributes:
+        constants: the const-expressions with their values, by the `id` of the nodes.
+        uses: the names that each function has, but for those of its locals, in the order of the source.
+    """
+
+    constants: dict[int, tuple[Expression, Value]]
+    uses: dict[str, KeysView[str]]
+
+
+def check_values(module: Module) -> Checked:
+    """Check a module.
 
     Places of bindings are left to `check_places`: constants may decide which binding of a place an entry point uses.
     """
     checker = _StatementChecker(module)
-    checker.run()
-    return checker.known
+    return Checked(checker.known, checker.run())
 
 
 class _StatementChecker(DeclarationChecker):
@@ -85,12 +97,15 @@ class _StatementChecker(DeclarationChecker):
             ConstAssert: self.check_assertion,
         }
 
-    def run(self) -> None:
+    def run(self) -> dict[str, KeysView[str]]:
+        """Check all but `check_places`, and return what `uses` does."""
         self.check_declarations()
         for one in self.module.declarations:
             if isinstance(one, Function):
                 self.check_function(one)
-        self.check_call_graph()
+        uses = self.uses()
+        self.check_call_graph(uses)
+        return uses
 
     def check_function(self, one: Function) -> None:
         self.function = one
@@ -289,26 +304,32 @@ class _StatementChecker(DeclarationChecker):
 
     # The module as a whole.
 
-    def check_call_graph(self) -> None:
+    def check_call_graph(self, uses: dict[str, KeysView[str]]) -> None:
         """No function may reach itself."""
-        uses = self.uses()
         done: set[str] = set()
         for name in uses:
             self.check_recursion(name, uses, done)
 
-    def uses(self) -> dict[str, set[str]]:
-        """The names of the module that each function has."""
-        functions = [one for one in self.module.declarations if isinstance(one, Function)]
-        return {one.name: {reference.name for reference in module_references(one)} for one in functions}
+    def uses(self) -> dict[str, KeysView[str]]:
+        """The names of the module and of WGSL that each function has."""
+        return {
+            one.name: dict.fromkeys(reference.name for reference in module_references(one)).keys()
+            for one in self.module.declarations
+            if isinstance(one, Function)
+        }
 
     def check_places(self) -> None:
         """No two bindings of an entry point may share a place."""
+        bindings = [one for one in self.module.declarations if isinstance(one, GlobalVariable) and one.attributes]
+        if len({self.place(one) for one in bindings}) == len(bindings):
+            return
         uses = self.uses()
         for one in self.module.declarations:
             if isinstance(one, Function) and one.attributes:
-                self.check_bindings(_reached(one.name, uses))
+                reached = _reached(one.name, uses)
+                self.check_bindings([binding for binding in bindings if binding.name in reached])
 
-    def check_recursion(self, start: str, uses: dict[str, set[str]], done: set[str]) -> None:
+    def check_recursion(self, start: str, uses: dict[str, KeysView[str]], done: set[str]) -> None:
         """Depth first, with a stack of its own: what is on the way to a function may not be called by it."""
         path: dict[str, None] = {}
         work = [(start, False)]
@@ -327,23 +348,26 @@ class _StatementChecker(DeclarationChecker):
                         raise fail(self.declared[other].position, f"WGSL has no recursion: {circle}")
                     work.append((other, False))
 
-    def check_bindings(self, reached: set[str]) -> None:
+    def check_bindings(self, bindings: list[GlobalVariable]) -> None:
         places: dict[tuple[int, int], str] = {}
-        for one in self.module.declarations:
-            if isinstance(one, GlobalVariable) and one.name in reached and one.attributes:
-                numbers = {a.name: self.constant_integer(a.arguments[0], "this") for a in one.attributes}
-                place = numbers["group"], numbers["binding"]
-                if place in places:
-                    raise fail(one.position, f"'{one.name}' and '{places[place]}' share one @group and @binding")
-                places[place] = one.name
+        for one in bindings:
+            place = self.place(one)
+            if place in places:
+                raise fail(one.position, f"'{one.name}' and '{places[place]}' share one @group and @binding")
+            places[place] = one.name
+
+    def place(self, one: GlobalVariable) -> tuple[int, int]:
+        """The group and the binding of a variable."""
+        numbers = {a.name: self.constant_integer(a.arguments[0], "this") for a in one.attributes}
+        return numbers["group"], numbers["binding"]
 
 
-def _reached(start: str, uses: dict[str, set[str]]) -> set[str]:
+def _reached(start: str, uses: dict[str, KeysView[str]]) -> set[str]:
     """All names that a function uses, itself or through others."""
     found: set[str] = set()
     work = [start]
     while work:
-        new = uses.get(work.pop(), set()) - found
+        new = set(uses.get(work.pop(), ())) - found
         found |= new
         work += new
     return found

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from . import constants
 from .constants import MAX_CONSTANT_SCALARS, Value
 from .scopes import Operand, fail
-from .subgroup_matrices import holds_matrix
 from .syntax import Call, Position
-from .typerules import element_of, is_abstract, is_constructible, join, scalar_count, with_element
+from .typerules import element_of, holds_matrix, is_abstract, is_constructible, join, scalar_count, with_element
 from .types import ABSTRACT_INT, Array, Scalar, Struct, SubgroupMatrix, Type, Vector
 
 if TYPE_CHECKING:

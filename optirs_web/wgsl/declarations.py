@@ -9,7 +9,6 @@ from .builtins import BUILTIN_VALUES, BUILTINS
 from .expressions import ExpressionChecker
 from .memory import check_variable_type
 from .scopes import Binding, Place, Scopes, fail, similar
-from .subgroup_matrices import matrix_named
 from .syntax import (
     Alias,
     Attribute,
@@ -205,6 +204,8 @@ class DeclarationChecker(ExpressionChecker):
         if name.name == "array":
             return self.array(name)
         if name.name in MATRIX_TYPES:
+            from .subgroup_matrices import matrix_named  # which few modules need
+
             return matrix_named(name, self)
         one = self.declared.get(name.name)
         if not isinstance(one, StructDeclaration | Alias):

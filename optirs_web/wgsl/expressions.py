@@ -18,7 +18,6 @@ from .constants import ConstantError, Value
 from .construct import Constructor
 from .operators import binary_types, unary_type
 from .scopes import Binding, Operand, Place, Scopes, fail, similar
-from .subgroup_matrices import MatrixCalls
 from .syntax import (
     Alias,
     Binary,
@@ -75,7 +74,6 @@ class ExpressionChecker(ABC):
         self.known: dict[int, tuple[Expression, Value]] = {}
         self.constructor = Constructor(self)
         self.builtins = BuiltinCalls(self)
-        self.matrices = MatrixCalls(self, self.builtins.argument)
         self.rules: dict[type, Callable[..., Operand]] = {
             Literal: self.literal,
             Name: self.name,
@@ -327,7 +325,9 @@ class ExpressionChecker(ABC):
         if name in BUILTINS:
             return self.builtins.call(node)
         if name in MATRIX_FUNCTIONS:
-            return self.matrices.call(node)
+            from .subgroup_matrices import MatrixCalls  # which few modules need
+
+            return MatrixCalls(self, self.builtins.argument).call(node)
         raise self.unknown(name, node.position)
 
     def user_call(self, node: Call, function: Function) -> Operand | None:

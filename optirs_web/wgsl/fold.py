@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .builtins import meets_others
@@ -38,7 +38,6 @@ from .syntax import (
 )
 from .tree import walk
 from .types import BOOL, F16, F32, I32, U32, Type
-from .unroll import iterations
 
 __all__ = ["drop_unused_builtins", "fold", "prune"]
 
@@ -50,8 +49,8 @@ def fold(module: Module) -> None:
 
     Locals that are then not used go too, and so does every `const_assert`, since it held.
     """
-    known = check_values(module)
-    folder = _Folder(known, _functions_with_effects(module))
+    constants, uses = check_values(module)
+    folder = _Folder(constants, _functions_with_effects(module, uses))
     module.declarations = [one for one in module.declarations if not isinstance(one, ConstAssert)]
     for one in module.declarations:
         if isinstance(one, Function):
@@ -105,19 +104,14 @@ def drop_unused_builtins(module: Module) -> None:
                 del calls[name][0].arguments[number], functions[name].parameters[number]
 
 
-def _functions_with_effects(module: Module) -> set[str]:
+def _functions_with_effects(module: Module, uses: Mapping[str, Iterable[str]]) -> set[str]:
     """Functions that may do more than return a value: they touch a module's variable, or meet other invocations."""
     variables = {one.name for one in module.declarations if isinstance(one, GlobalVariable)}
-    uses = {
-        one.name: {reference.name for reference in module_references(one)}
-        for one in module.declarations
-        if isinstance(one, Function)
-    }
     callers: dict[str, list[str]] = {}
     for name, used in uses.items():
         for other in used:
             callers.setdefault(other, []).append(name)
-    work = [name for name, used in uses.items() if used & variables or any(map(meets_others, used))]
+    work = [name for name, used in uses.items() if any(one in variables or meets_others(one) for one in used)]
     found: set[str] = set()
     while work:
         name = work.pop()
@@ -220,7 +214,11 @@ class _Folder:
             return [one]
         is_unrolled = self.expression(one.unrolled)
         one.unrolled = None
-        return iterations(one, self.known) if isinstance(is_unrolled, Literal) and is_unrolled.value else [one]
+        if not isinstance(is_unrolled, Literal) or not is_unrolled.value:
+            return [one]
+        from .unroll import iterations  # which few kernels need
+
+        return iterations(one, self.known)
 
     def loop(self, one: Loop) -> list[Statement]:
         one.body = self.block(one.body)
@@ -306,33 +304,39 @@ def _last_uses(statements: list[Statement]) -> dict[str, int]:
 
 
 def _drop_unused(statements: list[Statement], used: set[str], folder: _Folder) -> None:
-    """Drop each `let` and `const` that nothing after it names, from the end to the beginning."""
+    """Drop each `let` and `const` that nothing after it names, from the end to the beginning.
+
+    `used` has the names that occur after the statements; theirs are added to it.
+    """
     for number in range(len(statements) - 1, -1, -1):
         one = statements[number]
         is_unused = isinstance(one, LocalDeclaration) and one.keyword != "var" and one.name not in used
         if is_unused and isinstance(one, LocalDeclaration) and folder.is_pure(one.value):
             del statements[number]
             continue
-        for block in _blocks(one):
-            _drop_unused(block.statements, set(used) | _names(_heads(one)), folder)
-        used |= _names(one)
+        blocks, around, before = _parts(one)
+        after = used | _names(around)
+        for block in blocks:
+            inner = set(after)
+            _drop_unused(block.statements, inner, folder)
+            used |= inner
+        used |= _names(around) | _names(before)
 
 
-def _blocks(one: Statement) -> list[Block]:
+def _parts(one: Statement) -> tuple[list[Block], object, object]:
+    """The blocks of a statement, what may run after one of them, and all else."""
     match one:
         case Block():
-            return [one]
+            return [one], None, None
         case If(then=then, otherwise=otherwise):
-            return [then] if otherwise is None else [then, otherwise]
-        case For(body=body) | While(body=body):
-            return [body]
+            return [then] if otherwise is None else [then, otherwise], None, one.condition
+        case For(body=body):
+            return [body], [one.condition, one.update], one.initial
+        case While(body=body):
+            return [body], None, one.condition
         case Switch(cases=cases):
-            return [case.body for case in cases]
-    return []  # in a `loop` the continuing block sees what the body declares
-
-
-def _heads(one: Statement) -> object:
-    return [one.condition, one.update] if isinstance(one, For) else None
+            return [case.body for case in cases], None, [one.selector, [case.selectors for case in cases]]
+    return [], None, one  # in a `loop` the continuing block sees what the body declares
 
 
 def _names(node: object) -> set[str]:

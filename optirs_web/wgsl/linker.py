@@ -324,6 +324,6 @@ class _Linker:
         copy = clone(one)
         finals = {name: names[key] for name in file.references(one) if (key := file.target(name)) is not None}
         if any(name != final for name, final in finals.items()):
-            for reference in list(module_references(copy)):
+            for reference in module_references(copy):
                 reference.name = finals.get(reference.name, reference.name)
         return copy

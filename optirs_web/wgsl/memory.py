@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .scopes import fail
-from .subgroup_matrices import holds_matrix
 from .syntax import GlobalVariable
-from .typerules import has_atomic, is_constructible, is_host_shareable, is_runtime_sized
+from .typerules import has_atomic, holds_matrix, is_constructible, is_host_shareable, is_runtime_sized
 from .types import Array, Struct, Type, align_of, member_offsets, size_of
 
 __all__ = ["check_variable_type"]

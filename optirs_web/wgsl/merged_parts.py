@@ -56,7 +56,7 @@ class Part:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.entry = next(one for one in module.declarations if isinstance(one, Function) and is_entry(one))
-        constants = check_values(module)
+        constants = check_values(module).constants
         sizes = [constants[id(one)][1] for one in arguments_of(self.entry.attributes, "workgroup_size")]
         self.width, *rest = [one for one in sizes if isinstance(one, int)]
         self.size = math.prod([self.width, *rest])

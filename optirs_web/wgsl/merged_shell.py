@@ -171,7 +171,7 @@ class _Join:
         """Add a declaration, unless the same is there already, and note its name."""
         assert not isinstance(one, (Import, ConstAssert))
         replaced = {}
-        for reference in list(module_references(one)):
+        for reference in module_references(one):
             if reference.name in uniform:
                 assert isinstance(reference, Name)
                 replaced[id(reference)] = reference, uniform[reference.name](reference)

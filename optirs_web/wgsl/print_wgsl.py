@@ -14,7 +14,6 @@ from typing import Literal as OneOf
 from .builtins import needs_subgroups
 from .numeric import round_f32
 from .precedence import CLASSES, IN_TEMPLATES, OPERANDS, UNARY
-from .subgroup_matrices import refuse_subgroup_matrices
 from .syntax import (
     Alias,
     Assign,
@@ -97,7 +96,10 @@ def _extensions(module: Module, host: str) -> list[str]:
         ):
             found.add("subgroups")
     if host == "naga":
-        refuse_subgroup_matrices(module, "wgpu and Firefox")
+        if MATRIX_EXTENSION in found:
+            from .subgroup_matrices import refuse_subgroup_matrices
+
+            refuse_subgroup_matrices(module, "wgpu and Firefox")
         found.discard("subgroups")
     return sorted(found)
 

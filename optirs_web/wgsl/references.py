@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from .syntax import (
     Alias,
     Assign,
@@ -20,7 +18,6 @@ from .syntax import (
     Function,
     GlobalVariable,
     If,
-    Import,
     Index,
     LocalDeclaration,
     Loop,
@@ -42,125 +39,137 @@ _Scopes = tuple[set[str], ...]
 Reference = Name | TypeName
 
 
-def module_references(one: Declaration) -> Iterator[Reference]:
+def module_references(one: Declaration) -> list[Reference]:
     """Every `Name` and `TypeName` in it that is not a local: module names, and WGSL's own types and functions.
 
     The nodes are those of the tree, so that a caller may rename them.
     """
+    found: list[Reference] = []
     match one:
         case StructDeclaration(fields=fields):
             for field in fields:
-                yield from _type(field.type_name, ())
+                _type(field.type_name, (), found)
         case Alias(type_name=type_name):
-            yield from _type(type_name, ())
+            _type(type_name, (), found)
         case Constant() | Override() | GlobalVariable():
-            yield from _type(one.type_name, ())
-            yield from _expression(one.value, ())
+            _type(one.type_name, (), found)
+            _expression(one.value, (), found)
             if isinstance(one, GlobalVariable):
-                yield from _attributes(one.attributes)
+                _attributes(one.attributes, found)
         case ConstAssert(condition=condition):
-            yield from _expression(condition, ())
+            _expression(condition, (), found)
         case Function():
-            yield from _function(one)
-        case Import():
-            return
+            _function(one, found)
+    return found
 
 
-def _attributes(attributes: list[Attribute]) -> Iterator[Reference]:
+# Each adds what it finds to a list. Generators in their place would pass every node on through all levels of the tree.
+
+
+def _attributes(attributes: list[Attribute], found: list[Reference]) -> None:
     for attribute in attributes:
         if attribute.name != "builtin":
             for argument in attribute.arguments:
-                yield from _expression(argument, ())
+                _expression(argument, (), found)
 
 
-def _function(one: Function) -> Iterator[Reference]:
-    yield from _attributes(one.attributes)
+def _function(one: Function, found: list[Reference]) -> None:
+    _attributes(one.attributes, found)
     for parameter in one.parameters:
-        yield from _type(parameter.type_name, ())
-    yield from _type(one.return_type_name, ())
-    yield from _statements(one.body.statements, ({parameter.name for parameter in one.parameters},))
+        _type(parameter.type_name, (), found)
+    _type(one.return_type_name, (), found)
+    _statements(one.body.statements, ({parameter.name for parameter in one.parameters},), found)
 
 
-def _type(name: TypeName | None, scopes: _Scopes) -> Iterator[Reference]:
+def _type(name: TypeName | None, scopes: _Scopes, found: list[Reference]) -> None:
     if name is None:
         return
-    if not any(name.name in scope for scope in scopes):
-        yield name
+    for scope in scopes:
+        if name.name in scope:
+            break
+    else:
+        found.append(name)
     for argument in name.arguments:
-        yield from _type(argument, scopes) if isinstance(argument, TypeName) else _expression(argument, scopes)
+        if isinstance(argument, TypeName):
+            _type(argument, scopes, found)
+        else:
+            _expression(argument, scopes, found)
 
 
-def _expression(node: Expression | None, scopes: _Scopes) -> Iterator[Reference]:
+def _expression(node: Expression | None, scopes: _Scopes, found: list[Reference]) -> None:
     match node:
         case Name(name=name):
-            if not any(name in scope for scope in scopes):
-                yield node
+            for scope in scopes:
+                if name in scope:
+                    break
+            else:
+                found.append(node)
         case Unary(operand=operand):
-            yield from _expression(operand, scopes)
+            _expression(operand, scopes, found)
         case Binary(left=left, right=right):
-            yield from _expression(left, scopes)
-            yield from _expression(right, scopes)
+            _expression(left, scopes, found)
+            _expression(right, scopes, found)
         case Call(callee=callee, arguments=arguments):
-            yield from _type(callee, scopes)
+            _type(callee, scopes, found)
             for argument in arguments:
-                yield from _expression(argument, scopes)
+                _expression(argument, scopes, found)
         case Index(base=base, index=index):
-            yield from _expression(base, scopes)
-            yield from _expression(index, scopes)
+            _expression(base, scopes, found)
+            _expression(index, scopes, found)
         case Member(base=base):
-            yield from _expression(base, scopes)
+            _expression(base, scopes, found)
 
 
-def _block(block: Block | None, scopes: _Scopes) -> Iterator[Reference]:
+def _block(block: Block | None, scopes: _Scopes, found: list[Reference]) -> None:
     if block is not None:
-        yield from _statements(block.statements, (*scopes, set()))
+        _statements(block.statements, (*scopes, set()), found)
 
 
-def _statements(statements: list[Statement], scopes: _Scopes) -> Iterator[Reference]:
+def _statements(statements: list[Statement], scopes: _Scopes, found: list[Reference]) -> None:
     for statement in statements:
-        yield from _statement(statement, scopes)
+        _statement(statement, scopes, found)
 
 
-def _statement(one: Statement | None, scopes: _Scopes) -> Iterator[Reference]:
+def _statement(one: Statement | None, scopes: _Scopes, found: list[Reference]) -> None:
     match one:
         case LocalDeclaration(name=name, type_name=type_name, value=value):
-            yield from _type(type_name, scopes)
-            yield from _expression(value, scopes)
+            _type(type_name, scopes, found)
+            _expression(value, scopes, found)
             scopes[-1].add(name)
         case Assign(target=target, value=value):
-            yield from _expression(target, scopes)
-            yield from _expression(value, scopes)
+            _expression(target, scopes, found)
+            _expression(value, scopes, found)
         case CallStatement(call=call):
-            yield from _expression(call, scopes)
+            _expression(call, scopes, found)
         case Return(value=value):
-            yield from _expression(value, scopes)
+            _expression(value, scopes, found)
         case ConstAssert(condition=condition):
-            yield from _expression(condition, scopes)
+            _expression(condition, scopes, found)
         case Block():
-            yield from _block(one, scopes)
+            _block(one, scopes, found)
         case If(condition=condition, then=then, otherwise=otherwise):
-            yield from _expression(condition, scopes)
-            yield from _block(then, scopes)
-            yield from _block(otherwise, scopes)
+            _expression(condition, scopes, found)
+            _block(then, scopes, found)
+            _block(otherwise, scopes, found)
         case For(initial=initial, condition=condition, update=update, body=body):
             inner = (*scopes, set[str]())
-            yield from _statement(initial, inner)
-            yield from _expression(condition, inner)
-            yield from _statement(update, inner)
-            yield from _block(body, inner)
+            _statement(initial, inner, found)
+            _expression(condition, inner, found)
+            _statement(update, inner, found)
+            _block(body, inner, found)
         case While(condition=condition, body=body):
-            yield from _expression(condition, scopes)
-            yield from _block(body, scopes)
+            _expression(condition, scopes, found)
+            _block(body, scopes, found)
         case Loop(body=body, continuing=continuing, break_if=break_if):
             inner = (*scopes, set[str]())
-            yield from _statements(body.statements, inner)
+            _statements(body.statements, inner, found)
             inner = (*inner, set[str]())
             if continuing is not None:
-                yield from _statements(continuing.statements, inner)
-            yield from _expression(break_if, inner)
+                _statements(continuing.statements, inner, found)
+            _expression(break_if, inner, found)
         case Switch(selector=selector, cases=cases):
-            yield from _expression(selector, scopes)
+            _expression(selector, scopes, found)
             for case in cases:
                 for node in case.selectors:
-                    yield from _expression(node, scopes)
-                yield from _block(case.body, scopes)
+                    _expression(node, scopes, found)
+                _block(case.body, scopes, found)

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 from .scopes import Operand, fail
 from .syntax import Call, Module, TypeName, Unary
 from .tree import walk
-from .types import F16, F32, U32, Array, Pointer, Scalar, Struct, SubgroupMatrix, Type
+from .types import F16, F32, U32, Array, Pointer, Scalar, SubgroupMatrix, Type
 from .vocabulary import MATRIX_TYPES
 
 if TYPE_CHECKING:
     from .expressions import ExpressionChecker
 
-__all__ = ["MatrixCalls", "holds_matrix", "matrix_named", "refuse_subgroup_matrices"]
+__all__ = ["MatrixCalls", "matrix_named", "refuse_subgroup_matrices"]
 
 _ELEMENTS = (F32, F16)
 _LAYOUTS = ("row_major", "col_major")
@@ -41,18 +41,6 @@ def refuse_subgroup_matrices(module: Module, target: str) -> None:
                 node.position,
                 f"{target} have no subgroup matrices; only Chromium and Dawn do, behind an experimental feature",
             )
-
-
-def holds_matrix(type_: Type | None) -> bool:
-    """Return whether a type is a subgroup matrix, or contains one."""
-    match type_:
-        case SubgroupMatrix():
-            return True
-        case Array(element=element):
-            return holds_matrix(element)
-        case Struct(members=members):
-            return any(holds_matrix(member.type) for member in members)
-    return False
 
 
 def matrix_named(name: TypeName, checker: ExpressionChecker) -> SubgroupMatrix:

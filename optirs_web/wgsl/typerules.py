@@ -15,6 +15,7 @@ from .types import (
     Pointer,
     Scalar,
     Struct,
+    SubgroupMatrix,
     Type,
     Vector,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "converts",
     "element_of",
     "has_atomic",
+    "holds_matrix",
     "is_abstract",
     "is_constructible",
     "is_host_shareable",
@@ -119,6 +121,18 @@ def has_atomic(type_: Type) -> bool:
             return has_atomic(element)
         case Struct(members=members):
             return any(has_atomic(member.type) for member in members)
+    return False
+
+
+def holds_matrix(type_: Type | None) -> bool:
+    """Return whether a type is a subgroup matrix, or contains one."""
+    match type_:
+        case SubgroupMatrix():
+            return True
+        case Array(element=element):
+            return holds_matrix(element)
+        case Struct(members=members):
+            return any(holds_matrix(member.type) for member in members)
     return False
 
 
