@@ -1,6 +1,6 @@
 """The library's wheels for browsers, made from what is installed: a page runs the code that serves it.
 
-One is the library with short sources (`shorten`) in one compressed piece (`pack`), which `unpack` reads: files that are
+One is the library with short sources (`shorten`) in one compressed piece, which `unpack` reads: files that are
 compressed one by one, as in the wheel for native Python, do not profit from what they have in common. The
 other adds what a page does not need before it trains: modules, convolutions, attention, optimizers of second order,
 rules of one's own, profiles.
@@ -14,6 +14,7 @@ import ast
 import base64
 import hashlib
 import io
+import lzma
 import re
 import sys
 import threading
@@ -27,11 +28,10 @@ from types import ModuleType
 
 import optirs_web as ow
 
-from .pack import pack
 from .rename import mentioned
 from .shorten import shorten
 
-__all__ = ["library_wheel", "more_wheel", "more_wheel_name", "wheel_name"]
+__all__ = ["library_wheel", "more_wheel", "more_wheel_name", "pack", "wheel_name"]
 
 _TAG = "py3-none-pyemscripten_2026_0_wasm32"  # Pyodide 314
 # Names of files and folders: the applications; and what a page with its one adapter does not choose between.
@@ -70,6 +70,11 @@ Description-Content-Type: text/markdown
 
 The part of [OptiRS-Web](https://pypi.org/project/optirs-web/) for browsers that a page does not need before it trains.
 """
+# Text of few different bytes: their position says nothing, the byte before much. Unpacking takes as much memory as the
+# dictionary.
+_FILTERS = [
+    {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 20, "lc": 4, "lp": 0, "pb": 0},
+]
 _building = threading.Lock()
 
 
@@ -135,6 +140,12 @@ def _build(sources: tuple[tuple[str, Path], ...], state: tuple[tuple[Path, int],
         _wheel("optirs_web", {f"optirs_web/{name}": body for name, body in packed.items()}, notes),
         _wheel("optirs_web_more", more, notes | {"METADATA": _ABOUT_MORE.format(version=ow.__version__).encode()}),
     )
+
+
+def pack(texts: Mapping[str, str]) -> bytes:
+    """The archive that `unpack` reads: the texts behind their names, by zeros, compressed as one."""
+    files = "\0".join(f"{name}\n{text}" for name, text in texts.items())
+    return lzma.compress(files.encode(), check=lzma.CHECK_CRC32, filters=_FILTERS)
 
 
 def _wheel(name: str, contents: dict[str, bytes], notes: Mapping[str, bytes]) -> bytes:
