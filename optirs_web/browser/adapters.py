@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pkgutil
+from collections.abc import Awaitable
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import js
 from pyodide.code import run_js
@@ -16,8 +18,10 @@ from pyodide.ffi import JsException
 from ..errors import DeviceNotAvailableError, ShaderError
 from ..parts import imported
 from ..runtime.backend import AdapterInfo, Capabilities
-from .backend import BrowserBackend
 from .waiting import can_wait, need_waiting, wait
+
+if TYPE_CHECKING:  # loaded while the browser compiles
+    from .backend import BrowserBackend
 
 __all__ = ["found", "open_adapter", "open_adapter_async", "probe_async"]
 
@@ -26,6 +30,9 @@ _HELP = (
     "chrome://gpu tells what was found), in Safari from 26, and in Firefox from 141 on Windows and 145 on macOS "
     "(about:config, dom.webgpu.enabled)"
 )
+
+_modules = iter(("runtime.rule_kernels", "autograd", "ops.creation", "tensors", "compiled"))
+"""What programs that train load anyway: see `_meanwhile`."""
 
 _adapter: Any = None
 """What `transport.js` answered."""
@@ -47,7 +54,7 @@ def _request() -> Any:
         script = pkgutil.get_data(__package__, "transport.js")
         assert script is not None  # it lies beside this file
         request = run_js(script.decode())
-    return _meanwhile(request(power, _experimental_feature()), "optirs_web.runtime.kernels")
+    return request(power, _experimental_feature())
 
 
 def _experimental_feature() -> str:
@@ -58,15 +65,15 @@ def _experimental_feature() -> str:
     return str(matrices.FEATURE) if matrices.asked_for_matrices() else ""
 
 
-def _meanwhile(promise: Any, module: str) -> Any:
-    """The promise. While the browser keeps it, in another process, what opening a device leads to is loaded."""
-    import_module(module)
-    return promise
-
-
-def _open() -> Any:
-    """The promise of the adapter's device."""
-    return _meanwhile(_adapter.open(), "optirs_web.runtime.rule_kernels")
+async def _meanwhile(promise: Awaitable[Any]) -> Any:
+    """The value of a promise. While the browser keeps it, in another process, modules are loaded."""
+    task = asyncio.ensure_future(promise)
+    for name in _modules:
+        import_module(f"optirs_web.{name}")
+        await asyncio.sleep(0)
+        if task.done():
+            break
+    return await task
 
 
 async def probe_async() -> None:
@@ -113,12 +120,14 @@ def open_adapter(info: AdapterInfo) -> BrowserBackend:
 async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
     """The awaitable twin of `open_adapter`."""
     try:
-        backend = _opened(info, await _open())
+        transport = await _adapter.open()
     except JsException as error:
         raise _refused(info, error) from error
-    from ..runtime.products import ask_for_quads, is_refusal_of_quads, note_quads, tile_class  # loaded by `_open`
+    # The browser loads its compiler while these are loaded.
+    from ..runtime.products import ask_for_quads, is_refusal_of_quads, note_quads, tile_class
     from ..runtime.subgroups import reduces_by_subgroups
 
+    backend = _opened(info, transport)
     is_d3d12 = "Windows" in js.navigator.userAgent
     backend.capabilities = replace(
         backend.capabilities,
@@ -129,7 +138,7 @@ async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
     counted = ask_for_quads(backend)
     if counted is not None:
         try:
-            note_quads(backend, counted, await backend.read_async(counted, 0, 4))
+            note_quads(backend, counted, await _meanwhile(backend.read_async(counted, 0, 4)))
         except ShaderError as error:  # the browser's compiler tells only now
             backend.free(counted)
             if not is_refusal_of_quads(error):
@@ -165,4 +174,6 @@ def _opened(info: AdapterInfo, transport: Any) -> BrowserBackend:
         max_invocations=min(limits["maxComputeInvocationsPerWorkgroup"], limits["maxComputeWorkgroupSizeX"]),
         max_workgroup_bytes=limits["maxComputeWorkgroupStorageSize"],
     )
+    from .backend import BrowserBackend
+
     return BrowserBackend(info, capabilities, transport)

@@ -6,13 +6,15 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceNotAvailableError
 from .backend import AdapterInfo, Backend
-from .device import Device
 from .locks import ForkSafeLock
 from .stats import Stats
+
+if TYPE_CHECKING:  # loaded while a browser looks for its adapter, which `device_async` asks for first
+    from .device import Device
 
 __all__ = [
     "adapters",
@@ -144,8 +146,8 @@ def device(name: str | Device | None = None, *, power: str | None = None, throug
         >>> ow.device("cpu").name
         'cpu'
     """
-    if isinstance(name, Device):
-        return name
+    if name is not None and not isinstance(name, str):
+        return _itself(name)
     if through is not None:
         name = _name_through(name, through)
     name = _asked(name, power)
@@ -161,8 +163,8 @@ def device(name: str | Device | None = None, *, power: str | None = None, throug
 
 async def device_async(name: str | Device | None = None, *, power: str | None = None) -> Device:
     """The awaitable twin of `device`: ``await ow.device_async("webgpu")``. Afterwards `device` gives it at once."""
-    if isinstance(name, Device):
-        return name
+    if name is not None and not isinstance(name, str):
+        return _itself(name)
     name = _asked(name, power)
     _forget_lost()
     if name not in _opened:
@@ -182,10 +184,16 @@ async def device_async(name: str | Device | None = None, *, power: str | None = 
     return _opened[name]
 
 
+def _itself(given: object) -> Device:
+    from .device import Device
+
+    if isinstance(given, Device):
+        return given
+    raise TypeError(f"a device is given by its name, not {given!r} (a shape is one argument: a tuple)")
+
+
 def _asked(name: str | None, power: str | None) -> str:
     """The name, of "auto" with the power that it prefers behind it."""
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"a device is given by its name, not {name!r} (a shape is one argument: a tuple)")
     if power is not None and name not in (None, "auto"):
         raise ValueError(f"power is for 'auto' only; '{name}' already names a device")
     name = (os.environ.get("OPTIRS_DEVICE") or "auto") if name is None else name
@@ -264,6 +272,8 @@ def avoid(label: str, why: str) -> None:
 
 
 def _keep(backend: Backend, why: str) -> Device:
+    from .device import Device
+
     opened_device = _opened[backend.info.label] = Device(backend, why)
     if _set_limit:
         opened_device.set_memory_limit(_set_limit[-1])
@@ -312,15 +322,17 @@ def close_device(target: str | Device | None) -> None:
         target: the device, or what `device` takes in its place; one that is not open is left alone. Tensors that are
             left there raise DeviceLostError.
     """
-    if not isinstance(target, Device):
+    if target is None or isinstance(target, str):
         name = _asked(target, None)
         _forget_lost()
         if not name.startswith("auto"):
             kind, number = _kind_and_number(name)
             name = f"{kind}:{number}" if number else kind
-        target = _opened.get(name)
-    if target is not None:
-        target.close()
+        found = _opened.get(name)
+    else:
+        found = _itself(target)
+    if found is not None:
+        found.close()
         _forget_lost()
 
 
