@@ -62,7 +62,8 @@ async (powerPreference, more) => {
 
     const keep = (object) => (objects.set(++last, object), last);
     const fail = (kind, message, name = "") => failures[failures.push({ kind, message, name }) - 1];
-    const isLost = device.lost.then((info) => tell(lost = info.message || info.reason || "no reason was given"));
+    const lose = (why) => { if (!lost) tell(lost = why); };
+    const isLost = device.lost.then((info) => lose(info.message || info.reason || "no reason was given"));
     device.addEventListener("uncapturederror", (event) => {
       fail(event.error instanceof GPUOutOfMemoryError ? "memory" : "validation", event.error.message);
     });
@@ -302,7 +303,14 @@ async (powerPreference, more) => {
         const buffer = objects.get(number);
         objects.delete(number);
         const view = target.getBuffer("u8");
-        try { view.data.set(new Uint8Array(buffer.getMappedRange(0, view.data.length))); } finally { view.release(); }
+        try {
+          view.data.set(new Uint8Array(buffer.getMappedRange(0, view.data.length)));
+        } catch (error) { // the device went after the bytes had come
+          lose(error.message);
+          return status();
+        } finally {
+          view.release();
+        }
         buffer.unmap();
         putBack(buffer);
         return status();

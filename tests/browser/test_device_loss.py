@@ -71,3 +71,22 @@ def test_a_read_that_is_under_way_when_the_device_goes_is_our_error(browser):
             message
             """
         assert "was lost" in python.run(with_training(program))
+
+
+def test_bytes_that_have_come_when_the_device_goes_but_were_not_taken_are_lost(browser):
+    with fresh_page(browser, CATCHING) as python:
+        program = """
+            import js
+            backend = ow.device("webgpu").backend
+            handle = backend.allocate(16)
+            staging = await backend._transport.read(handle, 0, 16)
+            js.lastDevice.destroy()
+            try:
+                backend._take(staging, 16)
+                message = "nothing happened"
+            except ow.errors.DeviceLostError as error:
+                message = str(error)
+            await js.lastDevice.lost
+            message
+            """
+        assert "was lost" in python.run(with_training(program))
