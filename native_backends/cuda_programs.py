@@ -11,14 +11,15 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..errors import OptirsError, ShaderError
 from ..runtime import nvrtc, user_cache
 from ..wgsl.print_c import COMPILER_OPTIONS, KERNEL, Interface, interface_of, print_c
 from . import cuda_driver as driver
+from .compiler_pool import CompilerPool
 
 if TYPE_CHECKING:
     from ..runtime.kernels import Kernel
@@ -28,7 +29,6 @@ __all__ = ["Arguments", "Program", "Programs"]
 
 _ALIGNED = 16
 _WORD = ctypes.sizeof(ctypes.c_void_p)
-_MOST_COMPILERS = 8
 
 
 class Arguments:
@@ -101,17 +101,13 @@ class Programs:
         version = ".".join(map(str, nvrtc.version()))
         self._key = "\n".join((version, self._arch, self._kind, *COMPILER_OPTIONS["cuda"], "")).encode()
         self._folder = os.path.join(user_cache.folder(), "cuda")
-        self._compilers: ThreadPoolExecutor | None = None
-        self._coming: dict[Kernel, Future[bytes]] = {}
+        self._compilers = CompilerPool[bytes]()
 
     def expect(self, kernel: Kernel) -> None:
         """Have it compiled in another thread: it will be asked for."""
-        if kernel in self._known or kernel in self._coming:
-            return
-        if self._compilers is None:
-            self._compilers = ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_COMPILERS))
-        text = print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds)
-        self._coming[kernel] = self._compilers.submit(self._image, kernel.name, text)
+        if kernel not in self._known and kernel not in self._compilers:
+            text = print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds)
+            self._compilers.start(kernel, partial(self._image, kernel.name, text))
 
     def of(self, kernel: Kernel) -> Program:
         """The program of a kernel.
@@ -127,9 +123,7 @@ class Programs:
 
     def close(self) -> None:
         """Unload all of them; the files stay."""
-        if self._compilers is not None:
-            self._compilers.shutdown(cancel_futures=True)
-        self._coming.clear()
+        self._compilers.close()
         for module in self._modules:
             driver.unload_module(module)
         self._modules.clear()
@@ -137,8 +131,7 @@ class Programs:
 
     def _made(self, kernel: Kernel) -> Program:
         text = print_c(kernel.module, "cuda", robust=not kernel.stays_in_bounds)
-        coming = self._coming.pop(kernel, None)
-        image = self._image(kernel.name, text) if coming is None else coming.result()
+        image = self._compilers.take(kernel) or self._image(kernel.name, text)
         try:
             module = driver.load_module(image)
         except driver.CudaError:  # of a file that another version of the driver took

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import wgpu
@@ -21,6 +20,7 @@ from ..runtime.stats import Stats
 from ..runtime.subgroups import reduces_by_subgroups
 from ..runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
 from ..runtime.tuner.folder import uses_choices
+from .compiler_pool import CompilerPool
 from .wgpu_commands import Copy, Recorded, Run, Upload, each, encoded, touched, work_of
 from .wgpu_packages import WgpuPackage
 
@@ -34,9 +34,6 @@ _LLVMPIPE_ITERATIONS = 65_535
 """LP_MAX_TGSI_LOOP_ITERATIONS of Mesa's llvmpipe, after which its loops end."""
 
 _USAGE = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
-
-_MOST_COMPILERS = 8
-"""Threads that compile the kernels of a recorded step, while Python prints the WGSL of the next."""
 
 _BIND_GROUPS_KEPT = 4096
 _UNIFORMS_KEPT = 4096
@@ -124,8 +121,7 @@ class WgpuBackend(Backend):
         self._loss = ""
         package.forks.add(self)
         self._pipelines: dict[Kernel, _Pipeline] = {}
-        self._coming: dict[Kernel, Future[_Pipeline]] = {}
-        self._compilers: ThreadPoolExecutor | None = None
+        self._compilers = CompilerPool[_Pipeline]()
         self._bind_groups: OrderedDict[Any, Any] = OrderedDict()
         self._keys_of: dict[Any, set[Any]] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
@@ -222,19 +218,12 @@ class WgpuBackend(Backend):
         return Run(pipeline.pipeline, group, grid, key)
 
     def expect(self, kernel: Kernel) -> None:
-        if kernel in self._pipelines or kernel in self._coming:
-            return
-        if self._compilers is None:
-            self._compilers = ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_COMPILERS))
-        code = kernel.wgsl(self._package.host)
-        self._coming[kernel] = self._compilers.submit(self._create_pipeline, kernel, code)
+        if kernel not in self._pipelines and kernel not in self._compilers:
+            code = kernel.wgsl(self._package.host)
+            self._compilers.start(kernel, partial(self._create_pipeline, kernel, code))
 
     def _compile(self, kernel: Kernel) -> _Pipeline:
-        coming = self._coming.pop(kernel, None)
-        if coming is not None:
-            pipeline = coming.result()
-        else:
-            pipeline = self._create_pipeline(kernel, kernel.wgsl(self._package.host))
+        pipeline = self._compilers.take(kernel) or self._create_pipeline(kernel, kernel.wgsl(self._package.host))
         self.stats.pipelines += 1
         self._pipelines[kernel] = pipeline
         return pipeline
@@ -405,9 +394,7 @@ class WgpuBackend(Backend):
             return self._timestamps.times(ticket)
 
     def close(self) -> None:
-        if self._compilers is not None:
-            self._compilers.shutdown(cancel_futures=True)
-        self._coming.clear()
+        self._compilers.close()
         self._timestamps = None
         self._bind_groups.clear()
         self._keys_of.clear()

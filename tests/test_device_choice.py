@@ -377,3 +377,11 @@ def test_work_moves_from_a_lost_device_to_the_next_where_that_is_allowed(open_de
         "vulkan ['']",
         "['cpu'] cpu [4.0, -2.0] []",
     ]
+
+
+@pytest.mark.parametrize("options", [{"power": "low"}, {"through": "dawn"}])
+def test_a_device_that_is_open_takes_no_options(options):
+    opened = ow.device("cpu")
+    assert ow.device(opened) is opened
+    with pytest.raises(ValueError, match="power and through are for devices that are yet to be opened, unlike cpu"):
+        ow.device(opened, **options)

@@ -147,7 +147,7 @@ def device(name: str | Device | None = None, *, power: str | None = None, throug
         'cpu'
     """
     if name is not None and not isinstance(name, str):
-        return _itself(name)
+        return _itself(name, power, through)
     if through is not None:
         name = _name_through(name, through)
     name = _asked(name, power)
@@ -164,7 +164,7 @@ def device(name: str | Device | None = None, *, power: str | None = None, throug
 async def device_async(name: str | Device | None = None, *, power: str | None = None) -> Device:
     """The awaitable twin of `device`: ``await ow.device_async("webgpu")``. Afterwards `device` gives it at once."""
     if name is not None and not isinstance(name, str):
-        return _itself(name)
+        return _itself(name, power)
     name = _asked(name, power)
     _forget_lost()
     if name not in _opened:
@@ -184,10 +184,12 @@ async def device_async(name: str | Device | None = None, *, power: str | None = 
     return _opened[name]
 
 
-def _itself(given: object) -> Device:
+def _itself(given: object, *options: str | None) -> Device:
     from .device import Device
 
     if isinstance(given, Device):
+        if any(options):
+            raise ValueError(f"power and through are for devices that are yet to be opened, unlike {given.name}")
         return given
     raise TypeError(f"a device is given by its name, not {given!r} (a shape is one argument: a tuple)")
 
