@@ -54,11 +54,52 @@ def _windows(p: Parameters, raw: Array, planes: int, dtype: Any = np.float32) ->
     return values.reshape(shape)
 
 
+class _Shift(NamedTuple):
+    """A tap of windows as many as the pixels, at strides of 1: the image moved, which is one loop over a plane.
+
+    Attributes:
+        windows: the windows that have the tap on a pixel, or on one of the next row, in a plane without rows.
+        pixels: these pixels.
+        wrapped: the columns of windows whose tap is beside the image, along the last axis.
+    """
+
+    number: int
+    windows: slice
+    pixels: slice
+    wrapped: slice | None
+
+
+def _is_shifted(p: Parameters) -> bool:
+    return all(p[f"stride_{axis}"] == 1 and p[f"out_{axis}"] == p[axis] for axis in ("height", "width"))
+
+
+def _shifts(p: Parameters) -> Iterator[_Shift]:
+    size, width = p["height"] * p["width"], p["width"]
+    for number in range(p["kernel_height"] * p["kernel_width"]):
+        row, column = divmod(number, p["kernel_width"])
+        across = column * p["dilation_width"] - p["left"]
+        offset = (row * p["dilation_height"] - p["top"]) * width + across
+        first, end = min(size, max(0, -offset)), max(0, size - max(0, offset))
+        wrapped = None if across == 0 else slice(0, -across) if across < 0 else slice(max(0, width - across), width)
+        end = max(first, end)
+        yield _Shift(number, slice(first, end), slice(first + offset, end + offset), wrapped)
+
+
 def _unfold(p: Parameters, images: Array, columns: Array) -> None:
     grid = (p["out_height"], p["out_width"])
     planes, taps = p["size"] // (grid[0] * grid[1]), p["kernel_height"] * p["kernel_width"]
     target = columns.view(np.float32)[: taps * p["size"]].reshape(planes, taps, *grid)
     source = _images(p, images, planes)
+    if _is_shifted(p):
+        flat, pixels = target.reshape(planes, taps, -1), source.reshape(planes, -1)
+        for shift in _shifts(p):
+            windows = flat[:, shift.number]
+            windows[:, : shift.windows.start] = 0
+            windows[:, shift.windows] = pixels[:, shift.pixels]
+            windows[:, shift.windows.stop :] = 0
+            if shift.wrapped:
+                target[:, shift.number, :, shift.wrapped] = 0
+        return
     if p["top"] or p["left"] or _reaches_over(p):
         target[:] = 0
     for tap in _taps(p):
@@ -80,6 +121,14 @@ def _fold(p: Parameters, columns: Array, images: Array) -> None:
     strides = [4 * one for one in (p["plane_stride"], p["tap_stride"], p["out_width"], 1)]
     given = as_strided(columns.view(np.float32), (planes, taps, p["out_height"], p["out_width"]), strides)
     target[:] = 0
+    if _is_shifted(p):
+        flat, moved = target.reshape(planes, -1), np.empty_like(target)
+        for shift in _shifts(p):
+            np.copyto(moved, given[:, shift.number])
+            if shift.wrapped:
+                moved[..., shift.wrapped] = 0
+            flat[:, shift.pixels] += moved.reshape(planes, -1)[:, shift.windows]
+        return
     for tap in _taps(p):
         target[tap.pixels] += given[:, tap.number][tap.windows]
 
