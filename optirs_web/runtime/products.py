@@ -59,7 +59,7 @@ __all__ = [
 
 _QUAD_TILE, _QUADS = 16, 4  # of shaders/lib/quads.wgsl
 QUAD_INVOCATIONS = 4 * _QUADS  # of a workgroup
-LEAST_BY_VECTORS = 1 << 22
+LEAST_BY_VECTORS = 1 << 21
 """Multiply-adds of a product by quads from which on B is read by vectors.
 
 That takes 0.8 of the time, but one more kernel, which costs what hundreds of smaller products would save.
