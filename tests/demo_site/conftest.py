@@ -26,7 +26,8 @@ def make_client(tmp_path):
     (static / "link.js").symlink_to(tmp_path / "secret.js")
 
     def make(base_url="http://localhost", peer="127.0.0.1", prefix="", **options):
-        options = {"rate": UNLIMITED, "write_rate": UNLIMITED, "static": static, **options}
+        made = {"rate": UNLIMITED, "write_rate": UNLIMITED, "static": static, "reference": tmp_path / "reference"}
+        options = made | options
         app = create_app(Settings(data=tmp_path / "data", token=TOKEN, **options))
         apps.append(app)
         served = Starlette(routes=[Mount(prefix, app)]) if prefix else app

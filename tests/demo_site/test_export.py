@@ -20,14 +20,18 @@ from optirs_web.demo_site.shader_catalog import list_shaders, shader
 
 @pytest.fixture
 def settings(tmp_path):
-    """Settings of a site whose bundles are small, without Pyodide."""
+    """Settings of a site whose bundles are small, with a reference of one page, without Pyodide."""
     static = tmp_path / "static"
     static.mkdir()
     for name in (*PAGES, "theme", "shell", "isolate", "isolation"):
         (static / f"{name}.js").write_text("1")
     (static / "style.css").write_text("p { color: red }")
     (static / "style.css.map").write_text("{}")
-    return Settings(data=tmp_path, static=static, pyodide=None)
+    reference = tmp_path / "reference"  # not the clone's, whose scripts hold text that looks like links
+    reference.mkdir()
+    (reference / "index.html").write_text('<a href="optirs_web.html">optirs_web</a>')
+    (reference / "optirs_web.html").write_text('<a href="index.html">index</a>')
+    return Settings(data=tmp_path, static=static, reference=reference, pyodide=None)
 
 
 @pytest.fixture
@@ -45,6 +49,7 @@ def test_every_address_of_every_page_is_a_file_beside_it(tmp_path, settings, wit
     files = files_in(tmp_path / "site")
     assert len(files) == count
     pages = [name for name in files if name.endswith(".html")]
+    assert "reference/optirs_web.html" in pages
     assert {f"{name}.html" for name in find_guides(settings.clone)} <= {name.removeprefix("docs/") for name in pages}
     for page in pages:
         links = re.findall(r'\b(?:href|src)="([^"#][^"]*)"', files[page].decode())
