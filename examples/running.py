@@ -14,27 +14,39 @@ def options(description: str, steps: int) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument("--device", help="cpu, vulkan, metal, ...; default: the best one")
-    parser.add_argument("--steps", type=int, default=steps, help="default: %(default)s")
+    parser.add_argument("--steps", type=_positive, default=steps, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="of weights and batches; default: %(default)s")
     parser.add_argument("--out", type=Path, help="folder for the plot of the losses, if matplotlib is installed")
     return parser.parse_args()
 
 
+def _positive(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return number
+
+
 def followed(losses: Iterator[ow.Tensor], read: list[float], every: int = 50) -> Iterator[int]:
     """Read losses into a list and print their mean, `every` steps at a time, so that the device waits no more often.
 
-    Yields how many there are by then.
+    The first and the last step are printed as well. Yields how many there are by then.
     """
     started, waiting = perf_counter(), []
+
+    def report() -> int:
+        read.extend(one.item() for one in waiting)
+        recent = sum(read[-len(waiting) :]) / len(waiting)
+        print(f"step {len(read):5}   loss {recent:.4f}   {perf_counter() - started:6.1f} s", flush=True)
+        waiting.clear()
+        return len(read)
+
     for number, loss in enumerate(losses, 1):
         waiting.append(loss)
         if number == 1 or number % every == 0:
-            read += [one.item() for one in waiting]
-            recent = sum(read[-len(waiting) :]) / len(waiting)
-            print(f"step {number:5}   loss {recent:.4f}   {perf_counter() - started:6.1f} s", flush=True)
-            waiting.clear()
-            yield number
-    read += [one.item() for one in waiting]
+            yield report()
+    if waiting:
+        yield report()
 
 
 def draw(losses: list[float], path: Path) -> None:

@@ -15,6 +15,7 @@ import numerics as numerical_cases
 import numpy as np
 import pytest
 import resnet
+import running
 import vae
 from conftest import BROWSER, DEVICES
 
@@ -152,6 +153,26 @@ def test_an_example_is_a_command(case, tmp_path):
     assert run.stdout.startswith("step     1   loss ")
     assert (tmp_path / f"{case.module.__name__}.png").read_bytes().startswith(b"\x89PNG")
     assert len(path.read_text().splitlines()) <= 150
+
+
+def test_the_first_and_the_last_step_are_printed(capsys):
+    losses: list[float] = []
+    values = [float(number) for number in range(1, 61)]
+    counts = list(running.followed(map(ow.tensor, values), losses))
+    printed = [line.split()[:4] for line in capsys.readouterr().out.splitlines()]
+    assert (counts, losses) == ([1, 50, 60], values)
+    assert printed == [
+        ["step", "1", "loss", "1.0000"], ["step", "50", "loss", "26.0000"], ["step", "60", "loss", "55.5000"],
+    ]  # fmt: skip
+    assert list(running.followed(iter([ow.tensor(1.0)] * 50), [])) == [1, 50]
+
+
+@pytest.mark.parametrize("steps", ["-1", "0", "1.5", "many"])
+def test_steps_are_a_positive_whole_number(monkeypatch, capsys, steps):
+    monkeypatch.setattr(sys, "argv", ["resnet.py", "--steps", steps])
+    with pytest.raises(SystemExit):
+        running.options("Train.", steps=200)
+    assert f"argument --steps: '{steps}' is not a positive whole number" in capsys.readouterr().err
 
 
 def test_the_book_is_the_text_that_its_script_makes():
