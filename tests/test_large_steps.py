@@ -1,5 +1,6 @@
 """What fusion does in large steps: launches side by side in one, less memory, and the same numbers."""
 
+import gc
 from dataclasses import replace
 
 import gpt
@@ -157,6 +158,75 @@ def test_what_is_cheap_is_computed_again_where_memory_is_scarce(open_device):
     kept(*inputs)
     assert sum("exp_" in name for name in names(step)) > 12
     assert step.program.nbytes < 0.7 * kept.program.nbytes
+
+
+ROWS, WIDTH = 256, 64
+
+
+def mlp_parameters(depth):
+    """Of blocks x + gelu(norm(x) @ first) @ second, each with a weight and a bias of its norm."""
+    rng = np.random.default_rng(3)
+    shapes = [(WIDTH,), (WIDTH,), (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH)] * depth
+    return [rng.standard_normal(shape, np.float32) * (0.1 if len(shape) > 1 else 1.0) for shape in shapes]
+
+
+def gradients_of_mlp(x, params):
+    """Of the mean square of what the blocks return, in float64; GELU by its tanh formula."""
+    x, params = x.astype(np.float64), [one.astype(np.float64) for one in params]
+    kept = []
+    for weight, bias, first, second in zip(*(params[at::4] for at in range(4)), strict=True):
+        scale = 1 / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+        rows = (x - x.mean(axis=1, keepdims=True)) * scale
+        hidden = (rows * weight + bias) @ first
+        slope = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * hidden**2)
+        tanh = np.tanh(np.sqrt(2 / np.pi) * (hidden + 0.044715 * hidden**3))
+        gelu = 0.5 * hidden * (1 + tanh)
+        kept.append((scale, rows, gelu, 0.5 * (1 + tanh) + 0.5 * hidden * (1 - tanh**2) * slope))
+        x = x + gelu @ second
+    grad, result = 2 * x / x.size, []
+    for at, (scale, rows, gelu, of_gelu) in reversed([*enumerate(kept)]):
+        weight, bias, first, second = params[4 * at :][:4]
+        of_hidden = grad @ second.T * of_gelu
+        of_norm = of_hidden @ first.T
+        of_rows = of_norm * weight
+        result[:0] = [
+            (of_norm * rows).sum(axis=0), of_norm.sum(axis=0), (rows * weight + bias).T @ of_hidden, gelu.T @ grad
+        ]  # fmt: skip
+        along = rows * (of_rows * rows).mean(axis=1, keepdims=True)
+        grad = grad + scale * (of_rows - of_rows.mean(axis=1, keepdims=True) - along)
+    return result
+
+
+def trained_mlp(device, depth):
+    """The gradients of a compiled step, and the bytes that the step needed."""
+    F = ow.nn.functional
+    params = [ow.Parameter(one, device=device) for one in mlp_parameters(depth)]
+    optimizer = ow.optim.SGD(params, lr=0.0)
+
+    def train_step(x):
+        optimizer.zero_grad()
+        for weight, bias, first, second in zip(*(params[at::4] for at in range(4)), strict=True):
+            x = x + F.gelu(F.layer_norm(x, WIDTH, weight, bias) @ first, "tanh") @ second
+        (x * x).mean().backward()
+        optimizer.step()
+
+    x = np.random.default_rng(4).standard_normal((ROWS, WIDTH), np.float32)
+    train_step(ow.tensor(x, device=device))  # the gradients have memory of their own from now on
+    step = ow.compile(train_step, device=device)
+    gc.collect()
+    before = device.memory_stats().live_bytes
+    step(x)
+    needed = device.memory_stats().live_bytes - before
+    return x, [one.grad.numpy() for one in params], needed
+
+
+def test_normalized_rows_and_what_gelu_returns_are_not_kept(device):
+    """A block keeps its input, the mean and scale of each row and what GELU is given; gradients as in float64."""
+    x, found, more = trained_mlp(device, 8)
+    for got, want in zip(found, gradients_of_mlp(x, mlp_parameters(8)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-6 * np.abs(want).max())
+    _, _, fewer = trained_mlp(device, 4)
+    assert more - fewer == pytest.approx(4 * 4 * ROWS * (WIDTH + 2 + 4 * WIDTH), rel=1e-3)
 
 
 def test_a_result_lies_over_what_is_read_for_the_last_time(open_device):

@@ -283,7 +283,7 @@ def fuse(
     moved = sum(view.nbytes for one in recorded for view in (*one.reads, *one.writes))
     large = _for_large_steps() if moved >= _LARGE else None
     if large is not None:
-        recorded = large.prepared(recorded, is_temporary, allocate)
+        recorded = large.prepared(recorded, is_temporary, capabilities, allocate)
     nodes = Nodes(recorded, is_temporary, capabilities)
     _Fusion(nodes).run()
     return large.finished(nodes, capabilities) if large is not None else nodes.as_recorded()

@@ -17,10 +17,14 @@ __all__ = ["finished", "prepared"]
 
 
 def prepared(
-    recorded: Sequence[Recorded], is_temporary: Callable[[Buffer], bool], allocate: Callable[[int], Buffer]
+    recorded: Sequence[Recorded],
+    is_temporary: Callable[[Buffer], bool],
+    capabilities: Capabilities,
+    allocate: Callable[[int], Buffer],
 ) -> list[Recorded]:
     """Launches and copies that are better to fuse; see `fusion.fuse` for the arguments."""
-    return recomputed(concatenated(recorded, is_temporary, allocate), is_temporary, allocate)
+    joined = concatenated(recorded, is_temporary, allocate)
+    return recomputed(joined, is_temporary, allocate, merges=not capabilities.quads)
 
 
 def finished(nodes: Nodes, capabilities: Capabilities) -> list[Recorded]:

@@ -116,6 +116,8 @@ def cost_of(one: Mapped) -> int:
 def mapped(launch: Launch) -> Mapped | None:
     """The launch as an expression, if it is one of a map function over as many elements as its result has."""
     kernel = launch.kernel
+    if isinstance(kernel, FusedMapKernel):
+        return _of_fused(kernel.fused, launch)
     if not isinstance(kernel, ElementwiseKernel):
         return None
     values = dict(zip((name for name, _ in kernel.parameters), launch.parameters, strict=True))
@@ -143,6 +145,22 @@ def mapped(launch: Launch) -> Mapped | None:
             arguments.append(("old", 0) if kind == "result" else ("index", 0))
     step = Step(kernel.file, kernel.name, tuple(arguments), is_bool)
     return Mapped(dims, (step,), tuple(tensors), tuple(scalars), (Output(result, result_type, ("step", 0)),))
+
+
+def _of_fused(fused: Fused, launch: Launch) -> Mapped:
+    """The expression that `relaunched` made the launch of."""
+    values = dict(zip((name for name, _ in launch.kernel.parameters), launch.parameters, strict=True))
+    axes = range(fused.rank)
+    dims = tuple(int(values[f"dim{axis}"]) for axis in axes) or (int(values["size"]),)
+    views = iter(launch.views)
+    tensors: list[Walked] = []
+    for number, (type_, is_flat) in enumerate(zip(fused.tensor_types, fused.flat, strict=True)):
+        start = 0 if is_flat else int(values[f"x{number}_start"])
+        strides = row_major(dims) if is_flat else tuple(int(values[f"x{number}_stride{axis}"]) for axis in axes)
+        tensors.append(Walked(next(views), type_, start, strides))
+    scalars = tuple((type_, values[f"s{number}"]) for number, type_ in enumerate(fused.scalar_types))
+    outputs = zip(views, fused.output_types, fused.outputs, strict=True)
+    return Mapped(dims, fused.steps, tuple(tensors), scalars, tuple(Output(*one) for one in outputs))
 
 
 # Putting one expression into another.

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
+from ..wgsl.fused_shell import Step
+from ..wgsl.shell import ELEMENTWISE_PER_WORKGROUP
 from .buffer import Buffer, View
 from .fusion_nodes import Node, Nodes
 from .launches import Launch, Recorded, overlaps
-from .mapped import Mapped, Output, cost_of, mapped, with_value
+from .mapped import Mapped, Output, Walked, cost_of, mapped, relaunched, with_value
 from .uses import Uses, renamed
 
 __all__ = ["recomputed", "written_over"]
@@ -23,12 +25,19 @@ _SMALL = 1 << 16
 _PAUSE = 8
 """Launches between two that read a value for which it may be dropped."""
 
+_MOST_WORKGROUPS = 65535
+"""Along one axis, on every device of WebGPU."""
+
 _SCARCE = 0.75
 """Of the most memory that is needed: where that much is, dropping a value helps."""
 
 
 def recomputed(
-    recorded: Sequence[Recorded], is_temporary: Callable[[Buffer], bool], allocate: Callable[[int], Buffer]
+    recorded: Sequence[Recorded],
+    is_temporary: Callable[[Buffer], bool],
+    allocate: Callable[[int], Buffer],
+    *,
+    merges: bool,
 ) -> list[Recorded]:
     """The launches, with cheap ones repeated whose results would be kept unread while memory is scarce.
 
@@ -38,6 +47,8 @@ def recomputed(
         recorded: launches and copies, in order.
         is_temporary: whether nobody reads a buffer but these.
         allocate: a buffer of so many bytes for what is between.
+        merges: launches are merged afterwards. Rows are normalized again only then, since each is a dispatch more
+            otherwise.
     """
     uses = Uses(recorded)
     held = uses.held(is_temporary, len(recorded))
@@ -45,10 +56,11 @@ def recomputed(
     result = [*recorded]
     inserted: defaultdict[int, list[Recorded]] = defaultdict(list)
     for at, one in enumerate(recorded):
-        expression = mapped(one) if isinstance(one, Launch) else None
-        if expression is None or not isinstance(one, Launch) or cost_of(expression) > _CHEAP:
+        again = _again(one, merges=merges) if isinstance(one, Launch) else None
+        expression = mapped(again) if again is not None else None
+        if again is None or expression is None or cost_of(expression) > _CHEAP:
             continue
-        kept = one.views[-1].buffer
+        kept = again.views[-1].buffer
         if uses.writers[kept] != [at] or not is_temporary(kept) or kept.nbytes < _SMALL:
             continue
         pauses = [(later - earlier, earlier, later) for earlier, later in pairwise([at, *uses.readers[kept]])]
@@ -62,8 +74,34 @@ def recomputed(
             if reader >= ends:
                 result[reader] = renamed(result[reader], names)
         place = max(begins, _known_at(recorded[ends], ends, kept, uses))
-        inserted[place].append(renamed(one, names))
+        inserted[place].append(renamed(again, names))
     return [each for at, one in enumerate(result) for each in (one, *inserted[at])]
+
+
+def _again(launch: Launch, *, merges: bool) -> Launch:
+    """The launch that computes the last result of another one again: itself, or from what that keeps besides."""
+    return _normalized(launch) if merges and launch.kernel.name == "layer_norm" else launch
+
+
+def _normalized(launch: Launch) -> Launch:
+    """The result of `layer_norm` from the values, means and scales of the rows: (x - mean) scale weight + bias."""
+    values, weight, bias, of_rows, result = launch.views
+    rows, columns, has_weight, has_bias, *_ = map(int, launch.parameters)
+    tensors = [Walked(values, "f32", 0, (columns, 1)), *(Walked(of_rows, "f32", word, (2, 0)) for word in (0, 1))]
+    functions = ["subtract", "multiply"]
+    for view, function, is_given in ((weight, "multiply", has_weight), (bias, "add", has_bias)):
+        if is_given:
+            tensors.append(Walked(view, "f32", 0, (0, 1)))
+            functions.append(function)
+    steps = tuple(
+        Step(function, function, (("step", at - 1) if at else ("tensor", 0), ("tensor", at + 1)), False)
+        for at, function in enumerate(functions)
+    )
+    output = Output(result, "f32", ("step", len(steps) - 1))
+    workgroups = -(-rows * columns // ELEMENTWISE_PER_WORKGROUP)
+    across = -(-workgroups // -(-workgroups // _MOST_WORKGROUPS))
+    grid = across, -(-workgroups // across), 1
+    return relaunched(Mapped((rows, columns), steps, tuple(tensors), (), (output,)), grid)
 
 
 def _is_there(view: View, at: int, late: int, uses: Uses, is_temporary: Callable[[Buffer], bool]) -> bool:
