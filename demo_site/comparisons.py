@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ..benchmarks.cases import CASES
-from ..benchmarks.report import amount_text, ratio_text, rivals_of
+from ..benchmarks.report import amount_text, ratio_text, rivals_of, title_of
 from ..benchmarks.results import Result
 from ..benchmarks.suite import REPORTS, Report
 
@@ -91,7 +91,7 @@ def _of_report(name: str, report: Report) -> Iterator[Comparison]:
         ]
         yield Comparison(
             f"{name}-{device}",
-            f"{', '.join(group.name for group in groups)}: {facts['description']}",
+            title_of(results, facts["description"]),
             f"{report.date}; {machine['processor']}, {machine['cores']} cores; {versions}",
             report.command,
             rivals,

@@ -1,6 +1,7 @@
 """The benchmark suite: what it measures, what it says of it, and that the documentation is what was measured."""
 
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from optirs_web.benchmarks.counting import counts_of, peak_of
 from optirs_web.benchmarks.denominators import COPY, PRODUCT
 from optirs_web.benchmarks.libraries import NotOffered, rival
 from optirs_web.benchmarks.libraries.ours import Ours
-from optirs_web.benchmarks.report import amount_text, grown, markdown
+from optirs_web.benchmarks.report import amount_text, grown, markdown, ratio_text
 from optirs_web.benchmarks.results import Result
 from optirs_web.benchmarks.starting import stage_seconds
 from optirs_web.benchmarks.suite import Report
@@ -241,6 +242,22 @@ def test_a_start_is_measured_without_the_settings_of_the_suite(monkeypatch):
 def test_a_losing_row_and_its_spread_are_shown():
     text = markdown(report(result(times={"ours": [3.0, 4.0, 5.0], "torch": [1.0, 1.0, 1.0]})))
     assert "| products/128 | 4.00 s |  | 4.00 ±12% |" in text
+
+
+@pytest.mark.parametrize(
+    ("ours", "text"),
+    [(0.0031, "0.0031"), (0.0499, "0.050"), (0.0949, "0.095"), (0.0996, "0.10"), (0.414, "0.41"), (12.0, "12.00")],
+)
+def test_a_small_ratio_has_two_significant_digits(ours, text):
+    one = result(times={"ours": [ours] * 3, "torch": [1.0] * 3})
+    assert ratio_text(one.ratio("torch")) == text
+
+
+def test_each_published_table_has_a_heading_and_a_command_of_its_own():
+    page = (ROOT / "docs/benchmarks.md").read_text("utf-8")
+    for lines in (re.findall("^## .*", page, re.MULTILINE), re.findall("^    .*", page, re.MULTILINE)):
+        assert len(lines) >= len(REPORTS)
+        assert len(set(lines)) == len(lines)
 
 
 def test_counts_that_grew_are_told():

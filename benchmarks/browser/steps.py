@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -278,6 +279,18 @@ def versions(sides: list[str]) -> dict[str, str]:
     return {name: version for name, version in every.items() if name in sides}
 
 
+def command_of(names: list[str], sides: list[str] | None, rounds: int) -> str:
+    """Return the command line that measures the same: the cases, the rivals and the rounds."""
+    return shlex.join(
+        [
+            "benchmarks/browser/steps.py",
+            *names,
+            *(argument for side in sides or () for argument in ("--side", side)),
+            *("--rounds", str(rounds)),
+        ]
+    )
+
+
 def report_of(figures: dict[str, Any], kind: str) -> Report:
     """Return the figures as a report of the suite, for docs/benchmarks.md and the page Compare.
 
@@ -287,7 +300,7 @@ def report_of(figures: dict[str, Any], kind: str) -> Report:
     """
     machine = description(["optirs-web"])
     machine["versions"] |= {"Chromium": figures["chromium"], **figures["libraries"]}
-    report = Report(figures["date"][:10], "benchmarks/browser/steps.py", machine)
+    report = Report(figures["date"][:10], figures["command"], machine)
     report.devices["webgpu"] = {"description": f"{figures['adapter']}, in Chromium", "kind": kind, "rates": {}}
     for name, case in figures["cases"].items():
         sides = case["sides"].items()
@@ -349,6 +362,7 @@ def main() -> None:
             "adapter": adapter,
             "libraries": libraries,
             "date": date,
+            "command": command_of(options.case, options.side, options.rounds),
             "tolerances": {name: case.tolerance for name, case in chosen_cases.items()},
             "cases": cases,
         }

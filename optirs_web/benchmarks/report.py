@@ -22,6 +22,7 @@ __all__ = [
     "ratio_text",
     "rivals_of",
     "text_of",
+    "title_of",
 ]
 
 _COUNTED = (*NAMES, "peak_memory")
@@ -44,8 +45,14 @@ def amount_text(value: float, unit: str) -> str:
 
 
 def ratio_text(ratio: Figure) -> str:
-    """Return a ratio, with its spread where that is not steady."""
-    return f"{ratio.median:.2f}" + (f" ±{ratio.spread / 2:.0%}" if ratio.spread > STEADY else "")
+    """Return a ratio in two significant digits or more, with its spread where that is not steady.
+
+    Example:
+        >>> ratio_text(Figure(0.0031415, 0.14)), ratio_text(Figure(12.345, 0.01))
+        ('0.0031 ±7%', '12.35')
+    """
+    median = f"{ratio.median:.2f}" if ratio.median >= 0.095 else f"{ratio.median:#.2g}"
+    return median + (f" ±{ratio.spread / 2:.0%}" if ratio.spread > STEADY else "")
 
 
 def headings(rivals: Sequence[str]) -> list[str]:
@@ -79,6 +86,19 @@ def rivals_of(results: Sequence[Result]) -> list[str]:
     return sorted({name for result in results for name in result.rivals})
 
 
+def title_of(results: Sequence[Result], description: str) -> str:
+    """Return what a table shows: the groups of its cases, or the kinds of those of a page, and the device.
+
+    Example:
+        >>> cases = [Result(f"page/{name}", "webgpu", {}) for name in ("product-128", "product-256", "gpt")]
+        >>> title_of(cases, "a GPU")
+        'product, gpt: a GPU'
+    """
+    names = (one.case.partition("/") for one in results)
+    kinds = (name.partition("-")[0] if group == "page" else group for group, _, name in names)
+    return f"{', '.join(dict.fromkeys(kinds))}: {description}"
+
+
 def markdown(report: Report) -> str:
     """Return a section of Markdown for each device."""
     lines: list[str] = []
@@ -88,7 +108,7 @@ def markdown(report: Report) -> str:
         versions = ", ".join(f"{name} {one}" for name, one in report.machine["versions"].items())
         settings = " ".join(f"{name}={one}" for name, one in report.machine["settings"].items())
         lines += [
-            f"## {device}: {facts['description']}",
+            f"## {device}, {title_of(results, facts['description'])}",
             "",
             f"{report.date}; {report.machine['processor']}, {report.machine['cores']} cores; {versions}"
             + (f"; {settings}" if settings else ""),
