@@ -152,7 +152,7 @@ def test_a_link_to_an_example_opens_it(page, site):
 
 
 def test_the_readmes_ten_lines_run_as_they_stand(playground):
-    (lines,) = re.findall(r"## Ten lines\n+```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    (lines,) = re.findall(r"## A first model\n+```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     write(playground, lines)
     run(playground)
     expect(playground.locator("#output")).to_have_text(re.compile(r"^0\.\d+ <Device webgpu: .*>\n$"), timeout=SLOW)
