@@ -108,6 +108,9 @@ def demo(
     )
     if target is not None:
         return _export(target, settings, source)
+    reason = why_no_pages(settings)
+    if reason:
+        raise click.ClickException(reason)
     try:
         listener = bind(host, port)
     except OSError as error:
@@ -130,9 +133,6 @@ def demo(
                 click.echo(
                     "Pages load Python from the network; to avoid that, set OPTIRS_PYODIDE_DIST to a Pyodide folder."
                 )
-            reason = why_no_pages(settings)
-            if reason:
-                click.echo(reason, err=True)
             click.echo("Press Ctrl-C to stop.")
             if opens:
                 webbrowser.open(url)
