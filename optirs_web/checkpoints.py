@@ -180,15 +180,31 @@ def _keeps_its_place(one: Any) -> bool:
     return isinstance(one, Tensor) and hasattr(one, "assign")
 
 
-def _check_what_to_save(parameters: Any, optimizer: Any) -> None:
-    if not isinstance(parameters, Mapping) or not all(map(_keeps_its_place, parameters.values())):
-        raise TypeError("a checkpoint needs parameters by name: {'weight': weight, ...}")
-    if optimizer is None:
-        return
-    if not isinstance(optimizer, Optimizer):
+def _check_arguments(parameters: Any, optimizer: Any) -> None:
+    """Refuse what no checkpoint can be made of or read into, before anything is read or changed."""
+    wrong = ""
+    if not isinstance(parameters, Mapping):
+        wrong = type(parameters).__name__
+    else:
+        for name, one in parameters.items():
+            if not _keeps_its_place(one):
+                wrong = f"{quoted(name)} as {type(one).__name__}"
+                break
+    if wrong:
+        raise TypeError(
+            f"a checkpoint needs parameters by name, not {wrong}: pass model.state_dict(keep_vars=True), "
+            "dict(model.named_parameters()) or {'weight': weight, ...}"
+        )
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
         raise TypeError(
             f"the third argument must be an optimizer, not {type(optimizer).__name__}; pass `extra` by name"
         )
+
+
+def _check_what_to_save(parameters: Any, optimizer: Any) -> None:
+    _check_arguments(parameters, optimizer)
+    if optimizer is None:
+        return
     saved = {id(one) for one in parameters.values()}
     if any(id(one) not in saved for group in optimizer.param_groups for one in group["params"]):
         raise ValueError(
@@ -205,7 +221,7 @@ def load_checkpoint(
 
     Args:
         source: the file, or its content as bytes.
-        parameters: the same names and shapes as were saved.
+        parameters: `Parameter`s and `nn.Buffer`s, with the same names and shapes as were saved.
         optimizer: of the same type as was saved; None leaves the saved state aside.
 
     Returns:
@@ -214,10 +230,12 @@ def load_checkpoint(
     Raises:
         CheckpointError: the file is not a checkpoint, is damaged (it does not match its digest, if it has one, as those
             of older versions have not), or belongs to another model or optimizer. Nothing was changed.
+        TypeError: a value is neither a `Parameter` nor an `nn.Buffer`. Nothing was changed.
         FileNotFoundError: there is no such file.
 
     Example: see `save_checkpoint`, and `dump_checkpoint` for bytes.
     """
+    _check_arguments(parameters, optimizer)
     tensors, notes = _read(source)
     path = name_of(source)
     _check_parameters(path, tensors, parameters)

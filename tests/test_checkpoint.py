@@ -361,6 +361,39 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path, arguments, error, messa
         ow.save_checkpoint(tmp_path / "no" / "x", make_run("cpu")[0])
 
 
+@pytest.mark.parametrize(
+    ("parameters", "received"),
+    [
+        (lambda model: model, "Linear"),
+        (lambda model: model.state_dict(), "'weight' as Tensor"),
+        (lambda model: [*model.parameters()], "list"),
+        (lambda model: None, "NoneType"),
+    ],
+)
+def test_what_is_not_parameters_by_name_is_refused_on_both_ways_and_changes_nothing(tmp_path, parameters, received):
+    def run():
+        model = ow.nn.Linear(3, 2, device="cpu")
+        return model, ow.optim.AdamW(model.parameters())
+
+    def contents(model, opt):
+        return [one.numpy() for one in model.parameters()], opt.state_dict()
+
+    path = tmp_path / "x.safetensors"
+    saved, its_opt = run()
+    its_opt.step(grads=[ow.ones(one.shape, device="cpu") for one in saved.parameters()])
+    ow.save_checkpoint(path, saved.state_dict(keep_vars=True), its_opt)
+    other, other_opt = run()
+    before = contents(other, other_opt)
+    message = rf"by name, not {received}: pass model\.state_dict\(keep_vars=True\), dict\(model\.named_parameters\(\)\)"
+    with pytest.raises(TypeError, match=message):
+        ow.load_checkpoint(path, parameters(other), other_opt)
+    np.testing.assert_equal(contents(other, other_opt), before)
+    with pytest.raises(TypeError, match=message):
+        ow.save_checkpoint(path, parameters(saved), its_opt)
+    ow.load_checkpoint(path, dict(other.named_parameters()), other_opt)
+    np.testing.assert_equal(contents(other, other_opt), contents(saved, its_opt))
+
+
 def test_tensors_without_elements_are_saved_and_loaded(tmp_path):
     params = {"empty": ow.Parameter(np.zeros((0, 3), np.float32), device="cpu"), "w": ow.Parameter([1.0], device="cpu")}
     opt = ow.optim.Adam(list(params.values()))
