@@ -8,7 +8,7 @@ import pytest
 
 import optirs_web as ow
 from optirs_web import nn, ops
-from optirs_web.errors import ShapeError
+from optirs_web.errors import ShapeError, UnsupportedError
 
 CASES = {
     "cross_entropy": (
@@ -95,9 +95,10 @@ def test_a_compiled_step_takes_and_returns_in_the_block_what_it_does_outside(dev
     assert (result.device, result.requires_grad, result.tolist()) == (device, False, step(x).tolist())
 
 
-def test_classes_may_be_floats():
-    with ow.debug():
-        assert nn.functional.one_hot(ow.tensor([2.0], device="cpu"), 3).tolist() == [[0.0, 0.0, 1.0]]
+@pytest.mark.parametrize("numbers", [[1.7, 0.2], [True, False]])
+def test_only_int32_numbers_are_classes(numbers):
+    with pytest.raises(UnsupportedError, match=r"one_hot needs int32 class numbers, not (float32|bool)"):
+        nn.functional.one_hot(ow.tensor(numbers, device="cpu"), 3)
 
 
 def test_a_block_is_of_its_thread_and_task_and_the_switch_of_all():

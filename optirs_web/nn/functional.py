@@ -204,10 +204,15 @@ def one_hot(tensor: Any, num_classes: int) -> Tensor:
 
     Args:
         tensor: class numbers, int32, of any shape.
-        num_classes: how many there are. A number outside of them gives zeros.
+        num_classes: how many there are. A number outside of them gives zeros; in a block of `optirs_web.debug` it is
+            an error.
 
     Returns:
         (*shape, num_classes).
+
+    Raises:
+        ShapeError: in a block of `optirs_web.debug`, a number is no class.
+        UnsupportedError: the numbers are not int32.
 
     Example:
         >>> import optirs_web as ow
@@ -215,6 +220,8 @@ def one_hot(tensor: Any, num_classes: int) -> Tensor:
         [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
     numbers = _as_tensor(tensor)
+    if numbers.dtype != "int32":
+        raise UnsupportedError(f"one_hot needs int32 class numbers, not {numbers.dtype}")
     check_indices("one_hot", numbers, num_classes, what="classes")
     is_class = ops.equal(numbers.reshape(*numbers.shape, 1), ops.creation.arange(num_classes, numbers.device))
     return ops.astype(is_class, "float32")
