@@ -13,7 +13,7 @@ from . import ops
 from .autograd import grad_enabled
 from .errors import UnsupportedError
 from .runtime.buffer import View
-from .runtime.dtypes import FLOAT32, DType, dtype as dtype_of
+from .runtime.dtypes import FLOAT32, DType, DTypeLike, dtype as dtype_of
 from .runtime.modes import Block
 from .runtime.program import Program
 from .tensors import Parameter, Tensor
@@ -93,7 +93,7 @@ class autocast(Block["ops.Autocast | None"]):
         ('bfloat16', 'float32', 'float32')
     """
 
-    def __init__(self, dtype: str | DType = "bfloat16", enabled: bool = True, cache_enabled: bool = True) -> None:
+    def __init__(self, dtype: DTypeLike = "bfloat16", enabled: bool = True, cache_enabled: bool = True) -> None:
         self.dtype = dtype_of(dtype)
         if self.dtype.itemsize != 2:
             raise UnsupportedError(f"autocast computes products in 'bfloat16' or 'float16', not in {dtype!r}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .runtime.device import Device
-    from .runtime.dtypes import DType
+    from .runtime.dtypes import DType, DTypeLike
     from .tensors import Tensor
 
 __all__ = ["TensorMethods", "call_operation"]
@@ -355,19 +355,20 @@ class TensorMethods(_Conversions):
         """The tensor, or a copy if its elements do not lie one after the other; gradients pass through."""
         return call_operation("in_order", self)
 
-    def astype(self, dtype: str | DType) -> Tensor:
+    def astype(self, dtype: DTypeLike) -> Tensor:
         """As another type; itself if it has that type."""
         return call_operation("astype", self, dtype)
 
-    def to(self, target: str | Device | DType) -> Tensor:
+    def to(self, target: str | Device | DType | type) -> Tensor:
         """On another device, or as another type; itself if nothing changes. Gradients come back.
 
         Args:
-            target: what `optirs_web.device` takes, or "float32", "float16", "bfloat16", "int32", "uint32", "bool".
+            target: what `optirs_web.device` takes, or "float32", "float16", "bfloat16", "int32", "uint32", "bool",
+                or NumPy's or Python's type.
         """
         from .runtime.dtypes import DTYPES, DType
 
-        is_type = isinstance(target, DType) or target in (*DTYPES, "float16", "bfloat16")
+        is_type = isinstance(target, (DType, type)) or target in (*DTYPES, "float16", "bfloat16")
         return call_operation("astype" if is_type else "to_device", self, target)
 
     def cpu(self) -> Tensor:

@@ -13,7 +13,7 @@ from .parts import imported
 from .recovery import KeepsValues, keep_track
 from .runtime.buffer import View
 from .runtime.device import Device
-from .runtime.dtypes import FLOAT32, DType, dtype as dtype_of
+from .runtime.dtypes import FLOAT32, DType, DTypeLike, dtype as dtype_of
 from .runtime.flags import flag_changed, flag_used
 from .runtime.registry import device as device_of
 from .tensor_methods import TensorMethods, call_operation
@@ -355,7 +355,7 @@ def empty(shape: tuple[int, ...], dtype: DType, device: Device) -> Tensor:
 def tensor(
     data: Any,
     device: str | Device | None = None,
-    dtype: str | DType | None = None,
+    dtype: DTypeLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with a copy of `data`.
@@ -363,8 +363,9 @@ def tensor(
     Args:
         data: an array, anything with the buffer protocol, nested lists, a number, or a tensor.
         device: what `optirs_web.device` takes.
-        dtype: "float32", "float16", "bfloat16", "int32" or "uint32"; by default that of the data, where float64 and
-            float16 become float32, and int64 becomes int32.
+        dtype: "float32", "float16", "bfloat16", "int32", "uint32" or "bool", or NumPy's or Python's type, such as
+            ``np.float32`` or float; by default that of the data, where float64 and float16 become float32, and int64
+            becomes int32.
         requires_grad: gradients will be asked for.
 
     Raises:
@@ -396,13 +397,15 @@ def tensor(
     return Tensor(view, shape, its_dtype, requires_grad=requires_grad)
 
 
-def _of_tensor(data: Tensor, dtype: str | DType | None, requires_grad: bool) -> Tensor:
+def _of_tensor(data: Tensor, dtype: DTypeLike | None, requires_grad: bool) -> Tensor:
     """A copy on the same device."""
     its_dtype = data.dtype if dtype is None else dtype_of(dtype)
     if its_dtype.itemsize < 4:
         data = data.detach().astype(its_dtype)
     if its_dtype is not data.dtype:
-        raise UnsupportedError(f"a {data.dtype} tensor cannot be converted to {dtype}; convert the array it came from")
+        raise UnsupportedError(
+            f"a {data.dtype} tensor cannot be converted to {its_dtype}; convert the array it came from"
+        )
     result = call_operation("clone", data.detach())
     result._requires_grad = requires_grad
     return result

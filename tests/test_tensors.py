@@ -80,6 +80,41 @@ def test_wide_types_are_narrowed_with_one_warning(device, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        (np.float32, "float32"),
+        (np.dtype("int32"), "int32"),
+        (np.uint32, "uint32"),
+        (np.bool_, "bool"),
+        (np.float16, "float16"),
+        (float, "float32"),
+        (int, "int32"),
+        (bool, "bool"),
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda dtype: ow.tensor(np.ones(2, np.float32), device="cpu", dtype=dtype),
+        lambda dtype: ow.zeros((2,), device="cpu", dtype=dtype),
+        lambda dtype: ow.ones((2,), device="cpu").astype(dtype),
+        lambda dtype: ow.ones((2,), device="cpu").to(dtype),
+    ],
+    ids=["tensor", "zeros", "astype", "to"],
+)
+def test_a_dtype_may_be_a_type_of_numpy_or_python(make, dtype, name):
+    assert make(dtype).dtype.name == name
+
+
+@pytest.mark.parametrize("dtype", [np.float64, complex, dict])
+def test_a_type_that_no_tensor_has_is_named(dtype):
+    with pytest.raises(UnsupportedError, match=f"dtype '{dtype.__name__}' is not supported; use one of float32"):
+        ow.tensor([1.0], device="cpu", dtype=dtype)
+    with pytest.raises(UnsupportedError, match=f"dtype '{dtype.__name__}' is not supported; use one of float32"):
+        ow.ones((1,), device="cpu").to(dtype)
+
+
+@pytest.mark.parametrize(
     ("data", "dtype", "error", "message"),
     [
         (np.array([2**40]), "int32", OverflowError, "does not fit int32"),

@@ -8,7 +8,7 @@ from typing import Any
 from ..autograd import record
 from ..errors import UnsupportedError
 from ..parts import imported
-from ..runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType, dtype as dtype_of
+from ..runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType, DTypeLike, dtype as dtype_of
 from ..tensors import Tensor, tensor
 from .launch import Operand, apply, need_float32
 from .operands import as_float32, shape_of
@@ -35,7 +35,7 @@ __all__ = [
 _RANGES = {BOOL: (0, 1), INT32: (-(1 << 31), (1 << 31) - 1), UINT32: (0, (1 << 32) - 1)}
 
 
-def astype(x: Tensor, dtype: str | DType) -> Tensor:
+def astype(x: Tensor, dtype: DTypeLike) -> Tensor:
     """The values as another type; the tensor itself if it has that type.
 
     Floats are cut off towards zero; those out of range become the nearest integer there is, and NaN becomes 0 (torch

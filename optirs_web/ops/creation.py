@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from ..runtime.device import Device
-from ..runtime.dtypes import BOOL, FLOAT32, DType, dtype as dtype_of
+from ..runtime.dtypes import BOOL, FLOAT32, DType, DTypeLike, dtype as dtype_of
 from ..runtime.registry import device as device_of
 from ..tensors import Tensor, as_shape
 from .launch import apply, need_float32
@@ -19,7 +19,7 @@ __all__ = ["arange", "bernoulli", "full", "manual_seed", "ones", "rand", "randn"
 
 
 def full(
-    shape: Any, value: float, device: str | Device | None = None, dtype: str | DType = FLOAT32,
+    shape: Any, value: float, device: str | Device | None = None, dtype: DTypeLike = FLOAT32,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor with the same value everywhere.
@@ -54,7 +54,7 @@ def _fitting(value: float, dtype: DType) -> float:
 
 
 def zeros(
-    shape: Any, device: str | Device | None = None, dtype: str | DType = FLOAT32, requires_grad: bool = False
+    shape: Any, device: str | Device | None = None, dtype: DTypeLike = FLOAT32, requires_grad: bool = False
 ) -> Tensor:
     """A tensor of zeros.
 
@@ -67,7 +67,7 @@ def zeros(
 
 
 def ones(
-    shape: Any, device: str | Device | None = None, dtype: str | DType = FLOAT32, requires_grad: bool = False
+    shape: Any, device: str | Device | None = None, dtype: DTypeLike = FLOAT32, requires_grad: bool = False
 ) -> Tensor:
     """A tensor of ones.
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import UnsupportedError
 from ..parts import imported
 
-__all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "dtype", "widened"]
+__all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "DTypeLike", "dtype", "widened"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +52,11 @@ BOOL = DType("bool", "u32", "?")
 DTYPES = {one.name: one for one in (FLOAT32, INT32, UINT32, BOOL)}
 """By name."""
 
+DTypeLike = str | DType | type
+"""What `dtype` takes. NumPy's types need no import of NumPy: they have the names of ours."""
+
+_OF_PYTHON = {float: FLOAT32, int: INT32, bool: BOOL}
+
 
 def widened(bfloat16: memoryview) -> memoryview:
     """The bytes of the float32 of each bfloat16: these are their upper halves."""
@@ -60,14 +65,20 @@ def widened(bfloat16: memoryview) -> memoryview:
     return memoryview(content)
 
 
-def dtype(name: str | DType) -> DType:
-    """The type of that name.
+def dtype(name: DTypeLike) -> DType:
+    """The type of that name, of NumPy's type or dtype (``np.float32``), or of Python's float, int or bool.
+
+    Python's types are what `optirs_web.tensor` makes of their numbers: float is float32, int is int32.
 
     Raises:
         UnsupportedError: no tensor can have that type; the message lists those that it can.
     """
     if isinstance(name, DType):
         return name
+    if isinstance(name, type):
+        if name in _OF_PYTHON:
+            return _OF_PYTHON[name]
+        name = name.__name__.removesuffix("_")  # np.bool_
     found: DType | None = DTYPES.get(str(name)) or imported("runtime.half_types").HALVES.get(str(name))
     if found is None:
         raise UnsupportedError(f"dtype '{name}' is not supported; use one of {', '.join(DTYPES)}, float16, bfloat16")
