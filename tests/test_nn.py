@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -286,3 +287,10 @@ def test_the_library_needs_no_numpy_for_modules():
 def test_modules_run_in_the_browser_too(numerics):
     first, last = numerics("module_training", np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3))
     assert last < 0.5 * first
+
+
+@pytest.mark.parametrize("sizes", [("3", 2), (3, -1), (3, 2.0), (None, 2)])
+def test_a_linear_layer_names_the_sizes_that_it_refuses(sizes):
+    message = f"in_features and out_features that are ints from 0, not {sizes[0]!r} and {sizes[1]!r}"
+    with pytest.raises(ShapeError, match=re.escape(message)):
+        nn.Linear(*sizes, device="cpu")

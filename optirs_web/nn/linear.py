@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..errors import ShapeError, quoted
 from ..ops import reshape, zeros
 from ..runtime.device import Device
-from ..tensors import Parameter, Tensor
+from ..tensors import Parameter, Tensor, as_shape
 from . import functional as F, init
 from .module import Module
 
@@ -22,6 +23,9 @@ class Linear(Module):
         out_features: that of y.
         bias: whether there is a b.
         device: what `optirs_web.device` takes.
+
+    Raises:
+        ShapeError: a length is negative, or not an int.
 
     Attributes:
         weight: (out_features, in_features), uniform in ±1/√in_features at first.
@@ -39,6 +43,13 @@ class Linear(Module):
         self, in_features: int, out_features: int, bias: bool = True, device: str | Device | None = None
     ) -> None:
         super().__init__()
+        try:
+            as_shape((in_features, out_features))
+        except ShapeError:
+            raise ShapeError(
+                "Linear needs in_features and out_features that are ints from 0, "
+                f"not {quoted(in_features)} and {quoted(out_features)}"
+            ) from None
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(zeros((out_features, in_features), device))
         self.bias = Parameter(zeros(out_features, device)) if bias else None
