@@ -31,6 +31,7 @@ def test_the_same_name_gives_the_same_device(device):
     ("name", "message"),
     [
         ("rocm", "there is no device 'rocm'; known are auto, webgpu, vulkan"),
+        ("rocm", "xla, vulkan-dawn, metal-dawn, dx12-dawn"),
         ("webgpu", "it runs in a browser, inside Pyodide; natively use vulkan, metal or dx12"),
         ("cpu:1", "there are 1 of that kind, from 0 on"),
         ("vulkan:x", "write vulkan:0, vulkan:1"),

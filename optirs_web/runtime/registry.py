@@ -285,7 +285,7 @@ def _keep(backend: Backend, why: str) -> Device:
 def _kind_and_number(name: str) -> tuple[str, int]:
     kind, _, index = name.partition(":")
     if kind not in _MODULES:
-        raise DeviceNotAvailableError(f"there is no device '{name}'; known are auto, {', '.join(_BACKENDS)}")
+        raise DeviceNotAvailableError(f"there is no device '{name}'; known are auto, {', '.join(_MODULES)}")
     if index and not index.isdecimal():
         raise DeviceNotAvailableError(f"'{name}' is not a device: write {kind}:0, {kind}:1, ...")
     return kind, int(index or 0)
