@@ -133,6 +133,16 @@ def test_integers_are_refused_where_their_bits_would_be_read_as_floats(device, c
         call(ow.tensor([1, 2, 3], device=device, dtype=dtype))
 
 
+@pytest.mark.parametrize("data", [[1, 2], [True, False]])
+def test_a_sum_of_integers_or_bools_says_how_to_get_floats(data):
+    x = ow.tensor(data, device="cpu")
+    with pytest.raises(
+        UnsupportedError, match=rf"sum needs float32 tensors, not .*{x.dtype}.*; convert it by \.astype\('float32'\)"
+    ):
+        x.sum()
+    assert x.astype("float32").sum().item() == sum(data)
+
+
 def test_integers_can_be_moved_about(device):
     x = ow.tensor([[1, 2, 3], [4, 5, 6]], device=device)
     assert x.T.reshape(6).tolist() == [1, 4, 2, 5, 3, 6]

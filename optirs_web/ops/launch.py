@@ -52,7 +52,8 @@ def need_float32(operation: str, *tensors: object) -> None:
     """
     for one in tensors:
         if not isinstance(one, Tensor) or one.dtype.wgsl != "f32":
-            raise UnsupportedError(f"{operation} needs float32 tensors, not {one!r}")
+            remedy = "; convert it by .astype('float32')" if isinstance(one, Tensor) else ""
+            raise UnsupportedError(f"{operation} needs float32 tensors, not {one!r}{remedy}")
 
 
 def float_type(*tensors: Tensor) -> DType:
