@@ -33,6 +33,7 @@ def main(name="vulkan"):
     step(*batch)
     device.flush()
     stats = device.stats - before
+    print(explained)
     called, replayed = explained.called, explained.replayed
     print(f"\n{called.dispatches / replayed.dispatches:.2f} times fewer dispatches")
     print(f"{called.memory / replayed.memory:.2f} times less memory for intermediate results")

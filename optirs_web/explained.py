@@ -70,7 +70,9 @@ class Explanation:
 
 
 def explain(step: Compiled | CompiledMethod) -> Explanation:
-    """Print what a compiled step became, as it was recorded last: fused kernels, dispatches, bytes, memory.
+    """Return what a compiled step became, as it was recorded last: fused kernels, dispatches, bytes, memory.
+
+    Print it for a table.
 
     Raises:
         TypeError: it is no compiled step.
@@ -81,7 +83,8 @@ def explain(step: Compiled | CompiledMethod) -> Explanation:
         >>> step = ow.compile(lambda x: ((x + 1.0) * x).relu())
         >>> step(ow.ones((4,), device="cpu")).tolist()
         [2.0, 2.0, 2.0, 2.0]
-        >>> found = ow.explain(step)
+        >>> explanation = ow.explain(step)
+        >>> print(explanation)
         on cpu             as called        replayed
         dispatches                 3               1
         copies                     0               0
@@ -90,7 +93,7 @@ def explain(step: Compiled | CompiledMethod) -> Explanation:
         <BLANKLINE>
         a replay runs
            1 × add+multiply+relu
-        >>> found.replayed.dispatches
+        >>> explanation.replayed.dispatches
         1
     """
     step = step.__func__ if isinstance(step, CompiledMethod) else step
@@ -99,9 +102,7 @@ def explain(step: Compiled | CompiledMethod) -> Explanation:
     program = step.program
     if program is None:
         raise UnsupportedError("the step has not been recorded: call it once, then explain it")
-    found = _explanation(program)
-    print(found)
-    return found
+    return _explanation(program)
 
 
 def _explanation(program: Program) -> Explanation:

@@ -23,8 +23,9 @@ _LONGEST = 60  # characters of a name
 
 
 def titled(fused: Fused) -> str:
-    """The names of its functions."""
-    return "+".join(step.function.rstrip("_") for step in fused.steps)[:_LONGEST]
+    """The names of its functions; "..." stands for those for which there is no room."""
+    title = "+".join(step.function.rstrip("_") for step in fused.steps)
+    return title if len(title) <= _LONGEST else title[: title.rindex("+", 0, _LONGEST)] + "+..."
 
 
 class FusedMapKernel(GeneratedKernel):
