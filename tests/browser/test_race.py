@@ -56,6 +56,10 @@ def test_racers_arrive_and_the_race_ends(race, screenshot):
     assert arrivals == sorted(arrivals)
     assert all(arrived.startswith("step ") for *_, arrived in standing(race).values())
     assert picture(race) != before
+    heights = {kind: height for kind, (_, _, height, _) in standing(race).items()}
+    assert any(float(height) < 1e-4 for height in heights.values())  # lower than the chart draws
+    legend = race.locator("#heights .u-legend .u-series:not(:first-child) .u-value")
+    expect(legend).to_have_text([heights["sgd"], heights["adam"]])
     screenshot(race, "race")
     race.get_by_role("button", name="Back to the start").click()
     expect(race.locator("#steps")).to_have_text("0")

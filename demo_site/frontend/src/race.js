@@ -10,7 +10,7 @@ import { explainWithoutWebgpu } from "./lib/webgpu.js";
 import { Terrain, drawRacers } from "./pages/terrain.js";
 
 const MOST_STEPS = 2000;
-const LOWEST_DRAWN = 1e-4; // a logarithm has no zero
+const LOWEST_DRAWN = 1e-4; // a logarithm has no zero; the legend has the heights themselves
 const FIRST_RACERS = ["sgd", "momentum", "adam", "amsgrad"];
 
 const canvas = find("#map");
@@ -170,7 +170,7 @@ function lineUp(start) {
   find("#heights").replaceChildren();
   chart = lineChart(find("#heights"), {
     series: racing.map(({ label, color }) => ({ label, color })),
-    scales: { y: { log: true } },
+    scales: { y: { log: true, lowest: LOWEST_DRAWN } },
     height: 280,
   });
   draw();
@@ -214,7 +214,7 @@ function follow(points) {
       if (racer.out !== null && steps > racer.out) return;
       if (Number.isFinite(x) && Number.isFinite(y)) racer.points.push([x, y]);
       racer.height = height;
-      if (racer.out === null) heights[racer.label] = Math.max(height, LOWEST_DRAWN);
+      if (racer.out === null) heights[racer.label] = height;
     });
     chart.push(steps++, heights);
   }

@@ -80,11 +80,15 @@ function mount(container, options, data, height) {
  *     scales: { y: { log: true, label: "cross-entropy" }, "%": { range: [0, 100], side: "right", label: "%" } },
  *     height: 260,
  *   });
+ *   // a logarithmic scale with `lowest` draws smaller values there; the legend has the values themselves
  *   chart.push(step, { loss: 0.7 });                  // lines bridge what is missing; a second push at the same x adds
  *   chart.set([[x…], [y…], …]); chart.clear(); chart.destroy();
  */
 export function lineChart(container, { x = "step", whole = true, series, scales = { y: {} }, height = 260, legend = true }) {
   const data = [[], ...series.map(() => [])];
+  const lowest = series.map(({ scale = Object.keys(scales)[0] }) => scales[scale].lowest ?? -Infinity);
+  const drawn = () => data.map((column, number) =>
+    (number && lowest[number - 1] > -Infinity ? column.map((value) => (value === null ? null : Math.max(value, lowest[number - 1]))) : column));
   const sides = Object.entries(scales);
   const options = {
     legend: { show: legend },
@@ -117,13 +121,13 @@ export function lineChart(container, { x = "step", whole = true, series, scales 
         spanGaps: true,
         stroke: () => themed(name ?? `series-${(number % 10) + 1}`),
         points: { show: points, size: 5 },
-        value: (_, value) => short(value),
+        value: (_, value, row, at) => short(at == null ? value : data[row][at]),
       })),
     ],
   };
-  const { plot, destroy } = mount(container, options, data, height);
+  const { plot, destroy } = mount(container, options, drawn(), height);
   const draw = everyFrame(() => {
-    plot.setData(data);
+    plot.setData(drawn());
     const last = data.map((column) => column.findLastIndex((value) => value !== null));
     // Away from the chart, the legend has the latest figures.
     if (plot.cursor.left < 0 && last[0] >= 0) plot.setLegend({ idxs: last }, false);
