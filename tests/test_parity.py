@@ -89,10 +89,17 @@ def test_a_table_of_markdown():
     assert [line.split("|")[2].strip() for line in lines] == ["name", "---", "exp", "sum"]
 
 
+def test_the_names_of_the_rows_are_listed():
+    listed = run("--list").output
+    assert listed.startswith("map functions:\n  abs\n")
+    assert all(f"\n{kind}s:\n" in listed for kind in ("operation", "optimizer"))
+    assert [line[2:] for line in listed.splitlines() if line.startswith("  ")] == [row.name for row in rows()]
+
+
 def test_a_row_that_is_not_there_and_a_device_that_is_not_there():
     result = run("exq", "--device", "cpu")
     assert result.exit_code == 2
-    assert "there is no row exq; there are" in result.output
+    assert "there is no row 'exq' (did you mean 'exp'?); `optirs-web parity --list` lists them" in result.stderr
     result = run("exp", "--device", "vulcan")
     assert result.exit_code == 1
     assert "vulcan" in result.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import click
@@ -15,6 +16,7 @@ from rich.progress import track
 
 import optirs_web as ow
 
+from .misspelt import similar
 from .parity_rows import Row, rows
 from .tables import print_table, table_of
 
@@ -65,10 +67,13 @@ class _Line(NamedTuple):
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--device", "devices", multiple=True, help="Device to compare.  [default: all available]")
+@click.option("--list", "lists", is_flag=True, help="Print the names of the rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @click.pass_context
-def parity(ctx: click.Context, names: tuple[str, ...], devices: tuple[str, ...], as_json: bool, markdown: bool) -> None:
+def parity(
+    ctx: click.Context, names: tuple[str, ...], devices: tuple[str, ...], lists: bool, as_json: bool, markdown: bool
+) -> None:
     """Print how far devices differ, in ulps of the largest operand.
 
     Map functions and operations are compared with float64; optimizers, and rows without a float64 reference, with
@@ -77,6 +82,12 @@ def parity(ctx: click.Context, names: tuple[str, ...], devices: tuple[str, ...],
 
     Exits with status 1 if a map function is more than 4 ulps off or a device cannot compute a row.
     """
+    if lists:
+        for kind, group in groupby(rows(), lambda row: row.kind):
+            click.echo(f"{kind}s:")
+            for row in group:
+                click.echo(f"  {row.name}")
+        return
     opened = [ow.device(name) for name in devices or _available()]
     lines = (compared(row, opened) for row in _watched(_chosen(names)))
     labels = [one.name for one in opened]
@@ -102,8 +113,11 @@ def _chosen(names: Sequence[str]) -> list[Row]:
     asked = {name.lower(): name for name in names}
     unknown = {name for lower, name in asked.items() if lower not in {one.name.lower() for one in every}}
     if unknown:
-        known = ", ".join(one.name for one in every)
-        raise click.BadParameter(f"there is no row {', '.join(sorted(unknown))}; there are {known}", param_hint="NAMES")
+        known = [one.name for one in every]
+        missing = ", ".join(f"'{name}'{similar(name, known)}" for name in sorted(unknown))
+        raise click.BadParameter(
+            f"there is no row {missing}; `optirs-web parity --list` lists them", param_hint="NAMES"
+        )
     return [one for one in every if not asked or one.name.lower() in asked]
 
 

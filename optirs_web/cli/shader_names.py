@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from ..runtime.packed_kernels import packed
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from ..runtime.rules import Rule
 from ..wgsl import package_loader, syntax
+from .misspelt import similar
 
 __all__ = ["PARTS", "Flags", "Source", "find_source", "map_files", "map_functions", "of_16_bits", "sources"]
 
@@ -107,7 +107,7 @@ def find_source(name: str) -> Source:
     """The one of that name, or of the class of that name; case does not matter.
 
     Raises:
-        click.BadParameter: there is none; it lists what there is.
+        click.BadParameter: there is none.
     """
     found = sources()
     everything = {one: source for group in found.values() for one, source in group.items()}
@@ -119,10 +119,10 @@ def find_source(name: str) -> Source:
             if source is None:
                 raise click.BadParameter(f"{one} has no rule of its own, or several", param_hint="NAME")
             return source
-    near = difflib.get_close_matches(name, [*everything, *classes], 1)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
-    groups = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in found.items())
-    raise click.BadParameter(f"there is no shader '{name}'{hint}. {groups}", param_hint="NAME")
+    hint = similar(name, [*everything, *classes])
+    raise click.BadParameter(
+        f"there is no shader '{name}'{hint}; `optirs-web shader` lists the names", param_hint="NAME"
+    )
 
 
 def of_16_bits(source: Source, kernel: Kernel, elements: str) -> Kernel | None:

@@ -17,6 +17,7 @@ import optirs_web as ow
 from ..datasets.digits import FOLDS
 from ..files import write_whole
 from ..training import COMMON, OPTIMIZERS, Config, DigitsTraining, Epoch, Result, plot_curves
+from .misspelt import similar
 
 __all__ = ["train"]
 
@@ -78,6 +79,17 @@ def digits(folds: bool, out: Path, resume: bool, **options: Any) -> None:
 
 
 def _checked(options: dict[str, Any]) -> Config:
+    name = options["optimizer"].lower()
+    if name not in OPTIMIZERS:
+        from .optimizers import all_optimizers
+
+        known = {one.lower(): one for one in all_optimizers()}
+        if name in known:
+            raise _BadOption(
+                f"{known[name]} is not for this command: it needs more than gradients, or tensors of particular shapes"
+            )
+        hint = similar(name, (one.name for one in OPTIMIZERS.values()))
+        raise _BadOption(f"there is no optimizer '{options['optimizer']}'{hint}; `optirs-web optimizers` lists them")
     try:
         return Config(**options).checked()
     except ValueError as error:
