@@ -100,6 +100,30 @@ def test_a_hook_may_change_what_a_step_is_given():
         optimizer.step(grads=[[1.0]])
 
 
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [("Lion", "AdamW"), ("Lion", "CautiousLion"), ("SGD", "LBFGS"), ("SAM", "SGD"), ("SGD", "SAM")],
+)
+def test_a_state_dict_of_another_kind_of_optimizer_is_refused_and_changes_nothing(kind, other, steps):
+    def make(name):
+        params = [ow.Parameter([1.0, 2.0], device="cpu")]
+        return ow.optim.SAM(ow.optim.SGD(params, lr=0.5)) if name == "SAM" else getattr(ow.optim, name)(params, lr=0.5)
+
+    source, optimizer = make(kind), make(other)
+    for _ in range(steps):
+        if kind != "SAM":
+            source.step(grads=[[1.0, 1.0]])
+    before = optimizer.state_dict()
+    with pytest.raises(CheckpointError, match=f"holds the state of '{kind}', not that of {other}"):
+        optimizer.load_state_dict(source.state_dict())
+    np.testing.assert_equal(optimizer.state_dict(), before)
+    make(kind).load_state_dict(source.state_dict())
+    unnamed = optimizer.state_dict()
+    del unnamed["optimizer"]  # as torch's are
+    optimizer.load_state_dict(unnamed)
+
+
 def test_hooks_of_state_dicts():
     optimizer = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], momentum=0.9)
     calls = []
@@ -113,7 +137,7 @@ def test_hooks_of_state_dicts():
     saved = optimizer.state_dict()
     assert saved["extra"] == 1
     optimizer.load_state_dict(saved)
-    assert calls == ["before", ["param_groups", "state"], "after"]
+    assert calls == ["before", ["optimizer", "param_groups", "state"], "after"]
     with pytest.raises(TypeError, match="a hook must be a function, not int"):
         optimizer.register_step_pre_hook(1)
 

@@ -23,6 +23,7 @@ from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor
 from .hooks import global_step_post_hooks, global_step_pre_hooks
 from .optimizer import Optimizer, Params
+from .state import check_kind
 from .vectors import Reading, Space, dot, fold_magnitudes, largest, read, sum_of_magnitudes
 
 __all__ = ["Evaluation", "HostDriven"]
@@ -269,6 +270,7 @@ class HostDriven(Optimizer):
         for hook in self._hooks["load_pre"]:
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
+        check_kind(state_dict, self)
         try:
             (saved,), entries = list(state_dict["param_groups"]), dict(state_dict["state"])
             count, names = len(saved["params"]), list(saved.get("param_names", ()))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ..errors import CheckpointError, OptirsError
+from ..errors import CheckpointError, OptirsError, quoted
 from ..hostdata import host_data
 from ..runtime.dtypes import FLOAT32
 from ..runtime.rules import KEPT
@@ -14,7 +14,10 @@ from ..tensors import Parameter
 from ..wgsl.param_storage import NAMES
 from .layout import Layout
 
-__all__ = ["State", "check", "read", "shape_of", "write"]
+__all__ = ["KIND", "State", "check", "check_kind", "read", "shape_of", "write"]
+
+KIND = "optimizer"
+"""The entry of a state dict that names the class of its optimizer; torch's state dicts have none, and ignore it."""
 
 _ANYTIME = (KEPT, *NAMES)
 """State that there is before the first step too."""
@@ -61,6 +64,19 @@ def write(layout: Layout, scalar_names: Sequence[str], state: Mapping[int, Mappi
         slots[number] = {name: host_data(value, FLOAT32).content for name, value in values.items()}
     layout.write_state(slots)
     layout.write_scalars(rows)
+
+
+def check_kind(state_dict: Any, optimizer: object) -> None:
+    """Refuse the state dict of another kind of optimizer, if it names its own.
+
+    Raises:
+        CheckpointError: it is another.
+    """
+    kind = state_dict.get(KIND) if isinstance(state_dict, Mapping) else None
+    if kind not in (None, type(optimizer).__name__):
+        raise CheckpointError(
+            f"the state dict holds the state of {quoted(kind)}, not that of {type(optimizer).__name__}"
+        )
 
 
 def check(

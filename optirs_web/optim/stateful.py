@@ -53,8 +53,8 @@ class Stateful(Built, Hooked):
 
         Returns:
             {"state": {index: {"step": float32, "exp_avg": array, ...}}, "param_groups": [{..., "params":
-            [index, ...]}]}, where a parameter has no entry before its first step. The arrays are NumPy's;
-            `optirs_web.interop.torch.to_torch` makes torch tensors of them.
+            [index, ...]}], "optimizer": the name of the class}, where a parameter has no entry before its first step.
+            The arrays are NumPy's; `optirs_web.interop.torch.to_torch` makes torch tensors of them.
         """
         self._before_state_dict()
         make = self.state_reader()
@@ -75,6 +75,7 @@ class Stateful(Built, Hooked):
             hook(self)
 
     def _after_state_dict(self, made: dict[str, Any]) -> dict[str, Any]:
+        made = {**made, state.KIND: type(self).__name__}
         for hook in self._hooks["state_dict_post"]:
             changed = hook(self, made)
             made = made if changed is None else changed
@@ -155,11 +156,12 @@ class Stateful(Built, Hooked):
         goes by them; otherwise by order, as in torch.
 
         Raises:
-            CheckpointError: the groups, options, shapes or names do not fit this optimizer.
+            CheckpointError: it is of another kind of optimizer, or the groups, options, shapes or names do not fit.
         """
         for hook in self._hooks["load_pre"]:
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
+        state.check_kind(state_dict, self)
         largest = map(slot_storage.largest_name, self._built.in_fewer_bits(self.rule.state))
         known = (*self.rule.state, *largest, *self._built.more_state, *self.scalars_in_state)
         options, its_state = state.check(

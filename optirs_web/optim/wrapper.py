@@ -216,6 +216,7 @@ class Wrapper(Optimizer):
         for hook in self._hooks["load_pre"]:
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
+        state.check_kind(state_dict, self)
         names = self._state_names
         try:
             entries = {key: dict(entry) for key, entry in state_dict["state"].items()}
@@ -239,7 +240,7 @@ class Wrapper(Optimizer):
                     raise fault
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(f"the state dict does not fit {type(self).__name__}: {error}") from error
-        self.optimizer.load_state_dict({**state_dict, "state": inner})
+        self.optimizer.load_state_dict({**state_dict, "state": inner, state.KIND: type(self.optimizer).__name__})
         for group, loaded in zip(self.param_groups, options, strict=True):
             group.update(loaded)
         if self._flags() != self._built_flags:
