@@ -55,12 +55,14 @@ def _windows(p: Parameters, raw: Array, planes: int, dtype: Any = np.float32) ->
 
 
 class _Shift(NamedTuple):
-    """A tap of windows as many as the pixels, at strides of 1: the image moved, which is one loop over a plane.
+    """A tap of windows at strides of 1, as many as the image has pixels: the image, shifted as one flat plane.
 
     Attributes:
-        windows: the windows that have the tap on a pixel, or on one of the next row, in a plane without rows.
-        pixels: these pixels.
-        wrapped: the columns of windows whose tap is beside the image, along the last axis.
+        number: of the tap in a window.
+        windows: the flat range of windows whose tap is within the plane.
+        pixels: the flat range of pixels under that tap.
+        wrapped: the columns of windows whose tap is left or right of the image: in the flat plane it lies on a pixel of
+            the row before or after, whose value does not count. None if there are no such columns.
     """
 
     number: int
@@ -70,6 +72,7 @@ class _Shift(NamedTuple):
 
 
 def _is_shifted(p: Parameters) -> bool:
+    """Return whether each tap of all windows is the image shifted."""
     return all(p[f"stride_{axis}"] == 1 and p[f"out_{axis}"] == p[axis] for axis in ("height", "width"))
 
 

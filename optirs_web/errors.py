@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 __all__ = [
@@ -20,6 +21,20 @@ __all__ = [
 ]
 
 _LONGEST = 60  # characters of what a message quotes
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that a user probably meant, whatever its capitals; "" if none is near.
+
+    Example:
+        >>> nearest("adanw", ["AdamW", "SGD"]), nearest("nope", ["AdamW", "SGD"])
+        ('AdamW', '')
+    """
+    import difflib  # only where there is an error
+
+    by_lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, 1)
+    return by_lower[near[0]] if near else ""
 
 
 def quoted(value: object) -> str:

@@ -164,14 +164,14 @@ ROWS, WIDTH = 256, 64
 
 
 def mlp_parameters(depth):
-    """Of blocks x + gelu(norm(x) @ first) @ second, each with a weight and a bias of its norm."""
+    """Return norm's weight and bias, first and second of each block x + gelu(norm(x) @ first) @ second."""
     rng = np.random.default_rng(3)
     shapes = [(WIDTH,), (WIDTH,), (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH)] * depth
     return [rng.standard_normal(shape, np.float32) * (0.1 if len(shape) > 1 else 1.0) for shape in shapes]
 
 
 def gradients_of_mlp(x, params):
-    """Of the mean square of what the blocks return, in float64; GELU by its tanh formula."""
+    """Return the gradients of the mean square of the last block's result, in float64; GELU by its tanh formula."""
     x, params = x.astype(np.float64), [one.astype(np.float64) for one in params]
     kept = []
     for weight, bias, first, second in zip(*(params[at::4] for at in range(4)), strict=True):

@@ -32,7 +32,7 @@ _HELP = (
 )
 
 _modules = iter(("runtime.rule_kernels", "autograd", "ops.creation", "tensors", "compiled"))
-"""What programs that train load anyway: see `_meanwhile`."""
+"""Modules that every training program needs. `_meanwhile` loads them, each once."""
 
 _adapter: Any = None
 """What `transport.js` answered."""
@@ -66,7 +66,7 @@ def _experimental_feature() -> str:
 
 
 async def _meanwhile(promise: Awaitable[Any]) -> Any:
-    """The value of a promise. While the browser keeps it, in another process, modules are loaded."""
+    """Return the value of a promise. While the browser works on it, in another process, modules are loaded."""
     task = asyncio.ensure_future(promise)
     for name in _modules:
         import_module(f"optirs_web.{name}")

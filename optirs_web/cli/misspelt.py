@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+
+from ..errors import nearest
 
 __all__ = ["similar"]
 
@@ -15,6 +16,5 @@ def similar(name: str, known: Iterable[str]) -> str:
         >>> similar("adanw", ["AdamW", "SGD"]), similar("nope", ["AdamW", "SGD"])
         (" (did you mean 'AdamW'?)", '')
     """
-    by_lower = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, 1)
-    return f" (did you mean '{by_lower[near[0]]}'?)" if near else ""
+    near = nearest(name, known)
+    return f" (did you mean '{near}'?)" if near else ""

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from ..errors import nearest
+
 __all__ = ["documented", "given", "instead_of"]
 
 Class = TypeVar("Class", bound=type[Any])
@@ -33,11 +35,9 @@ def given(names: Mapping[str, Any]) -> dict[str, Any]:
 
 def instead_of(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown option: the one that was meant, or all."""
-    import difflib  # only where there is an error
-
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+    near = nearest(name, known)
+    return f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
 
 
 def documented(cls: Class) -> Class:

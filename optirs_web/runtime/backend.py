@@ -159,6 +159,11 @@ class Capabilities:
     matrices: tuple[MatrixShape, ...] = ()
     largest_subgroup: int = 0
 
+    def grid(self, workgroups: int) -> tuple[int, int, int]:
+        """Return a grid of at least so many workgroups, in as few rows as one dimension allows."""
+        rows = max(1, -(-workgroups // self.max_workgroups))
+        return -(-workgroups // rows), rows, 1
+
 
 class Backend(ABC):
     """One opened device. Methods are called by one thread at a time, in program order.

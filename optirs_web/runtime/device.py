@@ -201,11 +201,10 @@ class Device(DeviceMemory):
         if any(view.kind for view in views):
             kernel = imported("runtime.packed_kernels").packed_on(self, kernel, views)
         limit = self.capabilities.max_workgroups
-        if isinstance(workgroups, int):
-            rows = max(1, -(-workgroups // limit))
-            grid = (-(-workgroups // rows), rows, 1)
-        else:
+        if not isinstance(workgroups, int):
             grid = (*workgroups, 1)
+        else:
+            grid = (workgroups, 1, 1) if workgroups <= limit else self.capabilities.grid(workgroups)
         if min(grid) == 0:
             return
         if max(grid) > limit:

@@ -53,7 +53,7 @@ DTYPES = {one.name: one for one in (FLOAT32, INT32, UINT32, BOOL)}
 """By name."""
 
 DTypeLike = str | DType | type
-"""What `dtype` takes. NumPy's types need no import of NumPy: they have the names of ours."""
+"""Arguments of `dtype`. NumPy's types have the names of ours, so NumPy need not be loaded."""
 
 _OF_PYTHON = {float: FLOAT32, int: INT32, bool: BOOL}
 

@@ -24,14 +24,19 @@ def prepared(
 ) -> list[Recorded]:
     """Launches and copies that are better to fuse; see `fusion.fuse` for the arguments."""
     joined = concatenated(recorded, is_temporary, allocate)
-    return recomputed(joined, is_temporary, allocate, merges=not capabilities.quads)
+    return recomputed(joined, is_temporary, capabilities, allocate, merges=_merges(capabilities))
 
 
 def finished(nodes: Nodes, capabilities: Capabilities) -> list[Recorded]:
-    """The launches and copies that fused nodes become; merged but on adapters that compute on the processor.
+    """Return the launches and copies that fused nodes become, merged where that is faster."""
+    names = written_over(nodes)
+    launches = [renamed(one, names) for one in nodes.as_recorded()]
+    return merge(launches, capabilities) if _merges(capabilities) else launches
+
+
+def _merges(capabilities: Capabilities) -> bool:
+    """Return whether merged launches are faster: not on adapters that compute on the processor.
 
     These skip no branch: each workgroup of a merged launch takes the time of all its parts.
     """
-    names = written_over(nodes)
-    launches = [renamed(one, names) for one in nodes.as_recorded()]
-    return launches if capabilities.quads else merge(launches, capabilities)
+    return not capabilities.quads

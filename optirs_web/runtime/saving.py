@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 
 from ..wgsl.fused_shell import Step
 from ..wgsl.shell import ELEMENTWISE_PER_WORKGROUP
+from .backend import Capabilities
 from .buffer import Buffer, View
 from .fusion_nodes import Node, Nodes
 from .launches import Launch, Recorded, overlaps
@@ -25,9 +26,6 @@ _SMALL = 1 << 16
 _PAUSE = 8
 """Launches between two that read a value for which it may be dropped."""
 
-_MOST_WORKGROUPS = 65535
-"""Along one axis, on every device of WebGPU."""
-
 _SCARCE = 0.75
 """Of the most memory that is needed: where that much is, dropping a value helps."""
 
@@ -35,6 +33,7 @@ _SCARCE = 0.75
 def recomputed(
     recorded: Sequence[Recorded],
     is_temporary: Callable[[Buffer], bool],
+    capabilities: Capabilities,
     allocate: Callable[[int], Buffer],
     *,
     merges: bool,
@@ -46,7 +45,8 @@ def recomputed(
     Args:
         recorded: launches and copies, in order.
         is_temporary: whether nobody reads a buffer but these.
-        allocate: a buffer of so many bytes for what is between.
+        capabilities: of the device.
+        allocate: makes a buffer of so many bytes for a value computed again.
         merges: launches are merged afterwards. Rows are normalized again only then, since each is a dispatch more
             otherwise.
     """
@@ -56,9 +56,11 @@ def recomputed(
     result = [*recorded]
     inserted: defaultdict[int, list[Recorded]] = defaultdict(list)
     for at, one in enumerate(recorded):
-        again = _again(one, merges=merges) if isinstance(one, Launch) else None
-        expression = mapped(again) if again is not None else None
-        if again is None or expression is None or cost_of(expression) > _CHEAP:
+        if not isinstance(one, Launch):
+            continue
+        again = _normalized(one, capabilities) if merges and one.kernel.name == "layer_norm" else one
+        expression = mapped(again)
+        if expression is None or cost_of(expression) > _CHEAP:
             continue
         kept = again.views[-1].buffer
         if uses.writers[kept] != [at] or not is_temporary(kept) or kept.nbytes < _SMALL:
@@ -78,13 +80,8 @@ def recomputed(
     return [each for at, one in enumerate(result) for each in (one, *inserted[at])]
 
 
-def _again(launch: Launch, *, merges: bool) -> Launch:
-    """The launch that computes the last result of another one again: itself, or from what that keeps besides."""
-    return _normalized(launch) if merges and launch.kernel.name == "layer_norm" else launch
-
-
-def _normalized(launch: Launch) -> Launch:
-    """The result of `layer_norm` from the values, means and scales of the rows: (x - mean) scale weight + bias."""
+def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
+    """Return a launch for (x - mean) scale weight + bias, with the means and scales that `layer_norm` keeps."""
     values, weight, bias, of_rows, result = launch.views
     rows, columns, has_weight, has_bias, *_ = map(int, launch.parameters)
     tensors = [Walked(values, "f32", 0, (columns, 1)), *(Walked(of_rows, "f32", word, (2, 0)) for word in (0, 1))]
@@ -98,9 +95,7 @@ def _normalized(launch: Launch) -> Launch:
         for at, function in enumerate(functions)
     )
     output = Output(result, "f32", ("step", len(steps) - 1))
-    workgroups = -(-rows * columns // ELEMENTWISE_PER_WORKGROUP)
-    across = -(-workgroups // -(-workgroups // _MOST_WORKGROUPS))
-    grid = across, -(-workgroups // across), 1
+    grid = capabilities.grid(-(-rows * columns // ELEMENTWISE_PER_WORKGROUP))
     return relaunched(Mapped((rows, columns), steps, tuple(tensors), (), (output,)), grid)
 
 

@@ -56,7 +56,7 @@ def check_places(module: Module) -> None:
 
 
 class Checked(NamedTuple):
-    """What a check found out.
+    """The values of constants, and the names that functions use, of a module that was checked.
 
     Attributes:
         constants: the const-expressions with their values, by the `id` of the nodes.
@@ -68,7 +68,7 @@ class Checked(NamedTuple):
 
 
 def check_values(module: Module) -> Checked:
-    """Check a module.
+    """Check a module, and return its constants and the names that its functions use.
 
     Places of bindings are left to `check_places`: constants may decide which binding of a place an entry point uses.
     """
@@ -98,7 +98,7 @@ class _StatementChecker(DeclarationChecker):
         }
 
     def run(self) -> dict[str, KeysView[str]]:
-        """Check all but `check_places`, and return what `uses` does."""
+        """Check everything but the places of bindings, and return the names that each function uses."""
         self.check_declarations()
         for one in self.module.declarations:
             if isinstance(one, Function):
@@ -311,7 +311,7 @@ class _StatementChecker(DeclarationChecker):
             self.check_recursion(name, uses, done)
 
     def uses(self) -> dict[str, KeysView[str]]:
-        """The names of the module and of WGSL that each function has."""
+        """Return, by function, the names in it that are no locals, in the order of the source."""
         return {
             one.name: dict.fromkeys(reference.name for reference in module_references(one)).keys()
             for one in self.module.declarations

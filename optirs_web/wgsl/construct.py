@@ -8,7 +8,7 @@ from . import constants
 from .constants import MAX_CONSTANT_SCALARS, Value
 from .scopes import Operand, fail
 from .syntax import Call, Position
-from .typerules import element_of, holds_matrix, is_abstract, is_constructible, join, scalar_count, with_element
+from .typerules import element_of, holds, is_abstract, is_constructible, join, scalar_count, with_element
 from .types import ABSTRACT_INT, Array, Scalar, Struct, SubgroupMatrix, Type, Vector
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Constructor:
         if not is_constructible(type_):
             raise fail(node.position, f"{type_} cannot be constructed: it lives in memory only")
         if not operands:
-            return Operand(node, type_, None if holds_matrix(type_) else constants.zero(type_))
+            return Operand(node, type_, None if holds(type_, SubgroupMatrix) else constants.zero(type_))
         wanted: list[tuple[str, Type]]
         match type_:
             case SubgroupMatrix(element=element):

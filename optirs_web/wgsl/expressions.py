@@ -39,7 +39,7 @@ from .typerules import (
     concrete,
     converts,
     element_of,
-    has_atomic,
+    holds,
     is_abstract,
     is_constructible,
 )
@@ -52,6 +52,7 @@ from .types import (
     I32,
     U32,
     Array,
+    Atomic,
     Scalar,
     Struct,
     Type,
@@ -124,7 +125,7 @@ class ExpressionChecker(ABC):
         """An expression whose value is used."""
         result = self.operand(node)
         if result.place is not None and not is_constructible(result.type):
-            how = "read it with atomicLoad(&x)" if has_atomic(result.type) else "use its elements"
+            how = "read it with atomicLoad(&x)" if holds(result.type, Atomic) else "use its elements"
             raise fail(node.position, f"a value of type {result.type} cannot be used as a whole; {how}")
         return result
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .scopes import fail
 from .syntax import GlobalVariable
-from .typerules import has_atomic, holds_matrix, is_constructible, is_host_shareable, is_runtime_sized
-from .types import Array, Struct, Type, align_of, member_offsets, size_of
+from .typerules import holds, is_constructible, is_host_shareable, is_runtime_sized
+from .types import Array, Atomic, Struct, SubgroupMatrix, Type, align_of, member_offsets, size_of
 
 __all__ = ["check_variable_type"]
 
@@ -15,7 +15,7 @@ def check_variable_type(variable: GlobalVariable, type_: Type) -> None:
     position, space = variable.type_name.position, variable.space
     is_buffer = space in ("storage", "uniform")
     is_shareable = not is_buffer or is_host_shareable(type_)
-    if (not is_buffer or not is_shareable) and holds_matrix(type_):
+    if (not is_buffer or not is_shareable) and holds(type_, SubgroupMatrix):
         raise fail(position, f"{type_} is for variables of functions; store what it holds in an array of its elements")
     if not is_shareable:
         raise fail(position, f"{type_} cannot be in a buffer, since bool has no layout; use u32")
@@ -23,7 +23,7 @@ def check_variable_type(variable: GlobalVariable, type_: Type) -> None:
         raise fail(position, f"{type_} has no size; only a storage buffer may end in array<T>")
     if space in ("uniform", "private") and not is_constructible(type_):
         raise fail(position, f"var<{space}> holds no atomics; use var<workgroup> or var<storage, read_write>")
-    if space == "storage" and variable.access == "read" and has_atomic(type_):
+    if space == "storage" and variable.access == "read" and holds(type_, Atomic):
         raise fail(position, "atomics need var<storage, read_write>")
     if space == "uniform":
         _check_uniform(variable, type_)

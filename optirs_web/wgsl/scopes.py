@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..errors import ShaderError
+from ..errors import ShaderError, nearest
 from .constants import Value
 from .syntax import Expression, Position
 from .types import Type
@@ -19,11 +19,9 @@ def fail(position: Position, message: str) -> ShaderError:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """A hint at a name that was perhaps meant, or nothing."""
-    import difflib  # only when there is something to say
-
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    """Return the end of a message, which names the nearest of the known names; "" if none is near."""
+    near = nearest(name, known)
+    return f"; did you mean '{near}'?" if near else ""
 
 
 @dataclass(frozen=True, slots=True)

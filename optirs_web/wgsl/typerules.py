@@ -28,8 +28,7 @@ __all__ = [
     "concrete",
     "converts",
     "element_of",
-    "has_atomic",
-    "holds_matrix",
+    "holds",
     "is_abstract",
     "is_constructible",
     "is_host_shareable",
@@ -112,33 +111,19 @@ def is_runtime_sized(type_: Type) -> bool:
     return False
 
 
-def has_atomic(type_: Type) -> bool:
-    """Whether an atomic lies anywhere in it."""
+def holds(type_: Type | None, kind: type[Atomic | SubgroupMatrix]) -> bool:
+    """Return whether a type is of this kind, or has a part that is: an element, or a member at any depth."""
     match type_:
-        case Atomic():
-            return True
         case Array(element=element):
-            return has_atomic(element)
+            return holds(element, kind)
         case Struct(members=members):
-            return any(has_atomic(member.type) for member in members)
-    return False
-
-
-def holds_matrix(type_: Type | None) -> bool:
-    """Return whether a type is a subgroup matrix, or contains one."""
-    match type_:
-        case SubgroupMatrix():
-            return True
-        case Array(element=element):
-            return holds_matrix(element)
-        case Struct(members=members):
-            return any(holds_matrix(member.type) for member in members)
-    return False
+            return any(holds(member.type, kind) for member in members)
+    return isinstance(type_, kind)
 
 
 def is_constructible(type_: Type) -> bool:
     """Whether it can be a value: passed, returned, held in a variable of a function."""
-    return not (isinstance(type_, Pointer) or is_runtime_sized(type_) or has_atomic(type_))
+    return not (isinstance(type_, Pointer) or is_runtime_sized(type_) or holds(type_, Atomic))
 
 
 def is_host_shareable(type_: Type) -> bool:

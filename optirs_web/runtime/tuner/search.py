@@ -104,9 +104,8 @@ def _contents(device: Device, launch: Launch, scratch: Sequence[Buffer]) -> list
         whole = (buffer.handle, 0, view.nbytes)
         if "f32" in binding.type:
             count = view.nbytes // 4
-            workgroups = -(-count // _FILL.elements_per_workgroup)
-            rows = -(-workgroups // device.capabilities.max_workgroups)
-            fill = Launch(_FILL, (View.whole(buffer),), (-(-workgroups // rows), rows, 1), (count, 1.0))
+            grid = device.capabilities.grid(-(-count // _FILL.elements_per_workgroup))
+            fill = Launch(_FILL, (View.whole(buffer),), grid, (count, 1.0))
             commands.append(_bound(device, fill, [whole]))
         else:
             commands.append(device.backend.copy((view.buffer.handle, view.offset, view.nbytes), whole))
