@@ -16,8 +16,7 @@ import optirs_web as ow
 from optirs_web.runtime import native_halves
 from optirs_web.runtime.device import Device
 from optirs_web.runtime.kernels import Kernel
-from optirs_web.wgsl.merged_parts import Part
-from optirs_web.wgsl.merged_shell import workgroup_bytes
+from optirs_web.wgsl.lint_workgroup import workgroup_bytes
 
 RUNS = 40
 
@@ -85,7 +84,7 @@ def main() -> None:
         for storage in storages:
             kernel = runs[0][storage][1]
             seconds = min(run[storage][0] for run in runs)
-            memory = workgroup_bytes([Part(kernel.module)])
+            memory = workgroup_bytes(kernel.module)
             atomics = "yes" if "atomicXor" in kernel.wgsl() else "no"
             print(f"{name:28} {kernel.name:28} {1e3 * seconds:8.3f} {memory:17,}  {atomics}")
     native_halves._known[device] = has_f16

@@ -50,7 +50,7 @@ _MORE = re.compile(
     r"|optirs_web/ops/(attention|convolution|convolution_products|dropouts|losses|normalization|pooling|statistics|windows)\b"
     r"|optirs_web/(precision|ops/halves|runtime/(half_types|native_halves|packed_kernels)|wgsl/packed_shell)"
     r"|optirs_web/native_backends/numpy_packed"
-    r"|optirs_web/(runtime/(concatenation|large_steps|matmul_precision|merging|saving|uses)|wgsl/merged_)"
+    r"|optirs_web/(runtime/(concatenation|large_steps|matmul_precision|saving|uses))"
     r"|optirs_web/shaders/(kernels|lib)/(attention|convolution|element_|float16|fold|layer_norm|matrices|unfold|window)"
     r"|optirs_web/shaders/(elementwise/joined|kernels/damped|optimizers/kfac)"
 )

@@ -66,14 +66,6 @@ class NumbaKernels:
 
     def bind(self, kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> _Run:
         """A call that runs the kernel over these bytes."""
-        if hasattr(kernel, "parts"):  # several side by side, of `runtime.merging`
-            calls = [self.bind(*one) for one in kernel.parts(arrays, parameters)]
-
-            def run_all() -> None:
-                for call in calls:
-                    call()
-
-            return run_all
         is_copy = isinstance(kernel, FusedMapKernel) and only_joins(kernel)
         if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
             return bind_kernel(kernel, arrays, parameters)

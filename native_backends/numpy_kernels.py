@@ -69,14 +69,6 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
         case CooperativeKernel():
             replacement = REPLACEMENTS[kernel.name]
             return lambda: replacement(values, *arrays)
-    if hasattr(kernel, "parts"):  # several side by side, of `runtime.merging`, which few need
-        calls = [bind_kernel(*one) for one in kernel.parts(arrays, parameters)]
-
-        def run_all() -> None:
-            for call in calls:
-                call()
-
-        return run_all
     from .numpy_packed import bind_packed  # few need it
 
     return bind_packed(kernel, arrays, parameters, bind_kernel)

@@ -21,7 +21,7 @@ from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKer
 from ..wgsl import shell
 from . import xla_factored, xla_fused, xla_measured, xla_rows, xla_rules
 from .xla_arrays import as_type, put, strided
-from .xla_bindings import DTYPES, Array, element_type
+from .xla_bindings import DTYPES, Array
 from .xla_library import REPLACEMENTS, TRACED
 from .xla_maps import functions_of
 from .xla_tables import written
@@ -66,8 +66,6 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
             return xla_rows.update_rows(kernel, values, arrays)
         case CooperativeKernel():
             return REPLACEMENTS[kernel.name]({**kernel.constants, **values}, *arrays)
-    if hasattr(kernel, "parts"):
-        return _merged(kernel, values, arrays)
     from .xla_packed import packed  # few need it
 
     return packed(kernel, values, arrays, lower)
@@ -122,25 +120,3 @@ def _elementwise(kernel: ElementwiseKernel, values: Values, arrays: Sequence[Arr
     if result.dtype == np.bool_:
         result = result.astype(np.uint32)
     return (put(old, jnp.broadcast_to(result, shape)),)
-
-
-def _merged(kernel: Any, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Launches side by side, one after the other."""
-    arrays = list(arrays)
-    for one, block, slots in _parts(kernel, values):
-        given = [
-            as_type(arrays[slot], element_type(binding.type)) for slot, binding in zip(slots, one.bindings, strict=True)
-        ]
-        results = iter(lower(one, block, given))
-        for slot, binding in zip(slots, one.bindings, strict=True):
-            if binding.writes:
-                arrays[slot] = next(results)
-    return tuple(array for binding, array in zip(kernel.bindings, arrays, strict=True) if binding.writes)
-
-
-def _parts(kernel: Any, values: Values) -> list[tuple[Kernel, dict[str, Any], list[int]]]:
-    found = []
-    for number, (one, slots) in enumerate(kernel.launches):
-        block = {name: values[f"of{number}.{name}"] for name, _ in one.parameters}
-        found.append((one, block, list(slots)))
-    return found

@@ -40,8 +40,7 @@ class Explanation:
         device: where it was recorded.
         called: what the operations that the step called cost by themselves, with memory as Python holds it.
         replayed: what a replay costs.
-        kernels: the names of what a replay runs, in order; fused ones have a "+" between those of their parts, and
-            several side by side in one launch have an "&" between them.
+        kernels: the names of what a replay runs, in order; fused ones have a "+" between those of their parts.
         recomputed: how many of these run a second time, since there was no room for all results when it was recorded.
     """
 

@@ -460,14 +460,6 @@ def in_float16(values, device):
     return [product.read(), float("matmul_f16" in names), float("shader-f16" in device.capabilities.features)]
 
 
-def side_by_side(x, w, device):
-    """What a large step gives whose launches wait for nothing, and how many a replay makes of them."""
-    wide = ow.ones((2048, 1024), device=device)
-    step = ow.compile(lambda x, w: [x @ w, (x + 1.0).exp(), wide.sum(axis=0), wide.sum(axis=1)], device=device)
-    with by_tiles(device):  # workgroups of quads are smaller than those of sums
-        return [read_together(step(x, w)), step.program.dispatches]
-
-
 @contextmanager
 def _shown(device, nbytes):
     """Kernels are shown so many bytes of a buffer."""

@@ -10,8 +10,7 @@ from optirs_web.errors import ShapeError, UnsupportedError
 from optirs_web.ops import getitem, scaled_dot_product_attention
 from optirs_web.runtime.attention_tiles import TILES, AttentionTile, attention_kernel, attention_tile
 from optirs_web.runtime.products import TILE_CLASSES
-from optirs_web.wgsl.merged_parts import Part
-from optirs_web.wgsl.merged_shell import workgroup_bytes
+from optirs_web.wgsl.lint_workgroup import workgroup_bytes
 
 
 def random(shape, seed=0):
@@ -270,7 +269,7 @@ def test_16_bits_are_read_and_written_by_the_kernel_itself(open_device, monkeypa
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_a_tile_needs_no_more_than_every_adapter_of_webgpu_has(tile):
     module = attention_kernel("attention", "discrete", tile, 4, by_vectors=True).module
-    assert workgroup_bytes([Part(module)]) == tile.nbytes <= 16384
+    assert workgroup_bytes(module) == tile.nbytes <= 16384
     assert tile.invocations <= 256
 
 

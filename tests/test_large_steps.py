@@ -1,4 +1,4 @@
-"""What fusion does in large steps: launches side by side in one, less memory, and the same numbers."""
+"""What fusion does in large steps: less memory, and the same numbers."""
 
 import gc
 from dataclasses import replace
@@ -6,7 +6,6 @@ from dataclasses import replace
 import gpt
 import numpy as np
 import pytest
-from conftest import BROWSER
 from hypothesis import given, settings, strategies as st
 from test_fusion import MAKERS, arrays, names
 
@@ -56,28 +55,8 @@ def slices_in_other_orders(x):
 
 # A function, the shapes of its arguments, and what a replay of it runs.
 STEPS = {
-    "sums of one tensor": (lambda a: [a.sum(axis=0), a.sum(axis=1)], [(6, 5)], ["sum & sum"]),
-    "sums of two tensors": (
-        lambda a, b: [a.sum(axis=0), b.sum(axis=1)], [(6, 5), (7, 4)], ["sum & sum"]
-    ),
-    "sums of three kinds": (
-        lambda a, b: [a.sum(), (b * b).sum(axis=1), b.sum(axis=0) * 2.0], [(6, 5), (7, 4)],
-        ["multiply+sum & sum & sum+multiply"],
-    ),
-    "gradients": (gradients, [(9, 5), (5, 4)], ["matmul", "matmul & matmul", "sum & sum"]),
-    "workgroups of two sizes": (
-        lambda a, b: [a @ a, (b + 1.0).exp(), b.sum()], [(40, 40), (100, 33)], ["add+exp & matmul & sum"]
-    ),
+    "gradients": (gradients, [(9, 5), (5, 4)], ["matmul", "matmul", "matmul", "sum", "sum"]),
     "what waits": (lambda a: (a @ a).sum(axis=0) @ a, [(6, 6)], ["matmul", "sum", "matmul"]),
-    "what waits for one of two": (
-        lambda a, b: [(a @ a).sum(axis=0), b @ b], [(6, 6), (5, 5)], ["matmul", "matmul & sum"]
-    ),
-    "more buffers than a kernel binds": (
-        lambda *some: [one.sum(axis=0) for one in some], [(6, 5)] * 5, ["sum & sum & sum & sum", "sum"]
-    ),
-    "more than fits beside attention": (
-        lambda a: [ow.nn.functional.scaled_dot_product_attention(a, a, a), a.sum()], [(2, 5, 4)], ["attention", "sum"]
-    ),
     "over what it reads": (lambda a: ((a @ a).relu() @ a).exp(), [(6, 6)], ["matmul", "relu", "matmul", "exp_"]),
     "gradients of slices": (slices, [(6, 12)], None),
     "gradients of slices in other orders": (slices_in_other_orders, [(20, 18)], None),
@@ -85,7 +64,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_large_step_runs_less_and_gives_the_same(device, name):
+def test_a_large_step_gives_the_same(device, name):
     function, shapes, wanted = STEPS[name]
     inputs = [ow.tensor(one, device=device) for one in arrays(*shapes)]
     step = ow.compile(function, device=device)
@@ -96,15 +75,6 @@ def test_a_large_step_runs_less_and_gives_the_same(device, name):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
     if wanted is not None:
         assert names(step) == wanted
-
-
-def test_adapters_that_skip_no_branch_run_launches_one_by_one(open_device):
-    device = open_device("vulkan")
-    function, shapes, wanted = STEPS["gradients"]
-    step = ow.compile(function, device=device)
-    step(*(ow.tensor(one, device=device) for one in arrays(*shapes)))
-    ran = [one for name in wanted for one in name.split(" & ")]
-    assert names(step) == (ran if device.capabilities.quads else wanted)
 
 
 @pytest.mark.slow
@@ -133,7 +103,7 @@ def test_a_large_step_of_an_optimizer_with_tables_of_structs_gives_the_same(devi
 def test_gradients_of_slices_are_put_side_by_side(open_device, function, shape):
     step = ow.compile(function, device=open_device("cpu"))
     step(*arrays(shape))
-    assert not {"place", "add+add"} & {one for name in names(step) for one in name.split(" & ")}
+    assert not {"place", "add+add"} & {*names(step)}
     assert sum("before" in name for name in names(step)) == 1
 
 
@@ -238,28 +208,6 @@ def test_a_result_lies_over_what_is_read_for_the_last_time(open_device):
     assert step.program.nbytes == 2 * 64 * 64 * 4 + step.program.nbytes % (64 * 64 * 4)
 
 
-@pytest.mark.parametrize("numerics", BROWSER, indirect=True)
-def test_a_page_runs_launches_side_by_side(numerics):
-    x, w = arrays((20, 20), (20, 20))
-    found, dispatches = numerics("side_by_side", x, w)
-    sums = np.full(1024, 2048.0), np.full(2048, 1024.0)
-    for got, want in zip(found, [x @ w, np.exp(x + 1.0), *sums], strict=True):
-        np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5)
-    assert dispatches == 1
-
-
-def test_the_profiler_knows_what_launches_side_by_side_cost(open_device):
-    device = open_device("cpu")
-    step = ow.compile(lambda a, b: [a @ b, b @ a, (b.T @ a).sum()], device=device)
-    inputs = [ow.tensor(one, device=device) for one in arrays((24, 24), (24, 24))]
-    step(*inputs)
-    with ow.profile(device) as p:
-        step(*inputs)
-    one = next(one for one in p.kernels if one.name == "matmul & matmul & matmul")
-    assert (one.bytes_read, one.bytes_written) == (2 * 4 * 24**2, 3 * 4 * 24**2)
-    assert one.operations == 3 * 2 * 24**3
-
-
 SLICING = [
     lambda one, other: one[:, :1] * 0.5 + other[:1],
     lambda one, other: (one.reshape(6, 3, 2)[:, 1] @ other.reshape(3, 2, 6)[0]) * 0.1,
@@ -306,7 +254,7 @@ def book():
 
 
 @pytest.mark.slow
-def test_the_step_of_the_example_is_half_the_dispatches_and_memory(device, book):
+def test_the_step_of_the_example_is_fewer_dispatches_and_half_the_memory(device, book):
     """`ow.explain` of the training step of examples/gpt.py, and the gradients of a step that is not fused."""
     alphabet, codes = book
     found = []
@@ -324,7 +272,7 @@ def test_the_step_of_the_example_is_half_the_dispatches_and_memory(device, book)
             step(*batch)
             device.flush()
             spent = device.stats - before
-    assert explained.called.dispatches >= 2 * explained.replayed.dispatches == 2 * spent.dispatches
+    assert explained.replayed.dispatches == spent.dispatches <= 0.8 * explained.called.dispatches
     assert explained.called.memory >= 2 * explained.replayed.memory
     assert (spent.submits, spent.replays, spent.bytes_down) == (1, 1, 0)
     for name, wanted in found[1].items():

@@ -17,8 +17,7 @@ from optirs_web.runtime.native_halves import converts_float16
 from optirs_web.runtime.packed_kernels import PackedKernel, packed
 from optirs_web.runtime.products import SMALL, grid_of_products
 from optirs_web.wgsl import link, package_loader, parse, print_wgsl
-from optirs_web.wgsl.merged_parts import Part
-from optirs_web.wgsl.merged_shell import workgroup_bytes
+from optirs_web.wgsl.lint_workgroup import workgroup_bytes
 
 EVERY = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 NUMBERS = EVERY[~np.isnan(EVERY)]
@@ -193,7 +192,7 @@ def test_one_kernel_takes_both_types_of_16_bits(gpu):
 
 def test_tiles_of_products_are_float32_whatever_they_are_of():
     wide, halves, native = (
-        workgroup_bytes([Part(one.module)])
+        workgroup_bytes(one.module)
         for one in (cooperative("matmul"), *(packed(cooperative("matmul"), (kind,) * 3) for kind in ("float16", "f16")))
     )
     assert (wide, halves, native) == (2304, 2304, 2304)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, GeneratedKernel, Kernel
-from ..runtime.merging import MergedKernel
 from ..runtime.packed_kernels import PackedKernel
 from ..runtime.timing import Work
 from ..wgsl import syntax
@@ -54,8 +53,6 @@ def costs_of(work: Work) -> Costs:
         return Costs(sum(work.sizes), sum(work.sizes), 0, {})
     names = [name for name, _ in kernel.parameters]
     values = dict(zip(names, kernel.unpack(work.parameters), strict=True))
-    if isinstance(kernel, MergedKernel):
-        return _of_merged(kernel, work)._replace(parameters=values)
     base = kernel.base if isinstance(kernel, PackedKernel) else kernel
     kinds = kernel.kinds if isinstance(kernel, PackedKernel) else ("",) * len(work.sizes)
     reads, writes = _read_and_written(base)
@@ -64,22 +61,6 @@ def costs_of(work: Work) -> Costs:
     wide = {name: size * (2 if kind else 1) for (name, size), kind in zip(sizes.items(), kinds, strict=True)}
     operations = _operations(base, values, wide, max((wide[one] for one in writes), default=0))
     return Costs(sum(sizes[one] for one in reads), sum(written), operations, values)
-
-
-def _of_merged(kernel: MergedKernel, work: Work) -> Costs:
-    """Of kernels side by side: what several of them read counts once."""
-    reads: set[int] = set()
-    writes: set[int] = set()
-    operations: list[int | None] = []
-    for one, slots, block in kernel.parts(range(len(work.sizes)), work.parameters):
-        numbers = dict(zip((binding.name for binding in one.bindings), slots, strict=True))
-        its_reads, its_writes = _read_and_written(one)
-        reads |= {numbers[name] for name in its_reads}
-        writes |= {numbers[name] for name in its_writes}
-        operations.append(costs_of(Work(one, tuple(work.sizes[slot] for slot in slots), block)).operations)
-    known = [one for one in operations if one is not None]
-    total = sum(known) if len(known) == len(operations) else None
-    return Costs(sum(work.sizes[slot] for slot in reads), sum(work.sizes[slot] for slot in writes), total, {})
 
 
 # What is read, and what is written.

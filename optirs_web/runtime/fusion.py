@@ -286,7 +286,7 @@ def fuse(
         recorded = large.prepared(recorded, is_temporary, capabilities, allocate)
     nodes = Nodes(recorded, is_temporary, capabilities)
     _Fusion(nodes).run()
-    return large.finished(nodes, capabilities) if large is not None else nodes.as_recorded()
+    return large.finished(nodes) if large is not None else nodes.as_recorded()
 
 
 def _for_large_steps() -> ModuleType | None:

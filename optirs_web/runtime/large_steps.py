@@ -1,4 +1,4 @@
-"""What fusion does besides where a step moves much: memory is saved, and launches that could run at once become one."""
+"""What fusion does besides in a step that moves much: it saves memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from .buffer import Buffer
 from .concatenation import concatenated
 from .fusion_nodes import Nodes
 from .launches import Recorded
-from .merging import merge
 from .saving import recomputed, written_over
 from .uses import renamed
 
@@ -24,19 +23,10 @@ def prepared(
 ) -> list[Recorded]:
     """Launches and copies that are better to fuse; see `fusion.fuse` for the arguments."""
     joined = concatenated(recorded, is_temporary, allocate)
-    return recomputed(joined, is_temporary, capabilities, allocate, merges=_merges(capabilities))
+    return recomputed(joined, is_temporary, capabilities, allocate)
 
 
-def finished(nodes: Nodes, capabilities: Capabilities) -> list[Recorded]:
-    """Return the launches and copies that fused nodes become, merged where that is faster."""
+def finished(nodes: Nodes) -> list[Recorded]:
+    """Return the launches and copies that fused nodes become, results written over operands read for the last time."""
     names = written_over(nodes)
-    launches = [renamed(one, names) for one in nodes.as_recorded()]
-    return merge(launches, capabilities) if _merges(capabilities) else launches
-
-
-def _merges(capabilities: Capabilities) -> bool:
-    """Return whether merged launches are faster: not on adapters that compute on the processor.
-
-    These skip no branch: each workgroup of a merged launch takes the time of all its parts.
-    """
-    return not capabilities.quads
+    return [renamed(launch, names) for launch in nodes.as_recorded()]

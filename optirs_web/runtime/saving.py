@@ -35,8 +35,6 @@ def recomputed(
     is_temporary: Callable[[Buffer], bool],
     capabilities: Capabilities,
     allocate: Callable[[int], Buffer],
-    *,
-    merges: bool,
 ) -> list[Recorded]:
     """The launches, with cheap ones repeated whose results would be kept unread while memory is scarce.
 
@@ -47,8 +45,6 @@ def recomputed(
         is_temporary: whether nobody reads a buffer but these.
         capabilities: of the device.
         allocate: makes a buffer of so many bytes for a value computed again.
-        merges: launches are merged afterwards. Rows are normalized again only then, since each is a dispatch more
-            otherwise.
     """
     uses = Uses(recorded)
     held = uses.held(is_temporary, len(recorded))
@@ -58,7 +54,7 @@ def recomputed(
     for at, one in enumerate(recorded):
         if not isinstance(one, Launch):
             continue
-        again = _normalized(one, capabilities) if merges and one.kernel.name == "layer_norm" else one
+        again = _normalized(one, capabilities) if one.kernel.name == "layer_norm" else one
         expression = mapped(again)
         if expression is None or cost_of(expression) > _CHEAP:
             continue

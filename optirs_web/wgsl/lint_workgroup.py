@@ -31,8 +31,15 @@ from .syntax import (
     While,
 )
 from .tree import walk
+from .types import size_of
 
-__all__ = ["check_workgroup_memory"]
+__all__ = ["check_workgroup_memory", "workgroup_bytes"]
+
+
+def workgroup_bytes(module: Module) -> int:
+    """Return the bytes of workgroup memory that a checked module declares."""
+    variables = [node for node in module.declarations if isinstance(node, GlobalVariable)]
+    return sum(size_of(node.type) for node in variables if node.space == "workgroup" and node.type is not None)
 
 
 def check_workgroup_memory(module: Module) -> None:

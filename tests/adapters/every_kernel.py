@@ -3,7 +3,7 @@
 By name are those of every file of ``shaders``, as `optirs-web shader` makes them: each kernel, each map function and
 each part of each rule, with each combination of their flags and with each choice of the tuner; and, without flags, over
 elements of 16 bits where they take them. `programs` make what depends on options, shapes, types and neighbours:
-strided, fused, merged, packed, factored and sparse kernels, transforms in front of rules, schedules.
+strided, fused, packed, factored and sparse kernels, transforms in front of rules, schedules.
 """
 
 from collections.abc import Callable, Iterator

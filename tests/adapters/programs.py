@@ -91,7 +91,7 @@ def _compiled(function, shapes, device):
 
 
 def _models() -> Iterator[tuple[str, Program]]:
-    """Training steps of the examples, compiled; large ones too, whose launches are merged."""
+    """Training steps of the examples, compiled; large ones too, which compute values again to save memory."""
     codes = np.arange(4000, dtype=np.int32) % 50
     digits = np.zeros((512, 64), np.float32), np.zeros(512, np.int32)
     small = {"characters": 50, "block": 16, "width": 16, "layers": 1, "heads": 2}
@@ -106,7 +106,6 @@ def _models() -> Iterator[tuple[str, Program]]:
     ):
         for dtype in ("float32", *_HALVES):
             yield f"{name} {sizes} in {dtype}", partial(_trained, module, name, sizes, data, batch, dtype)
-    yield "side by side", lambda device: numerics.side_by_side(*test_fusion.arrays((192, 64), (64, 192)), device)
     yield "a module", partial(numerics.module_training, np.zeros((24, 3), np.float32))
     for name, call in test_native_float16.CALLS.items():
         for dtype in _HALVES:
