@@ -460,6 +460,13 @@ def in_float16(values, device):
     return [product.read(), float("matmul_f16" in names), float("shader-f16" in device.capabilities.features)]
 
 
+def large_step(x, w, device):
+    """Results of a large step, and the number of dispatches of a replay."""
+    wide = ow.ones((2048, 1024), device=device)
+    step = ow.compile(lambda x, w: [x @ w, (x + 1.0).exp(), wide.sum(axis=0), wide.sum(axis=1)], device=device)
+    return [read_together(step(x, w)), step.program.dispatches]
+
+
 @contextmanager
 def _shown(device, nbytes):
     """Kernels are shown so many bytes of a buffer."""

@@ -1,4 +1,4 @@
-"""What fusion does in large steps: less memory, and the same numbers."""
+"""Large compiled steps need less memory and give the same numbers as their operations."""
 
 import gc
 from dataclasses import replace
@@ -6,6 +6,7 @@ from dataclasses import replace
 import gpt
 import numpy as np
 import pytest
+from conftest import BROWSER
 from hypothesis import given, settings, strategies as st
 from test_fusion import MAKERS, arrays, names
 
@@ -55,8 +56,23 @@ def slices_in_other_orders(x):
 
 # A function, the shapes of its arguments, and what a replay of it runs.
 STEPS = {
+    "sums of one tensor": (lambda a: [a.sum(axis=0), a.sum(axis=1)], [(6, 5)], ["sum", "sum"]),
+    "sums of three kinds": (
+        lambda a, b: [a.sum(), (b * b).sum(axis=1), b.sum(axis=0) * 2.0], [(6, 5), (7, 4)],
+        ["sum", "multiply+sum", "sum+multiply"],
+    ),
     "gradients": (gradients, [(9, 5), (5, 4)], ["matmul", "matmul", "matmul", "sum", "sum"]),
+    "workgroups of two sizes": (
+        lambda a, b: [a @ a, (b + 1.0).exp(), b.sum()], [(40, 40), (100, 33)], ["matmul", "add+exp", "sum"]
+    ),
     "what waits": (lambda a: (a @ a).sum(axis=0) @ a, [(6, 6)], ["matmul", "sum", "matmul"]),
+    "what waits for one of two": (
+        lambda a, b: [(a @ a).sum(axis=0), b @ b], [(6, 6), (5, 5)], ["matmul", "sum", "matmul"]
+    ),
+    "many sums": (lambda *tensors: [tensor.sum(axis=0) for tensor in tensors], [(6, 5)] * 5, ["sum"] * 5),
+    "attention and a sum": (
+        lambda a: [ow.nn.functional.scaled_dot_product_attention(a, a, a), a.sum()], [(2, 5, 4)], ["attention", "sum"]
+    ),
     "over what it reads": (lambda a: ((a @ a).relu() @ a).exp(), [(6, 6)], ["matmul", "relu", "matmul", "exp_"]),
     "gradients of slices": (slices, [(6, 12)], None),
     "gradients of slices in other orders": (slices_in_other_orders, [(20, 18)], None),
@@ -206,6 +222,30 @@ def test_a_result_lies_over_what_is_read_for_the_last_time(open_device):
     assert isinstance(relu, Launch)
     assert len(relu.views) == 1
     assert step.program.nbytes == 2 * 64 * 64 * 4 + step.program.nbytes % (64 * 64 * 4)
+
+
+@pytest.mark.parametrize("numerics", BROWSER, indirect=True)
+def test_a_page_runs_a_large_step(numerics):
+    x, w = arrays((20, 20), (20, 20))
+    results, dispatches = numerics("large_step", x, w)
+    sums = np.full(1024, 2048.0), np.full(2048, 1024.0)
+    for got, want in zip(results, [x @ w, np.exp(x + 1.0), *sums], strict=True):
+        np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5)
+    assert dispatches == 4
+
+
+def test_the_profiler_knows_what_each_launch_of_a_large_step_costs(open_device):
+    device = open_device("cpu")
+    step = ow.compile(lambda a, b: [a @ b, b @ a, (b.T @ a).sum()], device=device)
+    inputs = [ow.tensor(one, device=device) for one in arrays((24, 24), (24, 24))]
+    step(*inputs)
+    with ow.profile(device) as p:
+        step(*inputs)
+    products = [kernel for kernel in p.kernels if kernel.name == "matmul"]
+    assert len(products) == 3
+    for product in products:
+        assert (product.bytes_read, product.bytes_written) == (2 * 4 * 24**2, 4 * 24**2)
+        assert product.operations == 2 * 24**3
 
 
 SLICING = [

@@ -1,4 +1,4 @@
-"""What fusion does besides in a step that moves much: it saves memory."""
+"""Fusion of large steps: values are computed again or written over others, to save memory."""
 
 from __future__ import annotations
 

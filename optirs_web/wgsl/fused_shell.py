@@ -33,7 +33,6 @@ __all__ = [
     "around_map",
     "hooked",
     "imports",
-    "number_bindings",
     "parameters_of",
 ]
 
@@ -169,7 +168,7 @@ def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool 
     kept = [_with_parameters(one, hook, fused) for one in base.declarations if not _is_replaced(one, hook)]
     functions = parse(text, f"<fused {base.file}>").declarations
     module = link(Module(base.file, base.enables, [*imports(fused), *kept, *functions]), constants=constants)
-    number_bindings(module)
+    _number_bindings(module)
     return module
 
 
@@ -187,7 +186,7 @@ def _with_parameters(one: Declaration, hook: Hook, fused: Fused) -> Declaration:
     return StructDeclaration(one.position, one.name, [*one.fields, *added])
 
 
-def number_bindings(module: Module) -> None:
+def _number_bindings(module: Module) -> None:
     """From 0 on as they are declared, the uniform block last."""
     buffers = [one for one in module.declarations if isinstance(one, GlobalVariable)]
     ordered = sorted(

@@ -106,6 +106,7 @@ def _models() -> Iterator[tuple[str, Program]]:
     ):
         for dtype in ("float32", *_HALVES):
             yield f"{name} {sizes} in {dtype}", partial(_trained, module, name, sizes, data, batch, dtype)
+    yield "large step", lambda device: numerics.large_step(*test_fusion.arrays((192, 64), (64, 192)), device)
     yield "a module", partial(numerics.module_training, np.zeros((24, 3), np.float32))
     for name, call in test_native_float16.CALLS.items():
         for dtype in _HALVES:
