@@ -1,4 +1,4 @@
-"""Saving memory in a step: what is computed again rather than kept, and written over what nobody reads again."""
+"""Lower the peak memory of a step: recompute cheap values instead of keeping them, and write results in place."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .uses import Uses, renamed
 __all__ = ["recomputed", "written_over"]
 
 _CHEAP = 200
-"""Operations for each element that are rather done again than kept while memory is scarce."""
+"""Operations for each element up to which a value is recomputed rather than kept where memory is scarce."""
 
 _SMALL = 1 << 16
-"""Bytes that are not worth it."""
+"""Bytes below which a value is kept."""
 
 _PAUSE = 8
-"""Launches between two that read a value for which it may be dropped."""
+"""Fewest launches between two readers of a value for which it is dropped."""
 
 _SCARCE = 0.75
-"""Of the most memory that is needed: where that much is, dropping a value helps."""
+"""Share of the peak from which on memory counts as scarce."""
 
 
 def recomputed(
@@ -36,25 +36,26 @@ def recomputed(
     capabilities: Capabilities,
     allocate: Callable[[int], Buffer],
 ) -> list[Recorded]:
-    """The launches, with cheap ones repeated whose results would be kept unread while memory is scarce.
+    """Return the launches, with cheap ones repeated whose results would be kept unread while memory is scarce.
 
-    What they are computed from is there anyway when they are repeated, so that nothing else is kept for longer.
+    Each is repeated just before the result is read again, and only where its operands still hold their values then, so
+    that no other buffer is kept for longer.
 
     Args:
         recorded: launches and copies, in order.
-        is_temporary: whether nobody reads a buffer but these.
+        is_temporary: whether only these launches read a buffer.
         capabilities: of the device.
-        allocate: makes a buffer of so many bytes for a value computed again.
+        allocate: makes a buffer of a number of bytes for a recomputed value.
     """
     uses = Uses(recorded)
     held = uses.held(is_temporary, len(recorded))
     scarce = [*accumulate((bytes_ >= _SCARCE * max(held) for bytes_ in held), initial=0)]
     result = [*recorded]
     inserted: defaultdict[int, list[Recorded]] = defaultdict(list)
-    for at, one in enumerate(recorded):
-        if not isinstance(one, Launch):
+    for at, launch in enumerate(recorded):
+        if not isinstance(launch, Launch):
             continue
-        again = _normalized(one, capabilities) if one.kernel.name == "layer_norm" else one
+        again = _normalized(launch, capabilities) if launch.kernel.name == "layer_norm" else launch
         expression = mapped(again)
         if expression is None or cost_of(expression) > _CHEAP:
             continue
@@ -71,9 +72,8 @@ def recomputed(
         for reader in uses.readers[kept]:
             if reader >= ends:
                 result[reader] = renamed(result[reader], names)
-        place = max(begins, _known_at(recorded[ends], ends, kept, uses))
-        inserted[place].append(renamed(again, names))
-    return [each for at, one in enumerate(result) for each in (one, *inserted[at])]
+        inserted[ends].append(renamed(again, names))
+    return [launch for at, reader in enumerate(result) for launch in (*inserted[at], reader)]
 
 
 def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
@@ -96,21 +96,17 @@ def _normalized(launch: Launch, capabilities: Capabilities) -> Launch:
 
 
 def _is_there(view: View, at: int, late: int, uses: Uses, is_temporary: Callable[[Buffer], bool]) -> bool:
-    """The view holds at `late` what it did at `at`, and would be kept until then anyway."""
+    """Return whether the view has the same values at `late` as at `at`, and is kept until then anyway."""
     is_kept = not is_temporary(view.buffer) or max(uses.readers[view.buffer]) >= late
     return is_kept and not any(at < writer < late for writer in uses.writers[view.buffer])
 
 
-def _known_at(one: Recorded, at: int, but: Buffer, uses: Uses) -> int:
-    """The last launch that computes what this one needs besides: it waits for that in any case."""
-    writers = [
-        writer for view in one.reads if view.buffer is not but for writer in uses.writers[view.buffer] if writer < at
-    ]
-    return max(writers, default=at - 1)
-
-
 def written_over(nodes: Nodes) -> dict[Buffer, Buffer]:
-    """Have map functions write their results over what they read for the last time; which buffer is then which."""
+    """Let map functions write their results over operands that nothing reads afterwards.
+
+    Returns:
+        For each buffer that is no longer needed, the buffer that takes its place.
+    """
     names: dict[Buffer, Buffer] = {}
     for at, node in nodes.items():
         expression = node.map or node.after
@@ -139,23 +135,23 @@ def _changed_to(expression: Mapped) -> Callable[[Node], None]:
 
 
 def _replaceable(nodes: Nodes, at: int, node: Node, expression: Mapped, output: Output) -> int | None:
-    """The number of a tensor that the output can lie over."""
+    """Return the index of a tensor of the expression that the output can be written over."""
     target = output.view
     if not nodes.is_temporary(target.buffer) or nodes.writers[target.buffer] != {at} or not _is_whole(target):
         return None
     others = [] if node.map is not None else node.recorded.reads
-    for number, one in enumerate(expression.tensors):
-        buffer = one.view.buffer
+    for number, tensor in enumerate(expression.tensors):
+        buffer = tensor.view.buffer
         if (
             nodes.is_temporary(buffer)
-            and _is_whole(one.view)
+            and _is_whole(tensor.view)
             and buffer.nbytes == target.buffer.nbytes == 4 * expression.size
-            and one.type == output.type
+            and tensor.type == output.type
             and expression.is_flat(number)
             and max(nodes.readers[buffer]) == at
             and max(nodes.writers[buffer]) < at
-            and not overlaps(one.view, others)
-            and all(other == one for other in expression.tensors if other.view.buffer is buffer)
+            and not overlaps(tensor.view, others)
+            and all(other == tensor for other in expression.tensors if other.view.buffer is buffer)
         ):
             return number
     return None
