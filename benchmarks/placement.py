@@ -191,7 +191,8 @@ def main():
             warm = 150 if make is compiled_training else 60
             seconds, where = compare(make, size, arguments.gpu, arguments.seconds, warm)
             cpu, gpu, auto = (1e3 * statistics.median(seconds[one]) for one in POLICIES)
-            better = seconds["cpu" if cpu < gpu else "gpu"]
+            to_the_end = [one for one in ("cpu", "gpu") if len(seconds[one]) == len(seconds["auto"])]
+            better = seconds[min(to_the_end, key=lambda one: statistics.median(seconds[one]))]
             ratio = statistics.median(timing.ratios(seconds["auto"], better))
             worst = max(worst, ratio)
             print(

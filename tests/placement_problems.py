@@ -4,10 +4,11 @@ import numpy as np
 
 import optirs_web as ow
 from optirs_web.placing import cache
+from optirs_web.placing.rates import Rates
 
 ROWS = 8
 NBYTES = 4 * ROWS * ROWS
-SLOW, FAST = 1.0, 1e-3  # seconds; so far apart that nothing is measured
+SLOW, FAST = 1.0, 1e-3  # seconds
 
 
 def matrix(device="cpu", value=0.5):
@@ -25,18 +26,15 @@ def counted(device, call):
     return result, (sum(up), (device.stats - before).bytes_down)
 
 
-def figures(transfer=1e-6, **seconds):
-    """What a machine would have been measured to take: for every size alike, FAST unless said otherwise."""
-    kinds = [f"{where}_{kind}" for where in ("cpu", "gpu") for kind in ("light", "heavy", "reduction", "product")]
-    curves = {one.replace("_", "."): [[1.0, seconds.get(one, FAST)], [1e12, seconds.get(one, FAST)]] for one in kinds}
-    return {
-        **curves,
-        "up": [[1.0, transfer], [1e12, transfer]],
-        "down": [[1.0, transfer], [1e12, transfer]],
-        "operations": {},
-    }
+def rates(transfer=1e-6, **seconds):
+    """Rates that are the same for every size: FAST unless said otherwise."""
+    transfers = {"up": transfer, "down": transfer}
+    by_kind = {kind: {**transfers, **seconds}.get(kind, FAST) for kind in Rates._fields}
+    return Rates(**{kind: [(1.0, own), (1e12, own)] for kind, own in by_kind.items()})
 
 
-def known(cpu, gpu, **seconds):
-    """Have these figures in the cache."""
-    cache.store(cache.identity([cpu.info, gpu.info]), figures(**seconds))
+def known(cpu, gpu, transfer=1e-6, **seconds):
+    """Have these rates in the cache: `cpu_heavy=SLOW` for those of the exponential on the processor."""
+    for name, device in (("cpu", cpu), ("gpu", gpu)):
+        own = {key.removeprefix(f"{name}_"): value for key, value in seconds.items() if key.startswith(name)}
+        cache.store(device.info, rates(transfer, **own))

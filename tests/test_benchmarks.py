@@ -54,15 +54,15 @@ def side(seconds_of_each):
 
 
 def test_sides_alternate_and_each_round_has_one_time_of_each():
-    times = timing.race({"ours": side([9, 1.0, 1.0, 1.0]), "torch": side([9, 2.0, 2.0, 2.0])}, 3)
+    times = timing.race({"ours": side([9, *[1.0] * 4]), "torch": side([9, *[2.0] * 4])}, 3)
     assert times == {"ours": [1.0] * 3, "torch": [2.0] * 3}
 
 
 def test_rounds_are_added_while_a_ratio_spreads_and_no_more_than_three_times_as_many():
-    unsteady = [9.0] + [1.0, 2.0] * 10
-    assert len(timing.race({"ours": side(unsteady), "torch": side([1.0] * 21)}, 3)["ours"]) == 9
-    settled = [9.0, 1.0, 2.0, 1.0, *[1.0] * 9]
-    assert 3 < len(timing.race({"ours": side(settled), "torch": side([1.0] * 21)}, 3)["ours"]) < 9
+    unsteady = [9.0, *[0.3, 0.6] * 10]
+    assert len(timing.race({"ours": side(unsteady), "torch": side([0.3] * 21)}, 3)["ours"]) == 9
+    settled = [9.0, 0.3, 0.3, 0.6, 0.3, *[0.3] * 9]
+    assert 3 < len(timing.race({"ours": side(settled), "torch": side([0.3] * 21)}, 3)["ours"]) < 9
 
 
 def test_a_ratio_is_of_the_same_round_and_a_share_of_the_denominator():

@@ -1,4 +1,4 @@
-"""What was measured on this machine, in a file of the user's cache folder."""
+"""The rates that were measured on this machine, in a file of the user's cache folder."""
 
 from __future__ import annotations
 
@@ -12,43 +12,33 @@ from typing import Any
 
 from ..runtime import user_cache
 from ..runtime.backend import AdapterInfo
+from .rates import Rates
 
-__all__ = ["Figures", "identity", "load", "store"]
-
-Figures = dict[str, Any]
-"""Curves by name, and under "operations" the seconds on each device by operation and shapes."""
-
-_CURVES = {f"{where}.{kind}" for where in ("cpu", "gpu") for kind in ("light", "heavy", "reduction", "product")}
-_CURVES |= {"up", "down"}
+__all__ = ["load", "store"]
 
 
-def identity(devices: list[AdapterInfo]) -> str:
-    """What the figures hold for: the devices with their drivers, the processor and its threads, and the libraries."""
-    each = (f"{one.label}: {one.description}" for one in devices)
-    return "; ".join([*each, *user_cache.machine(), f"optirs-web {version('optirs-web')}"])
+def load(info: AdapterInfo) -> Rates | None:
+    """Return the rates of a device; None where there are none that can be used."""
+    curves = user_cache.table(_path()).get(_identity(info))
+    if not isinstance(curves, dict) or not all(_is_curve(curves.get(name)) for name in Rates._fields):
+        return None
+    return Rates(*([(amount, seconds) for amount, seconds in curves[name]] for name in Rates._fields))
 
 
-def load(key: str) -> Figures | None:
-    """The figures for an `identity`; None where there are none that can be used."""
-    figures = user_cache.table(_path()).get(key)
-    return figures if _is_whole(figures) else None
-
-
-def store(key: str, figures: Figures) -> None:
-    """Keep these. Where the folder cannot be written they are measured again next time."""
+def store(info: AdapterInfo, rates: Rates) -> None:
+    """Keep the rates. Where the folder cannot be written they are measured again by the next process."""
     with suppress(OSError):
-        user_cache.write(_path(), json.dumps({**user_cache.table(_path()), key: figures}))
+        user_cache.write(_path(), json.dumps({**user_cache.table(_path()), _identity(info): rates._asdict()}))
 
 
 def _path() -> str:
     return os.path.join(user_cache.folder(), "placement.json")
 
 
-def _is_whole(figures: Any) -> bool:
-    if not isinstance(figures, dict) or not isinstance(figures.get("operations"), dict):
-        return False
-    pairs = figures["operations"].values()
-    return all(_is_curve(figures.get(name)) for name in _CURVES) and all(_are_positive(one) for one in pairs)
+def _identity(info: AdapterInfo) -> str:
+    """Name what rates depend on: the device with its driver, the processor and its threads, and the libraries."""
+    own = f"{info.label}: {info.description}"
+    return "; ".join([own, *user_cache.machine(), f"optirs-web {version('optirs-web')}"])
 
 
 def _is_curve(curve: Any) -> bool:
@@ -58,9 +48,9 @@ def _is_curve(curve: Any) -> bool:
     return all(less < more for less, more in pairwise(amounts))
 
 
-def _are_positive(pair: Any) -> bool:
+def _are_positive(point: Any) -> bool:
     return (
-        isinstance(pair, list)
-        and len(pair) == 2
-        and all(type(one) in (int, float) and math.isfinite(one) and one > 0 for one in pair)
+        isinstance(point, list)
+        and len(point) == 2
+        and all(type(number) in (int, float) and math.isfinite(number) and number > 0 for number in point)
     )

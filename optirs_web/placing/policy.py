@@ -18,7 +18,7 @@ from ..runtime.locks import ForkSafeLock
 from ..runtime.modes import Block, Mode
 from ..runtime.registry import adapters, device as device_of
 from ..tensors import Tensor
-from .choice import Call, Fastest
+from .choice import THRESHOLD, Call, Fastest, Prediction
 from .copies import is_at, moved, tensors_in, with_tensors
 from .fallback import holds, is_of_a_limit, other_device, warn_once
 from .steps import place_step
@@ -48,55 +48,59 @@ class Policy(Protocol):
 
     @property
     def candidates(self) -> Sequence[Device]:
-        """The devices that a step may be tried on; one if it is to run there; none if it stays where it is."""
+        """The devices that a step may be timed on; one if it is to run there; none if it stays where it is."""
+
+    def reopened(self, devices: Sequence[Device]) -> Policy:
+        """Return the policy with these devices in place of the candidates, of which one was lost."""
 
     def device_for(self, call: Call) -> Device:
-        """Where an operation runs."""
+        """Return the device that an operation runs on."""
 
-    def stays(self) -> None:
-        """The next operation runs where its operands lie: nothing is asked about it."""
-
-    def cannot_run(self, call: Call, device: Device) -> None:
-        """The limits of this device do not allow the operation: it runs elsewhere."""
-
-    def ran(self, result: Any) -> None:
-        """The operation that `device_for` or `stays` was called for has run, and gave this."""
-
-
-class _LearnsNothing:
-    """What does not depend on what ran before."""
-
-    def stays(self) -> None:
-        pass
+    def prediction(self, call: Call) -> Prediction:
+        """Return the device that an operation would run on, with the times that say so."""
 
     def cannot_run(self, call: Call, device: Device) -> None:
-        pass
-
-    def ran(self, result: Any) -> None:
-        pass
+        """Note that the limits of this device do not allow the operation: it runs elsewhere."""
 
 
-class _Forced(_LearnsNothing):
+class _Forced:
     """Everything on one device."""
 
     def __init__(self, device: Device) -> None:
         self.candidates = (device,)
 
+    def reopened(self, devices: Sequence[Device]) -> _Forced:
+        return _Forced(devices[0])
+
     def device_for(self, call: Call) -> Device:
         return self.candidates[0]
 
+    def prediction(self, call: Call) -> Prediction:
+        return Prediction(self.candidates[0], {}, {})
 
-class _FewestBytes(_LearnsNothing):
+    def cannot_run(self, call: Call, device: Device) -> None:
+        pass
+
+
+class _FewestBytes:
     """Each operation where most bytes of its operands are."""
 
     candidates: Sequence[Device] = ()
 
+    def reopened(self, devices: Sequence[Device]) -> _FewestBytes:
+        return self
+
     def device_for(self, call: Call) -> Device:
-        tensors = call.tensors
-        names = dict.fromkeys(one.device for one in tensors)
-        if len(names) == 1:
-            return tensors[0].device
-        return max(names, key=lambda device: sum(one.size for one in tensors if is_at(one, device)))
+        devices = dict.fromkeys(tensor.device for tensor in call.tensors)
+        if len(devices) == 1:
+            return call.tensors[0].device
+        return max(devices, key=lambda device: sum(one.size for one in call.tensors if is_at(one, device)))
+
+    def prediction(self, call: Call) -> Prediction:
+        return Prediction(self.device_for(call), {}, {})
+
+    def cannot_run(self, call: Call, device: Device) -> None:
+        pass
 
 
 _inner: Mode[Policy | EllipsisType | None] = Mode("placement", ...)
@@ -108,6 +112,9 @@ _outright: list[tuple[ref[placement], Policy | None]] = []
 _lock = ForkSafeLock()
 """Held while that changes."""
 
+_asks: Mode[bool] = Mode("placement.would_run", False)
+"""Operations are to tell where they would run, and not to run."""
+
 
 def current() -> Policy | None:
     """The policy here. Where one of its devices was lost or closed, it is reopened."""
@@ -118,7 +125,7 @@ def current() -> Policy | None:
         policy = said[0][1] if said else None
     if policy is not None and any(one.lost for one in policy.candidates):
         devices = [device_of(one.info.label) if one.lost else one for one in policy.candidates]
-        again: Policy = Fastest.between(devices) if len(devices) > 1 else _Forced(devices[0])
+        again = policy.reopened(devices)
         if is_inner:
             _inner.replace(again)
         else:
@@ -147,10 +154,11 @@ class placement(Block["Policy | EllipsisType | None"]):
     timed, and the rest on the faster. A step that shares parameters with one that was placed before goes with it; one
     with `recover=True`, or with gradients that are still to be added to, stays where it is.
 
-    Outside of compiled steps "auto" places each operation where it is the faster, with transfers counted in. What comes
-    again, from one wait for a result to the next, is then run in turn on each device as a whole and with its operations
-    placed one by one, timed, and from then on run the way that was the fastest. Since devices round differently, a run
-    with "auto" is not repeatable bit for bit.
+    Outside of compiled steps "auto" compares times that are predicted for each operation by itself, from its sizes and
+    from what was measured on the machine for work of its kind, with transfers counted in: the operation leaves the
+    device where its operands are stored if the other one is predicted to be faster by `threshold`. Nothing is timed
+    while a program runs; `would_run` tells the times. Since devices round differently, a run with "auto" is not
+    repeatable bit for bit where operands are on several devices, or steps are compiled.
 
     Moving waits for values, so a browser must be able to wait. In a browser without NumPy there is no device `cpu`:
     "auto" is then the one device.
@@ -161,9 +169,11 @@ class placement(Block["Policy | EllipsisType | None"]):
             policy, where operands on two devices are an error. The first use of "auto" measures both devices, for about
             two seconds, and keeps the figures in the user's cache folder.
         gpu: which GPU is meant, as `optirs_web.device` takes it; by default the first in hardware, or the first at all.
+        threshold: for "auto", how many times faster the other device has to be before operands are carried there: 1
+            or more. Infinite, an operation stays where all of its operands are.
 
     Raises:
-        ValueError: the policy is none of these.
+        ValueError: the policy is none of these, or the threshold is less than 1.
         DeviceNotAvailableError: there is no such device.
 
     Example:
@@ -174,8 +184,14 @@ class placement(Block["Policy | EllipsisType | None"]):
         'cpu'
     """
 
-    def __init__(self, policy: PolicyName | None = "auto", *, gpu: str | Device | None = None) -> None:
-        made = _made(policy, gpu)
+    def __init__(
+        self,
+        policy: PolicyName | None = "auto",
+        *,
+        gpu: str | Device | None = None,
+        threshold: float = THRESHOLD,
+    ) -> None:
+        made = _made(policy, gpu, threshold)
         super().__init__(_inner, made)
         self._replaced = _inner.get()
         self._is_outright = True
@@ -206,8 +222,48 @@ class placement(Block["Policy | EllipsisType | None"]):
         self._take_back()
         return Block(self._mode, self._value)(function)
 
+    @staticmethod
+    def would_run(operation: Callable[..., Any], *arguments: Any, **options: Any) -> Prediction:
+        """Return the device that an operation would run on under the policy here, and under "auto" the predicted times.
 
-def _made(name: str | None, gpu: str | Device | None) -> Policy | None:
+        Nothing is run, and nothing is carried.
+
+        Args:
+            operation: one of `optirs_web.ops`, a method of a tensor, or a function whose first operation is meant.
+            arguments: its positional arguments, tensors among them.
+            options: the others.
+
+        Raises:
+            ValueError: no operation over tensors was called.
+
+        Example:
+            >>> import optirs_web as ow
+            >>> x = ow.ones((2, 2), device="cpu")
+            >>> with ow.placement("cpu"):
+            ...     ow.placement.would_run(ow.ops.matmul, x, x).device.name
+            'cpu'
+        """
+        ops.place = _place
+        with Block(_asks, True):
+            try:
+                operation(*arguments, **options)
+            except _AnswerError as answer:
+                return answer.prediction
+        name = getattr(operation, "__name__", type(operation).__name__)
+        raise ValueError(f"{name} called no operation over tensors, so there is nothing to place")
+
+
+class _AnswerError(Exception):
+    """Leaves an operation that is not to be run, with where it would be."""
+
+    def __init__(self, prediction: Prediction) -> None:
+        super().__init__("an operation was asked about")
+        self.prediction = prediction
+
+
+def _made(name: str | None, gpu: str | Device | None, threshold: float) -> Policy | None:
+    if not threshold >= 1:
+        raise ValueError(f"the threshold of a placement must be 1 or more, not {threshold!r}")
     if name is None:
         return None
     if name not in get_args(PolicyName):
@@ -217,8 +273,8 @@ def _made(name: str | None, gpu: str | Device | None) -> Policy | None:
     if name == "minimize_transfers":
         return _FewestBytes()
     if name == "auto":
-        both = _all_devices(gpu)
-        return Fastest.between(both) if len(both) > 1 else _Forced(both[0])
+        devices = _all_devices(gpu)
+        return Fastest(devices[0], devices[1], threshold) if len(devices) > 1 else _Forced(devices[0])
     return _Forced(device_of("cpu") if name == "cpu" else _gpu(gpu))
 
 
@@ -249,20 +305,21 @@ def _gpu(asked: str | Device | None) -> Device:
 
 def _place(operation: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     policy = current()
-    if policy is None:
+    if policy is None and not _asks.get():
         return operation(*arguments, **options)
     tensors = tensors_in(arguments, options)
     if not tensors:
         return operation(*arguments, **options)
+    call = Call(operation, arguments, options, tensors)
+    if _asks.get():
+        raise _AnswerError(_predicted(policy or _FewestBytes(), call))
+    assert policy is not None
     with Block(_inner, None):  # what an operation is made of stays together
-        call = Call(operation, arguments, options, tensors)
         target = _target(policy, call)
         try:
-            result = _run_on(target, call)
+            return _run_on(target, call)
         except (DeviceLimitError, OutOfDeviceMemoryError) as error:
-            result = _run_elsewhere(policy, call, target or tensors[0].device, error)
-        policy.ran(result)
-        return result
+            return _run_elsewhere(policy, call, target or tensors[0].device, error)
 
 
 def _run_on(target: Device | None, call: Call) -> Any:
@@ -296,18 +353,29 @@ def _moved(target: Device, x: Tensor) -> Tensor:
 
 def _target(policy: Policy, call: Call) -> Device | None:
     """Where to run it; None for where it cannot be run otherwise."""
+    bound, device = _bound_to(call)
+    return device if bound else policy.device_for(call)
+
+
+def _bound_to(call: Call) -> tuple[bool, Device | None]:
+    """Return whether the policy has no say, and where the operation runs then; None for where it was called."""
     recorder = Device.recorder()
-    is_view = call.operation.__name__ in _STAYS
-    if recorder is None and not is_view and not walks_back():
-        return policy.device_for(call)
-    policy.stays()
-    if recorder is not None:  # a step runs where its parameters lie, which `steps` finds out; constants come along
-        return (
-            None if any(one._tracked is not None and one.device is not recorder for one in call.tensors) else recorder
-        )
-    if is_view:
-        return call.tensors[0].device
-    return _FewestBytes().device_for(call)  # what ran forward on one device goes back there
+    if recorder is not None:  # a step runs where its parameters are, which `steps` finds out; constants come along
+        is_elsewhere = any(one._tracked is not None and one.device is not recorder for one in call.tensors)
+        return True, None if is_elsewhere else recorder
+    if call.operation.__name__ in _STAYS:
+        return True, call.tensors[0].device
+    if walks_back():
+        return True, _FewestBytes().device_for(call)  # what ran forward on one device goes back there
+    return False, None
+
+
+def _predicted(policy: Policy, call: Call) -> Prediction:
+    is_bound, device = _bound_to(call)
+    if is_bound:
+        return Prediction(device or call.tensors[0].device, {}, {})
+    with Block(_inner, None):
+        return policy.prediction(call)
 
 
 def _place_step(step: Compiled, prepared: list[Any]) -> Device | None:

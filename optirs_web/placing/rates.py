@@ -1,4 +1,4 @@
-"""How long a device takes for work of each kind, measured at a few sizes and read off between them."""
+"""Seconds that a device takes for work of each kind, measured at a few sizes and read off between them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import pairwise
-from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..autograd import no_grad
 from ..ops.arithmetic import multiply
@@ -20,18 +19,16 @@ from ..runtime.buffer import View
 from ..runtime.device import Device
 from ..runtime.kernels import ElementwiseKernel, load_map_module
 from ..runtime.launches import Launch, Recorded
+from ..runtime.measure import Plan, timed
 from ..runtime.timing import Work
 from ..tensors import Tensor
 
-__all__ = ["Curve", "Rates", "Transfers", "at", "measure", "measure_transfers", "seconds_for", "timed"]
+__all__ = ["Curve", "Rates", "at", "measure", "seconds_for"]
 
 Curve = list[tuple[float, float]]
 """Amounts of work, increasing, and the seconds that each takes."""
 
-_ROUND = 1e-3
-_MOST_REPEATS, _SETTLED = 64, 5
-_AT_MOST = 0.08
-"""Seconds that each figure of a device is measured for, but for a first round."""
+_PLAN = Plan(sample=1e-3, at_most=0.04)
 
 _LONG_ENOUGH = 4e-3
 """Seconds beyond which a call takes as much longer as there is more to do: no larger one is measured."""
@@ -45,24 +42,21 @@ _BYTES = (1 << 10, 1 << 16, 1 << 20, 1 << 23)
 
 
 class Rates(NamedTuple):
-    """Seconds that one operation takes, the host's share included, by the amount of work.
+    """Seconds that one operation takes on a device, the host's share included, by the amount of work.
 
     Attributes:
         light: a map function of one operation for each element, by elements.
         heavy: the exponential, by elements.
         reduction: a sum, by elements.
         product: a product of matrices, by operations: 2 rows columns inner.
+        up: to carry bytes to the device, by bytes.
+        down: to carry them back.
     """
 
     light: Curve
     heavy: Curve
     reduction: Curve
     product: Curve
-
-
-class Transfers(NamedTuple):
-    """Seconds to carry bytes to a GPU from the processor, and back."""
-
     up: Curve
     down: Curve
 
@@ -88,7 +82,7 @@ def at(curve: Curve, amount: float) -> float:
 
 
 def seconds_for(launches: Sequence[Recorded], rates: Rates) -> float:
-    """What these launches take together, about. The first one has the host's share of the operation."""
+    """Return about what these launches take together, each with the host's share of an operation."""
     return sum(_seconds(one, rates) for one in launches)
 
 
@@ -115,58 +109,37 @@ def _operations_of_heavy() -> int:
 # Measurements.
 
 
-def timed(calls: Sequence[tuple[Device, Callable[[], Any]]], at_most: float = _AT_MOST) -> list[float]:
-    """Seconds for each call, of many in a row with one wait at the end.
-
-    They take turns, and of each the least counts: rounds go on until none has fallen for a while, so that what else the
-    machine does is left out, or for `at_most` seconds.
-    """
-    repeats = []
-    for device, call in calls:
-        call()
-        device.synchronize()  # kernels are compiled now
-        started = perf_counter()
-        call()
-        device.synchronize()
-        repeats.append(max(1, min(_MOST_REPEATS, round(_ROUND / max(perf_counter() - started, 1e-6)))))
-    best = [math.inf] * len(calls)
-    unchanged, until = 0, perf_counter() + at_most
-    while unchanged < _SETTLED and (math.inf in best or perf_counter() < until):
-        before = best.copy()
-        for number, (device, call) in enumerate(calls):
-            started = perf_counter()
-            for _ in range(repeats[number]):
-                call()
-            device.synchronize()
-            best[number] = min(best[number], (perf_counter() - started) / repeats[number])
-        has_fallen = any(now < 0.97 * then for now, then in zip(best, before, strict=True))
-        unchanged = 0 if has_fallen else unchanged + 1
-    return best
-
-
 def measure(devices: Sequence[Device]) -> list[Rates]:
-    """The rates of each device, measured now: about a second, with some 30 MB."""
-    curves: list[Rates] = [Rates([], [], [], []) for _ in devices]
+    """Measure the rates of these devices now, in turn: about a second for each, with some 30 MB."""
     with no_grad():
-        for kind, operation in _OF_ELEMENTS.items():
-            for size in _ELEMENTS:
-                _add(curves, devices, kind, size, operation, (size,))
-        for rows in _ROWS:
-            _add(curves, devices, "product", 2 * rows**3, _square, (rows, rows))
-    return curves
+        light, heavy, reduction = (_curves(devices, _ELEMENTS, float, one, 1) for one in (_double, exp, sum_of))
+        product = _curves(devices, _ROWS, lambda rows: 2.0 * rows**3, _square, 2)
+    up, down = zip(*map(_transfers, devices), strict=True)
+    return list(map(Rates, light, heavy, reduction, product, up, down))
 
 
-def _add(
-    curves: Sequence[Rates], devices: Sequence[Device], kind: str, amount: int, operation: Callable[[Tensor], Tensor],
-    shape: tuple[int, ...],
-) -> None:  # fmt: skip
-    """A point of each device, unless it took long enough for less."""
-    pairs = [(getattr(rates, kind), device) for rates, device in zip(curves, devices, strict=True)]
-    pairs = [(curve, device) for curve, device in pairs if len(curve) < _FEWEST or curve[-1][1] < _LONG_ENOUGH]
-    seconds = timed([(device, partial(operation, full(shape, 1.0, device))) for _, device in pairs])
-    for (curve, _), its in zip(pairs, seconds, strict=True):
-        curve[:] = [(less, min(earlier, its)) for less, earlier in curve]  # which took longer by some accident
-        curve.append((float(amount), its))
+def _curves(
+    devices: Sequence[Device],
+    sizes: Sequence[int],
+    amount: Callable[[int], float],
+    operation: Callable[[Tensor], Tensor],
+    rank: int,
+) -> list[Curve]:
+    """Measure an operation over tensors of that rank with axes of these sizes, until it takes long enough."""
+    curves: dict[Device, Curve] = {device: [] for device in devices}
+    running = list(devices)
+    for size in sizes:
+        calls = {device: partial(operation, full((size,) * rank, 1.0, device)) for device in running}
+        for device, times in timed({device: (calls[device], device.synchronize) for device in running}, _PLAN).items():
+            own = times.median
+            curves[device] = [(less, min(earlier, own)) for less, earlier in curves[device]]  # held up by accident
+            curves[device].append((amount(size), own))
+        running = [
+            device for device in running if len(curves[device]) < _FEWEST or curves[device][-1][1] < _LONG_ENOUGH
+        ]
+        if not running:
+            break
+    return list(curves.values())
 
 
 def _double(x: Tensor) -> Tensor:
@@ -177,16 +150,14 @@ def _square(x: Tensor) -> Tensor:
     return matmul(x, x)
 
 
-_OF_ELEMENTS: dict[str, Callable[[Tensor], Tensor]] = {"light": _double, "heavy": exp, "reduction": sum_of}
-
-
-def measure_transfers(gpu: Device) -> Transfers:
-    """What it takes to carry bytes to this device and back."""
-    transfers = Transfers([], [])
+def _transfers(device: Device) -> tuple[Curve, Curve]:
+    """Measure how long it takes to carry bytes to the device, and back."""
+    up: Curve = []
+    down: Curve = []
     for size in _BYTES:
-        view = View.whole(gpu.allocate(size))
-        content = memoryview(bytearray(size))
-        up, down = timed([(gpu, partial(gpu.write, view, content)), (gpu, partial(gpu.read, view))])
-        transfers.up.append((float(size), up))
-        transfers.down.append((float(size), down))
-    return transfers
+        view = View.whole(device.allocate(size))
+        write, read = partial(device.write, view, memoryview(bytearray(size))), partial(device.read, view)
+        times = timed({"up": (write, device.synchronize), "down": (read, None)}, _PLAN)
+        up.append((float(size), times["up"].median))
+        down.append((float(size), times["down"].median))
+    return up, down

@@ -1,13 +1,12 @@
-"""Where a compiled step runs: as a whole, on the device on which it is the faster when both are tried.
+"""The device of a compiled step: it runs as a whole, on the device on which it was timed to be the faster.
 
-Operations of a step cannot be compared one by one: its parameters lie on one device, and so does the state of its
+Operations of a step cannot be compared one by one: its parameters are stored on one device, and so is the state of its
 optimizers. So the step is run on each device for some of its calls, with everything that it uses moved there, and the
 time from call to call is compared. No call is run twice or left out.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
 from typing import Any
@@ -17,23 +16,21 @@ from ..compiled import Compiled
 from ..errors import DeviceLimitError, ShapeError, UnsupportedError
 from ..recovery import Recoverable, device_under
 from ..runtime.device import Device
+from ..runtime.measure import Plan, Times, fastest, rounds
 from ..runtime.program import Program
 from ..runtime.registry import device as device_of, opened
 from ..tensors import Tensor
 from .fallback import warn_once
 from .moving import move, used_by
-from .trial import trial
 
 __all__ = ["place_step"]
 
-_GROUPS = 8
-_LONG_ENOUGH = 4e-3
-_MOST_CALLS = 4
-"""Calls are timed in so many groups: as many as take long enough, with one wait."""
+_PLAN = Plan(sample=4e-3, repeats=4, samples=8, settling=2, fewest=2, most=2, long=0.02, hopeless=2.0)
+"""There are two rounds, since each moves the step to the other device; one where a device is ahead by far."""
 
 
 class _Placed:
-    """One step: what it uses, and where its next call runs."""
+    """A step with what it uses, which decides where its next call runs."""
 
     def __init__(
         self, step: Compiled, home: Device, uses: Sequence[ref[Recoverable]], candidates: Sequence[Device]
@@ -43,33 +40,33 @@ class _Placed:
         self.may_move = True
         self.uses = uses
         self._home = home  # where it runs if it uses nothing
-        self._turns = self._run_of_turns()
+        self._devices = self._devices_of_calls()
 
     def device(self) -> Device:
-        """Where the next call runs."""
-        return next(self._turns, None) or self._now()
+        """Return the device of the next call."""
+        return next(self._devices, None) or self._now()
 
-    def owns(self, one: Recoverable) -> bool:
-        """It decides where this lies."""
-        return any(its() is one for its in self.uses)
+    def owns(self, state: Recoverable) -> bool:
+        """Return whether this step decides where a parameter, a buffer or an optimizer is stored."""
+        return any(used() is state for used in self.uses)
 
-    def _has_other_owner(self, one: Recoverable) -> bool:
-        owner = _owners.get(id(one))
-        return owner is not None and owner is not self._step() and vars(owner)["_placed"].owns(one)
+    def _has_other_owner(self, state: Recoverable) -> bool:
+        owner = _owners.get(id(state))
+        return owner is not None and owner is not self._step() and vars(owner)["_placed"].owns(state)
 
     @property
     def _in_use(self) -> list[Recoverable]:
-        return [one for one in (its() for its in self.uses) if one is not None]
+        return [state for state in (used() for used in self.uses) if state is not None]
 
-    def _run_of_turns(self) -> Generator[Device]:
-        if not self.candidates or any(self._has_other_owner(one) for one in self._in_use):
+    def _devices_of_calls(self) -> Generator[Device]:
+        if not self.candidates or any(self._has_other_owner(state) for state in self._in_use):
             return  # it stays, or goes with the other
         step = self._step()
         if step is not None:
-            _owners.update((id(one), step) for one in self._in_use)
+            _owners.update((id(state), step) for state in self._in_use)
         best = self.candidates[0]
         if len(self.candidates) > 1:
-            best = yield from self._trial()
+            best = yield from self._timed()
         while True:
             yield self._go(best)
 
@@ -78,7 +75,7 @@ class _Placed:
         return device_under(used[0]) if used else self._home
 
     def _go(self, target: Device) -> Device:
-        """Move there, if nothing stands against it; returns where the step is then."""
+        """Move there, if nothing stands against it; return where the step is then."""
         used = self._in_use
         if not used:
             return target
@@ -86,29 +83,28 @@ class _Placed:
             move(used, target)
         return self._now()
 
-    def _trial(self) -> Generator[Device, None, Device]:
-        """Runs calls on each device; returns the faster."""
-        turns = trial(sorted(self.candidates, key=lambda one: one is not self._now()), _GROUPS)
-        a_call = dict.fromkeys(self.candidates, math.inf)  # seconds, when last timed
-        device = next(turns)
+    def _timed(self) -> Generator[Device, None, Device]:
+        """Run calls on each device; return the faster one."""
+        measuring = rounds(sorted(self.candidates, key=lambda device: device is not self._now()), _PLAN)
+        device, calls = next(measuring)
         while True:
-            seconds = math.inf  # where it cannot go
+            seconds = float("inf")  # where it cannot go
             if self._go(device) is device:
-                calls = min(_MOST_CALLS, max(1, math.ceil(_LONG_ENOUGH / max(a_call[device], 1e-6))))
                 device.synchronize()
                 started = perf_counter()
                 for _ in range(calls):
                     yield device
                 device.synchronize()
-                seconds = a_call[device] = (perf_counter() - started) / calls
+                seconds = (perf_counter() - started) / calls
             try:
-                device = turns.send(seconds)
-            except StopIteration as over:
-                best: Device = over.value
-                return best
+                device, calls = measuring.send(seconds)
+            except StopIteration as end:
+                times: dict[Device, Times] = end.value
+                return fastest(times)
 
 
-_owners: WeakValueDictionary[int, Compiled] = WeakValueDictionary()  # by the id of what they place
+_owners: WeakValueDictionary[int, Compiled] = WeakValueDictionary()
+"""By the id of a parameter, a buffer or an optimizer, the step that decides where it is stored."""
 
 
 def place_step(
@@ -117,7 +113,7 @@ def place_step(
     candidates: Sequence[Device],
     other: Callable[[Device], Device | None],
 ) -> Device:
-    """Where a call of a compiled step runs.
+    """Return the device that a call of a compiled step runs on.
 
     Args:
         step: the step; it is recorded to see what it uses.

@@ -59,11 +59,9 @@ class Device(DeviceMemory):
             ident of the thread whose call that is, or None for any.
         programs: those that were recorded, as long as anybody holds them.
         on_change: called with a view, a launch, a copy or a program that writes memory now.
-        on_wait: called when a call has waited.
     """
 
     on_change: Callable[[View | Recorded | Program], None] | None = None
-    on_wait: Callable[[], None] | None = None
 
     def __init__(self, backend: Backend, why: str = "asked for by name") -> None:
         """Take over an opened backend."""
@@ -142,8 +140,6 @@ class Device(DeviceMemory):
             data: memoryview = self._with_room(
                 view.nbytes, lambda: self._backend.read(handle, view.offset, view.nbytes)
             )
-        if self.on_wait is not None:
-            self.on_wait()
         return data
 
     def read_async(self, view: View) -> Awaitable[memoryview]:
@@ -363,8 +359,6 @@ class Device(DeviceMemory):
         self._use_the_time()
         with self.lock:
             self._backend.synchronize()
-        if self.on_wait is not None:
-            self.on_wait()
 
     async def synchronize_async(self) -> None:
         """The awaitable twin of `synchronize`."""

@@ -21,7 +21,7 @@ from ..runtime.tuner.candidates import Choice
 from ..runtime.tuner.choices import Choices, Work as Key
 from ..runtime.tuner.folder import Folder, asked, set_asked
 from ..runtime.tuner.records import Record, key_of, record_text
-from ..runtime.tuner.search import best_of, search
+from ..runtime.tuner.search import ONE_LOOK, best_of, search
 from .report import TuningReport, Work
 
 __all__ = ["tune", "tune_async", "tuning", "tuning_async"]
@@ -260,7 +260,7 @@ def _searches(device: Device, again: bool) -> _Searches:
     for key, (launch, count) in seen.items():
         try:
             default = key[0].default(launch)
-            shares[key] = count * (yield from search(device, launch, key[0], [default]))[default]
+            shares[key] = count * (yield from search(device, launch, key[0], [default], ONE_LOOK))[default].median
         except OutOfDeviceMemoryError as error:
             notes[key] = notes[key] or f"not searched: {error}"
     works = []
@@ -269,9 +269,9 @@ def _searches(device: Device, again: bool) -> _Searches:
         share = shares.get(key, 0.0) / (sum(shares.values()) or 1.0)
         note = notes[key] or (f"not searched: {share_text(share)} of the step" if share < _LEAST else "")
         if not note:
-            seconds = yield from search(device, launch, key[0])
-        if seconds:
-            record = Record(*key, best_of(key[0].default(launch), seconds))
+            times = yield from search(device, launch, key[0])
+            seconds = {choice: own.median for choice, own in times.items()}
+            record = Record(*key, best_of(key[0].default(launch), times))
             choices.add(record)
             yield _Save(record.name, record_text(record, device.info, seconds, _driver()))
         works.append(_work(device, choices, key, launch, seconds, note))

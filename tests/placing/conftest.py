@@ -3,6 +3,7 @@
 import pytest
 
 import optirs_web as ow
+from optirs_web.placing import choice
 
 
 @pytest.fixture(autouse=True)
@@ -16,9 +17,9 @@ def gpu(open_device):
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch, gpu):
-    """An empty cache folder, nothing that was learned before, and no policy left behind."""
+def own_cache(tmp_path, monkeypatch):
+    """An empty cache folder, nothing that was predicted before, and no policy left behind."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    vars(gpu).pop("_fastest", None)
+    monkeypatch.setattr(choice, "_predictions", {})
     yield tmp_path
     ow.placement(None)

@@ -1,15 +1,13 @@
-"""What "auto" compares devices by: how long each takes for a copy, an update and a product."""
+"""Seconds that a device takes for a copy, an update and a product, by which "auto" compares devices."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from struct import pack
-from time import perf_counter
 
 from ..buffer import View
 from ..device import Device
 from ..kernels import elementwise
+from ..measure import timed
 from ..products import product_launches
 from .figures import Figures
 
@@ -18,16 +16,9 @@ __all__ = ["measure"]
 _ELEMENTS = 1 << 20
 _SIDE = 256
 
-_AT_MOST = 0.15
-"""Seconds that each is measured for, after a first call, in which kernels are compiled."""
-
-_ROUNDS = 8
-_ROUND = 5e-3
-"""Seconds of calls between two waits."""
-
 
 def measure(device: Device) -> Figures:
-    """The least time that each took in a few rounds, now. About half a second, with 20 MiB."""
+    """Measure a device now: about half a second, with 20 MiB."""
     x, y, z, w, result = (_ones(device, _ELEMENTS) for _ in range(5))
     a, b, product = (one.part(0, 4 * _SIDE * _SIDE) for one in (x, y, result))
     update = elementwise("probe", "probe", ("tensor",) * 4, 0)
@@ -35,32 +26,16 @@ def measure(device: Device) -> Figures:
     [matmul] = product_launches("matmul", device.capabilities, layout, starts=((0,), (0,)))
     sizes = (*layout, 0, 0, 0, 1, 0, 0, 0, 0)  # where they start, the first product, and one axis of a batch of one
     workgroups = -(-_ELEMENTS // update.elements_per_workgroup)
-    return Figures(
-        copy=_least(device, lambda: device.copy(x, result)),
-        update=_least(device, lambda: device.dispatch(update, (x, y, z, w, result), workgroups, (_ELEMENTS,))),
-        product=_least(device, lambda: device.dispatch(matmul.kernel, (a, b, product), matmul.grid, sizes)),
-    )
+    calls = {
+        "copy": lambda: device.copy(x, result),
+        "update": lambda: device.dispatch(update, (x, y, z, w, result), workgroups, (_ELEMENTS,)),
+        "product": lambda: device.dispatch(matmul.kernel, (a, b, product), matmul.grid, sizes),
+    }
+    times = timed({name: (call, device.synchronize) for name, call in calls.items()})
+    return Figures(**{name: own.median for name, own in times.items()})
 
 
 def _ones(device: Device, elements: int) -> View:
     view = View.whole(device.allocate(4 * elements))
     device.write(view, memoryview(pack("<f", 1.0) * elements))
     return view
-
-
-def _least(device: Device, call: Callable[[], None]) -> float:
-    def seconds(calls: int) -> float:
-        started = perf_counter()
-        for _ in range(calls):
-            call()
-        device.synchronize()
-        return (perf_counter() - started) / calls
-
-    seconds(1)
-    until, best = perf_counter() + _AT_MOST, seconds(1)
-    calls = max(1, min(64, math.ceil(_ROUND / best)))
-    for _ in range(_ROUNDS):
-        if perf_counter() > until:
-            break
-        best = min(best, seconds(calls))
-    return best
