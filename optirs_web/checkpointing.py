@@ -35,7 +35,7 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         >>> w = ow.Parameter([2.0, 3.0], device="cpu")
         >>> block = lambda x: (x * w).exp().relu()
         >>> ow.checkpoint(block, ow.ones((2,), device="cpu")).sum().backward()
-        >>> [round(one, 3) for one in w.grad.tolist()]
+        >>> [round(value, 3) for value in w.grad.tolist()]
         [7.389, 20.086]
     """
     if not grad_enabled():

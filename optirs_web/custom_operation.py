@@ -86,7 +86,7 @@ def custom_op(
         ... ''')
         >>> x = ow.tensor([0.0, 1.0], device="cpu", requires_grad=True)
         >>> swish(x, beta=2.0).sum().backward()
-        >>> [round(one, 4) for one in x.grad.tolist()]
+        >>> [round(value, 4) for value in x.grad.tolist()]
         [0.5, 1.0908]
     """
     text, title = _read(source, function)

@@ -8,7 +8,7 @@ import pytest
 import optirs_web as ow
 from optirs_web import ops
 from optirs_web.errors import ShapeError, UnsupportedError
-from optirs_web.ops.slices import Pick, place
+from optirs_web.ops.slices import Pick, put_part
 
 
 def numbers(*shape):
@@ -81,7 +81,7 @@ def test_parts_lie_in_more_axes_than_the_kernel_has(device):
 def test_a_part_that_is_repeated_is_placed_without_a_copy(device):
     row = ops.broadcast_to(ow.tensor([1.0, 2.0], device=device), (3, 2))
     before = device.stats.dispatches
-    placed = place(row, (Pick(0, 1, 3), Pick(1, 2, 2)), (3, 5))
+    placed = put_part(row, (Pick(0, 1, 3), Pick(1, 2, 2)), (3, 5))
     assert device.stats.dispatches == before + 1
     assert placed.tolist() == [[0.0, 1.0, 0.0, 2.0, 0.0]] * 3
 

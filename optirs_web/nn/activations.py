@@ -66,7 +66,7 @@ class GELU(Module):
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.nn.GELU()(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.nn.GELU()(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
         [-0.1587, 0.8413]
     """
 
@@ -90,7 +90,7 @@ class SiLU(ReLU):
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.nn.SiLU()(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.nn.SiLU()(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
         [-0.2689, 0.7311]
     """
 
@@ -104,7 +104,7 @@ class Tanh(Module):
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.nn.Tanh()(ow.tensor([0.0, 0.5], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.nn.Tanh()(ow.tensor([0.0, 0.5], device="cpu")).tolist()]
         [0.0, 0.4621]
     """
 
@@ -118,7 +118,7 @@ class Sigmoid(Module):
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.nn.Sigmoid()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.nn.Sigmoid()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [0.5, 0.7311]
     """
 
@@ -132,7 +132,7 @@ class Softplus(Module):
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.nn.Softplus()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.nn.Softplus()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [0.6931, 1.3133]
     """
 
@@ -156,7 +156,7 @@ class Softmax(Module):
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.nn.Softmax()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.nn.Softmax()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [0.2689, 0.7311]
     """
 
@@ -180,7 +180,7 @@ class LogSoftmax(Softmax):
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.nn.LogSoftmax()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.nn.LogSoftmax()(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [-1.3133, -0.3133]
     """
 

@@ -124,7 +124,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.nn.functional.silu(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.nn.functional.silu(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
         [-0.2689, 0.7311]
     """
     return ops.silu(input)

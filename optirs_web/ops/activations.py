@@ -47,7 +47,7 @@ def tanh(x: Tensor) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.tanh(ow.tensor([0.0, 0.5], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.tanh(ow.tensor([0.0, 0.5], device="cpu")).tolist()]
         [0.0, 0.4621]
     """
     return record(map_function("tanh", "tanh_", x), (x, lambda g, _: slope("tanh_grad", g, x, _curvature_of_tanh)))
@@ -80,7 +80,7 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.softplus(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.softplus(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [0.6931, 1.3133]
     """
 
@@ -100,7 +100,7 @@ def silu(x: Tensor) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.silu(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.silu(ow.tensor([-1.0, 1.0], device="cpu")).tolist()]
         [-0.2689, 0.7311]
     """
     return record(map_function("silu", "silu", x), (x, lambda g, _: slope("silu_grad", g, x, _curvature_of_silu)))
@@ -126,7 +126,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 6) for one in ow.tensor([-1.0, 1.0], device="cpu").gelu().tolist()]
+        >>> [round(value, 6) for value in ow.tensor([-1.0, 1.0], device="cpu").gelu().tolist()]
         [-0.158655, 0.841345]
     """
     if approximate not in _CURVATURES:

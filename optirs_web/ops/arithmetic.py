@@ -111,5 +111,5 @@ def clone(x: Tensor) -> Tensor:
 
 
 def in_order(x: Tensor) -> Tensor:
-    """The tensor if its elements lie one after the other, else a copy of that kind. Gradient: g."""
+    """The tensor if it is contiguous, else a contiguous copy. Gradient: g."""
     return x if x.is_contiguous else clone(x)

@@ -33,7 +33,7 @@ _LOWEST = -3.4028234663852886e38
 
 
 class _Call(NamedTuple):
-    """What an attention is called with, besides its three tensors. The mask has all of its axes."""
+    """The arguments of an attention besides query, key and value. The mask has the shape of the scores."""
 
     mask: Tensor | None
     is_causal: bool
@@ -53,7 +53,7 @@ def scaled_dot_product_attention(
 
     The scores of all pairs are never stored, neither here nor in the gradients (Dao et al. 2022, "FlashAttention",
     arXiv:2205.14135): 32 or 64 queries meet 32 keys at a time, and what is kept for the gradients is one number for
-    each query. Permuted operands are read where they lie. The exceptions store the scores, (..., n, m) in float32:
+    each query. Permuted operands are read in place. The exceptions store the scores, (..., n, m) in float32:
     dropout, a float mask that requires a gradient, second derivatives, and software adapters, where two products and a
     softmax are several times as fast, as long as the scores take at most 16 MiB.
 
@@ -89,7 +89,7 @@ def scaled_dot_product_attention(
     mask = _checked_mask(attn_mask, is_causal, scores_shape)
     if scale is None:
         scale = 1.0 / math.sqrt(max(1, query.shape[-1]))
-    query, key, value = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (query, key, value))
+    query, key, value = (broadcast_to(operand, (*batch, *operand.shape[-2:])) for operand in (query, key, value))
     call = _Call(mask, is_causal, scale)
     if 0 in scores_shape or query.shape[-1] == 0 or value.shape[-1] == 0:
         return _nothing(query, key, value)
@@ -107,7 +107,7 @@ def _favours_products(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 def _checked(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
-    """The axes before the last two."""
+    """Check the shapes of the operands and return the broadcast axes before the last two."""
     shapes = f"{query.shape}, {key.shape} and {value.shape}"
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError(f"attention needs query, key and value of two axes or more, not {shapes}")
@@ -129,10 +129,12 @@ def _checked_mask(mask: Tensor | None, is_causal: bool, shape: tuple[int, ...]) 
 
 
 def _nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Where there are no queries, no keys, or no columns."""
+    """Return the zeros that an attention without queries, keys or columns gives."""
     result = full((*query.shape[:-1], value.shape[-1]), 0.0, query.device)
-    shapes = [(one, one.shape) for one in (query, key, value)]
-    return record(result, *((one, lambda g, _, shape=shape: full(shape, 0.0, g.device)) for one, shape in shapes))
+    shapes = [(operand, operand.shape) for operand in (query, key, value)]
+    return record(
+        result, *((operand, lambda g, _, shape=shape: full(shape, 0.0, g.device)) for operand, shape in shapes)
+    )
 
 
 # Tiles.
@@ -145,91 +147,98 @@ def _tiled(query: Tensor, key: Tensor, value: Tensor, call: _Call) -> Tensor:
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
         query, key, value, *mask = operands
-        of_part = _Dispatch(query, key, query, value, mask[0] if mask else None, True, True)
-        of_part.run("attention", results[1], results[0], call)
+        part = _Dispatch(query, key, query, value, mask[0] if mask else None, True, True)
+        part.run("attention", results[1], results[0], call)
 
     masks = [] if call.mask is None else [call.mask]
     in_parts([result, log_sums], [query, key, value, *masks], len(shape) - 2, run)
-    known = once(lambda g, y: _known_of_queries(g, y, log_sums))
+    sums = once(lambda g, y: _sums_of_queries(g, y, log_sums))
     return record(
         result,
         *(
-            (one, lambda g, y, number=number: _gradient(number, query, key, value, g, known(g, y), call))
-            for number, one in enumerate((query, key, value))
+            (operand, lambda g, y, number=number: _gradient(number, query, key, value, g, sums(g, y), call))
+            for number, operand in enumerate((query, key, value))
         ),
     )
 
 
 def _gradient(
-    number: int, query: Tensor, key: Tensor, value: Tensor, g: Tensor, of_queries: Tensor, call: _Call
+    number: int, query: Tensor, key: Tensor, value: Tensor, g: Tensor, query_sums: Tensor, call: _Call
 ) -> Tensor:
     """The gradient of query, key or value. Its own gradients are those of the formula."""
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        query, key, value, g, its_queries, *masks = operands
+        query, key, value, g, part_sums, *masks = operands
         mask = masks[0] if masks else None
         if number == 0:
             work = _Dispatch(query, key, g, value, mask, True, False)
         else:
-            turned = None if mask is None else transpose(mask, -1, -2)
-            work = _Dispatch(key, query, value, g, turned, False, number == 2)
-        work.run("attention_grad", its_queries, results[0], call, 1.0 if number == 2 else call.scale)
+            mask_transposed = None if mask is None else transpose(mask, -1, -2)
+            work = _Dispatch(key, query, value, g, mask_transposed, False, number == 2)
+        work.run("attention_grad", part_sums, results[0], call, 1.0 if number == 2 else call.scale)
 
-    wanted = (query, key, value)[number]
-    result = empty(wanted.shape, wanted.dtype, query.device)
+    operand = (query, key, value)[number]
+    result = empty(operand.shape, operand.dtype, query.device)
     masks = [] if call.mask is None else [call.mask]
-    in_parts([result], [query, key, value, g, of_queries, *masks], result.ndim - 2, run)
+    in_parts([result], [query, key, value, g, query_sums, *masks], result.ndim - 2, run)
 
     def formula(query: Tensor, key: Tensor, value: Tensor, g: Tensor) -> Tensor:
         from ..derivatives import vjp
 
         with enable_grad():
-            found: Tensor = vjp(lambda q, k, v: _formula(q, k, v, call), query, key, value)[1](g)[number]
-        return found
+            gradient: Tensor = vjp(lambda q, k, v: _formula(q, k, v, call), query, key, value)[1](g)[number]
+        return gradient
 
     return record_composed(result, formula, query, key, value, g)
 
 
-def _known_of_queries(g: Tensor, y: Tensor, log_sums: Tensor) -> Tensor:
-    """(..., n, 2): the logarithm of a query's sum of weights, and the sum of g y over its row."""
+def _sums_of_queries(g: Tensor, y: Tensor, log_sums: Tensor) -> Tensor:
+    """Return (..., n, 2): for each query the logarithm of the sum of its weights, and the sum of g y over its row."""
     result = empty((*y.shape[:-1], 2), FLOAT32, y.device)
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
         g, y, log_sums = operands
         rows, columns = y.shape[-2:]
-        inner, _, [(view, walk)] = _placed(y.shape[:-2], [g])
+        inner, _, [(view, layout)] = _strided_batch(y.shape[:-2], [g])
         queries = log_sums.size
         y.device.dispatch(
             cooperative("attention_delta"),
             [view, y.view, log_sums.view, results[0].view],
             -(-queries // 8),
-            (queries, rows, columns, inner, *walk),
+            (queries, rows, columns, inner, *layout),
         )
 
     in_parts([result], [g.detach(), y.detach(), log_sums], y.ndim - 1, run)
     return result
 
 
-_Place = tuple[View, tuple[int, ...]]
+_StridedView = tuple[View, tuple[int, ...]]
 
 
-def _placed(batch: tuple[int, ...], matrices: Sequence[Tensor]) -> tuple[int, int, list[_Place]]:
-    """Matrices by two axes of the batch: the length of the inner one, how many there are, and where each one lies.
+def _strided_batch(batch: tuple[int, ...], matrices: Sequence[Tensor]) -> tuple[int, int, list[_StridedView]]:
+    """Return matrices as batches of two axes: the length of the inner axis, the number of matrices, and their storage.
 
-    That is the memory, and then the first element and the steps along both axes, rows and columns.
+    The storage of each operand is its view, and then the offset of the first element and the strides along both axes
+    of the batch, rows and columns, in elements.
     """
-    walks = [one.walk for one in matrices]
-    sizes, strides = collapse(batch, [one.strides[:-2] for one in walks])
+    storages = [matrix.walk for matrix in matrices]
+    sizes, strides = collapse(batch, [storage.strides[:-2] for storage in storages])
     if len(sizes) > _BATCH_AXES:
-        return _placed(batch, [contiguous(one) for one in matrices])
+        return _strided_batch(batch, [contiguous(matrix) for matrix in matrices])
     missing = (0,) * (_BATCH_AXES - len(sizes))
-    steps = [(*missing, *own, *one.strides[-2:]) for own, one in zip(strides, walks, strict=True)]
-    places = [(one.view, (one.start, *its_steps)) for one, its_steps in zip(walks, steps, strict=True)]
-    return sizes[-1], math.prod(sizes), places
+    steps = [
+        (*missing, *batch_strides, *storage.strides[-2:])
+        for batch_strides, storage in zip(strides, storages, strict=True)
+    ]
+    views = [(storage.view, (storage.start, *offsets)) for storage, offsets in zip(storages, steps, strict=True)]
+    return sizes[-1], math.prod(sizes), views
 
 
 class _Dispatch:
-    """Rows that are owned, rows that they meet, and the values of both; see shaders/lib/attention.wgsl."""
+    """The operands of an attention kernel: rows, the rows that they meet, and the values of both.
+
+    See shaders/lib/attention.wgsl.
+    """
 
     def __init__(
         self,
@@ -242,42 +251,42 @@ class _Dispatch:
         adds_values: bool,
     ) -> None:
         matrices = [own, other, own_values, other_values] + ([] if mask is None else [mask])
-        self.inner, self.products, self.places = _placed(own.shape[:-2], matrices)
+        self.inner, self.products, self.operands = _strided_batch(own.shape[:-2], matrices)
         self.rows = own.shape[-2]
         self.sizes = (self.rows, other.shape[-2], own.shape[-1], other_values.shape[-1])
-        self.by_vectors = _are_of_fours(self.places[:4], self.sizes[2:])
+        self.by_vectors = _are_of_fours(self.operands[:4], self.sizes[2:])
         self.kind = 0 if mask is None else 1 if mask.dtype is BOOL else 2
         if mask is None:
-            self.places.append((replace(self.places[0][0], kind=""), (0,) * 5))
+            self.operands.append((replace(self.operands[0][0], kind=""), (0,) * 5))
         self.owns_queries, self.adds_values = owns_queries, adds_values
 
-    def run(self, name: str, of_queries: Tensor, result: Tensor, call: _Call, result_scale: float = 1.0) -> None:
-        """Enqueue the kernel `name`, which reads or writes a number or two for each query, `of_queries`."""
+    def run(self, name: str, query_sums: Tensor, result: Tensor, call: _Call, result_scale: float = 1.0) -> None:
+        """Enqueue the kernel `name`, which reads or writes one or two numbers for each query, `query_sums`."""
         columns, capabilities = result.shape[-1], result.device.capabilities
         column_tiles = column_tiles_for(columns)
         tile = attention_tile(capabilities.tiles, self.rows, self.products, column_tiles)
         by_vectors = self.by_vectors and not result.view.kind
         kernel = attention_kernel(name, capabilities.tiles, tile, column_tiles, by_vectors=by_vectors)
-        walks = [number for _, walk in self.places for number in walk]
-        views = [*(view for view, _ in self.places), result.view, of_queries.view]
+        layouts = [number for _, layout in self.operands for number in layout]
+        views = [*(view for view, _ in self.operands), result.view, query_sums.view]
         most = capabilities.max_workgroups
         for first_column in range(0, columns, 32 * column_tiles):
-            for first in range(0, self.products, most):
+            for first_product in range(0, self.products, most):
                 result.device.dispatch(
                     kernel,
                     views,
-                    (-(-self.rows // tile.rows), min(most, self.products - first)),
+                    (-(-self.rows // tile.rows), min(most, self.products - first_product)),
                     (
                         *self.sizes, columns, first_column, call.is_causal, self.owns_queries, self.adds_values,
-                        self.kind, call.scale, result_scale, first, self.inner, *walks,
+                        self.kind, call.scale, result_scale, first_product, self.inner, *layouts,
                     ),
                 )  # fmt: skip
 
 
-def _are_of_fours(places: Sequence[_Place], columns: Sequence[int]) -> bool:
+def _are_of_fours(matrices: Sequence[_StridedView], columns: Sequence[int]) -> bool:
     """Return whether a kernel may read float32 matrices of so many columns by vectors of four adjacent elements."""
     return not any(size % 4 for size in columns) and all(
-        not view.kind and walk[-1] == 1 and not any(number % 4 for number in walk[:-1]) for view, walk in places
+        not view.kind and layout[-1] == 1 and not any(number % 4 for number in layout[:-1]) for view, layout in matrices
     )
 
 
@@ -285,7 +294,7 @@ def _are_of_fours(places: Sequence[_Place], columns: Sequence[int]) -> bool:
 
 
 def _formula(query: Tensor, key: Tensor, value: Tensor, call: _Call, dropout_p: float = 0.0) -> Tensor:
-    """Of differentiable operations; stores the scores."""
+    """Compute the attention by differentiable operations, which store the scores."""
     scores = multiply(matmul(query, transpose(key, -1, -2)), call.scale)
     visible = _visible(call, scores)
     if call.mask is not None and call.mask.dtype is FLOAT32:
@@ -297,9 +306,9 @@ def _formula(query: Tensor, key: Tensor, value: Tensor, call: _Call, dropout_p: 
 
 
 def _visible(call: _Call, scores: Tensor) -> Tensor | None:
-    """Which keys a query sees; None if all."""
+    """Return a bool mask of the keys that each query sees; None if all."""
     if call.is_causal:
-        queries, keys = (arange(one, scores.device) for one in scores.shape[-2:])
+        queries, keys = (arange(length, scores.device) for length in scores.shape[-2:])
         return greater_equal(reshape(queries, (-1, 1)), keys)
     if call.mask is None or call.mask.dtype is BOOL:
         return call.mask

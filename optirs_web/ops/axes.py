@@ -1,4 +1,4 @@
-"""Axes of length 1 that come and go, and several axes as one."""
+"""Axes of length 1, added and removed, and several axes merged into one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ..autograd import record
 from ..errors import ShapeError
 from ..tensors import Tensor
 from .reduce import normalize_axes
-from .shape import reshape, walk_over
+from .shape import reshape, strided_view
 
 __all__ = ["flatten", "squeeze", "unsqueeze"]
 
 
 def unsqueeze(x: Tensor, axis: int) -> Tensor:
-    """With a new axis of length 1, which is `axis` of the result. No copy.
+    """A view with a new axis of length 1, which is `axis` of the result. No copy.
 
     Raises:
         ShapeError: there is no such axis.
@@ -26,12 +26,12 @@ def unsqueeze(x: Tensor, axis: int) -> Tensor:
     """
     (at,) = normalize_axes(axis, x.ndim + 1)
     strides = x.walk.strides
-    result = walk_over(x, (*x.shape[:at], 1, *x.shape[at:]), (*strides[:at], 1, *strides[at:]))
+    result = strided_view(x, (*x.shape[:at], 1, *x.shape[at:]), (*strides[:at], 1, *strides[at:]))
     return record(result, (x, lambda g, _: squeeze(g, at)))
 
 
 def squeeze(x: Tensor, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """Without these axes where they have length 1, all such by default. No copy.
+    """A view without the axes of length 1 among these, all by default. No copy.
 
     Raises:
         ShapeError: there is no such axis.
@@ -41,20 +41,20 @@ def squeeze(x: Tensor, axis: int | tuple[int, ...] | None = None) -> Tensor:
         >>> ow.ones((1, 3, 1), device="cpu").squeeze().shape
         (3,)
     """
-    gone = [one for one in normalize_axes(axis, x.ndim) if x.shape[one] == 1]
-    kept = [one for one in range(x.ndim) if one not in gone]
-    result = walk_over(x, tuple(x.shape[one] for one in kept), tuple(x.walk.strides[one] for one in kept))
+    removed = [index for index in normalize_axes(axis, x.ndim) if x.shape[index] == 1]
+    kept = [index for index in range(x.ndim) if index not in removed]
+    result = strided_view(x, tuple(x.shape[index] for index in kept), tuple(x.walk.strides[index] for index in kept))
 
     def rule(g: Tensor, _: Tensor) -> Tensor:
-        for one in gone:
-            g = unsqueeze(g, one)
+        for index in removed:
+            g = unsqueeze(g, index)
         return g
 
     return record(result, (x, rule))
 
 
 def flatten(x: Tensor, start: int = 0, end: int = -1) -> Tensor:
-    """With the axes from `start` to `end`, both included, as one. A tensor without axes gets one.
+    """The tensor with the axes from `start` to `end`, both included, merged into one. A tensor without axes gets one.
 
     Raises:
         ShapeError: there is no such axis, or `end` comes before `start`.

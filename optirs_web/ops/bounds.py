@@ -50,7 +50,7 @@ def _extreme(function: str, a: Any, b: Any) -> Tensor:
 
 
 def _share(function: str, g: Tensor, taken: Operand, other: Operand) -> Tensor:
-    """What `taken` gets of a gradient: constant by pieces in the operands."""
+    """Return the share of a gradient that belongs to `taken`; it is piecewise constant in the operands."""
     result = apply("maximum", f"{function}_grad", g, taken, other)
     return record(result, (g, lambda h, _: _share(function, h, taken, other)))
 
@@ -58,7 +58,7 @@ def _share(function: str, g: Tensor, taken: Operand, other: Operand) -> Tensor:
 def clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """min(max(x, low), high): `high` where the bounds cross. NaN stays NaN.
 
-    Gradients: g where x lies between the bounds or at one, else to the bound that was taken, as torch.clamp.
+    Gradients: g where x is between the bounds or at one, else to the bound that was taken, as torch.clamp.
 
     Args:
         x: float32.

@@ -16,7 +16,7 @@ from .launch import apply, contiguous, need_float32, need_one_device, row_kernel
 from .limits import in_parts
 from .loss_reduction import check_reduction
 from .reduce import sum
-from .shape import broadcast_to, permute, reshape, walk_over
+from .shape import broadcast_to, permute, reshape, strided_view
 from .softmaxes import log_softmax, softmax
 
 __all__ = ["cross_entropy", "nll_loss"]
@@ -98,7 +98,7 @@ def nll_loss(
 
 
 class _Call(NamedTuple):
-    """What the loss of rows is taken with."""
+    """The arguments of a loss over rows: the class numbers, their weights, the number ignored, and the smoothing."""
 
     labels: Tensor  # (n,)
     weight: Tensor | None
@@ -106,20 +106,20 @@ class _Call(NamedTuple):
     smoothing: float
 
     def numbers_of(self, rows: Tensor) -> tuple[Any, ...]:
-        """The last arguments of the map functions."""
+        """Return the last arguments of the map functions."""
         column = reshape(self.labels, (-1, 1))
         weight = 1.0 if self.weight is None else self.weight.detach()
         return 0, column, weight, rows.shape[1], self.ignored, self.smoothing
 
     def shares(self, rows: Tensor) -> Tensor:
-        """What each class of each row is meant to have. No history."""
+        """Return the target shares (n, classes), weighted and smoothed. Leaves no history."""
         return apply("cross_entropy", "share_of_column", *self.numbers_of(rows), shape=rows.shape)
 
 
 def _as_rows(
     name: str, logits: Tensor, target: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """(n, classes), (n,), and the shape of the losses."""
+    """Return the logits as (n, classes), the targets as (n,), and the shape of the losses."""
     if target.dtype is not INT32:
         raise UnsupportedError(f"{name} needs int32 class numbers, not {target.dtype}")
     shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else ()
@@ -137,7 +137,7 @@ def _classes_last(x: Tensor) -> Tensor:
 
 
 def _of_shares(log_probs: Tensor, shares: Tensor, of_targets: Tensor, reduction: str, shape: tuple[int, ...]) -> Tensor:
-    """The loss of rows of logarithms, whose mean is by the shares `of_targets`."""
+    """Return the loss of rows of log-probabilities; the mean divides by the sum of `of_targets`."""
     terms = record(
         apply("cross_entropy", "nll_term", log_probs, shares),
         (log_probs, lambda g, _: negate(multiply(g, shares))),
@@ -156,30 +156,32 @@ def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...
     parts: list[Tensor] = []  # losses and weights
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        values, labels = (one.view for one in operands)
+        values, labels = (operand.view for operand in operands)
         count = results[0].shape[0]
         parts.append(empty((2, count), FLOAT32, rows.device))
         weight = values if call.weight is None else call.weight.view
-        kernel, teams = row_kernel(rows.device, "cross_entropy", classes, count, smooths=call.smoothing != 0)
+        kernel, rows_per_workgroup = row_kernel(
+            rows.device, "cross_entropy", classes, count, smooths=call.smoothing != 0
+        )
         rows.device.dispatch(
             kernel,
             [values, labels, weight, results[0].view, parts[-1].view],
-            -(-count // teams),
-            (count, classes, call.weight is not None, call.ignored, call.smoothing, teams),
+            -(-count // rows_per_workgroup),
+            (count, classes, call.weight is not None, call.ignored, call.smoothing, rows_per_workgroup),
         )
 
     in_parts([of_rows], [contiguous(rows.detach()), call.labels.detach()], 1, run)
     if len(parts) == 1:
-        both = parts[0]
+        losses_and_weights = parts[0]
     else:
         from .joining import concat  # which most programs do without
 
-        both = concat(parts, 1)
+        losses_and_weights = concat(parts, 1)
     if reduction == "none":
-        result = walk_over(both, (n,), (1,))
+        result = strided_view(losses_and_weights, (n,), (1,))
         losses = record(result, (rows, lambda g, _: _gradient(reshape(g, (n, 1)), rows, of_rows, call)))
         return reshape(losses, shape)
-    total, weight = (walk_over(sums, (), (), number) for sums in [sum(both, 1)] for number in (0, 1))
+    total, weight = (strided_view(sums, (), (), number) for sums in [sum(losses_and_weights, 1)] for number in (0, 1))
     if reduction == "sum":
         return record(total, (rows, lambda g, _: _gradient(broadcast_to(g, (n, 1)), rows, of_rows, call)))
     return record(
@@ -189,9 +191,9 @@ def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...
 
 
 def _gradient(g: Tensor, rows: Tensor, of_rows: Tensor, call: _Call) -> Tensor:
-    """The gradient of each row, g (shares softmax - share), for g of (n, 1)."""
+    """Return the gradient of each row, g (shares softmax - share), for g of (n, 1)."""
     n = rows.shape[0]
-    log_sum, shares = (walk_over(of_rows, (n, 1), (2, 1), number) for number in (0, 1))
+    log_sum, shares = (strided_view(of_rows, (n, 1), (2, 1), number) for number in (0, 1))
     result = apply("cross_entropy", "cross_entropy_grad", g, rows, log_sum, shares, *call.numbers_of(rows))
 
     def formula(g: Tensor, rows: Tensor) -> Tensor:

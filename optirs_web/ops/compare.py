@@ -60,12 +60,12 @@ def astype(x: Tensor, dtype: DTypeLike) -> Tensor:
 
 
 def _common_dtype(*values: Any) -> DType:
-    """The type that these are compared or chosen in: that of the tensors, unless a number does not fit it.
+    """Return the type in which values are compared or chosen: that of the tensors, unless a number does not fit it.
 
     Raises:
         UnsupportedError: one is int32 and another uint32.
     """
-    types = {FLOAT32 if one.dtype.wgsl == "f32" else one.dtype for one in values if isinstance(one, Tensor)}
+    types = {FLOAT32 if value.dtype.wgsl == "f32" else value.dtype for value in values if isinstance(value, Tensor)}
     if len(types) > 1:
         types -= {BOOL}
     if len(types) > 1 and FLOAT32 not in types:
@@ -73,26 +73,28 @@ def _common_dtype(*values: Any) -> DType:
     if FLOAT32 in types or not types:
         return FLOAT32
     (common,) = types
-    numbers = [one for one in values if not isinstance(one, Tensor)]
-    if common is BOOL and not all(isinstance(one, bool) for one in numbers):
+    numbers = [value for value in values if not isinstance(value, Tensor)]
+    if common is BOOL and not all(isinstance(number, bool) for number in numbers):
         common = INT32
     low, high = _RANGES[common]
-    return common if all(low <= one <= high and one == math.floor(one) for one in numbers) else FLOAT32
+    return common if all(low <= number <= high and number == math.floor(number) for number in numbers) else FLOAT32
 
 
 def _operands(*values: Any) -> tuple[DType, list[Operand]]:
-    """Tensors and numbers as operands of one type; arrays go to the device of the others."""
-    device = next((one.device for one in values if isinstance(one, Tensor)), None)
-    given = [one if isinstance(one, (Tensor, bool, int, float)) else tensor(one, device=device) for one in values]
-    common = _common_dtype(*given)
+    """Return values as operands of their common type; arrays go to the device of the tensors."""
+    device = next((value.device for value in values if isinstance(value, Tensor)), None)
+    operands = [
+        value if isinstance(value, (Tensor, bool, int, float)) else tensor(value, device=device) for value in values
+    ]
+    common = _common_dtype(*operands)
     if common is FLOAT32:
-        return common, [as_float32(one) for one in given]
-    return common, [astype(one, common) if isinstance(one, Tensor) else int(one) for one in given]
+        return common, [as_float32(operand) for operand in operands]
+    return common, [astype(operand, common) if isinstance(operand, Tensor) else int(operand) for operand in operands]
 
 
 def _compare(name: str, a: Any, b: Any) -> Tensor:
     common, operands = _operands(a, b)
-    if not any(isinstance(one, Tensor) for one in operands):
+    if not any(isinstance(operand, Tensor) for operand in operands):
         operands[0] = tensor(operands[0], dtype=common)
     return apply("compare", f"{name}_{common.wgsl}", *operands, dtype=BOOL)
 
@@ -175,9 +177,9 @@ def greater_equal(a: Any, b: Any) -> Tensor:
 
 
 def _logical(name: str, *values: Any) -> Tensor:
-    device = next((one.device for one in values if isinstance(one, Tensor)), None)
-    as_tensors = [one if isinstance(one, Tensor) else tensor(one, device=device) for one in values]
-    return apply("logical", name, *(astype(one, BOOL) for one in as_tensors), dtype=BOOL)
+    device = next((value.device for value in values if isinstance(value, Tensor)), None)
+    as_tensors = [value if isinstance(value, Tensor) else tensor(value, device=device) for value in values]
+    return apply("logical", name, *(astype(operand, BOOL) for operand in as_tensors), dtype=BOOL)
 
 
 def logical_and(a: Any, b: Any) -> Tensor:
@@ -271,7 +273,7 @@ def isfinite(x: Tensor) -> Tensor:
 def where(condition: Any, a: Any, b: Any) -> Tensor:
     """`a` where the condition holds, elsewhere `b`; all three broadcast.
 
-    Gradients: g where each was taken, 0 elsewhere, whatever the other one holds there.
+    Gradients: g where each was taken, 0 elsewhere, even where the other operand is NaN or infinite.
 
     Args:
         condition: a bool tensor.
@@ -288,7 +290,7 @@ def where(condition: Any, a: Any, b: Any) -> Tensor:
         [0.0, 2.0]
     """
     if not isinstance(condition, Tensor):
-        device = next((one.device for one in (a, b) if isinstance(one, Tensor)), None)
+        device = next((value.device for value in (a, b) if isinstance(value, Tensor)), None)
         condition = tensor(condition, device=device)
     if condition.dtype is not BOOL:
         raise UnsupportedError(f"where needs a condition of bools, as x > 0 or x.astype('bool'), not {condition!r}")

@@ -15,25 +15,25 @@ _Value = TypeVar("_Value")
 
 
 def once(compute: Callable[[Tensor, Tensor], _Value]) -> Callable[[Tensor, Tensor], _Value]:
-    """A rule whose value for a gradient is computed by the first that asks, and kept for those that ask next."""
-    found: list[tuple[ref[Tensor], _Value]] = []
+    """Return a function that computes its value for a gradient at the first call, and keeps it for the next calls."""
+    cached: list[tuple[ref[Tensor], _Value]] = []
 
     def get(g: Tensor, y: Tensor) -> _Value:
-        if not found or found[0][0]() is not g:
-            found[:] = [(ref(g), compute(g, y))]
-        return found[0][1]
+        if not cached or cached[0][0]() is not g:
+            cached[:] = [(ref(g), compute(g, y))]
+        return cached[0][1]
 
     return get
 
 
 def composed_gradients(formula: Callable[..., Tensor], inputs: Sequence[Tensor], g: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of a formula of differentiable operations, with a history of their own if one is left now."""
+    """Return the gradients of a formula of differentiable operations, with a history if gradients are recorded now."""
     from ..derivatives import vjp
 
     leaves_history = grad_enabled()
     with enable_grad():
-        found = vjp(formula, *inputs)[1](g)
-    return found if leaves_history else tuple(one.detach() for one in found)
+        gradients = vjp(formula, *inputs)[1](g)
+    return gradients if leaves_history else tuple(gradient.detach() for gradient in gradients)
 
 
 def record_composed(result: Tensor, formula: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
@@ -44,5 +44,5 @@ def record_composed(result: Tensor, formula: Callable[..., Tensor], *inputs: Ten
         return lambda g, y: all_gradients(g, y)[number]
 
     edges: list[tuple[Any, Callable[[Tensor, Tensor], Tensor]]]
-    edges = [(one, rule_of(number)) for number, one in enumerate(inputs)]
+    edges = [(operand, rule_of(number)) for number, operand in enumerate(inputs)]
     return record(result, *edges)

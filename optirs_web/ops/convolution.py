@@ -36,13 +36,13 @@ from .windows import Pair, Windows, as_images, columns_of, fold_into, pair, wind
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]
 
 _COLUMN_BYTES = 64 << 20
-"""Columns that are held at once; a larger batch is taken in turns."""
+"""Bytes of columns that are held at once; a larger batch takes several passes."""
 
 Padding = int | Iterable[int] | Literal["same", "valid"]
 
 
 class _Layout(NamedTuple):
-    """What a convolution is of: the windows, the channels of images and of results, and the groups of these."""
+    """The shape of a convolution: its windows, the channels of images and of results, and the groups of channels."""
 
     windows: Windows
     channels: int
@@ -51,7 +51,7 @@ class _Layout(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Of the columns of one group."""
+        """Rows of the column matrix of one group: channels times taps."""
         return self.channels // self.groups * self.windows.taps
 
     @property
@@ -89,13 +89,13 @@ def conv2d(
         padding: zeros around the image; or "valid", none, or "same", as many as keep its size (an odd one goes to the
             right and below; the stride is 1).
         dilation: pixels from one tap to the next.
-        groups: the channels and filters are so many sets that do not meet.
+        groups: number of sets of channels and filters; each filter reads the channels of its set.
 
     Returns:
         (N, O, height, width), or without N.
 
     Raises:
-        ShapeError: shapes, groups or windows do not fit, or the tensors lie on different devices.
+        ShapeError: shapes, groups or windows do not fit, or the tensors are on different devices.
         UnsupportedError: a tensor is not float32.
 
     Example:
@@ -136,7 +136,7 @@ def conv1d(
         groups: see there.
 
     Raises:
-        ShapeError: shapes, groups or windows do not fit, or the tensors lie on different devices.
+        ShapeError: shapes, groups or windows do not fit, or the tensors are on different devices.
         UnsupportedError: a tensor is not float32.
 
     Example:
@@ -151,12 +151,12 @@ def conv1d(
                          f"{weight.shape}")  # fmt: skip
     high = reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
     filters = reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))
-    margin = padding if isinstance(padding, str) else (0, *_one(padding))
-    result = conv2d(high, filters, bias, (1, *_one(stride)), margin, (1, *_one(dilation)), groups)
+    margin = padding if isinstance(padding, str) else (0, *_as_tuple(padding))
+    result = conv2d(high, filters, bias, (1, *_as_tuple(stride)), margin, (1, *_as_tuple(dilation)), groups)
     return reshape(result, (*result.shape[:-2], result.shape[-1]))
 
 
-def _one(value: Any) -> tuple[int, ...]:
+def _as_tuple(value: Any) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, Iterable) else (value,)
 
 
@@ -178,7 +178,7 @@ def conv_transpose2d(
         bias: (O,), float32, or None.
         stride: of that convolution, as for `conv2d`.
         padding: of that convolution.
-        output_padding: rows and columns more below and to the right: several sizes have windows for the same result.
+        output_padding: rows and columns added below and to the right: images of several sizes have results of one.
         groups: of that convolution.
         dilation: of that convolution.
 
@@ -187,7 +187,7 @@ def conv_transpose2d(
         output_padding.
 
     Raises:
-        ShapeError: shapes, groups or windows do not fit, or the tensors lie on different devices.
+        ShapeError: shapes, groups or windows do not fit, or the tensors are on different devices.
         UnsupportedError: a tensor is not float32.
 
     Example:
@@ -202,9 +202,9 @@ def conv_transpose2d(
     taps = (weight.shape[2], weight.shape[3])
     step, gap, margin = pair(stride, "stride", 1), pair(dilation, "dilation", 1), pair(padding, "padding", 0)
     more = pair(output_padding, "output_padding", 0)
-    each = zip(images.shape[2:], step, margin, taps, gap, more, strict=True)
-    high, wide = ((n - 1) * one - 2 * edge + (k - 1) * d + 1 + extra for n, one, edge, k, d, extra in each)
-    if min(high, wide) < 1 or any(one >= max(a, b) for one, a, b in zip(more, step, gap, strict=True)):
+    sizes = zip(images.shape[2:], step, margin, taps, gap, more, strict=True)
+    high, wide = ((n - 1) * s - 2 * edge + (k - 1) * d + 1 + extra for n, s, edge, k, d, extra in sizes)
+    if min(high, wide) < 1 or any(extra >= max(a, b) for extra, a, b in zip(more, step, gap, strict=True)):
         raise ShapeError(
             f"conv_transpose2d of images {images.shape[2:]} would give {(high, wide)}: padding {margin} takes "
             f"too much off, or output_padding {more} is not below stride or dilation"
@@ -229,7 +229,7 @@ def _check_filters(operation: str, images: Tensor, weight: Tensor, groups: int, 
 
 
 def _padding(padding: Any, taps: Pair, stride: Pair, dilation: Pair) -> tuple[Pair, Pair]:
-    """Before and after the image."""
+    """Return the padding before and after the image, in pixels."""
     if padding == "valid":
         return (0, 0), (0, 0)
     if padding == "same":
@@ -252,26 +252,26 @@ def _finished(operation: str, result: Tensor, bias: Tensor | None, x: Tensor) ->
     return result if x.ndim == 4 else reshape(result, result.shape[1:])
 
 
-def _turns(images: Tensor, layout: _Layout, *, makes_weights: bool = False) -> Iterator[Pair]:
-    """The first image and the number of those that are taken at once."""
+def _batches(images: Tensor, layout: _Layout, *, makes_weights: bool = False) -> Iterator[Pair]:
+    """Yield the first image and the number of images of each pass."""
     count, device_bytes = images.shape[0], images.device.capabilities.max_binding_bytes
     of_image = layout.groups * layout.rows * layout.windows.windows
     if makes_weights:
         of_image = max(of_image, layout.filters * layout.rows)
     most = max(1, min(_COLUMN_BYTES, device_bytes) // max(1, 4 * of_image))
-    for first in range(0, count, most):
-        yield first, min(most, count - first)
+    for start in range(0, count, most):
+        yield start, min(most, count - start)
 
 
-def _some(x: Tensor, first: int, count: int, layout: _Layout) -> Tensor:
-    """The results of some images, or their gradients, as matrices (count, groups, filters / groups, windows)."""
+def _result_matrices(x: Tensor, start: int, count: int, layout: _Layout) -> Tensor:
+    """Return the results of some images, or their gradients, as (count, groups, filters / groups, windows)."""
     shape = (x.shape[0], layout.groups, layout.filters // layout.groups, layout.windows.windows)
-    return part_of(reshape(x, shape), (Pick(first, 1, count), *map(whole_axis, shape[1:])))
+    return part_of(reshape(x, shape), (Pick(start, 1, count), *map(whole_axis, shape[1:])))
 
 
-def _columns(x: Tensor, first: int, count: int, layout: _Layout) -> Tensor:
-    """Those of some images, (count, groups, rows, windows)."""
-    columns = columns_of(x, layout.windows, first * layout.channels, count * layout.channels)
+def _columns(x: Tensor, start: int, count: int, layout: _Layout) -> Tensor:
+    """Return the columns of some images, (count, groups, rows, windows)."""
+    columns = columns_of(x, layout.windows, start * layout.channels, count * layout.channels)
     return reshape(columns, (count, layout.groups, layout.rows, layout.windows.windows))
 
 
@@ -291,7 +291,7 @@ def _convolved(x: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
         product = result_product(layout.windows, x.shape[0], *layout.sizes)
         multiply_images(result, contiguous(kernel), images, product)
     else:
-        products = [matmul(kernel, _columns(images, *turn, layout)) for turn in _turns(images, layout)]
+        products = [matmul(kernel, _columns(images, *batch, layout)) for batch in _batches(images, layout)]
         result = concat(products) if products else full(shape, 0.0, x.device)
     return record(
         Tensor(result.view, shape, result.dtype),
@@ -310,9 +310,9 @@ def _to_images(g: Tensor, weight: Tensor, layout: _Layout) -> Tensor:
         by_channels = contiguous(transpose(reshape(kernel, by_filters), 1, 2))
         multiply_images(result, by_channels, results, image_gradient(layout.windows, g.shape[0], *layout.sizes))
     else:
-        for first, count in _turns(results, layout):
-            columns = contiguous(matmul(transpose(kernel, 1, 2), _some(results, first, count, layout)))
-            fold_into(result, columns, layout.windows, first * layout.channels, count * layout.channels)
+        for start, count in _batches(results, layout):
+            columns = contiguous(matmul(transpose(kernel, 1, 2), _result_matrices(results, start, count, layout)))
+            fold_into(result, columns, layout.windows, start * layout.channels, count * layout.channels)
     return record(
         result,
         (g, lambda v, _: _convolved(v, weight, layout)),
@@ -329,9 +329,9 @@ def _to_weights(x: Tensor, g: Tensor, layout: _Layout) -> Tensor:
         result = empty(shape, float_type(x, g), x.device)
         multiply_images(result, results, images, filter_gradient(layout.windows, x.shape[0], *layout.sizes))
     else:
-        for first, count in _turns(images, layout, makes_weights=True):
-            columns = transpose(_columns(images, first, count, layout), 2, 3)
-            part = sum(matmul(_some(results, first, count, layout), columns), 0)
+        for start, count in _batches(images, layout, makes_weights=True):
+            columns = transpose(_columns(images, start, count, layout), 2, 3)
+            part = sum(matmul(_result_matrices(results, start, count, layout), columns), 0)
             result = part if result is None else add(result, part)
     return record(
         full(shape, 0.0, x.device) if result is None else reshape(result, shape),

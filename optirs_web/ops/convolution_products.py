@@ -173,8 +173,8 @@ def _words(pixels: Sequence[int]) -> list[int]:
 
 def _parts(capabilities: Capabilities, p: ImageProduct) -> tuple[int, int]:
     """Return how many images and depths a part has: all depths of some images, or some depths of one image."""
-    whole = p.images * p.inner
-    parts = -(-whole // inner_parts(capabilities, p.rows, p.columns, whole, p.groups))
+    depths = p.images * p.inner
+    parts = -(-depths // inner_parts(capabilities, p.rows, p.columns, depths, p.groups))
     if parts <= p.images:
         return -(-p.images // parts), p.inner
     return 1, min(p.inner, -(-p.inner * p.images // (parts * _STEP)) * _STEP)

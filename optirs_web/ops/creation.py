@@ -1,4 +1,4 @@
-"""Tensors from nothing: constants and random numbers."""
+"""New tensors: constants, ranges and random numbers."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def full(
         >>> ow.full((2, 2), 7.0, device="cpu").tolist()
         [[7.0, 7.0], [7.0, 7.0]]
     """
-    its_dtype = dtype_of(dtype)
-    number = _fitting(value, its_dtype)
+    type_ = dtype_of(dtype)
+    number = _fitting(value, type_)
     result = apply(
         "identity",
-        f"identity_{its_dtype.wgsl}",
+        f"identity_{type_.wgsl}",
         number,
-        dtype=its_dtype,
+        dtype=type_,
         device=device_of(device),
         shape=as_shape(shape),
     )
-    return Tensor(result.view, result.shape, its_dtype, requires_grad=requires_grad)
+    return Tensor(result.view, result.shape, type_, requires_grad=requires_grad)
 
 
 def _fitting(value: float, dtype: DType) -> float:
@@ -105,8 +105,8 @@ def randn(
     """Standard normal random numbers, the same on every device to 4 units in the last place.
 
     Philox 4x32-10 by counter (Salmon et al. 2011), then Box and Muller. Each call continues the sequence
-    that `manual_seed` began; with `seed` the call stands alone. In a compiled step each replay draws new numbers;
-    with `seed` all draw the same.
+    that `manual_seed` began; with `seed` the call is independent of it. In a compiled step each replay draws new
+    numbers; with `seed` all draw the same.
 
     Example:
         >>> import optirs_web as ow
@@ -131,7 +131,7 @@ def rand(
 
 
 def bernoulli(p: Tensor) -> Tensor:
-    """1 with the probability that each element of `p` says, else 0, as float32; NaN where it is none.
+    """1 with the probability of each element of `p`, else 0, as float32; NaN where that is no probability.
 
     No gradient: the numbers do not depend smoothly on `p`. See `rand`.
 

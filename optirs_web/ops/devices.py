@@ -11,9 +11,9 @@ __all__ = ["to_device"]
 
 
 def to_device(x: Tensor, device: str | Device) -> Tensor:
-    """A copy on another device, or the tensor itself if it lies there. Waits for the values.
+    """A copy on another device, or the tensor itself if it is there already. Waits for the values.
 
-    Gradient: g, copied back to where x lies.
+    Gradient: g, copied back to the device of x.
 
     Raises:
         DeviceNotAvailableError: there is no such device here.
@@ -24,7 +24,7 @@ def to_device(x: Tensor, device: str | Device) -> Tensor:
         <Tensor (2,) float32 on cpu>
     """
     target = device_of(device)
-    home = x.device
-    if target is home:
+    source = x.device
+    if target is source:
         return x
-    return record(tensor(x.detach(), device=target, dtype=x.dtype), (x, lambda g, _: to_device(g, home)))
+    return record(tensor(x.detach(), device=target, dtype=x.dtype), (x, lambda g, _: to_device(g, source)))

@@ -13,8 +13,8 @@ __all__ = ["dropout"]
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Elements set to 0 at random, each with probability p, and the others divided by 1 - p (Hinton et al. 2012).
 
-    What is dropped is decided by counter, so that nothing is stored for the backward pass: the gradient, g dropped in
-    the same places, draws the same numbers again. A dropped element is 0 whatever it was; in torch NaN and infinity
+    The mask is drawn by counter, so that nothing is stored for the backward pass: the gradient, g with the same
+    elements dropped, draws the same numbers again. A dropped element is 0 whatever it was; in torch NaN and infinity
     leave NaN there. With p = 1 all are 0.
 
     Args:
@@ -42,7 +42,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 
 def _dropped(x: Tensor, p: float, draw: Draw) -> Tensor:
-    """Linear in x: its gradient is the same operation."""
+    """Apply the mask of a draw. It is linear in x, so its gradient is the same operation."""
     scale = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
     return record(
         apply("dropout", "dropout", x, *draw, p, scale, shape=x.shape), (x, lambda g, _: _dropped(g, p, draw))

@@ -1,4 +1,4 @@
-"""The largest and the smallest elements along axes, and where they stand."""
+"""The largest and the smallest elements along axes, and their indices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .shape import reshape
 __all__ = ["argmax", "argmin", "max", "min"]
 
 _CHUNK = 4096
-"""Elements that one workgroup looks at; a longer axis takes another pass over what was found."""
+"""Elements that one workgroup compares; a longer axis takes another pass over the results."""
 
 _KINDS = {"f32": 0, "i32": 1, "u32": 2}
 
@@ -32,8 +32,8 @@ def max(
 ) -> Tensor:
     """The largest element over axes (all by default), of any dtype; NaN if one is NaN.
 
-    As torch.amax and numpy.max: the values alone, where torch's `max(dim)` has `argmax` beside them. Gradient: g,
-    shared evenly by those that equal the largest.
+    As torch.amax and numpy.max: the values alone, where torch's `max(dim)` returns `argmax` too. Gradient: g,
+    shared evenly by the elements that equal the largest.
 
     Raises:
         ShapeError: there is no such axis, it is named twice, or has no elements.
@@ -63,7 +63,7 @@ def min(
 def argmax(
     x: Tensor, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool | None = None
 ) -> Tensor:
-    """Where the largest element stands along an axis, or among all in order, as int32: the first of equal ones.
+    """The index of the largest element along an axis, or among all, as int32: the first of equal ones.
 
     A NaN counts as the largest. There is no gradient.
 
@@ -75,13 +75,13 @@ def argmax(
         >>> ow.tensor([[1.0, 5.0], [4.0, 2.0]], device="cpu").argmax(axis=1).tolist()
         [1, 0]
     """
-    return _place(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=False)
+    return _position(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=False)
 
 
 def argmin(
     x: Tensor, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool | None = None
 ) -> Tensor:
-    """Where the smallest element stands along an axis. A NaN counts as the smallest. See `argmax`.
+    """The index of the smallest element along an axis. A NaN counts as the smallest. See `argmax`.
 
     Example:
         >>> import optirs_web as ow
@@ -89,7 +89,7 @@ def argmin(
         >>> ow.ops.argmin(x, axis=1).tolist()
         [0, 0]
     """
-    return _place(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=True)
+    return _position(x, *any_axes(axis, keepdims, dim, keepdim), is_smallest=True)
 
 
 def _extreme(x: Tensor, axis: Axes, keepdims: bool, *, is_smallest: bool) -> Tensor:
@@ -98,19 +98,19 @@ def _extreme(x: Tensor, axis: Axes, keepdims: bool, *, is_smallest: bool) -> Ten
     if not axes or x.size == 0:
         result = Tensor(x.view, shape, x.dtype)
     else:
-        result = _found(x, axes, shape, x.dtype, is_smallest=is_smallest, gives_value=True)
+        result = _search(x, axes, shape, x.dtype, is_smallest=is_smallest, gives_value=True)
     if x.dtype is not FLOAT32:
         return result
     return record(result, (x, lambda g, y: _shared(reshape(g, kept), x, reshape(y, kept), axes)))
 
 
 def _shared(g: Tensor, x: Tensor, extreme: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """The gradient for the elements that equal the extreme one, divided among them."""
+    """Return the gradient divided evenly among the elements that equal the extreme one."""
     is_extreme = astype(equal(x, extreme), FLOAT32)
     return multiply(divide(g, sum(is_extreme, axes, keepdims=True)), is_extreme)
 
 
-def _place(x: Tensor, axis: Axes, keepdims: bool, *, is_smallest: bool) -> Tensor:
+def _position(x: Tensor, axis: Axes, keepdims: bool, *, is_smallest: bool) -> Tensor:
     axes = _filled_axes(x, axis)
     if len(axes) != 1 and len(axes) != x.ndim:
         raise ShapeError(f"argmax and argmin take one axis or none, not {axes}")
@@ -120,63 +120,63 @@ def _place(x: Tensor, axis: Axes, keepdims: bool, *, is_smallest: bool) -> Tenso
         axes = (0,)
     if math.prod(shape) == 0:
         return empty(shape, INT32, x.device)
-    return _found(x, axes, shape, INT32, is_smallest=is_smallest, gives_value=False)
+    return _search(x, axes, shape, INT32, is_smallest=is_smallest, gives_value=False)
 
 
 def _filled_axes(x: Tensor, axis: Axes) -> tuple[int, ...]:
     axes = normalize_axes(axis, x.ndim)
-    if any(x.shape[one] == 0 for one in axes):
+    if any(x.shape[index] == 0 for index in axes):
         raise ShapeError(f"no maximum or minimum over axes {axes} of shape {x.shape}: there are no elements")
     return axes
 
 
-def _found(
+def _search(
     x: Tensor, axes: tuple[int, ...], shape: tuple[int, ...], dtype: DType, *, is_smallest: bool, gives_value: bool
 ) -> Tensor:
     flat, (outer, length, inner) = as_three_axes(x, axes)
     result = empty((outer, inner), dtype, x.device)
     values = Tensor(flat.view, (outer, length, inner), x.dtype)
-    find = partial(_find_into, is_smallest=is_smallest, gives_value=gives_value)
+    find = partial(_search_into, is_smallest=is_smallest, gives_value=gives_value)
     if fits(values.view):
         find(result, values)
     else:
-        reduce_into(result, values, find, None if gives_value else partial(_join_places, is_smallest=is_smallest))
+        reduce_into(result, values, find, None if gives_value else partial(_join_positions, is_smallest=is_smallest))
     return Tensor(result.view, shape, dtype)
 
 
-def _join_places(result: Tensor, parts: Sequence[Tensor], *, is_smallest: bool) -> None:
-    """Of the parts of an axis, where the extreme element stands: in that part whose own is the extreme one."""
+def _join_positions(result: Tensor, parts: Sequence[Tensor], *, is_smallest: bool) -> None:
+    """Write the index of the extreme element of an axis that is cut into parts, from the extreme element of each."""
     _, length, inner = parts[0].shape
     kept = (len(parts), inner)
-    largest, places = empty(kept, parts[0].dtype, result.device), empty(kept, INT32, result.device)
-    for found, gives_value in ((largest, True), (places, False)):
-        find = partial(_find_into, is_smallest=is_smallest, gives_value=gives_value)
+    largest, positions = empty(kept, parts[0].dtype, result.device), empty(kept, INT32, result.device)
+    for target, gives_value in ((largest, True), (positions, False)):
+        find = partial(_search_into, is_smallest=is_smallest, gives_value=gives_value)
         for number, part in enumerate(parts):
-            compute_part(found, 0, number, 1, partial(reduce_into, x=part, reduce=find))
-    part_number = _found(largest, (0,), (1, inner), INT32, is_smallest=is_smallest, gives_value=False)
-    place = looked_up(places, of_each(part_number, kept, 0), (1, inner), 0)
-    write_into(result, apply("indexing", "in_whole", place, part_number, length, dtype=INT32))
+            compute_part(target, 0, number, 1, partial(reduce_into, x=part, reduce=find))
+    part_number = _search(largest, (0,), (1, inner), INT32, is_smallest=is_smallest, gives_value=False)
+    position = looked_up(positions, of_each(part_number, kept, 0), (1, inner), 0)
+    write_into(result, apply("indexing", "in_whole", position, part_number, length, dtype=INT32))
 
 
-def _find_into(result: Tensor, x: Tensor, *, is_smallest: bool, gives_value: bool) -> None:
+def _search_into(result: Tensor, x: Tensor, *, is_smallest: bool, gives_value: bool) -> None:
     """Enqueue the search along the middle axis."""
     (outer, length, inner), values = x.shape, x.view
-    places, count = values, length
+    positions, count = values, length
     while True:
         chunks = -(-count // _CHUNK)
         is_last = chunks == 1
         results = outer * chunks * inner
         target = result if is_last else empty((results,), INT32, x.device)
-        teams = at_once(count, results, inner)
+        results_per_workgroup = at_once(count, results, inner)
         x.device.dispatch(
             cooperative("extremum"),
-            [values, places, target.view],
-            -(-results // teams),
+            [values, positions, target.view],
+            -(-results // results_per_workgroup),
             (
                 outer, length, inner, count, _CHUNK, _KINDS[x.dtype.wgsl],
-                int(is_smallest), int(places is not values), int(gives_value and is_last), teams,
+                int(is_smallest), int(positions is not values), int(gives_value and is_last), results_per_workgroup,
             ),
         )  # fmt: skip
         if is_last:
             return
-        places, count = target.view, chunks
+        positions, count = target.view, chunks

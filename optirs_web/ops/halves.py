@@ -1,4 +1,4 @@
-"""Conversions to and from the element types of 16 bits."""
+"""Conversions to and from float16 and bfloat16."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["converted"]
 
 
 def converted(x: Tensor, dtype: DType) -> Tensor:
-    """A tensor as another type, one of the two a float of 16 bits.
+    """A tensor as another type, where one of the two is float16 or bfloat16.
 
     Rounded to the nearest, ties to even; beyond the largest number, which is 65,504 in float16, infinite. Gradient: g
     as the type of x.
@@ -22,5 +22,5 @@ def converted(x: Tensor, dtype: DType) -> Tensor:
     result = empty(x.shape, dtype, x.device)
     if x.size:
         launch_map("identity", "identity_f32", [x], [x.walk.strides], x.shape, result)
-    own = x.dtype
-    return record(result, (x, lambda g, _: astype(g, own)))
+    source_type = x.dtype
+    return record(result, (x, lambda g, _: astype(g, source_type)))

@@ -1,4 +1,4 @@
-"""Elements chosen by their index: in brackets, by an array along one axis, or one by one; and their reverse, sums."""
+"""Elements by index: in brackets, by an array along one axis, or each by its own; and the reverse, sums by index."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["embedding", "flip", "gather", "getitem", "scatter_add", "take"]
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
-    """The part that an index in brackets asks for, as NumPy's `x[index]`. Gradient: g where it was taken, and zeros.
+    """The elements at an index, as NumPy's `x[index]`. Gradient: g where they were taken, and zeros.
 
-    Ints, slices, `...` and None give a walk over the same memory. One axis may be indexed by int32 values of any
-    shape, as a tensor, array or list: see `take`. A slice that runs backwards is a copy, see `flip`.
+    Ints, slices, `...` and None give a strided view of the same memory. One axis may be indexed by int32 values of any
+    shape, as a tensor, array or list: see `take`. A slice with a negative step is a copy, see `flip`.
 
     Raises:
         ShapeError: there is no such element or axis; also for values of an array or list, but not of a tensor.
@@ -43,11 +43,11 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         >>> ops.getitem(x, (slice(None), slice(None, None, 2))).tolist(), ops.getitem(x, (1, [2, 0])).tolist()
         ([[1.0, 3.0], [4.0, 6.0]], [6.0, 4.0])
     """
-    asked = parsed(index, x.shape)
-    result = part_of(x, asked.parts)
-    for axis in asked.backward:
+    selection = parsed(index, x.shape)
+    result = part_of(x, selection.parts)
+    for axis in selection.backward:
         result = flip(result, axis)
-    return result if asked.array is None else take(result, asked.array[1], asked.array[0])
+    return result if selection.array is None else take(result, selection.array[1], selection.array[0])
 
 
 def flip(x: Tensor, axis: int | tuple[int, ...] | None = None) -> Tensor:
@@ -62,8 +62,8 @@ def flip(x: Tensor, axis: int | tuple[int, ...] | None = None) -> Tensor:
         >>> ops.flip(ow.tensor([1.0, 2.0, 3.0], device="cpu")).tolist()
         [3.0, 2.0, 1.0]
     """
-    for one in normalize_axes(axis, x.ndim):
-        x = _flipped(x, one)
+    for number in normalize_axes(axis, x.ndim):
+        x = _flipped(x, number)
     return x
 
 
@@ -78,10 +78,10 @@ def _flipped(x: Tensor, axis: int) -> Tensor:
 
 
 def _index(index: Any, length: int, operation: str, device: Device, *, wraps: bool = True) -> Tensor:
-    """An int32 tensor; values that are on the host are looked at, in a block of `debug` all.
+    """Return an index as an int32 tensor; values on the host are checked, in a block of `debug` those of tensors too.
 
     Raises:
-        ShapeError: a value on the host names nothing, or the index lies on another device.
+        ShapeError: a value on the host is out of range, or the index is on another device.
         UnsupportedError: of bools or floats.
     """
     if isinstance(index, Tensor):
@@ -111,27 +111,27 @@ def _on_host(raw: HostData, length: int) -> HostData:
     if not raw.content.nbytes:
         return HostData(raw.content, raw.shape, INT32)
     values = raw.content.cast("B").cast("i")
-    for one in (min(values), max(values)):
-        if not -length <= one < length:
-            raise ShapeError(f"index {one} is out of range for an axis of {length}")
-    from_start = array("i", (one % length for one in values))
+    for value in (min(values), max(values)):
+        if not -length <= value < length:
+            raise ShapeError(f"index {value} is out of range for an axis of {length}")
+    from_start = array("i", (value % length for value in values))
     return HostData(memoryview(from_start).cast("B"), raw.shape, INT32)
 
 
 def take(x: Tensor, index: Any, axis: int = 0) -> Tensor:
-    """The elements that an index names along an axis, as `numpy.take`: all of `index` in the place of that axis.
+    """The elements at indices along an axis, as `numpy.take`: the axes of `index` replace that axis.
 
     Gradient: g added up where it was taken from, in a fixed order, so that it is the same at every run.
 
     Args:
         x: of any dtype.
-        index: int32 of any shape; a tensor or what `tensor` takes. Negative ones count from the end. What a tensor
-            holds is not looked at, but in a block of `optirs_web.debug`: an index that names nothing gives NaN (0 for
+        index: int32 of any shape; a tensor or what `tensor` takes. Negative ones count from the end. The values of a
+            tensor are checked in a block of `optirs_web.debug` only: an index out of range gives NaN (0 for
             integers), and has no gradient.
         axis: along which.
 
     Raises:
-        ShapeError: there is no such axis; a number that is known here names nothing.
+        ShapeError: there is no such axis; a number on the host is out of range.
         UnsupportedError: the index is no int32.
 
     Example:
@@ -141,13 +141,15 @@ def take(x: Tensor, index: Any, axis: int = 0) -> Tensor:
         [[3.0, 4.0], [3.0, 4.0], [1.0, 2.0]]
     """
     (axis,) = normalize_axes(axis, x.ndim)
-    found = _index(index, x.shape[axis], "take", x.device)
-    shape = (*x.shape[:axis], *found.shape, *x.shape[axis + 1 :])
-    return _lookup(x, along(found, x.shape, axis, wraps=True), shape)
+    indices = _index(index, x.shape[axis], "take", x.device)
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return _lookup(x, along(indices, x.shape, axis, wraps=True), shape)
 
 
 def gather(x: Tensor, index: Any, axis: int = -1) -> Tensor:
-    """For each element of `index` the one of x that it names along an axis: `numpy.take_along_axis`, `torch.gather`.
+    """For each element of `index` the element of x at that index along an axis, as `numpy.take_along_axis`.
+
+    The same as `torch.gather`.
 
     Gradient: g added up where it was taken from, in a fixed order.
 
@@ -157,7 +159,7 @@ def gather(x: Tensor, index: Any, axis: int = -1) -> Tensor:
         axis: along which.
 
     Raises:
-        ShapeError: the shapes do not fit; there is no such axis; a number that is known here names nothing.
+        ShapeError: the shapes do not fit; there is no such axis; a number on the host is out of range.
         UnsupportedError: the index is no int32.
 
     Example:
@@ -167,14 +169,14 @@ def gather(x: Tensor, index: Any, axis: int = -1) -> Tensor:
         [[2.0], [3.0]]
     """
     (axis,) = normalize_axes(axis, x.ndim)
-    found = _index(index, x.shape[axis], "gather", x.device)
-    _need_fitting("gather", x, found, axis)
-    return _lookup(x, of_each(found, x.shape, axis), found.shape)
+    indices = _index(index, x.shape[axis], "gather", x.device)
+    _need_fitting("gather", x, indices, axis)
+    return _lookup(x, of_each(indices, x.shape, axis), indices.shape)
 
 
 def _need_fitting(operation: str, x: Tensor, index: Tensor, axis: int) -> None:
-    others = [one for one in range(x.ndim) if one != axis]
-    if index.ndim != x.ndim or any(index.shape[one] != x.shape[one] for one in others):
+    others = [number for number in range(x.ndim) if number != axis]
+    if index.ndim != x.ndim or any(index.shape[number] != x.shape[number] for number in others):
         raise ShapeError(
             f"{operation} along axis {axis} needs indices of the shape {x.shape}, of any length there, "
             f"not {index.shape}"
@@ -182,20 +184,20 @@ def _need_fitting(operation: str, x: Tensor, index: Tensor, axis: int) -> None:
 
 
 def scatter_add(x: Tensor, index: Any, source: Tensor, axis: int = -1) -> Tensor:
-    """x, and each element of `source` added where its index says along an axis: torch's `scatter_add`, not in place.
+    """x, with each element of `source` added at its index along an axis: torch's `scatter_add`, not in place.
 
-    Elements for one place are added in a fixed order, so that the sum is the same at every run. Gradients: g, and g
+    Elements with one index are added in a fixed order, so that the sum is the same at every run. Gradients: g, and g
     gathered by the index.
 
     Args:
         x: float32.
         index: int32 of the shape of x, but along the axis of any length. See `take` for its values; a source element
-            whose index names nothing is left out.
+            whose index is out of range is left out.
         source: float32 of the shape of the index.
         axis: along which.
 
     Raises:
-        ShapeError: the shapes do not fit; there is no such axis; a number that is known here names nothing.
+        ShapeError: the shapes do not fit; there is no such axis; a number on the host is out of range.
         UnsupportedError: the index is no int32, or a tensor no float32.
 
     Example:
@@ -207,11 +209,11 @@ def scatter_add(x: Tensor, index: Any, source: Tensor, axis: int = -1) -> Tensor
     need_float32("scatter_add", x, source)
     need_one_device("scatter_add", x, source)
     (axis,) = normalize_axes(axis, x.ndim)
-    found = _index(index, x.shape[axis], "scatter_add", x.device)
-    _need_fitting("scatter_add", x, found, axis)
-    if source.shape != found.shape:
-        raise ShapeError(f"scatter_add needs as many indices as elements: {found.shape} and {source.shape}")
-    return add(x, spread(source, of_each(found, x.shape, axis), x.shape))
+    indices = _index(index, x.shape[axis], "scatter_add", x.device)
+    _need_fitting("scatter_add", x, indices, axis)
+    if source.shape != indices.shape:
+        raise ShapeError(f"scatter_add needs as many indices as elements: {indices.shape} and {source.shape}")
+    return add(x, spread(source, of_each(indices, x.shape, axis), x.shape))
 
 
 def embedding(weight: Tensor, index: Any, padding_idx: int | None = None, sparse: bool = False) -> Tensor:
@@ -221,12 +223,12 @@ def embedding(weight: Tensor, index: Any, padding_idx: int | None = None, sparse
         weight: (rows, ...), float32.
         index: int32 of any shape; a tensor or what `tensor` takes. A negative one in a tensor does not count from the
             end: it is no row, and gives NaN, as one that is too large does.
-        padding_idx: a row that gets no gradient. What is in it comes out as it is.
-        sparse: the gradient is `SparseRows` of the rows that are named, which optimizers like SparseAdam take; but a
-            tensor where it shall have gradients in turn. For a table that was not computed from others.
+        padding_idx: a row that gets no gradient. Its values are looked up as those of any row.
+        sparse: the gradient is `SparseRows` of the rows in `index`, which optimizers like SparseAdam take; but a
+            tensor where gradients of the gradient are recorded. For a table that was not computed from others.
 
     Raises:
-        ShapeError: the table has no rows; there is no such padding row; a number that is known here is no row.
+        ShapeError: the table has no rows; there is no such padding row; a number on the host is no row.
         UnsupportedError: the index is no int32, the table no float32; `sparse` for a table that was computed.
 
     Example:
@@ -242,9 +244,9 @@ def embedding(weight: Tensor, index: Any, padding_idx: int | None = None, sparse
         raise ShapeError("embedding needs a table with rows, and got a tensor without axes")
     if sparse and weight._edges is not None:
         raise UnsupportedError("sparse=True needs a table that was not computed from others, such as a Parameter")
-    found = _index(index, weight.shape[0], "embedding", weight.device, wraps=False)
-    lookup = along(found, weight.shape, 0, wraps=False)
-    shape = (*found.shape, *weight.shape[1:])
+    indices = _index(index, weight.shape[0], "embedding", weight.device, wraps=False)
+    lookup = along(indices, weight.shape, 0, wraps=False)
+    shape = (*indices.shape, *weight.shape[1:])
     if padding_idx is None:
         return _lookup(weight, lookup, shape, is_sparse=sparse)
     padding = operator.index(padding_idx)
@@ -254,7 +256,7 @@ def embedding(weight: Tensor, index: Any, padding_idx: int | None = None, sparse
 
 
 def _lookup(x: Tensor, lookup: Lookup, shape: Shape, padding: int | None = None, *, is_sparse: bool = False) -> Tensor:
-    """What the indices name, NaN where they name nothing; what `padding` gets is no gradient."""
+    """Return the elements at the indices, NaN where one is out of range; row `padding` gets no gradient."""
 
     def rule(g: Tensor, _: Tensor) -> Any:
         settled = lookup.settled()

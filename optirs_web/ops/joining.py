@@ -14,28 +14,28 @@ from ..tensors import Tensor, empty
 from .launch import contiguous, need_one_device
 from .limits import write_rows
 from .reduce import normalize_axes
-from .slices import Pick, part_of, place, whole_axis
+from .slices import Pick, part_of, put_part, whole_axis
 
 __all__ = ["chunk", "concat", "pad", "split", "stack"]
 
 
 def _between(shape: Sequence[int], axis: int, start: int, count: int) -> tuple[Pick, ...]:
-    """So many elements of one axis, and all of the others."""
-    return tuple(Pick(start, 1, count) if one == axis else whole_axis(size) for one, size in enumerate(shape))
+    """Return the picks of `count` elements of one axis, from `start` on, and of the whole of each other axis."""
+    return tuple(Pick(start, 1, count) if number == axis else whole_axis(size) for number, size in enumerate(shape))
 
 
 def concat(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) -> Tensor:
     """The tensors one after the other along an axis that they have, as `numpy.concatenate`.
 
-    Each is copied once. Gradients: the parts of g, which are walks over it.
+    Each is copied once. Gradients: the parts of g, which are strided views of it.
 
     Args:
         tensors: one or more of one dtype, whose shapes differ along the axis only.
         axis: along which they are joined.
-        dim: torch's word for the axis.
+        dim: as `axis`, the name that torch uses.
 
     Raises:
-        ShapeError: there are none, their shapes do not fit, there is no such axis, or they lie on different devices.
+        ShapeError: there are none, their shapes do not fit, there is no such axis, or they are on different devices.
         UnsupportedError: one is no tensor, or their dtypes differ.
 
     Example:
@@ -45,21 +45,24 @@ def concat(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) 
         >>> ops.concat([a, b], axis=1).tolist()
         [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    given = _checked("concat", tensors)
-    (axis,) = normalize_axes(axis if dim is None else dim, given[0].ndim)
-    rest = [(*one.shape[:axis], *one.shape[axis + 1 :]) for one in given]
-    if any(one.ndim != given[0].ndim for one in given) or len(set(rest)) > 1:
-        shapes = ", ".join(str(one.shape) for one in given)
+    operands = _checked("concat", tensors)
+    (axis,) = normalize_axes(axis if dim is None else dim, operands[0].ndim)
+    other_sizes = [(*operand.shape[:axis], *operand.shape[axis + 1 :]) for operand in operands]
+    if any(operand.ndim != operands[0].ndim for operand in operands) or len(set(other_sizes)) > 1:
+        shapes = ", ".join(str(operand.shape) for operand in operands)
         raise ShapeError(f"concat along axis {axis} needs shapes that differ there only, not {shapes}")
-    lengths = [one.shape[axis] for one in given]
+    lengths = [operand.shape[axis] for operand in operands]
     starts = [0, *accumulate(lengths)]
-    before, after = given[0].shape[:axis], given[0].shape[axis + 1 :]
-    result = empty((*before, starts[-1], *after), given[0].dtype, given[0].device)
+    before, after = operands[0].shape[:axis], operands[0].shape[axis + 1 :]
+    result = empty((*before, starts[-1], *after), operands[0].dtype, operands[0].device)
     inner = math.prod(after)
-    for one, start in zip(given, starts, strict=False):
-        write_rows(contiguous(one), result, math.prod(before), start * inner)
+    for operand, start in zip(operands, starts, strict=False):
+        write_rows(contiguous(operand), result, math.prod(before), start * inner)
     shape = result.shape
-    edges = [(one, _part_rule(_between(shape, axis, *at))) for one, *at in zip(given, starts, lengths, strict=False)]
+    edges = [
+        (operand, _part_rule(_between(shape, axis, *bounds)))
+        for operand, *bounds in zip(operands, starts, lengths, strict=False)
+    ]
     return record(result, *edges)
 
 
@@ -68,14 +71,14 @@ def _part_rule(parts: tuple[Pick, ...]) -> Any:
 
 
 def _checked(operation: str, tensors: Iterable[Any]) -> list[Tensor]:
-    given = list(tensors)
-    if not given:
+    operands = list(tensors)
+    if not operands:
         raise ShapeError(f"{operation} needs at least one tensor")
-    for one in given:
-        if not isinstance(one, Tensor) or one.dtype is not given[0].dtype:
-            raise UnsupportedError(f"{operation} needs tensors of one dtype, not {given[0]!r} and {one!r}")
-    need_one_device(operation, *given)
-    return given
+    for operand in operands:
+        if not isinstance(operand, Tensor) or operand.dtype is not operands[0].dtype:
+            raise UnsupportedError(f"{operation} needs tensors of one dtype, not {operands[0]!r} and {operand!r}")
+    need_one_device(operation, *operands)
+    return operands
 
 
 def stack(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) -> Tensor:
@@ -83,11 +86,11 @@ def stack(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) -
 
     Args:
         tensors: one or more of one dtype and one shape.
-        axis: which one the new axis is in the result.
-        dim: torch's word for it.
+        axis: the position of the new axis in the result.
+        dim: as `axis`, the name that torch uses.
 
     Raises:
-        ShapeError: there are none, their shapes differ, there is no such axis, or they lie on different devices.
+        ShapeError: there are none, their shapes differ, there is no such axis, or they are on different devices.
         UnsupportedError: one is no tensor, or their dtypes differ.
 
     Example:
@@ -96,13 +99,15 @@ def stack(tensors: Iterable[Tensor], axis: int = 0, *, dim: int | None = None) -
         >>> ops.stack([ow.ones((2,), device="cpu"), ow.zeros((2,), device="cpu")], axis=1).tolist()
         [[1.0, 0.0], [1.0, 0.0]]
     """
-    given = _checked("stack", tensors)
-    shape = given[0].shape
-    if any(one.shape != shape for one in given):
-        raise ShapeError(f"stack needs tensors of one shape, not {', '.join(str(one.shape) for one in given)}")
+    operands = _checked("stack", tensors)
+    shape = operands[0].shape
+    if any(operand.shape != shape for operand in operands):
+        raise ShapeError(
+            f"stack needs tensors of one shape, not {', '.join(str(operand.shape) for operand in operands)}"
+        )
     (axis,) = normalize_axes(axis if dim is None else dim, len(shape) + 1)
     wholes = [whole_axis(size) for size in shape]
-    return concat([part_of(one, (*wholes[:axis], None, *wholes[axis:])) for one in given], axis)
+    return concat([part_of(operand, (*wholes[:axis], None, *wholes[axis:])) for operand in operands], axis)
 
 
 def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
@@ -114,7 +119,7 @@ def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) ->
         axis: along which.
 
     Raises:
-        ShapeError: the axis has no such number of equal parts, the cuts are not in order, or there is no such axis.
+        ShapeError: the axis has no such number of equal parts, the indices are not ascending, or there is no such axis.
 
     Example:
         >>> import optirs_web as ow
@@ -126,12 +131,12 @@ def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) ->
     (axis,) = normalize_axes(axis, x.ndim)
     size = x.shape[axis]
     if isinstance(indices_or_sections, Iterable):
-        cuts = [operator.index(one) for one in indices_or_sections]
+        cuts = [operator.index(cut) for cut in indices_or_sections]
     else:
         parts = operator.index(indices_or_sections)
         if parts < 1 or size % parts:
             raise ShapeError(f"axis {axis} of shape {x.shape} has no {parts} equal parts; see `chunk`")
-        cuts = [size // parts * one for one in range(1, parts)]
+        cuts = [size // parts * number for number in range(1, parts)]
     edges = [0, *cuts, size]
     if sorted(edges) != edges:
         raise ShapeError(f"{x.shape} cannot be split along axis {axis} at {cuts}: indices from 0 to {size} in order")
@@ -139,7 +144,7 @@ def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) ->
 
 
 def chunk(x: Tensor, chunks: int, axis: int = 0) -> list[Tensor]:
-    """So many parts along an axis, equal but for the last, as torch's: fewer where that gives no shorter ones.
+    """Parts of the tensor along an axis, as torch's: at most `chunks`, of equal length but for the last.
 
     Raises:
         ShapeError: the number is not positive, or there is no such axis.
@@ -162,9 +167,9 @@ def pad(x: Tensor, pad_width: Any, constant: float = 0.0) -> Tensor:
 
     Args:
         x: of any dtype.
-        pad_width: how many: (before, after) for each axis; one such pair for all axes; or one number for all.
+        pad_width: elements added: (before, after) for each axis; one such pair for all axes; or one number for all.
             (`nn.functional.pad` takes torch's order, which begins with the last axis.)
-        constant: what is put there.
+        constant: the value of the elements added.
 
     Raises:
         ShapeError: it is no number, pair or pair for each axis, or one is negative (cut with `x[...]`).
@@ -179,7 +184,7 @@ def pad(x: Tensor, pad_width: Any, constant: float = 0.0) -> Tensor:
     widths = _widths(pad_width, x.ndim)
     parts = tuple(Pick(before, 1, size) for (before, _), size in zip(widths, x.shape, strict=True))
     shape = tuple(before + size + after for (before, after), size in zip(widths, x.shape, strict=True))
-    return place(x, parts, shape, constant)
+    return put_part(x, parts, shape, constant)
 
 
 def _widths(pad_width: Any, rank: int) -> list[tuple[int, int]]:
@@ -187,16 +192,16 @@ def _widths(pad_width: Any, rank: int) -> list[tuple[int, int]]:
         if not isinstance(pad_width, Iterable):
             widths = [(operator.index(pad_width),) * 2] * rank
         else:
-            given = list(pad_width)
-            if not any(isinstance(one, Iterable) for one in given):
-                given = [given] * rank
-            elif len(given) == 1:
-                given *= rank
-            widths = [(operator.index(before), operator.index(after)) for before, after in given]
+            items = list(pad_width)
+            if not any(isinstance(item, Iterable) for item in items):
+                items = [items] * rank
+            elif len(items) == 1:
+                items *= rank
+            widths = [(operator.index(before), operator.index(after)) for before, after in items]
     except (TypeError, ValueError):
         raise ShapeError(
             f"pad_width must be a number, (before, after), or such a pair for each axis; not {pad_width}"
         ) from None
-    if len(widths) != rank or any(one < 0 for width in widths for one in width):
+    if len(widths) != rank or any(count < 0 for width in widths for count in width):
         raise ShapeError(f"{pad_width} does not surround the {rank} axes: (before, after) from 0 on for each")
     return widths

@@ -1,4 +1,4 @@
-"""Map functions over tensors, with NumPy's broadcasting."""
+"""Launches of map functions over tensors, with NumPy's broadcasting, and the checks of their operands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
     "write_into",
 ]
 
-_TEAMS = 64
+_WORKGROUP_SIZE = 64
 SHORT_ROW = 256
 """Longer rows have a workgroup of their own."""
 _ALONE_COUNT = 256
@@ -45,33 +45,33 @@ Shape = tuple[int, ...]
 
 
 def need_float32(operation: str, *tensors: object) -> None:
-    """Refuse what is no float32 tensor.
+    """Check that all operands are float32 tensors.
 
     Raises:
         UnsupportedError: the message names the operation and the operand.
     """
-    for one in tensors:
-        if not isinstance(one, Tensor) or one.dtype.wgsl != "f32":
-            remedy = "; convert it by .astype('float32')" if isinstance(one, Tensor) else ""
-            raise UnsupportedError(f"{operation} needs float32 tensors, not {one!r}{remedy}")
+    for operand in tensors:
+        if not isinstance(operand, Tensor) or operand.dtype.wgsl != "f32":
+            remedy = "; convert it by .astype('float32')" if isinstance(operand, Tensor) else ""
+            raise UnsupportedError(f"{operation} needs float32 tensors, not {operand!r}{remedy}")
 
 
 def float_type(*tensors: Tensor) -> DType:
-    """The type of floats that an operation of these computes: theirs, or float32 where they differ."""
-    types = {one.dtype for one in tensors if one.dtype.wgsl == "f32"}
+    """Return the float type of an operation's result: that of its operands, or float32 where they differ."""
+    types = {tensor.dtype for tensor in tensors if tensor.dtype.wgsl == "f32"}
     return types.pop() if len(types) == 1 else FLOAT32
 
 
 def need_one_device(operation: str, *tensors: Tensor) -> None:
-    """Refuse tensors that lie apart.
+    """Check that all tensors are on one device.
 
     Raises:
-        ShapeError: they lie on different devices.
+        ShapeError: they are on different devices.
         DeviceLostError: one of these has been lost or closed, and perhaps opened again.
     """
-    devices = list(dict.fromkeys(one.device for one in tensors))
+    devices = list(dict.fromkeys(tensor.device for tensor in tensors))
     if len(devices) > 1:
-        lost = next((one for one in devices if one.lost), None)
+        lost = next((device for device in devices if device.lost), None)
         if lost is not None:
             raise DeviceLostError(
                 f"{operation} got a tensor on a device '{lost.name}' that was lost or closed; optirs_web.recover() "
@@ -79,8 +79,8 @@ def need_one_device(operation: str, *tensors: Tensor) -> None:
             )
         program = recorded_here()
         if program is not None:
-            program.elsewhere = next(one for one in devices if one is not program.device)
-        names = " and ".join(one.name for one in devices)
+            program.elsewhere = next(device for device in devices if device is not program.device)
+        names = " and ".join(device.name for device in devices)
         raise ShapeError(
             f"{operation} got tensors on {names}; move them to one device: tensor(x, device=...) copies, "
             "and compile(step, device=...) places a step's arrays"
@@ -88,7 +88,7 @@ def need_one_device(operation: str, *tensors: Tensor) -> None:
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """The shape that NumPy's broadcasting gives.
+    """Return the shape that NumPy's broadcasting gives.
 
     Raises:
         ShapeError: they do not fit together.
@@ -103,14 +103,14 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     return tuple(result)
 
 
-def broadcast_strides(one: Tensor, result: Shape) -> Shape:
-    """The strides with which a tensor is read as one of the shape `result`."""
-    strides = (0 if size == 1 else stride for size, stride in zip(one.shape, one.walk.strides, strict=True))
-    return (*(0,) * (len(result) - one.ndim), *strides)
+def broadcast_strides(x: Tensor, result: Shape) -> Shape:
+    """Return the strides with which a tensor is read as one of the shape `result`."""
+    strides = (0 if size == 1 else stride for size, stride in zip(x.shape, x.walk.strides, strict=True))
+    return (*(0,) * (len(result) - x.ndim), *strides)
 
 
 def collapse(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """The same walk over the elements with as few axes as possible."""
+    """Merge adjacent axes of strided views of one shape where possible; return the new shape and strides."""
     axes: list[tuple[int, list[int]]] = []
     for size, *steps in zip(shape, *strides, strict=True):
         if size == 1:
@@ -121,7 +121,9 @@ def collapse(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]
             axes.append((size, steps))
     if not axes:
         axes = [(1, [0] * len(strides))]
-    return tuple(size for size, _ in axes), [tuple(steps[one] for _, steps in axes) for one in range(len(strides))]
+    return tuple(size for size, _ in axes), [
+        tuple(steps[number] for _, steps in axes) for number in range(len(strides))
+    ]
 
 
 def _is_contiguous(shape: Shape, strides: Shape) -> bool:
@@ -136,26 +138,30 @@ def launch_map(
     shape: Shape,
     result: Tensor,
 ) -> Tensor:
-    """Run a map function; `strides` holds those of each operand that is a tensor."""
-    tensors = [one for one in operands if isinstance(one, Tensor)]
+    """Enqueue a map function over operands of one shape; `strides` are those of each operand that is a tensor."""
+    tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     size = math.prod(shape)
     if size >= 1 << 32:
         raise UnsupportedError(f"an operation over {size:,} elements; at most 4,294,967,295 are possible")
-    walked, steps = collapse(shape, strides)
-    is_flat = all(one.is_contiguous for one in tensors) and (
-        size == 1 or all(_is_contiguous(walked, one) for one in steps)
+    sizes, steps = collapse(shape, strides)
+    is_flat = all(tensor.is_contiguous for tensor in tensors) and (
+        size == 1 or all(_is_contiguous(sizes, axis_steps) for axis_steps in steps)
     )
-    kinds = tuple("tensor" if isinstance(one, Tensor) else "scalar" for one in operands)
-    kernel = elementwise(file, function, kinds, 0 if is_flat else len(walked))
-    for one, type_ in zip(operands, kernel.operand_types, strict=True):
-        if isinstance(one, Tensor) and one.dtype.wgsl != type_:
-            raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {one!r}")
-    walks = [one.walk for one in tensors]
-    views = [*((one.view for one in tensors) if is_flat else (one.view for one in walks)), result.view]
-    if size and not fits(*views) and _mapped_in_parts(kernel, operands, walked, steps, result):
+    kinds = tuple("tensor" if isinstance(operand, Tensor) else "scalar" for operand in operands)
+    kernel = elementwise(file, function, kinds, 0 if is_flat else len(sizes))
+    for operand, type_ in zip(operands, kernel.operand_types, strict=True):
+        if isinstance(operand, Tensor) and operand.dtype.wgsl != type_:
+            raise UnsupportedError(f"'{function}' needs a tensor of {type_}, not {operand!r}")
+    storages = [tensor.walk for tensor in tensors]
+    views = [*((tensor.view for tensor in tensors) if is_flat else (storage.view for storage in storages)), result.view]
+    if size and not fits(*views) and _mapped_in_parts(kernel, operands, sizes, steps, result):
         return result
-    layout = [] if is_flat else [*walked, *(one.start for one in walks), *(step for one in steps for step in one)]
-    scalars = [one for one in operands if not isinstance(one, Tensor)]
+    layout = (
+        []
+        if is_flat
+        else [*sizes, *(storage.start for storage in storages), *(step for axis_steps in steps for step in axis_steps)]
+    )
+    scalars = [operand for operand in operands if not isinstance(operand, Tensor)]
     workgroups = -(-size // kernel.elements_per_workgroup)
     result.device.dispatch(kernel, views, workgroups, (size, *layout, *scalars))
     return result
@@ -164,24 +170,24 @@ def launch_map(
 def _mapped_in_parts(
     kernel: ElementwiseKernel, operands: Sequence[Operand], shape: Shape, strides: Sequence[Shape], result: Tensor
 ) -> bool:
-    """Run a map function over parts that a kernel can be shown; returns False where that is not possible.
+    """Enqueue a map function over parts that fit bindings; return False where that is not possible.
 
-    What depends on the index of an element has a parameter `first`, which is added to it.
+    A function that depends on the index of an element has a parameter `first`, which is added to the index.
     """
     remaining = iter(strides)
-    walked = [
+    strided = [
         Tensor(x.walk.view, shape, x.dtype, strides=next(remaining), start=x.walk.start) if isinstance(x, Tensor) else x
         for x in operands
     ]
     whole = Tensor(result.view, shape, result.dtype)
-    cutting = cut([*(x for x in walked if isinstance(x, Tensor)), whole])
+    cutting = cut([*(x for x in strided if isinstance(x, Tensor)), whole])
     offset = kernel.operand_names.index("first") if "first" in kernel.operand_names else None
     if cutting is not None and kernel.uses_index:
         if offset is None:
             return False
         if cutting[0] != 0:  # parts of the result have to be contiguous
-            walked = [contiguous(x) if isinstance(x, Tensor) and cut([x]) else x for x in walked]
-            cutting = 0, (cut([*(x for x in walked if isinstance(x, Tensor)), whole]) or (0, 1))[1]
+            strided = [contiguous(x) if isinstance(x, Tensor) and cut([x]) else x for x in strided]
+            cutting = 0, (cut([*(x for x in strided if isinstance(x, Tensor)), whole]) or (0, 1))[1]
 
     def run(operands: Sequence[Operand], target: Tensor) -> None:
         parts = [narrowed(x) if isinstance(x, Tensor) else x for x in operands]
@@ -189,14 +195,14 @@ def _mapped_in_parts(
         launch_map(kernel.file, kernel.name, parts, part_strides, target.shape, target)
 
     if cutting is None:
-        run(walked, whole)
+        run(strided, whole)
         return True
     axis, length = cutting
-    for first in range(0, shape[axis], length):
-        parts = [part_along(x, axis, first, length) if isinstance(x, Tensor) else x for x in walked]
+    for start in range(0, shape[axis], length):
+        parts = [part_along(x, axis, start, length) if isinstance(x, Tensor) else x for x in strided]
         if offset is not None:
-            parts[offset] = cast(int, parts[offset]) + first * math.prod(shape[1:])
-        compute_part(whole, axis, first, length, partial(run, parts))
+            parts[offset] = cast(int, parts[offset]) + start * math.prod(shape[1:])
+        compute_part(whole, axis, start, length, partial(run, parts))
     return True
 
 
@@ -217,21 +223,21 @@ def apply(
     Raises:
         ShapeError: shapes that do not broadcast, or operands on different devices.
     """
-    tensors = [one for one in operands if isinstance(one, Tensor)]
+    tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     need_one_device(f"'{function}'", *tensors)
     if tensors:
         device = tensors[0].device
     if shape is None:
-        shape = broadcast_shapes(*(one.shape for one in tensors))
+        shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
     assert device is not None
     if dtype is FLOAT32:
         dtype = float_type(*tensors)
-    strides = [broadcast_strides(one, shape) for one in tensors]
+    strides = [broadcast_strides(tensor, shape) for tensor in tensors]
     return launch_map(file, function, operands, strides, shape, empty(shape, dtype, device))
 
 
 def write_into(target: Tensor, source: Tensor) -> None:
-    """Copy the elements of a tensor of the same shape to where `target` lies, one after the other.
+    """Copy the elements of a tensor into the contiguous tensor `target` of the same shape.
 
     The types may differ if both are read as float32.
     """
@@ -242,7 +248,7 @@ def write_into(target: Tensor, source: Tensor) -> None:
 
 
 def contiguous(x: Tensor) -> Tensor:
-    """The tensor if its elements lie one after the other, else a copy of that kind. Leaves no history."""
+    """Return the tensor if it is contiguous, else a contiguous copy. Leaves no history."""
     if x.is_contiguous:
         return x
     result = empty(x.shape, x.dtype, x.device)
@@ -260,40 +266,40 @@ def row_kernel(
     """
     capabilities = device.capabilities
     if capabilities.quads and length <= SHORT_ROW and count >= _ALONE_COUNT:
-        return cooperative(name, ALONE=True, **constants), _TEAMS
-    teams = at_once(length, count, inner)
-    is_whole = teams == 1 and length > SHORT_ROW
+        return cooperative(name, ALONE=True, **constants), _WORKGROUP_SIZE
+    rows_per_workgroup = at_once(length, count, inner)
+    is_whole = rows_per_workgroup == 1 and length > SHORT_ROW
     if is_whole and capabilities.subgroups and not are_deterministic_algorithms_enabled():
-        return cooperative(name, SUBGROUPS=True, **constants), teams
-    return cooperative(name, **constants), teams
+        return cooperative(name, SUBGROUPS=True, **constants), rows_per_workgroup
+    return cooperative(name, **constants), rows_per_workgroup
 
 
 def at_once(length: int, count: int, inner: int = 1) -> int:
-    """How many of `count` rows a workgroup of 64 reduces at once; or of columns, `inner` of which lie side by side.
+    """Return the number of rows, of `count`, that a workgroup of 64 reduces at once; or of columns, `inner` adjacent.
 
-    An invocation takes 8 elements of a row, as far as there are so many; of columns, which are read together, 64.
+    An invocation takes up to 8 elements of a row; of columns, which are read together, 64.
     """
-    teams = (256 // length).bit_length()
+    exponent = (256 // length).bit_length()
     if inner > 1:
-        teams = max(teams, min(3, (2048 // length).bit_length()))
-    return 1 << min(5, teams, count.bit_length() - 1)
+        exponent = max(exponent, min(3, (2048 // length).bit_length()))
+    return 1 << min(5, exponent, count.bit_length() - 1)
 
 
 def apply_in_place(file: str, function: str, target: Tensor, *operands: Tensor) -> None:
-    """A map function whose first parameter is the old value of `target`, and whose result the new one.
+    """Enqueue a map function whose first parameter is the old value of `target`, and whose result is the new value.
 
-    The other operands have the shape of `target` and lie in other buffers. Leaves no history.
+    The other operands have the shape of `target` and are in other buffers. Leaves no history.
     """
     kernel = elementwise(file, function, ("result", *("tensor" for _ in operands)), 0)
-    every = [*operands, target]
+    tensors = [*operands, target]
 
     def run(targets: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        views = [one.view for one in (*operands, *targets)]
+        views = [tensor.view for tensor in (*operands, *targets)]
         size = targets[0].size
         target.device.dispatch(kernel, views, -(-size // kernel.elements_per_workgroup), (size,))
 
-    if fits(*(one.walk.view for one in every)):
+    if fits(*(tensor.walk.view for tensor in tensors)):
         run([target], operands)
     else:
-        *flat, whole = (Tensor(one.view, (one.size,), one.dtype) for one in every)
+        *flat, whole = (Tensor(tensor.view, (tensor.size,), tensor.dtype) for tensor in tensors)
         in_parts([whole], flat, 1, run)

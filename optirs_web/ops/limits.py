@@ -1,8 +1,8 @@
-"""Operations over more memory than a kernel can be shown at once, cut into launches that the limit of a binding allows.
+"""Operations over more memory than one binding holds, cut into launches that the limit of a binding allows.
 
-A device shows a kernel at most `max_binding_bytes` of a buffer, from a multiple of `offset_alignment` on. An operation
-that needs more is cut along the axis along which its largest operand reaches furthest, again and again, until each part
-fits. Parts are the same memory, but for those that begin between two multiples, which are copied.
+A binding is at most `max_binding_bytes` of a buffer, from a multiple of `offset_alignment` on. An operation that needs
+more is cut along the axis with the largest extent in its largest operand, repeatedly, until each part fits. Parts are
+the same memory, but for those that begin between two multiples, which are copied.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _THREADS = 256
 _BYTES = "bytes of one buffer"
 
 _COLUMN_PARTS = 16
-"""Places of an axis that are reduced at once, where two of them are more than a kernel can be shown."""
+"""Parts of an axis that are reduced at once, where two of its elements are more than fits a binding."""
 
 
 def fits(*views: View) -> bool:
-    """A kernel can be shown each of these whole."""
+    """Return whether each of the views fits a binding."""
     return max(view.nbytes for view in views) <= views[0].buffer.device.capabilities.max_binding_bytes
 
 
@@ -36,19 +36,19 @@ def fits(*views: View) -> bool:
 
 
 def _misalignment(x: Tensor) -> int:
-    """Bytes from where a binding may begin to the first element."""
+    """Return the bytes from the nearest offset at which a binding may begin to the first element."""
     view, start, _ = x.walk
     return (view.offset + start * x.dtype.itemsize) % x.device.capabilities.offset_alignment
 
 
 def _shown_bytes(x: Tensor) -> int:
-    """Bytes of the binding that shows all elements."""
+    """Return the bytes of the smallest binding that holds all elements."""
     reach = sum((size - 1) * stride for size, stride in zip(x.shape, x.walk.strides, strict=True))
     return -(-(_misalignment(x) + (reach + 1) * x.dtype.itemsize) // 4) * 4
 
 
 def narrowed(x: Tensor) -> Tensor:
-    """The tensor with no more memory than its elements reach over, where its memory is more than fits. No history."""
+    """Return the tensor over the memory between its first and last element, if its view does not fit. No history."""
     view, start, strides = x.walk
     if fits(view):
         return x
@@ -59,7 +59,7 @@ def narrowed(x: Tensor) -> Tensor:
 
 
 def cut(operands: Sequence[Tensor]) -> tuple[int, int] | None:
-    """The axis along which an operation is to be cut, and the length of the parts; None where all operands fit.
+    """Return the axis along which an operation is to be cut, and the length of the parts; None where all operands fit.
 
     Args:
         operands: as strided views of one shape, which has an axis for each index of the operation; an operand has
@@ -74,7 +74,7 @@ def cut(operands: Sequence[Tensor]) -> tuple[int, int] | None:
 
 
 def _length_of_parts(large: Sequence[Tensor], operands: Sequence[Tensor], axis: int) -> int:
-    """Return the length of parts along an axis for which the large operands fit; 1 where they do not even then."""
+    """Return the length of parts along an axis for which the large operands fit; 1 if none does."""
     limits = operands[0].device.capabilities
 
     def longest(x: Tensor, slack: int) -> int:
@@ -97,24 +97,24 @@ def _length_of_parts(large: Sequence[Tensor], operands: Sequence[Tensor], axis: 
     return length
 
 
-def part_along(x: Tensor, axis: int, first: int, count: int) -> Tensor:
-    """Return `count` places of an axis from `first` on, or fewer at its end: the same memory. Leaves no history."""
-    view, start, strides = x.walk
-    shape = (*x.shape[:axis], min(count, x.shape[axis] - first), *x.shape[axis + 1 :])
-    return Tensor(view, shape, x.dtype, strides=strides, start=start + first * strides[axis])
+def part_along(x: Tensor, axis: int, start: int, count: int) -> Tensor:
+    """Return `count` elements of an axis from `start` on, or fewer at its end: the same memory. Leaves no history."""
+    view, origin, strides = x.walk
+    shape = (*x.shape[:axis], min(count, x.shape[axis] - start), *x.shape[axis + 1 :])
+    return Tensor(view, shape, x.dtype, strides=strides, start=origin + start * strides[axis])
 
 
-def compute_part(result: Tensor, axis: int, first: int, count: int, compute: Callable[[Tensor], None]) -> None:
-    """Have a part of a contiguous result computed: where it lies, if a kernel can be shown that, or in a copy."""
-    shape = (*result.shape[:axis], min(count, result.shape[axis] - first), *result.shape[axis + 1 :])
+def compute_part(result: Tensor, axis: int, start: int, count: int, compute: Callable[[Tensor], None]) -> None:
+    """Have a part of a contiguous result computed: in place, if a binding may begin there, or in a copy."""
+    shape = (*result.shape[:axis], min(count, result.shape[axis] - start), *result.shape[axis + 1 :])
     rows, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    place = result.view.part(result.dtype.itemsize * first * inner, result.dtype.nbytes(math.prod(shape)))
-    if rows == 1 and place.offset % result.device.capabilities.offset_alignment == 0:
-        compute(Tensor(place, shape, result.dtype))
+    target = result.view.part(result.dtype.itemsize * start * inner, result.dtype.nbytes(math.prod(shape)))
+    if rows == 1 and target.offset % result.device.capabilities.offset_alignment == 0:
+        compute(Tensor(target, shape, result.dtype))
         return
-    own = empty(shape, result.dtype, result.device)
-    compute(own)
-    write_rows(own, result, rows, first * inner)
+    copy = empty(shape, result.dtype, result.device)
+    compute(copy)
+    write_rows(copy, result, rows, start * inner)
 
 
 # Reductions.
@@ -126,41 +126,41 @@ def reduce_into(
     reduce: Callable[[Tensor, Tensor], None],
     join: Callable[[Tensor, Sequence[Tensor]], None] | None = None,
 ) -> None:
-    """Reduce the middle axis of (outer, length, inner) to (outer, inner), in parts that a kernel can be shown.
+    """Reduce the middle axis of (outer, length, inner) to (outer, inner), in parts that fit bindings.
 
     Args:
         result: contiguous.
         x: any strided view.
-        reduce: what to do with a contiguous x that a kernel can be shown: the result comes first.
-        join: makes the result of the parts of a long axis; by default the results of these are reduced in turn.
+        reduce: reduces a contiguous x that fits a binding; called with the result and x.
+        join: makes the result of the parts of a long axis; by default the results of the parts are reduced.
     """
     from .launch import contiguous  # which cuts what it copies
 
     outer, length, inner = x.shape
     most = (x.device.capabilities.max_binding_bytes - x.device.capabilities.offset_alignment) // x.dtype.itemsize
 
-    def of_part(axis: int, first: int, count: int) -> Callable[[Tensor], None]:
-        return lambda target: reduce_into(target, part_along(x, axis, first, count), reduce, join)
+    def of_part(axis: int, start: int, count: int) -> Callable[[Tensor], None]:
+        return lambda target: reduce_into(target, part_along(x, axis, start, count), reduce, join)
 
     if x.size <= most:
         reduce(result, contiguous(narrowed(x)))
     elif outer > 1 or 2 * inner > most:
         axis, count = (0, most // (length * inner)) if outer > 1 else (2, most // _COLUMN_PARTS)
         count = max(1, count)
-        for first in range(0, x.shape[axis], count):
-            compute_part(result, min(axis, 1), first, count, of_part(axis, first, count))
+        for start in range(0, x.shape[axis], count):
+            compute_part(result, min(axis, 1), start, count, of_part(axis, start, count))
     else:
         count = most // inner
         if join is not None:
-            join(result, [part_along(x, 1, first, count) for first in range(0, length, count)])
+            join(result, [part_along(x, 1, start, count) for start in range(0, length, count)])
             return
         of_parts = empty((-(-length // count), inner), result.dtype, x.device)
-        for number, first in enumerate(range(0, length, count)):
-            compute_part(of_parts, 0, number, 1, of_part(1, first, count))
+        for number, start in enumerate(range(0, length, count)):
+            compute_part(of_parts, 0, number, 1, of_part(1, start, count))
         reduce_into(result, Tensor(of_parts.view, (1, *of_parts.shape), result.dtype), reduce)
 
 
-# Axes that all operands have.
+# Axes common to all operands.
 
 
 def in_parts(
@@ -169,7 +169,7 @@ def in_parts(
     axes: int,
     compute: Callable[[Sequence[Tensor], Sequence[Tensor]], None],
 ) -> None:
-    """Compute results in parts along their first axes, which do not depend on each other: at once where all fit.
+    """Compute results in parts along their first axes, which are independent of each other: at once where all fit.
 
     Args:
         results: contiguous.
@@ -177,19 +177,19 @@ def in_parts(
         axes: how many there are.
         compute: enqueues the work for parts of all of them.
     """
-    every = [*results, *operands]
-    if fits(*(x.walk.view for x in every)):
+    tensors = [*results, *operands]
+    if fits(*(x.walk.view for x in tensors)):
         compute(results, operands)
         return
     axis = next((axis for axis in range(axes) if results[0].shape[axis] > 1), None)
-    if axis is None or max(map(_shown_bytes, every)) <= every[0].device.capabilities.max_binding_bytes:
+    if axis is None or max(map(_shown_bytes, tensors)) <= tensors[0].device.capabilities.max_binding_bytes:
         compute(results, [narrowed(x) for x in operands])
         return
-    length = _length_of_parts(every, every, axis)
-    for first in range(0, results[0].shape[axis], length):
-        parts = [part_along(x, axis, first, length) for x in operands]
+    length = _length_of_parts(tensors, tensors, axis)
+    for start in range(0, results[0].shape[axis], length):
+        parts = [part_along(x, axis, start, length) for x in operands]
         of_parts = partial(in_parts, operands=parts, axes=axes, compute=compute)
-        _into_parts(results, (axis, first, length), of_parts)
+        _into_parts(results, (axis, start, length), of_parts)
 
 
 def _into_parts(
@@ -199,41 +199,41 @@ def _into_parts(
     if not results:
         compute([])
         return
-    compute_part(results[0], *at, lambda first: _into_parts(results[1:], at, lambda rest: compute([first, *rest])))
+    compute_part(results[0], *at, lambda part: _into_parts(results[1:], at, lambda others: compute([part, *others])))
 
 
-def write_rows(part: Tensor, whole: Tensor, rows: int, first: int) -> None:
-    """Copy the rows of a part to `first` elements behind the beginning of each row of a whole; both are contiguous."""
+def write_rows(part: Tensor, whole: Tensor, rows: int, offset: int) -> None:
+    """Copy the rows of a part into the rows of a whole, `offset` elements from their beginning; both are contiguous."""
     if not part.size:
         return
     device, itemsize = part.device, part.dtype.itemsize
     row, whole_row = part.size // rows, whole.size // rows
-    place = whole.view.part(itemsize * first, part.view.nbytes)
-    in_words = all(nbytes % 4 == 0 for nbytes in (place.offset, itemsize * row, itemsize * whole_row))
+    region = whole.view.part(itemsize * offset, part.view.nbytes)
+    in_words = all(nbytes % 4 == 0 for nbytes in (region.offset, itemsize * row, itemsize * whole_row))
     is_shown = fits(part.view, whole.view)
-    if rows == 1 and (place.offset % device.capabilities.offset_alignment == 0 or (in_words and not is_shown)):
-        device.copy(part.view, place)  # a recorded program may have the part made there at once
+    if rows == 1 and (region.offset % device.capabilities.offset_alignment == 0 or (in_words and not is_shown)):
+        device.copy(part.view, region)  # a recorded program may then compute the part in place
         return
     views = [(part.view, itemsize * row), (whole.view, itemsize * whole_row)]
     count = _rows_at_once(device, rows, views)
-    if count == 0 and in_words:  # no rows can be shown, but what is copied needs not be
+    if count == 0 and in_words:  # no row fits a binding, but a copy needs none
         for number in range(rows):
             source, target = (view.part(nbytes * number, itemsize * row) for view, nbytes in views)
-            device.copy(source, View(target.buffer, target.offset + itemsize * first, target.nbytes, target.kind))
+            device.copy(source, View(target.buffer, target.offset + itemsize * offset, target.nbytes, target.kind))
         return
-    count = count or rows  # of single 16-bit elements: the dispatch says the limit
+    count = count or rows  # of single 16-bit elements: the dispatch raises the error
     for number in range(0, rows, count):
         part_rows = min(count, rows - number)
         parts = [
             view if count == rows else view.part(nbytes * number, -(-nbytes * part_rows // 4) * 4)  # whole words
             for view, nbytes in views
         ]
-        parameters = (part_rows * row, row, whole_row, first)
+        parameters = (part_rows * row, row, whole_row, offset)
         device.dispatch(cooperative("join"), parts, -(-part_rows * row // _THREADS), parameters)
 
 
 def _rows_at_once(device: Device, rows: int, views: Sequence[tuple[View, int]]) -> int:
-    """Return the number of rows that fit, where each part begins where a binding may; 0 if none do."""
+    """Return the number of rows that fit bindings, with each part at an allowed offset; 0 if none do."""
     if fits(*(view for view, _ in views)):
         return rows
     alignment = device.capabilities.offset_alignment

@@ -24,7 +24,7 @@ from .launch import (
 )
 from .limits import compute_part, cut, fits, narrowed, part_along
 from .reduce import sum_into, sum_to
-from .shape import broadcast_to, reshape, transpose, walk_over
+from .shape import broadcast_to, reshape, strided_view, transpose
 
 __all__ = ["matmul"]
 
@@ -35,11 +35,11 @@ def matmul(a: Any, b: Any) -> Tensor:
     """The product of matrices, (..., n, k) @ (..., k, m), as NumPy's: the axes before the last two are broadcast.
 
     A vector on the left is a row and one on the right a column, whose axis the result lacks. Transposed and broadcast
-    operands are read where they lie. Gradients: g bᵀ and aᵀ g, summed over what was broadcast.
+    operands are read in place. Gradients: g bᵀ and aᵀ g, summed over the axes that were broadcast.
 
     Raises:
         ShapeError: the inner dimensions differ, the others cannot be broadcast, an operand has no axes, or the
-            tensors lie on different devices.
+            tensors are on different devices.
         UnsupportedError: an operand is not float32.
 
     Example:
@@ -49,7 +49,7 @@ def matmul(a: Any, b: Any) -> Tensor:
         (5, 2, 4)
     """
     device = a.device if isinstance(a, Tensor) else b.device
-    a, b = (one if isinstance(one, Tensor) else tensor(one, device, FLOAT32) for one in (a, b))
+    a, b = (operand if isinstance(operand, Tensor) else tensor(operand, device, FLOAT32) for operand in (a, b))
     need_float32("matmul", a, b)
     need_one_device("matmul", a, b)
     if not a.ndim or not b.ndim:
@@ -66,7 +66,7 @@ def matmul(a: Any, b: Any) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Of operands with two axes or more."""
+    """Return the product of operands with two axes or more."""
     batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     shape = (*batch, rows, columns)
@@ -84,12 +84,12 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _is_one_product(b: Tensor, batch: tuple[int, ...]) -> bool:
-    """All matrices on the left meet the same one: they are one tall matrix."""
+    """Return whether all matrices on the left have one right operand, so that they are rows of one tall matrix."""
     return bool(batch) and math.prod(b.shape[:-2]) == 1
 
 
 def _only_matrix(b: Tensor) -> Tensor:
-    return walk_over(b, b.shape[-2:], b.walk.strides[-2:])
+    return strided_view(b, b.shape[-2:], b.walk.strides[-2:])
 
 
 def _as_rows(a: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ def _gradient_of_right(a: Tensor, g: Tensor, b: Tensor) -> Tensor:
     if _is_one_product(b, g.shape[:-2]) and math.prod(a.shape[:-1]) == math.prod(g.shape[:-1]) and a.size:
         rows = math.prod(a.shape[:-1])  # which -1 cannot say of a matrix without columns
         left, right = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
-        if b.ndim == 2 and b.walk.strides == (1, b.shape[0]):  # lie as the transpose of a weight lies
+        if b.ndim == 2 and b.walk.strides == (1, b.shape[0]):  # stored as the transpose of a weight
             return transpose(_product(transpose(right, 0, 1), left), 0, 1)
         return reshape(_product(transpose(left, 0, 1), right), b.shape)
     return sum_to(_product(transpose(a, -1, -2), g), b.shape)
@@ -111,28 +111,28 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Enqueue the products. Leaves no history."""
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     result = empty((*batch, rows, columns), float_type(a, b), a.device)
-    left, right = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (a, b))
+    left, right = (broadcast_to(operand, (*batch, *operand.shape[-2:])) for operand in (a, b))
     shape, of_left, of_right = (*batch, rows, columns, inner), left.walk.strides, right.walk.strides
     _multiply_into(
         result,
-        walk_over(left, shape, (*of_left[:-1], 0, of_left[-1])),
-        walk_over(right, shape, (*of_right[:-2], 0, of_right[-1], of_right[-2])),
+        strided_view(left, shape, (*of_left[:-1], 0, of_left[-1])),
+        strided_view(right, shape, (*of_right[:-2], 0, of_right[-1], of_right[-2])),
     )
     return result
 
 
 def _multiply_into(result: Tensor, a: Tensor, b: Tensor) -> None:
-    """Enqueue products of matrices that both have the axes of the batch, rows, columns and the inner one, in parts."""
-    found = _cut(result, a, b)
-    if found is None:
+    """Enqueue products in parts; both operands are strided views with the axes (..., rows, columns, inner)."""
+    cutting = _cut(result, a, b)
+    if cutting is None:
         _dispatch(result, narrowed(a), narrowed(b))
         return
-    axis, length = found
-    firsts = range(0, a.shape[axis], length)
-    parts = [[part_along(one, axis, first, length) for one in (a, b)] for first in firsts]
+    axis, length = cutting
+    starts = range(0, a.shape[axis], length)
+    parts = [[part_along(operand, axis, start, length) for operand in (a, b)] for start in starts]
     if axis < result.ndim:
-        for first, (left, right) in zip(firsts, parts, strict=True):
-            compute_part(result, axis, first, length, partial(_multiply_into, a=left, b=right))
+        for start, (left, right) in zip(starts, parts, strict=True):
+            compute_part(result, axis, start, length, partial(_multiply_into, a=left, b=right))
         return
     total = result if result.dtype is FLOAT32 else empty(result.shape, FLOAT32, result.device)
     _multiply_into(total, *parts[0])
@@ -145,7 +145,7 @@ def _multiply_into(result: Tensor, a: Tensor, b: Tensor) -> None:
 
 
 def _cut(result: Tensor, a: Tensor, b: Tensor) -> tuple[int, int] | None:
-    """The axis along which products are to be cut, and the length of the parts; None where they need not be."""
+    """Return the axis along which products are to be cut, and the length of the parts; None where they fit."""
     capabilities = result.device.capabilities
     side, inner = longest_side(capabilities), longest_inner_axis(capabilities)
     for axis, longest in ((-3, side), (-2, side), (-1, inner)):
@@ -153,21 +153,21 @@ def _cut(result: Tensor, a: Tensor, b: Tensor) -> tuple[int, int] | None:
             return a.ndim + axis, longest
     if fits(a.walk.view, b.walk.view, result.view):
         return None
-    return cut([a, b, walk_over(result, a.shape, (*result.walk.strides, 0))])
+    return cut([a, b, strided_view(result, a.shape, (*result.walk.strides, 0))])
 
 
 def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) -> None:
-    """Enqueue such products, of matrices that fit bindings; `is_part` if they are parts, which are not cut again."""
+    """Enqueue products of operands that fit bindings; `is_part` if they are parts, which are not cut again."""
     *batch, rows, columns, inner = a.shape
     (a_view, a_start, a_strides), (b_view, b_start, b_strides) = a.walk, b.walk
     sizes, strides = collapse(tuple(batch), [a_strides[:-3], b_strides[:-3]])
     if len(sizes) > _BATCH_AXES:
-        left = contiguous(walk_over(a, (*batch, rows, inner), (*a_strides[:-2], a_strides[-1])))
-        right = contiguous(walk_over(b, (*batch, inner, columns), (*b_strides[:-3], b_strides[-1], b_strides[-2])))
+        left = contiguous(strided_view(a, (*batch, rows, inner), (*a_strides[:-2], a_strides[-1])))
+        right = contiguous(strided_view(b, (*batch, inner, columns), (*b_strides[:-3], b_strides[-1], b_strides[-2])))
         _multiply_into(
             result,
-            walk_over(left, a.shape, (*left.walk.strides[:-1], 0, 1)),
-            walk_over(right, a.shape, (*right.walk.strides[:-2], 0, 1, columns)),
+            strided_view(left, a.shape, (*left.walk.strides[:-1], 0, 1)),
+            strided_view(right, a.shape, (*right.walk.strides[:-2], 0, 1, columns)),
         )
         return
     capabilities = result.device.capabilities
@@ -176,7 +176,9 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) ->
         if length < inner:
             _dispatch_parts(result, a, b, length)
             return
-    (a_outer, a_batch), (b_outer, b_batch) = ((0,) * (_BATCH_AXES - len(one)) + tuple(one) for one in strides)
+    (a_outer, a_batch), (b_outer, b_batch) = (
+        (0,) * (_BATCH_AXES - len(axis_strides)) + tuple(axis_strides) for axis_strides in strides
+    )
     layout = (rows, columns, inner, a_strides[-3], a_strides[-1], b_strides[-1], b_strides[-2])
     starts = None if a_view.kind or b_view.kind else ((a_start, a_outer, a_batch), (b_start, b_outer, b_batch))
     is_float16 = a_view.kind == b_view.kind == "float16"
@@ -192,13 +194,13 @@ def _dispatch(result: Tensor, a: Tensor, b: Tensor, *, is_part: bool = False) ->
 def _dispatch_parts(result: Tensor, a: Tensor, b: Tensor, length: int) -> None:
     """Enqueue products of parts of the inner axis as a batch, and their sum, with which later operations may fuse."""
     *outer, inner = a.shape
-    parts, rest = divmod(inner, length)
-    products = empty((parts + (rest > 0), *result.shape), FLOAT32, result.device)
-    batch = [walk_over(x, (parts, *outer, length), (length * x.walk.strides[-1], *x.walk.strides)) for x in (a, b)]
+    parts, remainder = divmod(inner, length)
+    products = empty((parts + (remainder > 0), *result.shape), FLOAT32, result.device)
+    batch = [strided_view(x, (parts, *outer, length), (length * x.walk.strides[-1], *x.walk.strides)) for x in (a, b)]
     compute_part(products, 0, 0, parts, partial(_dispatch, a=batch[0], b=batch[1], is_part=True))
-    if rest:
-        last = [walk_over(x, (1, *x.shape), (0, *x.walk.strides)) for x in (a, b)]
-        last = [part_along(x, a.ndim, parts * length, rest) for x in last]
+    if remainder:
+        last = [strided_view(x, (1, *x.shape), (0, *x.walk.strides)) for x in (a, b)]
+        last = [part_along(x, a.ndim, parts * length, remainder) for x in last]
         compute_part(products, 0, parts, 1, partial(_dispatch, a=last[0], b=last[1], is_part=True))
     total = result if result.dtype is FLOAT32 else empty(result.shape, FLOAT32, result.device)
     sum_into(total, Tensor(products.view, (1, products.shape[0], result.size), FLOAT32))

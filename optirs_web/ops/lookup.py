@@ -1,4 +1,4 @@
-"""Which elements make up others, by index: the copy, and its reverse, sums in a fixed order."""
+"""Elements copied by index along an axis, and the reverse, sums by index in a fixed order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tensors import Tensor, empty
 from .creation import full
 from .launch import Shape, apply, apply_in_place, contiguous, write_into
 from .limits import compute_part, cut, fits, narrowed, part_along
-from .shape import broadcast_to, permute, reshape, walk_over
+from .shape import broadcast_to, permute, reshape, strided_view
 
 __all__ = ["Lookup", "along", "looked_up", "of_each", "spread"]
 
@@ -23,11 +23,11 @@ _AT_ONCE = 4096
 
 
 class Lookup(NamedTuple):
-    """Which elements of (outer, length, inner) make up (outer, count, inner).
+    """Indices along the middle axis of (outer, length, inner) for each element of (outer, entries, inner).
 
     Attributes:
-        indices: int32, with strides along these three axes: 0 where it is the same.
-        wraps: negative ones count from the end.
+        indices: int32, with `strides` along these three axes: 0 along those that an index does not depend on.
+        wraps: negative indices count from the end.
     """
 
     indices: Tensor
@@ -40,34 +40,34 @@ class Lookup(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """The same along the outer and inner axes."""
+        """Return whether the indices are the same along the outer and inner axes."""
         return self.strides == (0, 1, 0)
 
     def spread_indices(self) -> Tensor:
         """The indices with all axes of the entries."""
-        return walk_over(self.indices, (self.outer, self.entries, self.inner), self.strides)
+        return strided_view(self.indices, (self.outer, self.entries, self.inner), self.strides)
 
     def settled(self) -> Lookup:
-        """The same places, counted from the beginning."""
+        """Return the lookup with indices that count from the beginning."""
         if not self.wraps:
             return self
         return self._replace(indices=apply("indexing", "from_end", self.indices, self.length, dtype=INT32), wraps=False)
 
 
 def along(index: Tensor, shape: Shape, axis: int, *, wraps: bool) -> Lookup:
-    """One index for all elements at a place of an axis."""
+    """Return the lookup by a flat `index` along an axis, the same for all elements of the other axes."""
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     return Lookup(contiguous(index), outer, shape[axis], inner, index.size, (0, 1, 0), wraps)
 
 
 def of_each(index: Tensor, shape: Shape, axis: int) -> Lookup:
-    """An index for each element; `index` has the other tensor's shape but along the axis."""
+    """Return the lookup by an index for each element; `index` has the shape `shape` but along the axis."""
     outer, inner, count = math.prod(shape[:axis]), math.prod(shape[axis + 1 :]), index.shape[axis]
     return Lookup(contiguous(index), outer, shape[axis], inner, count, (count * inner, inner, 1), wraps=True)
 
 
 def looked_up(x: Tensor, lookup: Lookup, shape: Shape, missing: int) -> Tensor:
-    """Enqueue the copy. `missing` is the word for an index that names nothing. Leaves no history."""
+    """Return the elements at the indices. `missing` is the 32-bit word for an index out of range. Leaves no history."""
     if not x.size:
         return full(shape, math.nan if missing else 0, x.device, x.dtype)
     x = contiguous(x.detach())
@@ -76,8 +76,8 @@ def looked_up(x: Tensor, lookup: Lookup, shape: Shape, missing: int) -> Tensor:
         _look_up(result, x, lookup, missing)
     else:
         values = Tensor(x.view, (lookup.outer, lookup.length, lookup.inner), x.dtype)
-        found = Tensor(result.view, (lookup.outer, lookup.entries, lookup.inner), x.dtype)
-        _look_up_into(found, values, lookup.settled().spread_indices(), missing)
+        target = Tensor(result.view, (lookup.outer, lookup.entries, lookup.inner), x.dtype)
+        _look_up_into(target, values, lookup.settled().spread_indices(), missing)
     return result
 
 
@@ -98,47 +98,47 @@ def _look_up_into(result: Tensor, x: Tensor, indices: Tensor, missing: int) -> N
         _look_up_in_table_parts(result, x, indices, missing, of_x[1])
     else:
         axis, length = parts or of_x or (0, 1)
-        for first in range(0, result.shape[axis], length):
-            some = x if axis == 1 else part_along(x, axis, first, length)
-            its_indices = part_along(indices, axis, first, length)
-            compute = partial(_look_up_into, x=some, indices=its_indices, missing=missing)
-            compute_part(result, axis, first, length, compute)
+        for start in range(0, result.shape[axis], length):
+            part = x if axis == 1 else part_along(x, axis, start, length)
+            part_indices = part_along(indices, axis, start, length)
+            compute = partial(_look_up_into, x=part, indices=part_indices, missing=missing)
+            compute_part(result, axis, start, length, compute)
 
 
 def _look_up_in_table_parts(result: Tensor, x: Tensor, indices: Tensor, missing: int, length: int) -> None:
-    """Look in each part of the axis for what is there."""
-    found: Tensor | None = None
-    own = _without_repeats(indices)
-    for first in range(0, x.shape[1], length):
-        places = apply("indexing", "in_part", own, first, min(length, x.shape[1] - first), dtype=INT32)
+    """Enqueue the copy where a binding holds `length` elements of the axis: one pass for each part of the axis."""
+    merged: Tensor | None = None
+    compact = _without_repeats(indices)
+    for start in range(0, x.shape[1], length):
+        positions = apply("indexing", "in_part", compact, start, min(length, x.shape[1] - start), dtype=INT32)
         values = empty(result.shape, x.dtype, x.device)
-        _look_up_into(values, part_along(x, 1, first, length), broadcast_to(places, indices.shape), missing)
-        if found is not None:
-            is_there = apply("compare", "less_equal_i32", 0, places, dtype=BOOL)
-            values = apply("where", f"where_{x.dtype.wgsl}", is_there, values, found, dtype=x.dtype)
-        found = values
-    assert found is not None
-    write_into(result, found)
+        _look_up_into(values, part_along(x, 1, start, length), broadcast_to(positions, indices.shape), missing)
+        if merged is not None:
+            is_there = apply("compare", "less_equal_i32", 0, positions, dtype=BOOL)
+            values = apply("where", f"where_{x.dtype.wgsl}", is_there, values, merged, dtype=x.dtype)
+        merged = values
+    assert merged is not None
+    write_into(result, merged)
 
 
 def _without_repeats(x: Tensor) -> Tensor:
-    """A tensor with axes of length 1 where it is the same all along."""
+    """Return a tensor with length 1 along the axes whose stride is 0."""
     strides = x.walk.strides
-    return walk_over(x, tuple(size if stride else 1 for size, stride in zip(x.shape, strides, strict=True)), strides)
+    return strided_view(x, tuple(size if stride else 1 for size, stride in zip(x.shape, strides, strict=True)), strides)
 
 
 def _of_shown(indices: Tensor, shape: Shape) -> Lookup:
-    """The lookup by indices over (outer, entries, inner), of which a kernel can be shown all."""
-    own = _without_repeats(indices)
-    is_shared = own.shape[0] == own.shape[2] == 1
-    own = contiguous(narrowed(own if is_shared else indices))
+    """Return the lookup by indices (outer, entries, inner) that fit a binding."""
+    compact = _without_repeats(indices)
+    is_shared = compact.shape[0] == compact.shape[2] == 1
+    compact = contiguous(narrowed(compact if is_shared else indices))
     (outer, length, inner), count = shape, indices.shape[1]
     strides = (0, 1, 0) if is_shared else (count * inner, inner, 1)
-    return Lookup(own, outer, length, inner, count, strides, wraps=False)
+    return Lookup(compact, outer, length, inner, count, strides, wraps=False)
 
 
 def spread(g: Tensor, lookup: Lookup, shape: Shape) -> Tensor:
-    """Entries added up where the indices say; those that say nothing are left out. Gradient: g gathered, else 0."""
+    """Sum entries by index; those out of range are left out. Gradient: g gathered, 0 for those left out."""
     lookup = lookup.settled()
     if not g.size or not math.prod(shape):
         result = full(shape, 0.0, g.device)
@@ -149,10 +149,10 @@ def spread(g: Tensor, lookup: Lookup, shape: Shape) -> Tensor:
         sums = Tensor(result.view, (lookup.outer, lookup.length, lookup.inner), FLOAT32)
         values = Tensor(contiguous(g.detach()).view, (lookup.outer, lookup.entries, lookup.inner), g.dtype)
         _spread_into(sums, values, lookup.spread_indices())
-    given = g.shape
+    g_shape = g.shape
 
     def rule(v: Tensor, _: Tensor) -> Tensor:
-        return record(looked_up(v, lookup, given, 0), (v, lambda w, _: spread(w, lookup, shape)))
+        return record(looked_up(v, lookup, g_shape, 0), (v, lambda w, _: spread(w, lookup, shape)))
 
     return record(result, (g, rule))
 
@@ -177,20 +177,20 @@ def _spread_into(result: Tensor, g: Tensor, indices: Tensor) -> None:
         write_into(result, _spread(g, _of_shown(indices, result.shape), result.shape))
         return
     axis, length = parts
-    for first in range(0, g.shape[axis], length):
-        some, its_indices = (part_along(one, axis, first, length) for one in (g, indices))
+    for start in range(0, g.shape[axis], length):
+        part, part_indices = (part_along(operand, axis, start, length) for operand in (g, indices))
         if axis != 1:
-            compute_part(result, axis, first, length, partial(_spread_into, g=some, indices=its_indices))
-        elif first == 0:
-            _spread_into(result, some, its_indices)
+            compute_part(result, axis, start, length, partial(_spread_into, g=part, indices=part_indices))
+        elif start == 0:
+            _spread_into(result, part, part_indices)
         else:
             sums = empty(result.shape, FLOAT32, g.device)
-            _spread_into(sums, some, its_indices)
+            _spread_into(sums, part, part_indices)
             apply_in_place("add", "add", result, sums)
 
 
 def _suits_search(lookup: Lookup) -> bool:
-    """Each element may look through all entries, instead of sorting these; the figures are those of `SparseRows`."""
+    """Return whether a search of all entries for each element is faster than sorting them, as in `SparseRows`."""
     outer, length, inner, count = lookup.outer, lookup.length, lookup.inner, lookup.entries
     entries = count if lookup.is_shared else outer * count * inner
     to_sort = entries * (66 + 11 * entries // 2048) + outer * count * inner
@@ -201,8 +201,8 @@ def _searched(g: Tensor, lookup: Lookup, shape: Shape) -> Tensor:
     result = empty(shape, FLOAT32, g.device)
     views = [g.view, lookup.indices.view, result.view]
     fixed = (result.size, lookup.entries, lookup.inner, lookup.length, *lookup.strides)
-    for first in range(0, lookup.entries, _AT_ONCE):
-        parameters = (*fixed, first, min(first + _AT_ONCE, lookup.entries))
+    for start in range(0, lookup.entries, _AT_ONCE):
+        parameters = (*fixed, start, min(start + _AT_ONCE, lookup.entries))
         g.device.dispatch(cooperative("scatter"), views, -(-result.size // _THREADS), parameters)
     return result
 
@@ -215,6 +215,6 @@ def _sorted(g: Tensor, lookup: Lookup, shape: Shape) -> Tensor:
         rows = reshape(permute(reshape(g, (outer, count, inner)), (1, 0, 2)), (count, outer * inner))
         dense = SparseRows(reshape(lookup.indices, (count,)), rows, (length, outer * inner)).to_dense()
         return reshape(permute(reshape(dense, (length, outer, inner)), (1, 0, 2)), shape)
-    places = apply("indexing", "flat_place", lookup.indices, 0, length, count, inner, dtype=INT32)
-    flat = SparseRows(reshape(places, (-1,)), reshape(g, (-1,)), (outer * length * inner,))
+    positions = apply("indexing", "flat_place", lookup.indices, 0, length, count, inner, dtype=INT32)
+    flat = SparseRows(reshape(positions, (-1,)), reshape(g, (-1,)), (outer * length * inner,))
     return reshape(flat.to_dense(), shape)

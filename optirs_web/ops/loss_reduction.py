@@ -1,4 +1,4 @@
-"""What a loss makes of the losses of its elements."""
+"""The check of a loss's `reduction` argument."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ __all__ = ["check_reduction"]
 
 
 def check_reduction(reduction: str) -> None:
-    """Refuse what is no reduction."""
+    """Check that `reduction` is "mean", "sum" or "none".
+
+    Raises:
+        ValueError: it is something else.
+    """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"a reduction must be 'mean', 'sum' or 'none', not {reduction!r}")

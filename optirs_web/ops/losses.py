@@ -1,4 +1,4 @@
-"""Losses over pairs of elements, and what all losses share: reductions, and bad calls."""
+"""Losses over pairs of elements, and their reductions."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def reduced(values: Tensor, reduction: str) -> Tensor:
 
 
 def _pair(name: str, input: Tensor, target: Any) -> Tensor:
-    """The target as a tensor on the same device."""
+    """Return the target as a float32 tensor on the device of the input, after checking that they broadcast."""
     if not isinstance(target, Tensor):
         target = tensor(target, device=input.device, dtype="float32")
     need_float32(name, input, target)
     broadcast_shapes(input.shape, target.shape)
-    given: Tensor = target
-    return given
+    result: Tensor = target
+    return result
 
 
 def mse_loss(input: Tensor, target: Any, reduction: str = "mean") -> Tensor:
@@ -177,8 +177,8 @@ def _need_equal(name: str, input: Tensor, target: Tensor) -> None:
 def _weighted(losses: Tensor, weight: Any) -> Tensor:
     if weight is None:
         return losses
-    given = weight if isinstance(weight, Tensor) else tensor(weight, device=losses.device, dtype="float32")
-    return multiply(losses, given.detach())
+    factor = weight if isinstance(weight, Tensor) else tensor(weight, device=losses.device, dtype="float32")
+    return multiply(losses, factor.detach())
 
 
 def binary_cross_entropy_with_logits(
@@ -194,7 +194,7 @@ def binary_cross_entropy_with_logits(
         target: probabilities t, of the same shape.
         weight: of each element, broadcast; has no gradient.
         reduction: "mean", "sum" or "none".
-        pos_weight: what the positive part of a loss is multiplied by, broadcast; has no gradient.
+        pos_weight: factor of the positive part of a loss, broadcast; has no gradient.
 
     Raises:
         ShapeError: the shapes differ.
@@ -211,13 +211,13 @@ def binary_cross_entropy_with_logits(
     _need_equal("binary_cross_entropy_with_logits", input, target)
     added: Tensor | float = 0.0
     if pos_weight is not None:
-        given = pos_weight if isinstance(pos_weight, Tensor) else tensor(pos_weight, input.device, "float32")
-        added = subtract(given.detach(), 1.0)
+        factor = pos_weight if isinstance(pos_weight, Tensor) else tensor(pos_weight, input.device, "float32")
+        added = subtract(factor.detach(), 1.0)
     return reduced(_weighted(_with_logits(input, target, added), weight), reduction)
 
 
 def _with_logits(x: Tensor, t: Tensor, added: Tensor | float) -> Tensor:
-    """The losses for pos_weight = 1 + added."""
+    """Return the losses for pos_weight = 1 + added."""
 
     def of_input(g: Tensor, _: Tensor) -> Tensor:
         factor = add(1.0, multiply(added, t)) if isinstance(added, Tensor) else 1.0
@@ -240,7 +240,7 @@ def kl_div(input: Tensor, target: Any, reduction: str = "mean", log_target: bool
         target: probabilities t, or their logarithms if `log_target` is set.
         reduction: "mean" (over all elements), "batchmean" (the sum over the length of the first axis, which is the
             divergence), "sum" or "none".
-        log_target: what `target` holds.
+        log_target: `target` holds logarithms of probabilities.
 
     Raises:
         ShapeError: the shapes cannot be broadcast.

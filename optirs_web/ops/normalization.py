@@ -16,13 +16,13 @@ from .composed import once, record_composed
 from .launch import contiguous, need_float32, need_one_device, row_kernel, write_into
 from .limits import fits, in_parts, narrowed, part_along
 from .reduce import mean, sum
-from .shape import broadcast_to, reshape, walk_over
+from .shape import broadcast_to, reshape, strided_view
 from .unary import rsqrt
 
 __all__ = ["batch_norm", "layer_norm"]
 
 _CHUNK = 64
-"""Rows whose share of the gradient of a weight one invocation adds up."""
+"""Rows over which one invocation sums the gradient of a weight."""
 
 
 def layer_norm(
@@ -34,8 +34,8 @@ def layer_norm(
 ) -> Tensor:
     """(x - mean) / sqrt(variance + eps) weight + bias over the last axes (Ba et al. 2016, arXiv:1607.06450).
 
-    The variance is the biased one. One dispatch forward and one for the gradient of `x`; those of weight and bias take
-    two or three together. What is kept for them is two numbers for each row.
+    The variance is the biased one. It takes one dispatch forward and one for the gradient of `x`; the gradients of
+    weight and bias take two or three together. Two numbers for each row are kept for them.
 
     Args:
         x: (..., *normalized_shape), float32.
@@ -45,7 +45,7 @@ def layer_norm(
         eps: added to the variance.
 
     Raises:
-        ShapeError: the last axes of `x`, weight or bias have other lengths, or the tensors lie on different devices.
+        ShapeError: the last axes of `x`, weight or bias have other lengths, or the tensors are on different devices.
         UnsupportedError: a tensor is not float32.
 
     Example:
@@ -56,15 +56,15 @@ def layer_norm(
     """
     axes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
     shape = tuple(map(operator.index, axes))
-    affine = [one for one in (weight, bias) if one is not None]
+    affine = [parameter for parameter in (weight, bias) if parameter is not None]
     need_float32("layer_norm", x, *affine)
     need_one_device("layer_norm", x, *affine)
-    if not shape or x.shape[-len(shape) :] != shape or any(one.shape != shape for one in affine):
-        shapes = " and ".join(str(one.shape) for one in [x, *affine])
+    if not shape or x.shape[-len(shape) :] != shape or any(parameter.shape != shape for parameter in affine):
+        shapes = " and ".join(str(operand.shape) for operand in [x, *affine])
         raise ShapeError(f"layer_norm over the last axes {shape} of tensors of shape {shapes}")
     if x.size == 0:
         return _affine(x, weight, bias)
-    if 2 * FLOAT32.nbytes(math.prod(shape)) > x.device.capabilities.max_binding_bytes:  # no kernel can be shown a row
+    if 2 * FLOAT32.nbytes(math.prod(shape)) > x.device.capabilities.max_binding_bytes:  # a row does not fit a binding
         return _affine(_normalized(x, tuple(range(-len(shape), 0)), eps)[0], weight, bias)
     return _layer_norm(x, weight, bias, len(shape), eps)
 
@@ -74,24 +74,24 @@ def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int
     rows = x.size // columns
     result = empty(x.shape, FLOAT32, x.device)
     of_rows = empty((rows, 2), FLOAT32, x.device)
-    given = contiguous(x.detach())  # for the gradients too
+    source = contiguous(x.detach())  # for the gradients too
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
         values = operands[0].view
-        shared = (values if one is None else one.view for one in (weight, bias))
-        kernel, teams = row_kernel(x.device, "layer_norm", columns, rows := results[0].shape[0])
+        shared = (values if parameter is None else parameter.view for parameter in (weight, bias))
+        kernel, rows_per_workgroup = row_kernel(x.device, "layer_norm", columns, rows := results[0].shape[0])
         x.device.dispatch(
             kernel,
-            [values, *shared, *(one.view for one in results)],
-            -(-rows // teams),
-            (rows, columns, weight is not None, bias is not None, eps, teams),
+            [values, *shared, *(result.view for result in results)],
+            -(-rows // rows_per_workgroup),
+            (rows, columns, weight is not None, bias is not None, eps, rows_per_workgroup),
         )
 
-    in_parts([of_rows, _matrix(result, rows)], [_matrix(given, rows)], 1, run)
-    of_affine = once(lambda g, _: _gradients_of_affine(_matrix(g, rows), _matrix(given, rows), of_rows))
+    in_parts([of_rows, _matrix(result, rows)], [_matrix(source, rows)], 1, run)
+    of_affine = once(lambda g, _: _gradients_of_affine(_matrix(g, rows), _matrix(source, rows), of_rows))
     return record(
         result,
-        (x, lambda g, _: _gradient_of_input(g, x, given, weight, of_rows, rank, eps)),
+        (x, lambda g, _: _gradient_of_input(g, x, source, weight, of_rows, rank, eps)),
         (weight, lambda g, y: _gradient_of_weight(of_affine(g, y), g, x, rank, eps)),
         (bias, lambda g, y: _gradient_of_bias(of_affine(g, y), g, x.shape[-rank:])),
     )
@@ -108,13 +108,13 @@ def _gradient_of_input(
     result = empty(x.shape, FLOAT32, x.device)
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        grads, values, its_rows = (one.view for one in operands)
-        kernel, teams = row_kernel(x.device, "layer_norm_grad", columns, rows := results[0].shape[0])
+        grads, values, row_statistics = (operand.view for operand in operands)
+        kernel, rows_per_workgroup = row_kernel(x.device, "layer_norm_grad", columns, rows := results[0].shape[0])
         x.device.dispatch(
             kernel,
-            [grads, values, values if weight is None else weight.view, its_rows, results[0].view],
-            -(-rows // teams),
-            (rows, columns, weight is not None, teams),
+            [grads, values, values if weight is None else weight.view, row_statistics, results[0].view],
+            -(-rows // rows_per_workgroup),
+            (rows, columns, weight is not None, rows_per_workgroup),
         )
 
     in_parts([_matrix(result, rows)], [_matrix(g, rows), _matrix(given, rows), of_rows], 1, run)
@@ -129,13 +129,14 @@ def _gradient_of_input(
     return record_composed(result, formula, g, x, *([] if weight is None else [weight]))
 
 
-def _gradients_of_affine(g: Tensor, given: Tensor, of_rows: Tensor) -> Tensor:
-    """(2, columns): of the weight, and of the bias. Leaves no history."""
+def _gradients_of_affine(g: Tensor, x: Tensor, of_rows: Tensor) -> Tensor:
+    """Return (2, columns): the gradients of the weight and of the bias. Leaves no history."""
     rows, columns = g.shape
-    if rows > 1 and not fits(*(one.walk.view for one in (g, given, of_rows))):
+    if rows > 1 and not fits(*(operand.walk.view for operand in (g, x, of_rows))):
         middle = max(1, rows // 2 // _CHUNK * _CHUNK)
         first, second = (
-            [narrowed(part_along(one, 0, *at)) for one in (g, given, of_rows)] for at in ((0, middle), (middle, rows))
+            [narrowed(part_along(operand, 0, *at)) for operand in (g, x, of_rows)]
+            for at in ((0, middle), (middle, rows))
         )
         return add(_gradients_of_affine(*first), _gradients_of_affine(*second))
     chunk = max(_CHUNK, -(-rows // g.device.capabilities.max_workgroups))
@@ -143,7 +144,7 @@ def _gradients_of_affine(g: Tensor, given: Tensor, of_rows: Tensor) -> Tensor:
     partial = empty((chunks, 2, columns), FLOAT32, g.device)
     g.device.dispatch(
         cooperative("layer_norm_weight_grad"),
-        [g.view, given.view, of_rows.view, partial.view],
+        [g.view, x.view, of_rows.view, partial.view],
         (-(-columns // 64), chunks),
         (rows, columns, chunk),
     )
@@ -156,19 +157,19 @@ def _gradient_of_weight(of_both: Tensor, g: Tensor, x: Tensor, rank: int, eps: f
         return sum(multiply(g, normalized), tuple(range(x.ndim - rank)))
 
     shape = x.shape[-rank:]
-    result = reshape(walk_over(of_both, (of_both.shape[1],), (1,)), shape)
+    result = reshape(strided_view(of_both, (of_both.shape[1],), (1,)), shape)
     return record_composed(result, formula, g, x)
 
 
 def _gradient_of_bias(of_both: Tensor, g: Tensor, shape: tuple[int, ...]) -> Tensor:
     columns = of_both.shape[1]
-    result = reshape(walk_over(of_both, (columns,), (1,), of_both.walk.start + columns), shape)
-    whole = g.shape
-    return record(result, (g, lambda h, _: broadcast_to(h, whole)))
+    result = reshape(strided_view(of_both, (columns,), (1,), of_both.walk.start + columns), shape)
+    shape_of_g = g.shape
+    return record(result, (g, lambda h, _: broadcast_to(h, shape_of_g)))
 
 
 def _normalized(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
-    """(x - mean) scale, and scale = 1 / sqrt(variance + eps), of differentiable operations."""
+    """Return (x - mean) scale and scale = 1 / sqrt(variance + eps), by differentiable operations."""
     centered = subtract(x, mean(x, axes, keepdims=True))
     scale = rsqrt(add(mean(multiply(centered, centered), axes, keepdims=True), eps))
     return multiply(centered, scale), scale
@@ -206,7 +207,7 @@ def batch_norm(
         eps: added to the variance.
 
     Raises:
-        ShapeError: the shapes do not fit, there is one value for a channel in training, or the tensors lie on
+        ShapeError: the shapes do not fit, there is one value for a channel in training, or the tensors are on
             different devices.
         UnsupportedError: a tensor is not float32.
         ValueError: there are no running statistics, and it is not training.
@@ -218,29 +219,29 @@ def batch_norm(
         >>> batch_norm(x, running, ow.ones((1,), device="cpu"), training=True, eps=0.0).tolist(), running.tolist()
         ([[-1.0], [1.0]], [0.20000000298023224])
     """
-    given = [one for one in (running_mean, running_var, weight, bias) if one is not None]
-    need_float32("batch_norm", x, *given)
-    need_one_device("batch_norm", x, *given)
-    if x.ndim < 2 or any(one.shape != x.shape[1:2] for one in given):
-        shapes = ", ".join(str(one.shape) for one in [x, *given])
+    parameters = [parameter for parameter in (running_mean, running_var, weight, bias) if parameter is not None]
+    need_float32("batch_norm", x, *parameters)
+    need_one_device("batch_norm", x, *parameters)
+    if x.ndim < 2 or any(parameter.shape != x.shape[1:2] for parameter in parameters):
+        shapes = ", ".join(str(operand.shape) for operand in [x, *parameters])
         raise ShapeError(f"batch_norm needs (n, channels, ...) and tensors of (channels,), not {shapes}")
     shape = (1, -1, *(1 for _ in x.shape[2:]))
-    scale, shift = (None if one is None else reshape(one, shape) for one in (weight, bias))
+    scale, shift = (None if parameter is None else reshape(parameter, shape) for parameter in (weight, bias))
     if training:
         return _affine(_normalized_by_batch(x, running_mean, running_var, momentum, eps), scale, shift)
     if running_mean is None or running_var is None:
         raise ValueError("batch_norm outside of training needs running_mean and running_var")
-    its_scale = rsqrt(add(reshape(running_var, shape), eps))
+    factor = rsqrt(add(reshape(running_var, shape), eps))
     if scale is not None:
-        its_scale = multiply(its_scale, scale)
-    return _affine(subtract(x, reshape(running_mean, shape)), its_scale, shift)
+        factor = multiply(factor, scale)
+    return _affine(subtract(x, reshape(running_mean, shape)), factor, shift)
 
 
 def _normalized_by_batch(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float, eps: float
 ) -> Tensor:
     axes = (0, *range(2, x.ndim))
-    count = math.prod(x.shape[one] for one in axes)
+    count = math.prod(x.shape[index] for index in axes)
     if count < 2:
         raise ShapeError(f"batch_norm in training needs more than one value for each channel, not {x.shape}")
     average = mean(x, axes, keepdims=True)
@@ -253,7 +254,7 @@ def _normalized_by_batch(
 
 
 def _move_towards(running: Tensor | None, new: Tensor, momentum: float) -> None:
-    """In place."""
+    """Update running statistics in place: running += momentum (new - running)."""
     if running is not None:
         kept = multiply(running, 1.0 - momentum)
         write_into(running, add(kept, multiply(reshape(new, running.shape), momentum)))

@@ -1,4 +1,4 @@
-"""What arithmetic takes: tensors, numbers, and arrays that go to the device of the other operand."""
+"""Operands of arithmetic: tensors, numbers, and arrays that go to the device of the other operand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def as_number(value: float) -> float:
 
 def as_float32(value: Operand) -> Operand:
     """A tensor of any type as float32, or a number as one that float32 can hold."""
-    from .compare import astype  # which stands on this module
+    from .compare import astype  # which imports this module
 
     return astype(value, FLOAT32) if isinstance(value, Tensor) else as_number(value)
 
@@ -39,10 +39,10 @@ def operand(value: Any, other: Any) -> Operand:
     if not isinstance(value, Tensor):
         value = tensor(value, device=other.device if isinstance(other, Tensor) else None, dtype=FLOAT32)
     need_float32("arithmetic", value)
-    given: Tensor = value
-    return given
+    result: Tensor = value
+    return result
 
 
-def shape_of(one: Operand) -> Shape:
-    """The shape of a tensor, and that of a number."""
-    return one.shape if isinstance(one, Tensor) else ()
+def shape_of(value: Operand) -> Shape:
+    """Return the shape of a tensor, and () for a number."""
+    return value.shape if isinstance(value, Tensor) else ()

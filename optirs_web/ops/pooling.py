@@ -1,4 +1,4 @@
-"""The largest pixel of windows, and their mean."""
+"""Pooling: the largest pixel of windows, and their mean."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["adaptive_avg_pool2d", "avg_pool2d", "max_pool2d"]
 
 
 def _pooling(operation: str, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Windows:
-    """The windows.
+    """Return the windows of a pooling over images.
 
     Raises:
-        ShapeError: none fits, or they may lie in the padding.
+        ShapeError: none fits, or a window may consist of padding.
     """
     taps, step, before = pair(kernel, "kernel_size", 1), pair(dilation, "dilation", 1), pair(padding, "padding", 0)
-    if any(2 * edge > (count - 1) * one + 1 for edge, count, one in zip(before, taps, step, strict=True)):
+    if any(2 * edge > (count - 1) * gap + 1 for edge, count, gap in zip(before, taps, step, strict=True)):
         raise ShapeError(f"{operation} takes padding up to half of a window of {taps}, not {before}")
     return windows_over(
         (x.shape[2], x.shape[3]), taps, taps if stride is None else pair(stride, "stride", 1), before, step
@@ -60,25 +60,25 @@ def max_pool2d(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0
     w = _pooling("max_pool2d", images, kernel_size, stride, padding, dilation)
     planes = images.shape[0] * images.shape[1]
     shape = (*images.shape[:2], *w.grid)
-    result, places = empty(shape, FLOAT32, x.device), empty((planes, w.windows), INT32, x.device)
+    result, positions = empty(shape, FLOAT32, x.device), empty((planes, w.windows), INT32, x.device)
     if images.size:
-        run("window_largest", [contiguous(images.detach())], [result, places], w, planes)
-    result = record(result, (images, lambda g, _: _to_places(g, places, w)))
+        run("window_largest", [contiguous(images.detach())], [result, positions], w, planes)
+    result = record(result, (images, lambda g, _: _to_positions(g, positions, w)))
     return result if x.ndim == 4 else reshape(result, shape[1:])
 
 
-def _to_places(g: Tensor, places: Tensor, w: Windows) -> Tensor:
-    """Each pixel the sum of the windows that chose it. Gradient: the pixels that were chosen."""
+def _to_positions(g: Tensor, positions: Tensor, w: Windows) -> Tensor:
+    """Return images whose pixels are sums of g over the windows that chose them. Gradient: the chosen pixels of it."""
     result = empty((*g.shape[:2], *w.size), FLOAT32, g.device)
-    run("window_places", [contiguous(g.detach()), places], [result], w, places.shape[0])
-    return record(result, (g, lambda v, _: _at_places(v, places, w)))
+    run("window_places", [contiguous(g.detach()), positions], [result], w, positions.shape[0])
+    return record(result, (g, lambda v, _: _at_positions(v, positions, w)))
 
 
-def _at_places(v: Tensor, places: Tensor, w: Windows) -> Tensor:
-    flat = reshape(v.detach(), (places.shape[0], w.pixels))
-    found = looked_up(flat, of_each(places, flat.shape, 1), places.shape, 0)
-    result = Tensor(found.view, (*v.shape[:2], *w.grid), FLOAT32)
-    return record(result, (v, lambda g, _: _to_places(g, places, w)))
+def _at_positions(v: Tensor, positions: Tensor, w: Windows) -> Tensor:
+    flat = reshape(v.detach(), (positions.shape[0], w.pixels))
+    values = looked_up(flat, of_each(positions, flat.shape, 1), positions.shape, 0)
+    result = Tensor(values.view, (*v.shape[:2], *w.grid), FLOAT32)
+    return record(result, (v, lambda g, _: _to_positions(g, positions, w)))
 
 
 def avg_pool2d(
@@ -114,7 +114,7 @@ def avg_pool2d(
 
 
 def _sums(x: Tensor, w: Windows) -> Tensor:
-    """Of each window. Gradient: each pixel gets those of the windows over it."""
+    """Return the sum of each window's pixels. Gradient: each pixel gets g of all windows that contain it."""
     result = empty((*x.shape[:2], *w.grid), FLOAT32, x.device)
     if x.size:
         run("window_sums", [contiguous(x.detach())], [result], w, x.shape[0] * x.shape[1])
@@ -128,7 +128,7 @@ def _shared_out(g: Tensor, w: Windows) -> Tensor:
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
-    """The means of so many windows that divide each image evenly, as torch.nn.functional.adaptive_avg_pool2d.
+    """The means of `output_size` windows that divide each image evenly, as torch.nn.functional.adaptive_avg_pool2d.
 
     Args:
         x: (N, C, H, W) or (C, H, W), float32.

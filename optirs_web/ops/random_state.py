@@ -1,9 +1,9 @@
-"""Which random numbers come next: a seed and a count on the host, and for each device what its compiled steps count.
+"""The state of the random numbers: a seed and a count of draws on the host, and for each device a count of replays.
 
 Numbers are made by counter (see shaders/elementwise/random.wgsl): each draw is a stream of its own. Outside compiled
 steps the host counts the streams. A compiled step numbers its draws when it is recorded; with each replay the device
-adds 1 to a count of its own, which the draws read: so each replay has new numbers, without work of the host, and what
-draws the same stream later in that replay, as a backward pass does, gets the same numbers.
+adds 1 to a count of its own, which the draws read: so each replay has new numbers, without work of the host, and an
+operation that draws the same stream later in that replay, as a backward pass does, gets the same numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WORD = 0xFFFFFFFF
 
 
 class Draw(NamedTuple):
-    """What the numbers of a draw depend on, as operands of a map function: uint32, on the host or on the device."""
+    """The key and counter of a draw, as operands of a map function: uint32, on the host or on the device."""
 
     seed_low: Operand
     seed_high: Operand
@@ -50,8 +50,8 @@ class Draw(NamedTuple):
     first: int = 0
 
 
-class _OfDevice:
-    """What a device knows: the seed, and how many replays have drawn."""
+class _DeviceState:
+    """The seed and the count of replays that have drawn, in buffers of a device."""
 
     def __init__(self, device: Device) -> None:
         self._seed, self._replay = (
@@ -62,7 +62,7 @@ class _OfDevice:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take seed and count from the host."""
+        """Write the seed and the count of the host to the device."""
         device = self._seed.device
         replays = _replays.get(device.name, 0)
         device.write(self._seed.view, memoryview(struct.pack("<2I", _seed & _WORD, _seed >> 32)))
@@ -76,7 +76,7 @@ class _OfDevice:
             recording.at_replay.append(partial(_count, self._seed.device.name))
 
     def next_draw(self) -> Draw:
-        """The next one of that program."""
+        """Return the next draw of the program that is being recorded."""
         self.draws += 1
         low, high = (_word(self._seed, number) for number in (0, 1))
         return Draw(low, high, self.draws - 1, _word(self._replay, 0))
@@ -94,7 +94,7 @@ _seed = 0
 _stream = 0
 _lock = ForkSafeLock()  # held while these change
 _again: Mode[list[int] | None] = Mode("drawn_again", None)
-_of_devices: WeakKeyDictionary[Device, _OfDevice] = WeakKeyDictionary()
+_device_states: WeakKeyDictionary[Device, _DeviceState] = WeakKeyDictionary()
 _replays: dict[str, int] = {}  # that have drawn, by the name of their device
 
 
@@ -111,7 +111,7 @@ def manual_seed(seed: int) -> None:
 
 
 def checked_seed(seed: Any, bits: int = 64) -> int:
-    """The seed as an int.
+    """Return the seed as an int.
 
     Raises:
         TypeError: it is not an integer; True and False are not taken for one.
@@ -127,7 +127,7 @@ def checked_seed(seed: Any, bits: int = 64) -> int:
 
 
 def get_rng_state() -> dict[str, Any]:
-    """Where the random numbers are: the seed, the draws so far, and for each device how many replays have drawn.
+    """The state of the random numbers: the seed, the draws so far, and for each device how many replays have drawn.
 
     Nothing is read from a device.
 
@@ -143,7 +143,7 @@ def get_rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Go on from what `get_rng_state` returned, here or in another process.
+    """Restore the state that `get_rng_state` returned, in this process or another.
 
     Raises:
         ValueError: it is no such state.
@@ -151,9 +151,9 @@ def set_rng_state(state: dict[str, Any]) -> None:
     Example:
         >>> import optirs_web as ow
         >>> state = ow.ops.get_rng_state()
-        >>> first = ow.rand((3,), device="cpu").tolist()
+        >>> numbers = ow.rand((3,), device="cpu").tolist()
         >>> ow.ops.set_rng_state(state)
-        >>> ow.rand((3,), device="cpu").tolist() == first
+        >>> ow.rand((3,), device="cpu").tolist() == numbers
         True
     """
     global _seed, _stream, _replays
@@ -165,13 +165,13 @@ def set_rng_state(state: dict[str, Any]) -> None:
         raise ValueError(message) from error
     with _lock:
         _seed, _stream, _replays = seed, stream, replays
-    for device, one in list(_of_devices.items()):
+    for device, device_state in list(_device_states.items()):
         if not device.lost:
-            one.refresh()
+            device_state.refresh()
 
 
 def next_draw(device: Device, seed: int | None = None) -> Draw:
-    """A draw that no other has the numbers of; with a seed, the first of those that begin there.
+    """Return a new draw of the sequence; with a seed, the first draw of the sequence that begins with it.
 
     Raises:
         ValueError: the seed is out of range.
@@ -189,36 +189,36 @@ def next_draw(device: Device, seed: int | None = None) -> Draw:
             else:
                 position, again[0] = again[0], again[0] + 1
         return Draw(key & _WORD, key >> 32, position & _WORD, 0)
-    return _of(device, device.recording).next_draw()
+    return _device_state(device, device.recording).next_draw()
 
 
-def _of(device: Device, recording: Program) -> _OfDevice:
-    if device not in _of_devices:
-        _of_devices[device] = _OfDevice(device)
-    found = _of_devices[device]
-    found.follow(recording)
-    return found
+def _device_state(device: Device, recording: Program) -> _DeviceState:
+    if device not in _device_states:
+        _device_states[device] = _DeviceState(device)
+    state = _device_states[device]
+    state.follow(recording)
+    return state
 
 
 def draws_so_far(device: Device) -> int:
-    """Where its next draw stands in the sequence: outside of compiled steps, or in the one that is recorded now."""
+    """Return the number of draws so far: in the step that the device records now, else outside of compiled steps."""
     if device.recording is not None:
-        return _of(device, device.recording).draws
+        return _device_state(device, device.recording).draws
     again = _again.get()
     return _stream if again is None else again[0]
 
 
 @contextmanager
 def drawn_again(device: Device, position: int) -> Iterator[None]:
-    """In the block draw what was drawn from `position` (see `draws_so_far`) on; then continue from where it was before.
+    """Repeat in the block the draws from `position` (see `draws_so_far`) on; afterwards continue from the latest draw.
 
-    For what computes something a second time. Both have to happen in the same step.
+    For operations that are computed a second time. Both have to happen in the same step.
     """
     if device.recording is None:
         with Block(_again, [position]):
             yield
         return
-    drawing = _of(device, device.recording)
+    drawing = _device_state(device, device.recording)
     before, drawing.draws = drawing.draws, position
     try:
         yield

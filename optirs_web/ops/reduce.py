@@ -34,27 +34,27 @@ _CHUNK = 4096
 
 
 def normalize_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Axes from 0, in order.
+    """Return axes as numbers from 0, sorted.
 
     Raises:
         ShapeError: there is no such axis, or it is named twice.
     """
     if axis is None:
         return tuple(range(rank))
-    axes = [operator.index(one) for one in (axis if isinstance(axis, Iterable) else (axis,))]
-    if any(not -rank <= one < rank for one in axes):
+    axes = [operator.index(index) for index in (axis if isinstance(axis, Iterable) else (axis,))]
+    if any(not -rank <= index < rank for index in axes):
         raise ShapeError(f"axis {axis} is out of range for a tensor with {rank} axes")
-    normalized = sorted(one % rank for one in axes)
+    normalized = sorted(index % rank for index in axes)
     if len(set(normalized)) < len(normalized):
         raise ShapeError(f"an axis occurs twice in {axis}")
     return tuple(normalized)
 
 
 def any_axes(axis: Axes, keepdims: bool, dim: Axes, keepdim: bool | None) -> tuple[Axes, bool]:
-    """Axes and whether they are kept, in NumPy's words or in torch's.
+    """Return the axes and whether they are kept, from the arguments that NumPy and torch name differently.
 
     Raises:
-        TypeError: an axis is given in both.
+        TypeError: `axis` and `dim` are both passed.
     """
     if axis is not None and dim is not None:
         raise TypeError("axis and dim are the same: pass one")
@@ -62,10 +62,10 @@ def any_axes(axis: Axes, keepdims: bool, dim: Axes, keepdim: bool | None) -> tup
 
 
 def one_axis(axis: int | None, dim: int | None, otherwise: int) -> int:
-    """An axis in NumPy's word or in torch's; one of them where neither is given.
+    """Return the axis from NumPy's argument `axis` or torch's `dim`; `otherwise` if both are None.
 
     Raises:
-        TypeError: it is given in both.
+        TypeError: neither is None.
     """
     if axis is not None and dim is not None:
         raise TypeError("axis and dim are the same: pass one")
@@ -73,17 +73,17 @@ def one_axis(axis: int | None, dim: int | None, otherwise: int) -> int:
 
 
 def reduced_shapes(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape with these axes of length 1, and that of the result."""
-    kept = tuple(1 if one in axes else size for one, size in enumerate(x.shape))
-    return kept, kept if keepdims else tuple(size for one, size in enumerate(x.shape) if one not in axes)
+    """Return the shape with these axes of length 1, and the shape of the result."""
+    kept = tuple(1 if index in axes else size for index, size in enumerate(x.shape))
+    return kept, kept if keepdims else tuple(size for index, size in enumerate(x.shape) if index not in axes)
 
 
 def as_three_axes(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, tuple[int, int, int]]:
-    """The elements such that the axes lie side by side, and the lengths before, of, and after these. No history."""
+    """Return a view in which the axes are adjacent, and its sizes before, along and after these. No history."""
     flat, first, last = x.detach(), axes[0], axes[-1]
     if axes != tuple(range(first, last + 1)):
-        rest = [one for one in range(x.ndim) if one not in axes]
-        flat, first, last = permute(flat, (*rest, *axes)), len(rest), x.ndim - 1
+        others = [index for index in range(x.ndim) if index not in axes]
+        flat, first, last = permute(flat, (*others, *axes)), len(others), x.ndim - 1
     return flat, (
         math.prod(flat.shape[:first]),
         math.prod(flat.shape[first : last + 1]),
@@ -92,7 +92,7 @@ def as_three_axes(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, tuple[int, 
 
 
 def _sum_axis(x: Tensor, outer: int, length: int, inner: int) -> Tensor:
-    """Sum over the middle one of three axes."""
+    """Return the sum over the middle one of three axes."""
     result, values = empty((outer, inner), FLOAT32, x.device), Tensor(x.view, (outer, length, inner), x.dtype)
     if fits(values.view):
         sum_into(result, values)
@@ -108,9 +108,9 @@ def sum_into(result: Tensor, x: Tensor) -> None:
         chunks = max(1, -(-length // _CHUNK))
         count = outer * chunks * inner
         target = result if chunks == 1 else empty((count,), FLOAT32, x.device)
-        kernel, teams = row_kernel(x.device, "sum", length, count, inner)
-        parameters = outer, length, inner, min(length, _CHUNK), teams
-        x.device.dispatch(kernel, [view, target.view], -(-count // teams), parameters)
+        kernel, rows_per_workgroup = row_kernel(x.device, "sum", length, count, inner)
+        parameters = outer, length, inner, min(length, _CHUNK), rows_per_workgroup
+        x.device.dispatch(kernel, [view, target.view], -(-count // rows_per_workgroup), parameters)
         if chunks == 1:
             return
         view, length = target.view, chunks
@@ -171,7 +171,7 @@ def mean(
 
     axis, keepdims = any_axes(axis, keepdims, dim, keepdim)
     axes = normalize_axes(axis, x.ndim)
-    count = math.prod(x.shape[one] for one in axes)
+    count = math.prod(x.shape[index] for index in axes)
     if count == 0:
         raise ShapeError(f"the mean over axes {axes} of shape {x.shape} has no elements")
     return multiply(sum(x, axes, keepdims), 1.0 / count)
@@ -189,5 +189,7 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     if g.shape == shape:
         return g
     added = g.ndim - len(shape)
-    stretched = [one for one in range(g.ndim) if one < added or (shape[one - added] == 1 and g.shape[one] != 1)]
+    stretched = [
+        index for index in range(g.ndim) if index < added or (shape[index - added] == 1 and g.shape[index] != 1)
+    ]
     return reshape(sum(g, stretched, keepdims=True), shape)

@@ -1,4 +1,4 @@
-"""Operations that give another walk over the same elements: nothing moves, unless a reshape needs them in order."""
+"""Operations that give another strided view of the same elements: only a reshape of a strided view copies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..errors import ShapeError
 from ..tensors import Tensor
 from .launch import broadcast_shapes, broadcast_strides
 
-__all__ = ["broadcast_to", "permute", "reshape", "transpose", "walk_over"]
+__all__ = ["broadcast_to", "permute", "reshape", "strided_view", "transpose"]
 
 
 def reshape(x: Tensor, shape: Any) -> Tensor:
-    """The same elements in another shape; one dimension may be -1. No copy if they lie in order.
+    """A tensor of another shape with these elements; one dimension may be -1. No copy if they are contiguous.
 
     Raises:
         ShapeError: the number of elements differs.
@@ -27,22 +27,22 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
         >>> ow.ops.reshape(x, (4,)).tolist()
         [1.0, 2.0, 3.0, 6.0]
     """
-    asked = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
-    new = asked
-    if asked.count(-1) == 1:
-        known = -math.prod(asked)
-        new = tuple((x.size // known if known else 0) if one == -1 else one for one in asked)
-    if any(one < 0 for one in new) or math.prod(new) != x.size:
-        raise ShapeError(f"a tensor of shape {x.shape} cannot be reshaped to {asked}")
+    sizes = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
+    new = sizes
+    if sizes.count(-1) == 1:
+        known_size = -math.prod(sizes)
+        new = tuple((x.size // known_size if known_size else 0) if size == -1 else size for size in sizes)
+    if any(size < 0 for size in new) or math.prod(new) != x.size:
+        raise ShapeError(f"a tensor of shape {x.shape} cannot be reshaped to {sizes}")
     result = Tensor(x.view, new, x.dtype)
     result._shares = x._tracked if x.is_contiguous else None
     return record(result, (x, lambda g, _: reshape(g, x.shape)))
 
 
-def walk_over(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int | None = None) -> Tensor:
-    """Another walk over the same memory. Leaves no history."""
-    view, first, _ = x.walk
-    result = Tensor(view, shape, x.dtype, strides=strides, start=first if start is None else start)
+def strided_view(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int | None = None) -> Tensor:
+    """Return a strided view of the tensor's memory. Leaves no history."""
+    view, origin, _ = x.walk
+    result = Tensor(view, shape, x.dtype, strides=strides, start=origin if start is None else start)
     result._shares = x._tracked
     return result
 
@@ -58,12 +58,12 @@ def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
         >>> ow.ops.permute(ow.zeros((2, 3, 4), device="cpu"), (2, 0, 1)).shape
         (4, 2, 3)
     """
-    order = tuple(one % x.ndim if -x.ndim <= one < x.ndim else -1 for one in axes)
+    order = tuple(axis % x.ndim if -x.ndim <= axis < x.ndim else -1 for axis in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(f"{tuple(axes)} is not a permutation of the {x.ndim} axes")
     strides = x.walk.strides
-    result = walk_over(x, tuple(x.shape[one] for one in order), tuple(strides[one] for one in order))
-    back = tuple(order.index(one) for one in range(x.ndim))
+    result = strided_view(x, tuple(x.shape[axis] for axis in order), tuple(strides[axis] for axis in order))
+    back = tuple(order.index(axis) for axis in range(x.ndim))
     return record(result, (x, lambda g, _: permute(g, back)))
 
 
@@ -79,7 +79,7 @@ def transpose(x: Tensor, first: int, second: int) -> Tensor:
         >>> ow.ops.transpose(x, 0, 1).tolist()
         [[1.0, 3.0], [2.0, 6.0]]
     """
-    if not all(-x.ndim <= one < x.ndim for one in (first, second)):
+    if not all(-x.ndim <= axis < x.ndim for axis in (first, second)):
         raise ShapeError(f"a tensor with {x.ndim} axes has no axes {first} and {second}")
     order = list(range(x.ndim))
     order[first], order[second] = order[second], order[first]
@@ -103,5 +103,5 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
         return x
     if broadcast_shapes(x.shape, shape) != shape:
         raise ShapeError(f"shape {x.shape} cannot be broadcast to {shape}")
-    result = walk_over(x, shape, broadcast_strides(x, shape))
+    result = strided_view(x, shape, broadcast_strides(x, shape))
     return record(result, (x, lambda g, _: sum_to(g, x.shape)))

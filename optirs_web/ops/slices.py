@@ -1,4 +1,4 @@
-"""Parts of a tensor along its axes: a walk over the whole, and the way back, a part put into a whole."""
+"""Slices of a tensor along its axes as strided views, and the reverse: a part written into a tensor of a constant."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..tensors import Tensor, empty
 from .creation import full
 from .launch import Shape, contiguous, launch_map, write_into
 from .limits import compute_part, fits, narrowed, part_along
-from .shape import walk_over
+from .shape import strided_view
 
-__all__ = ["Index", "Parts", "Pick", "bits_of", "parsed", "part_of", "place", "whole_axis"]
+__all__ = ["Index", "Parts", "Pick", "bits_of", "parsed", "part_of", "put_part", "whole_axis"]
 
 _AXES = 4  # of place.wgsl
 _THREADS = 256
 
 
 class Pick(NamedTuple):
-    """What is taken of an axis: `length` elements from `start` on, in steps of `step`. Not kept is that of an int."""
+    """A slice of one axis: `length` elements from `start` on, in steps of `step`. An int does not keep the axis."""
 
     start: int
     step: int
@@ -36,15 +36,15 @@ class Pick(NamedTuple):
 
 
 Parts = tuple[Pick | None, ...]
-"""What is taken of each axis; None for a new one."""
+"""The slice of each axis; None for a new axis."""
 
 
 class Index(NamedTuple):
-    """What stands in brackets.
+    """An index in brackets, parsed.
 
     Attributes:
-        parts: what is taken of each axis.
-        backward: the axes of the result that run backwards.
+        parts: the slice of each axis.
+        backward: the axes of the result that are reversed.
         array: where an axis is indexed by an array, that axis of the result, and the array.
     """
 
@@ -54,12 +54,12 @@ class Index(NamedTuple):
 
 
 def whole_axis(size: int) -> Pick:
-    """All of an axis."""
+    """Return the slice that is all of an axis."""
     return Pick(0, 1, size)
 
 
 def parsed(index: Any, shape: Shape) -> Index:
-    """What an index asks for.
+    """Return an index in brackets as a slice of each axis, the reversed axes, and the array index.
 
     Raises:
         ShapeError: there is no such element or axis, or there are two ellipses.
@@ -90,12 +90,12 @@ def parsed(index: Any, shape: Shape) -> Index:
 
 
 def _is_int(item: Any) -> bool:
-    """An int, or a number of another library."""
+    """Return whether an item is an int, or an integer of another library."""
     return hasattr(item, "__index__") and getattr(item, "shape", ()) == () and not isinstance(item, Tensor)
 
 
 def _in_full(items: tuple[Any, ...], shape: Shape) -> list[Any]:
-    """An item for each axis, besides the new ones."""
+    """Return the items with the ellipsis and missing axes filled in: one for each axis, and None for new ones."""
     for item in items:
         if isinstance(item, bool) or (_is_int(item) and str(getattr(item, "dtype", "")).endswith("bool")):
             raise UnsupportedError("a bool is not an index: use `where` for a mask, None for a new axis")
@@ -106,16 +106,16 @@ def _in_full(items: tuple[Any, ...], shape: Shape) -> list[Any]:
     if missing < 0:
         raise ShapeError(f"{len(shape) - missing} indices for a tensor of shape {shape}")
     at = dots[0] if dots else len(items)
-    every = [*items[:at], *(slice(None),) * missing, *items[at + 1 :]]
-    chosen = [number for number, item in enumerate(every) if item is not None and not isinstance(item, slice)]
+    full_items = [*items[:at], *(slice(None),) * missing, *items[at + 1 :]]
+    chosen = [number for number, item in enumerate(full_items) if item is not None and not isinstance(item, slice)]
     is_torn = bool(chosen) and chosen[-1] - chosen[0] >= len(chosen)
-    if is_torn and not all(_is_int(every[number]) for number in chosen):
+    if is_torn and not all(_is_int(full_items[number]) for number in chosen):
         raise UnsupportedError("an array and an int are not adjacent in an index; use two steps, one for each")
-    return every
+    return full_items
 
 
 def _of_slice(item: slice, size: int) -> tuple[Pick, bool]:
-    """What a slice takes, from its lowest element on, and whether it runs backwards."""
+    """Return the elements of a slice in ascending order, and whether its step is negative."""
     try:
         start, stop, step = item.indices(size)
     except (TypeError, ValueError) as error:
@@ -133,8 +133,8 @@ def _of_int(index: int, shape: Shape, axis: int) -> Pick:
 
 
 def part_of(x: Tensor, parts: Parts) -> Tensor:
-    """Another walk over the same memory. Gradient: g, put where it was taken, and zeros."""
-    picks = iter(zip((one for one in parts if one is not None), x.walk.strides, strict=True))
+    """Return a strided view of the same memory. Gradient: g where the part was taken, and zeros."""
+    picks = iter(zip((pick for pick in parts if pick is not None), x.walk.strides, strict=True))
     shape: list[int] = []
     strides: list[int] = []
     start = x.walk.start
@@ -144,12 +144,12 @@ def part_of(x: Tensor, parts: Parts) -> Tensor:
         if pick.is_kept:
             shape.append(pick.length)
             strides.append(pick.step * stride)
-    result = walk_over(x, tuple(shape), tuple(strides), start if math.prod(shape) else x.walk.start)
-    return record(result, (x, lambda g, _: place(g, parts, x.shape)))
+    result = strided_view(x, tuple(shape), tuple(strides), start if math.prod(shape) else x.walk.start)
+    return record(result, (x, lambda g, _: put_part(g, parts, x.shape)))
 
 
 def bits_of(value: float, dtype: DType) -> int:
-    """The word that stands for a number.
+    """Return the bits of a number of that type as an unsigned integer.
 
     Raises:
         OverflowError: it does not fit.
@@ -162,132 +162,135 @@ def bits_of(value: float, dtype: DType) -> int:
         raise OverflowError(f"{value!r} does not fit {dtype}") from error
 
 
-class _Placed(NamedTuple):
-    """An axis of the whole, what of it the part is, and the part's stride."""
+class _PartAxis(NamedTuple):
+    """An axis of the whole: its size, the slice of it that is the part, and the part's stride."""
 
     size: int
     pick: Pick
     stride: int
 
 
-_NO_AXIS = _Placed(1, whole_axis(1), 0)
+_NO_AXIS = _PartAxis(1, whole_axis(1), 0)
 
 
-def place(part: Tensor, parts: Parts, shape: Shape, fill: float = 0.0) -> Tensor:
-    """A tensor of `fill` with a part put where `part_of` takes it from. Gradient: that part of g."""
+def put_part(part: Tensor, parts: Parts, shape: Shape, fill: float = 0.0) -> Tensor:
+    """Return a tensor of `fill` with a part written where `part_of` would take it from. Gradient: that part of g."""
     strides = iter(part.walk.strides)
-    axes: list[_Placed] = []
+    axes: list[_PartAxis] = []
     picks = []
-    for one in parts:
-        stride = next(strides) if one is None or one.is_kept else 0
-        if one is not None:
-            axes.append(_Placed(shape[len(axes)], one, stride))
-            picks.append(one)
+    for pick in parts:
+        stride = next(strides) if pick is None or pick.is_kept else 0
+        if pick is not None:
+            axes.append(_PartAxis(shape[len(axes)], pick, stride))
+            picks.append(pick)
     merged = _merged(axes)
     is_shown = fits(part.walk.view) and FLOAT32.nbytes(math.prod(shape)) <= part.device.capabilities.max_binding_bytes
     if len(merged) > _AXES or not is_shown:
-        result = _placed_by_axes(part, picks, shape, fill)
+        result = _put_by_axes(part, picks, shape, fill)
     else:
         result = _put(part, merged, shape, fill)
     return record(result, (part, lambda g, _: part_of(g, parts)))
 
 
-def _merged(axes: Sequence[_Placed]) -> list[_Placed]:
-    """As few axes as possible: those that are taken whole join."""
-    merged: list[_Placed] = []
-    for one in axes:
-        is_whole = one.pick[:3] == (0, 1, one.size)
-        if is_whole and one.size == 1:
+def _merged(axes: Sequence[_PartAxis]) -> list[_PartAxis]:
+    """Merge adjacent axes that are taken whole, and drop those of length 1."""
+    merged: list[_PartAxis] = []
+    for axis in axes:
+        is_whole = axis.pick[:3] == (0, 1, axis.size)
+        if is_whole and axis.size == 1:
             continue
         last = merged[-1] if merged else _NO_AXIS
-        if merged and is_whole and last.pick[:3] == (0, 1, last.size) and last.stride == one.stride * one.size:
-            size = last.size * one.size
-            merged[-1] = _Placed(size, whole_axis(size), one.stride)
+        if merged and is_whole and last.pick[:3] == (0, 1, last.size) and last.stride == axis.stride * axis.size:
+            size = last.size * axis.size
+            merged[-1] = _PartAxis(size, whole_axis(size), axis.stride)
         else:
-            merged.append(one)
+            merged.append(axis)
     return merged
 
 
-def _put(part: Tensor, axes: Sequence[_Placed], shape: Shape, fill: float) -> Tensor:
-    """A whole with the part in it. Leaves no history."""
-    if not part.size:  # a kernel is shown no empty buffer
+def _put(part: Tensor, axes: Sequence[_PartAxis], shape: Shape, fill: float) -> Tensor:
+    """Return a tensor of `fill` with the part in it, by one dispatch. Leaves no history."""
+    if not part.size:  # a binding is never empty
         return full(shape, fill, part.device, part.dtype)
     result = empty(shape, part.dtype, part.device)
     _put_into(result, part, axes, fill)
     return result
 
 
-def _put_into(result: Tensor, part: Tensor, axes: Sequence[_Placed], fill: float) -> None:
-    """Enqueue the kernel."""
+def _put_into(result: Tensor, part: Tensor, axes: Sequence[_PartAxis], fill: float) -> None:
+    """Enqueue the kernel that writes the part and `fill`."""
     word = bits_of(fill, part.dtype)
-    four = [*(_NO_AXIS,) * (_AXES - len(axes)), *axes]
-    view, first, _ = part.walk
+    padded = [*(_NO_AXIS,) * (_AXES - len(axes)), *axes]
+    view, start, _ = part.walk
     part.device.dispatch(
-        cooperative("place", AXES=max(1, len(axes)), STEPS=max([1, *[one.pick.step for one in axes]]) > 1),
+        cooperative("place", AXES=max(1, len(axes)), STEPS=max([1, *[axis.pick.step for axis in axes]]) > 1),
         [view, result.view],
         -(-result.size // _THREADS),
         (
             result.size,
-            *(one.size for one in four[1:]),
-            *(one.pick.start for one in four),
-            *(one.pick.step for one in four),
-            *(one.pick.length for one in four),
-            *(one.stride for one in four),
-            first,
+            *(axis.size for axis in padded[1:]),
+            *(axis.pick.start for axis in padded),
+            *(axis.pick.step for axis in padded),
+            *(axis.pick.length for axis in padded),
+            *(axis.stride for axis in padded),
+            start,
             word,
         ),
     )
 
 
-def _placed_by_axes(part: Tensor, picks: Sequence[Pick], shape: Shape, fill: float) -> Tensor:
-    """One axis after the other: more than the kernel has, or can be shown. Leaves no history."""
+def _put_by_axes(part: Tensor, picks: Sequence[Pick], shape: Shape, fill: float) -> Tensor:
+    """Return a tensor of `fill` with the part in it, by a pass for each axis. Leaves no history.
+
+    For more axes than the kernel has, and for memory that does not fit a binding.
+    """
     if not part.size:
         return full(shape, fill, part.device, part.dtype)
-    found = part.detach()
-    sizes = [one.length for one in picks]
+    current = part.detach()
+    sizes = [pick.length for pick in picks]
     for axis, pick in enumerate(picks):
         if pick[:3] != (0, 1, shape[axis]):
             before, after = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
-            flat = Tensor(found.view, (before, pick.length, after), found.dtype)
+            flat = Tensor(current.view, (before, pick.length, after), current.dtype)
             sizes[axis] = shape[axis]
-            found = empty(tuple(sizes), part.dtype, part.device)
-            _put_along(Tensor(found.view, (before, shape[axis], after), part.dtype), flat, pick, fill)
-    return Tensor(found.view, shape, part.dtype)
+            current = empty(tuple(sizes), part.dtype, part.device)
+            _put_along(Tensor(current.view, (before, shape[axis], after), part.dtype), flat, pick, fill)
+    return Tensor(current.view, shape, part.dtype)
 
 
 def _put_along(whole: Tensor, part: Tensor, pick: Pick, fill: float) -> None:
-    """Put (before, count, after) where it belongs along the middle axis of a whole, in parts. Leaves no history."""
+    """Write (before, count, after) into a slice of the middle axis of a whole, in parts. Leaves no history."""
     (before, size, after), most = whole.shape, part.device.capabilities.max_binding_bytes
     most -= part.device.capabilities.offset_alignment  # a part may begin between two multiples
     if whole.dtype.nbytes(size * after) <= most and part.dtype.nbytes(pick.length * after) <= most:
         length = most // whole.dtype.nbytes(max(size, pick.length) * after)
-        for first in range(0, before, length):
-            some = contiguous(narrowed(part_along(part, 0, first, length)))
-            compute_part(whole, 0, first, length, partial(_put_rows, part=some, pick=pick, fill=fill))
+        for start in range(0, before, length):
+            rows = contiguous(narrowed(part_along(part, 0, start, length)))
+            compute_part(whole, 0, start, length, partial(_put_rows, part=rows, pick=pick, fill=fill))
         return
     length = max(1, most // whole.dtype.nbytes(after))
-    for row, first in itertools.product(range(before), range(0, size, length)):
-        ends = first, min(first + length, size)
+    for row, start in itertools.product(range(before), range(0, size, length)):
+        ends = start, min(start + length, size)
         begin, end = (min(max(0, -(-(at - pick.start) // pick.step)), pick.length) for at in ends)
-        some = part_along(part_along(part, 0, row, 1), 1, begin, end - begin)
-        its_pick = Pick(pick.start + begin * pick.step - first, pick.step, some.shape[1])
+        rows = part_along(part_along(part, 0, row, 1), 1, begin, end - begin)
+        part_pick = Pick(pick.start + begin * pick.step - start, pick.step, rows.shape[1])
         target = Tensor(whole.view, (before * size, after), whole.dtype)
-        length_here = min(length, size - first)
-        compute = partial(_put_rows, part=some, pick=its_pick, fill=fill)
-        compute_part(target, 0, row * size + first, length_here, compute)
+        part_length = min(length, size - start)
+        compute = partial(_put_rows, part=rows, pick=part_pick, fill=fill)
+        compute_part(target, 0, row * size + start, part_length, compute)
 
 
 def _put_rows(whole: Tensor, part: Tensor, pick: Pick, fill: float) -> None:
-    """Put (before, count, after) into a whole that a kernel can be shown, or that is all of the part."""
+    """Write (before, count, after) into a whole that fits a binding, or that is all of the part."""
     before, count, after = part.shape
     size = whole.size // max(1, before * after)
     if (pick.start, count) == (0, size):  # all of it
         write_into(Tensor(whole.view, part.shape, part.dtype), part)
     elif count:
         axes = [
-            _Placed(before, whole_axis(before), count * after),
-            _Placed(size, pick, after),
-            _Placed(after, whole_axis(after), 1),
+            _PartAxis(before, whole_axis(before), count * after),
+            _PartAxis(size, pick, after),
+            _PartAxis(after, whole_axis(after), 1),
         ]
         _put_into(whole, contiguous(narrowed(part)), axes, fill)
     else:

@@ -56,7 +56,7 @@ def log_softmax(x: Tensor, axis: int | None = None, *, dim: int | None = None) -
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.log_softmax(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.log_softmax(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [-1.3133, -0.3133]
     """
     need_float32("log_softmax", x)
@@ -71,9 +71,9 @@ def log_softmax(x: Tensor, axis: int | None = None, *, dim: int | None = None) -
 
 
 def _moved(function: Callable[[Tensor], Tensor], x: Tensor, along: int) -> Tensor:
-    """The function of the last axis, along another one."""
-    order = [*(one for one in range(x.ndim) if one != along), along]
-    back = [order.index(one) for one in range(x.ndim)]
+    """Apply a function of the last axis along another axis."""
+    order = [*(index for index in range(x.ndim) if index != along), along]
+    back = [order.index(index) for index in range(x.ndim)]
     return permute(function(permute(x, order)), back)
 
 
@@ -85,18 +85,20 @@ def _over_rows(x: Tensor, *, is_log: bool) -> Tensor:
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
         rows = results[0].shape[0]
-        kernel, teams = row_kernel(x.device, "softmax", columns, rows)
+        kernel, rows_per_workgroup = row_kernel(x.device, "softmax", columns, rows)
         views = [operands[0].view, results[0].view]
-        x.device.dispatch(kernel, views, -(-rows // teams), (rows, columns, int(is_log), teams))
+        x.device.dispatch(
+            kernel, views, -(-rows // rows_per_workgroup), (rows, columns, int(is_log), rows_per_workgroup)
+        )
 
     if x.size:
-        ours, its = (Tensor(one.view, (x.size // columns, columns), one.dtype) for one in (result, x))
-        in_parts([ours], [its], 1, run)
+        target, source = (Tensor(tensor.view, (x.size // columns, columns), tensor.dtype) for tensor in (result, x))
+        in_parts([target], [source], 1, run)
     return result
 
 
 def _of_long_rows(x: Tensor, *, is_log: bool) -> Tensor:
-    """Of rows that a kernel cannot be shown whole, by other operations."""
+    """Return the softmax of rows that do not fit a binding, by other operations."""
     from .compare import isfinite, where
     from .extremum import max
     from .unary import log

@@ -43,7 +43,7 @@ def var(
     """
     axis, keepdims = any_axes(axis, keepdims, dim, keepdim)
     axes = normalize_axes(axis, x.ndim)
-    degrees = math.prod(x.shape[one] for one in axes) - correction
+    degrees = math.prod(x.shape[index] for index in axes) - correction
     squares = sum(square(subtract(x, mean(x, axes, keepdims=True))), axes, keepdims)
     if degrees > 0:
         return multiply(squares, 1.0 / degrees)
@@ -59,7 +59,7 @@ def std(
     Example:
         >>> import optirs_web as ow
         >>> x = ow.tensor([[1.0, 2.0], [3.0, 6.0]], device="cpu")
-        >>> [round(one, 4) for one in ow.ops.std(x, axis=1).tolist()]
+        >>> [round(value, 4) for value in ow.ops.std(x, axis=1).tolist()]
         [0.7071, 2.1213]
     """
     axis, keepdims = any_axes(axis, keepdims, dim, keepdim)

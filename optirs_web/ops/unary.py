@@ -1,4 +1,4 @@
-"""Functions of each element, and how a derivative that is one map function has derivatives in turn."""
+"""Functions of each element, and derivatives that are one map function and have derivatives themselves."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def slope(
     Args:
         function: its name.
         g: the gradient; 1.0 gives the derivative itself.
-        at: the point that the derivative is taken at, or what it is computed from.
+        at: the argument of the derivative: the point itself, or a value that was computed from it.
         curvature: its own derivative by `at`, in differentiable operations; None where that is 0.
         numbers: further arguments.
-        file: where the function stands, if not in the file of the function that it is the derivative of.
+        file: the file of the function, if not that of the function that it is the derivative of.
     """
     result = apply(file or function.removesuffix("_grad"), function, g, at, *numbers)
     edges: list[tuple[Any, Callable[[Tensor, Tensor], Tensor]]]
@@ -69,7 +69,7 @@ def exp(x: Tensor) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.exp(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.exp(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [1.0, 2.7183]
     """
     return record(map_function("exp", "exp_", x), (x, multiply))
@@ -91,7 +91,7 @@ def log1p(x: Tensor) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.log1p(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.log1p(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [0.0, 0.6931]
     """
     return record(map_function("log1p", "log1p_", x), (x, lambda g, _: divide(g, add(x, 1.0))))
@@ -102,7 +102,7 @@ def expm1(x: Tensor) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.expm1(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.expm1(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [0.0, 1.7183]
     """
     return record(map_function("expm1", "expm1_", x), (x, lambda g, _: multiply(g, exp(x))))
@@ -113,7 +113,7 @@ def sqrt(x: Tensor) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.sqrt(ow.tensor([4.0, 2.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.sqrt(ow.tensor([4.0, 2.0], device="cpu")).tolist()]
         [2.0, 1.4142]
     """
     return record(map_function("sqrt", "sqrt_", x), (x, lambda g, y: slope("sqrt_grad", g, y, _curvature_of_sqrt)))
@@ -202,7 +202,7 @@ def sin(x: Tensor) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.sin(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.sin(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [0.0, 0.8415]
     """
     return record(map_function("sin", "sin_", x), (x, lambda g, _: slope("sin_grad", g, x, lambda at: negate(sin(at)))))
@@ -213,7 +213,7 @@ def cos(x: Tensor) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.cos(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.cos(ow.tensor([0.0, 1.0], device="cpu")).tolist()]
         [1.0, 0.5403]
     """
     return record(map_function("cos", "cos_", x), (x, lambda g, _: slope("cos_grad", g, x, lambda at: negate(cos(at)))))
@@ -226,7 +226,7 @@ def erf(x: Tensor) -> Tensor:
 
     Example:
         >>> import optirs_web as ow
-        >>> [round(one, 4) for one in ow.ops.erf(ow.tensor([0.0, 0.5], device="cpu")).tolist()]
+        >>> [round(value, 4) for value in ow.ops.erf(ow.tensor([0.0, 0.5], device="cpu")).tolist()]
         [0.0, 0.5205]
     """
     return record(map_function("erf", "erf", x), (x, lambda g, _: slope("erf_grad", g, x, _curvature_of_erf)))

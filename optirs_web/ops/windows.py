@@ -24,7 +24,7 @@ Pair = tuple[int, int]
 
 
 class Windows(NamedTuple):
-    """Where windows lie on images: of the height and of the width.
+    """The positions of windows on images: pairs for the height and the width.
 
     Attributes:
         size: of an image.
@@ -44,40 +44,40 @@ class Windows(NamedTuple):
 
     @property
     def pixels(self) -> int:
-        """Of an image."""
+        """Pixels of an image."""
         return self.size[0] * self.size[1]
 
     @property
     def windows(self) -> int:
-        """On an image."""
+        """Windows on an image."""
         return self.grid[0] * self.grid[1]
 
     @property
     def taps(self) -> int:
-        """Of a window."""
+        """Taps of a window."""
         return self.kernel[0] * self.kernel[1]
 
     @property
     def is_pixelwise(self) -> bool:
-        """Each window is one pixel, and each pixel has one."""
+        """Return whether each window is one pixel, and each pixel has one."""
         return self.kernel == (1, 1) and self.grid == self.size and self.before == (0, 0) and self.stride == (1, 1)
 
 
 def pair(value: Any, name: str, least: int) -> Pair:
-    """Height and width from a number or two.
+    """Return height and width from a number or two.
 
     Raises:
         ShapeError: it is something else, or too small.
     """
     try:
-        given = tuple(map(operator.index, value if isinstance(value, Iterable) else (value, value)))
+        sizes = tuple(map(operator.index, value if isinstance(value, Iterable) else (value, value)))
     except TypeError:
-        given = ()
-    if len(given) == 1:
-        given *= 2
-    if len(given) != 2 or min(given) < least:
+        sizes = ()
+    if len(sizes) == 1:
+        sizes *= 2
+    if len(sizes) != 2 or min(sizes) < least:
         raise ShapeError(f"{name} must be an integer >= {least}, or two, for height and width; not {value!r}")
-    return given[0], given[1]
+    return sizes[0], sizes[1]
 
 
 def windows_over(
@@ -89,18 +89,18 @@ def windows_over(
         ShapeError: none fits.
     """
     spans = [(taps - 1) * step + 1 for taps, step in zip(kernel, dilation, strict=True)]
-    padded = [sum(one) for one in zip(size, padding, after or padding, strict=True)]
-    if any(one < span for one, span in zip(padded, spans, strict=True)):
+    padded = [sum(sizes) for sizes in zip(size, padding, after or padding, strict=True)]
+    if any(length < span for length, span in zip(padded, spans, strict=True)):
         raise ShapeError(
             f"a window of {spans[0]} by {spans[1]} pixels does not fit an image of {size[0]} by {size[1]}, "
             f"{padded[0]} by {padded[1]} with padding"
         )
-    high, wide = ((one - span) // step + 1 for one, span, step in zip(padded, spans, stride, strict=True))
+    high, wide = ((length - span) // step + 1 for length, span, step in zip(padded, spans, stride, strict=True))
     return Windows(size, (high, wide), kernel, stride, padding, dilation)
 
 
 def as_images(operation: str, x: Tensor) -> Tensor:
-    """(N, C, H, W), where (C, H, W) is one image.
+    """Return images as (N, C, H, W), where (C, H, W) is one image.
 
     Raises:
         ShapeError: it has other axes.
@@ -113,10 +113,10 @@ def as_images(operation: str, x: Tensor) -> Tensor:
 
 
 def run(
-    kernel: str, given: list[Tensor], results: list[Tensor], w: Windows, planes: int, first: int = 0,
+    kernel: str, operands: list[Tensor], results: list[Tensor], w: Windows, planes: int, first_plane: int = 0,
     plane_stride: int = 0, tap_stride: int = 0,
 ) -> None:  # fmt: skip
-    """Enqueue a kernel over windows on so many planes, from plane `first` of the images on; see windows.wgsl.
+    """Enqueue a kernel over the windows of `planes` planes of the images, from `first_plane` on; see windows.wgsl.
 
     Raises:
         DeviceLimitError: a window has more taps than a loop of the device has iterations.
@@ -126,49 +126,53 @@ def run(
     if iterations > device.capabilities.max_iterations:
         raise DeviceLimitError(kernel, iterations, device.capabilities.max_iterations, device.name, "iterations")
 
-    def dispatch(results: Sequence[Tensor], given: Sequence[Tensor], planes: int, first: int = 0) -> None:
+    def dispatch(results: Sequence[Tensor], operands: Sequence[Tensor], planes: int, first_plane: int = 0) -> None:
         size = {"fold": planes * w.pixels, "unfold": planes * w.windows}.get(kernel, results[0].size)
-        views = [one.view for one in (*given, *results)]
+        views = [tensor.view for tensor in (*operands, *results)]
         parameters = (
-            size, first * w.pixels, plane_stride, tap_stride, *w.size, *w.grid, *w.kernel, *w.stride, *w.before,
+            size, first_plane * w.pixels, plane_stride, tap_stride, *w.size, *w.grid, *w.kernel, *w.stride, *w.before,
             *w.dilation,
         )  # fmt: skip
         device.dispatch(cooperative(kernel), views, -(-size // _THREADS), parameters)
 
-    def run_part(results: Sequence[Tensor], given: Sequence[Tensor]) -> None:
-        dispatch(results, given, results[0].shape[0])
+    def run_part(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+        dispatch(results, operands, results[0].shape[0])
 
-    if fits(*(one.view for one in (*given, *results))):
-        dispatch(results, given, planes, first)
+    if fits(*(tensor.view for tensor in (*operands, *results))):
+        dispatch(results, operands, planes, first_plane)
     elif kernel == "fold":
-        columns = _planes(given[0], planes)
+        columns = _planes(operands[0], planes)
         whole = _planes(results[0], results[0].size // w.pixels)
-        compute_part(whole, 0, first, planes, lambda target: in_parts([target], [columns], 1, run_part))
+        compute_part(whole, 0, first_plane, planes, lambda target: in_parts([target], [columns], 1, run_part))
     else:
-        operands = [_planes(one, one.size // w.pixels if kernel == "unfold" else planes) for one in given]
-        some = [part_along(one, 0, first, planes) for one in operands]
-        in_parts([_planes(one, planes) for one in results], some, 1, run_part)
+        matrices = [
+            _planes(operand, operand.size // w.pixels if kernel == "unfold" else planes) for operand in operands
+        ]
+        parts = [part_along(matrix, 0, first_plane, planes) for matrix in matrices]
+        in_parts([_planes(result, planes) for result in results], parts, 1, run_part)
 
 
 def _planes(x: Tensor, count: int) -> Tensor:
     return Tensor(x.view, (count, x.size // count), x.dtype)
 
 
-def columns_of(x: Tensor, w: Windows, first: int, planes: int) -> Tensor:
-    """The pixels under the taps, (planes, taps, windows), of contiguous images from a plane on. Leaves no history."""
+def columns_of(x: Tensor, w: Windows, first_plane: int, planes: int) -> Tensor:
+    """Return the pixels under the taps, (planes, taps, windows), of contiguous images from a plane on. No history."""
     if w.is_pixelwise and planes * w.pixels == x.size:
         return Tensor(x.view, (planes, 1, w.pixels), x.dtype)
     result = empty((planes, w.taps, w.windows), x.dtype, x.device)
-    run("unfold", [x], [result], w, planes, first)
+    run("unfold", [x], [result], w, planes, first_plane)
     return result
 
 
-def fold_into(result: Tensor, columns: Tensor, w: Windows, first: int, planes: int, *, is_shared: bool = False) -> None:
-    """Add up contiguous columns in images, from a plane on; they hold one value for all taps if these share it."""
+def fold_into(
+    result: Tensor, columns: Tensor, w: Windows, first_plane: int, planes: int, *, is_shared: bool = False
+) -> None:
+    """Sum contiguous columns into images, from a plane on; `is_shared`: all taps of a window have one value."""
     if is_shared:
-        run("fold", [columns], [result], w, planes, first, w.windows, 0)
+        run("fold", [columns], [result], w, planes, first_plane, w.windows, 0)
     else:
-        run("fold", [columns], [result], w, planes, first, w.taps * w.windows, w.windows)
+        run("fold", [columns], [result], w, planes, first_plane, w.taps * w.windows, w.windows)
 
 
 def unfold(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
@@ -204,7 +208,9 @@ def unfold(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, str
 def fold(
     columns: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """Each pixel the sum of what the windows hold for it, as torch.nn.functional.fold: the gradient of `unfold`.
+    """Images whose pixels are sums over all windows that contain them, as torch.nn.functional.fold.
+
+    The gradient of `unfold`.
 
     Args:
         columns: (N, C * taps, windows) or (C * taps, windows), float32.

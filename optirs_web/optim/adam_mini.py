@@ -30,7 +30,7 @@ class AdamMini(Optimizer):
         >>> import optirs_web as ow
         >>> w = ow.Parameter([1.0, 1.0], device="cpu")
         >>> ow.optim.AdamMini([w], lr=1.25).step(grads=[[1.0, 7.0]])
-        >>> [round(one, 6) for one in w.tolist()]
+        >>> [round(value, 6) for value in w.tolist()]
         [0.75, -0.75]
     """
 

@@ -27,7 +27,7 @@ class CautiousAdamW(Optimizer):
         >>> import optirs_web as ow
         >>> w = ow.Parameter([1.0, 1.0], device="cpu")
         >>> ow.optim.CautiousAdamW([w], lr=0.25).step(grads=[[3.0, 0.0]])
-        >>> [round(one, 6) for one in w.tolist()]
+        >>> [round(value, 6) for value in w.tolist()]
         [0.4975, 0.9975]
     """
 

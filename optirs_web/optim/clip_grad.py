@@ -62,7 +62,7 @@ def clip_grad_norm_(
         >>> w.grad = [3.0, 4.0]
         >>> ow.optim.clip_grad_norm_([w], max_norm=1.0).item()
         5.0
-        >>> [round(one, 5) for one in w.grad.tolist()]
+        >>> [round(value, 5) for value in w.grad.tolist()]
         [0.6, 0.8]
     """
     params = [parameters] if isinstance(parameters, Tensor) else list(parameters)

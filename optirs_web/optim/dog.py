@@ -31,7 +31,7 @@ class DoG(Optimizer):
         >>> import optirs_web as ow
         >>> w = ow.Parameter([3.0, 4.0], device="cpu")
         >>> ow.optim.DoG([w], reps_rel=0.5).step(grads=[[4.0, -3.0]])
-        >>> [round(one, 6) for one in w.tolist()]
+        >>> [round(value, 6) for value in w.tolist()]
         [0.6, 5.8]
     """
 
@@ -62,7 +62,7 @@ class LDoG(DoG):
         >>> import optirs_web as ow
         >>> w, b = ow.Parameter([3.0, 4.0], device="cpu"), ow.Parameter([3.0], device="cpu")
         >>> ow.optim.LDoG([w, b], reps_rel=0.5).step(grads=[[4.0, -3.0], [7.0]])
-        >>> [round(one, 6) for one in (*w.tolist(), b.item())]
+        >>> [round(value, 6) for value in (*w.tolist(), b.item())]
         [0.6, 5.8, 1.0]
     """
 

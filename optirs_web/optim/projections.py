@@ -138,7 +138,7 @@ def non_negative(mask: Mask | None = None) -> Projection:
         >>> import optirs_web as ow
         >>> w = ow.Parameter([3.0, -4.0], device="cpu")
         >>> ow.optim.projections.non_negative().apply([w])
-        >>> [round(one, 3) for one in w.tolist()]
+        >>> [round(value, 3) for value in w.tolist()]
         [3.0, 0.0]
     """
     return box(0.0, math.inf, mask)
@@ -151,7 +151,7 @@ def l2_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
         >>> import optirs_web as ow
         >>> w = ow.Parameter([3.0, -4.0], device="cpu")
         >>> ow.optim.projections.l2_ball(1.0).apply([w])
-        >>> [round(one, 3) for one in w.tolist()]
+        >>> [round(value, 3) for value in w.tolist()]
         [0.6, -0.8]
     """
     _positive(radius=radius)
@@ -165,7 +165,7 @@ def sphere(radius: float = 1.0, mask: Mask | None = None) -> Projection:
         >>> import optirs_web as ow
         >>> w = ow.Parameter([3.0, -4.0], device="cpu")
         >>> ow.optim.projections.sphere(10.0).apply([w])
-        >>> [round(one, 3) for one in w.tolist()]
+        >>> [round(value, 3) for value in w.tolist()]
         [6.0, -8.0]
     """
     _positive(radius=radius)
@@ -179,7 +179,7 @@ def l1_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
         >>> import optirs_web as ow
         >>> w = ow.Parameter([3.0, -4.0], device="cpu")
         >>> ow.optim.projections.l1_ball(2.0).apply([w])
-        >>> [round(one, 3) for one in w.tolist()]
+        >>> [round(value, 3) for value in w.tolist()]
         [0.5, -1.5]
     """
     _positive(radius=radius)
@@ -216,7 +216,7 @@ def spectral(limit: float = 1.0, iterations: int = 1, seed: int = 0, mask: Mask 
         >>> import optirs_web as ow
         >>> w = ow.Parameter([[3.0, 0.0], [0.0, 0.5]], device="cpu")
         >>> ow.optim.projections.spectral(1.0, iterations=20).apply([w])
-        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        >>> [[round(value, 3) for value in row] for row in w.tolist()]
         [[1.0, 0.0], [0.0, 0.167]]
     """
     _positive(limit=limit)

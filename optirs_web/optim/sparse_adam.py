@@ -36,7 +36,7 @@ class SparseAdam(Optimizer):
         >>> table = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
         >>> grad = ow.SparseRows([1], [[3.0, -3.0]], table.shape, device="cpu")
         >>> ow.optim.SparseAdam([table], lr=0.5).step(grads=[grad])
-        >>> [[round(one, 6) for one in row] for row in table.tolist()]
+        >>> [[round(value, 6) for value in row] for row in table.tolist()]
         [[1.0, 1.0], [0.5, 1.5]]
     """
 

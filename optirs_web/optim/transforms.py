@@ -112,7 +112,7 @@ def clip_by_norm(max_norm: float, norm_type: float = 2.0, mask: Mask | None = No
         >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
         >>> transform = ow.optim.transforms.clip_by_norm(1.0)
         >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
-        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        >>> [[round(value, 3) for value in row] for row in w.tolist()]
         [[0.403, 0.204], [1.0, 0.9]]
     """
     return _clip_by_norm(max_norm, norm_type, mask, "tensor")
@@ -136,7 +136,7 @@ def clip_by_global_norm(
         >>> w = ow.Parameter([0.0, 0.0], device="cpu")
         >>> clip = ow.optim.transforms.clip_by_global_norm(1.0)
         >>> ow.optim.SGD([w], lr=1.0, transforms=[clip]).step(grads=[[3.0, 4.0]])
-        >>> [round(one, 5) for one in w.tolist()]
+        >>> [round(value, 5) for value in w.tolist()]
         [-0.6, -0.8]
     """
     made = _clip_by_norm(max_norm, norm_type, mask, "all")
@@ -152,7 +152,7 @@ def clip_by_block_rms(threshold: float, mask: Mask | None = None) -> Transform:
         >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
         >>> transform = ow.optim.transforms.clip_by_block_rms(1.0)
         >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
-        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        >>> [[round(value, 3) for value in row] for row in w.tolist()]
         [[-0.194, -0.592], [1.0, 0.801]]
     """
     _positive(threshold=threshold)
@@ -170,7 +170,7 @@ def adaptive_clip(clipping: float, eps: float = 1e-3, mask: Mask | None = None) 
         >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
         >>> transform = ow.optim.transforms.adaptive_clip(0.5)
         >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
-        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        >>> [[round(value, 3) for value in row] for row in w.tolist()]
         [[0.576, 0.434], [1.0, 0.5]]
     """
     _positive(clipping=clipping, eps=eps)
@@ -193,7 +193,7 @@ def centralize(mask: Mask | None = None) -> Transform:
         >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
         >>> transform = ow.optim.transforms.centralize()
         >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
-        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        >>> [[round(value, 3) for value in row] for row in w.tolist()]
         [[1.5, 0.5], [1.25, 0.75]]
     """
     return _transform("centralize", {}, _is_matrix if mask is None else partial(_is_matrix_and, mask), "row")
@@ -263,7 +263,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
         >>> w = ow.Parameter([[1.0, 1.0], [1.0, 1.0]], device="cpu")
         >>> transform = ow.optim.transforms.add_decayed_weights(0.1)
         >>> ow.optim.SGD([w], lr=1.0, transforms=[transform]).step(grads=[[[3.0, 4.0], [0.0, 0.5]]])
-        >>> [[round(one, 3) for one in row] for row in w.tolist()]
+        >>> [[round(value, 3) for value in row] for row in w.tolist()]
         [[-2.1, -3.1], [0.9, 0.4]]
     """
     _positive(weight_decay=weight_decay)

@@ -27,7 +27,7 @@ HELPERS = {
     "looked_up": "gives the values of `take`, `gather` and `embedding`, and leaves no history",
     "map_function": "runs a map function and leaves no history",
     "narrowed": "gives the same elements in less memory, and leaves no history",
-    "part_along": "gives another walk and leaves no history",
+    "part_along": "gives another strided view and leaves no history",
     "part_of": "is `getitem` without an array",
     "place": "is the gradient of `getitem`, and `pad`: tested by their second derivatives",
     "record_composed": "notes how a result was made",
@@ -35,5 +35,5 @@ HELPERS = {
     "slope": "is the gradient of each function of an element: tested by their second derivatives",
     "spread": "is the gradient of `take`, `gather` and `embedding`: tested by their second derivatives",
     "sqrt_or_zero_slope": "is the last step of `std`",
-    "walk_over": "gives another walk and leaves no history",
+    "strided_view": "gives another strided view and leaves no history",
 }
