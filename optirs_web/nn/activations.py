@@ -13,7 +13,7 @@ class ReLU(Module):
     """The larger of x and 0.
 
     Args:
-        inplace: taken for torch's sake; tensors are not changed in place.
+        inplace: accepted as torch does; tensors are not changed in place.
 
     Example:
         >>> import optirs_web as ow
@@ -26,7 +26,7 @@ class ReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape."""
+        """Apply the function to each element of a tensor of any shape."""
         return F.relu(input)
 
     def extra_repr(self) -> str:
@@ -37,8 +37,8 @@ class LeakyReLU(Module):
     """x above 0, `negative_slope` times x elsewhere.
 
     Args:
-        negative_slope: see above.
-        inplace: taken for torch's sake; tensors are not changed in place.
+        negative_slope: the factor of negative elements.
+        inplace: accepted as torch does; tensors are not changed in place.
 
     Example:
         >>> import optirs_web as ow
@@ -51,7 +51,7 @@ class LeakyReLU(Module):
         self.negative_slope, self.inplace = negative_slope, inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape."""
+        """Apply the function to each element of a tensor of any shape."""
         return F.leaky_relu(input, self.negative_slope)
 
     def extra_repr(self) -> str:
@@ -75,7 +75,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape."""
+        """Apply the function to each element of a tensor of any shape."""
         return F.gelu(input, self.approximate)
 
     def extra_repr(self) -> str:
@@ -86,7 +86,7 @@ class SiLU(ReLU):
     """x times the sigmoid of x, also called swish.
 
     Args:
-        inplace: taken for torch's sake; tensors are not changed in place.
+        inplace: accepted as torch does; tensors are not changed in place.
 
     Example:
         >>> import optirs_web as ow
@@ -95,7 +95,7 @@ class SiLU(ReLU):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape."""
+        """Apply the function to each element of a tensor of any shape."""
         return F.silu(input)
 
 
@@ -109,7 +109,7 @@ class Tanh(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape."""
+        """Apply the function to each element of a tensor of any shape."""
         return F.tanh(input)
 
 
@@ -123,7 +123,7 @@ class Sigmoid(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape."""
+        """Apply the function to each element of a tensor of any shape."""
         return F.sigmoid(input)
 
 
@@ -141,7 +141,7 @@ class Softplus(Module):
         self.beta, self.threshold = beta, threshold
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape."""
+        """Apply the function to each element of a tensor of any shape."""
         return F.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
@@ -165,7 +165,7 @@ class Softmax(Module):
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape with axes."""
+        """Apply the function along the axis of a tensor of any shape."""
         return F.softmax(input, self.dim)
 
     def extra_repr(self) -> str:
@@ -185,5 +185,5 @@ class LogSoftmax(Softmax):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape with axes."""
+        """Apply the function along the axis of a tensor of any shape."""
         return F.log_softmax(input, self.dim)

@@ -32,8 +32,8 @@ class MultiheadAttention(Module):
         device: what `optirs_web.device` takes.
 
     Attributes:
-        in_proj_weight: (3 embed_dim, embed_dim), of queries, keys and values one below the other, uniform by Glorot at
-            first; or None.
+        in_proj_weight: (3 embed_dim, embed_dim), the rows of queries, keys and values, uniform by Glorot at first; or
+            None.
         q_proj_weight, k_proj_weight, v_proj_weight: in place of it where `kdim` or `vdim` differ; or None.
         in_proj_bias: (3 embed_dim,), zeros at first; or None.
         out_proj: the last projection, a `Linear`.
@@ -81,9 +81,9 @@ class MultiheadAttention(Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights for the projections; the biases are zeros."""
-        for name, one in self.named_parameters(recurse=False):
+        for name, param in self.named_parameters(recurse=False):
             if name.endswith("weight"):
-                init.xavier_uniform_(one)
+                init.xavier_uniform_(param)
         for bias in (self.in_proj_bias, self.out_proj.bias):
             if bias is not None:
                 init.zeros_(bias)
@@ -99,7 +99,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend.
+        """Compute the attention of each head, and the projection of their concatenated results.
 
         Args:
             query: (l, n, embed_dim), or (n, l, embed_dim) if `batch_first`, or (l, embed_dim).
@@ -109,7 +109,8 @@ class MultiheadAttention(Module):
             need_weights: return the weights too. Without them the scores are never stored as a whole.
             attn_mask: (l, s) or (n · num_heads, l, s), as `key_padding_mask`.
             average_attn_weights: return their mean over the heads.
-            is_causal: query number i sees the keys up to number i; an `attn_mask` beside it is taken to say the same.
+            is_causal: query number i sees the keys up to number i; an `attn_mask` passed with it is ignored, as it
+                should be that mask.
 
         Returns:
             The result, of the shape of the query, and the weights, (n, l, s) or (n, heads, l, s), or None.
@@ -120,7 +121,9 @@ class MultiheadAttention(Module):
         """
         if query.ndim == 2:
             axis = 0 if self.batch_first else 1
-            batch = [one.reshape((*one.shape[:axis], 1, *one.shape[axis:])) for one in (query, key, value)]
+            batch = [
+                operand.reshape((*operand.shape[:axis], 1, *operand.shape[axis:])) for operand in (query, key, value)
+            ]
             padding = None if key_padding_mask is None else _mask(key_padding_mask, query.device).reshape(1, -1)
             result, weights = self._attend(
                 batch, query is key is value, padding, need_weights, attn_mask, average_attn_weights, is_causal
@@ -144,7 +147,7 @@ class MultiheadAttention(Module):
         heads = _Heads(*self._projected(operands, is_self))
         mask = self._joined_mask(heads, None if is_causal else attn_mask, key_padding_mask)
         if is_causal and (need_weights or mask is not None):
-            mask = _both(mask, _causal(heads))
+            mask = _combined(mask, _causal(heads))
         dropout = self.dropout if self.training else 0.0
         if need_weights:
             weights = F.dropout(_weights(heads, mask), dropout)
@@ -159,24 +162,24 @@ class MultiheadAttention(Module):
         return result, weights.mean(axis=1) if average else weights
 
     def _projected(self, operands: list[Tensor], is_self: bool) -> list[Tensor]:
-        """Queries, keys and values as (n, heads, length, features of a head): walks over what the products left."""
+        """Return queries, keys and values as (n, heads, length, features of a head): strided views of the products."""
         size, order = self.embed_dim, (0, 2, 1, 3) if self.batch_first else (1, 2, 0, 3)
         if is_self and self.in_proj_weight is not None:
             packed = F.linear(operands[0], self.in_proj_weight, self.in_proj_bias)
             parts = packed.reshape(*packed.shape[:-1], 3, self.num_heads, self.head_dim)
             return [parts[:, :, number].permute(*order) for number in range(3)]
         results = []
-        for number, (name, one) in enumerate(zip("qkv", operands, strict=True)):
+        for number, (name, operand) in enumerate(zip("qkv", operands, strict=True)):
             rows = slice(size * number, size * (number + 1))
             packed_weight = self.in_proj_weight
             weight = getattr(self, f"{name}_proj_weight") if packed_weight is None else packed_weight[rows]
             bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
-            split = F.linear(one, weight, bias).reshape(*one.shape[:-1], self.num_heads, self.head_dim)
+            split = F.linear(operand, weight, bias).reshape(*operand.shape[:-1], self.num_heads, self.head_dim)
             results.append(split.permute(*order))
         return results
 
     def _joined_mask(self, heads: _Heads, attn_mask: Any, key_padding_mask: Any) -> Tensor | None:
-        """Both masks as one over (n, heads, l, s), with True where a key is seen."""
+        """Return both masks combined, over (n, heads, l, s), with True where a key is seen."""
         mask = None
         if attn_mask is not None:
             mask = _seen(_mask(attn_mask, heads.query.device))
@@ -184,12 +187,12 @@ class MultiheadAttention(Module):
                 mask = mask.reshape(-1, self.num_heads, *mask.shape[1:])
         if key_padding_mask is not None:
             padding = _seen(_mask(key_padding_mask, heads.query.device))
-            mask = _both(mask, padding.reshape(padding.shape[0], 1, 1, padding.shape[1]))
+            mask = _combined(mask, padding.reshape(padding.shape[0], 1, 1, padding.shape[1]))
         return mask
 
 
 class _Heads(NamedTuple):
-    """Each (n, heads, length, features of a head)."""
+    """Queries, keys and values, each (n, heads, length, features of a head)."""
 
     query: Tensor
     key: Tensor
@@ -197,14 +200,14 @@ class _Heads(NamedTuple):
 
 
 def _mask(mask: Any, device: Device) -> Tensor:
-    found = mask if isinstance(mask, Tensor) else tensor(mask, device=device)
-    if found.dtype not in ("bool", "float32"):
-        raise UnsupportedError(f"an attention mask must be bool or float32, not {found.dtype}")
-    return found
+    checked = mask if isinstance(mask, Tensor) else tensor(mask, device=device)
+    if checked.dtype not in ("bool", "float32"):
+        raise UnsupportedError(f"an attention mask must be bool or float32, not {checked.dtype}")
+    return checked
 
 
 def _seen(mask: Tensor) -> Tensor:
-    """With True torch's modules mark what is left out, and its functions, as ours, what is seen."""
+    """Return the mask that functions take, with True for keys that are seen, from one with True for those left out."""
     return logical_not(mask) if mask.dtype is BOOL else mask
 
 
@@ -212,16 +215,16 @@ def _as_scores(mask: Tensor) -> Tensor:
     return where(mask, 0.0, -math.inf) if mask.dtype is BOOL else mask
 
 
-def _both(one: Tensor | None, other: Tensor) -> Tensor:
-    if one is None:
-        return other
-    if one.dtype is BOOL and other.dtype is BOOL:
-        return logical_and(one, other)
-    return _as_scores(one) + _as_scores(other)
+def _combined(first: Tensor | None, second: Tensor) -> Tensor:
+    if first is None:
+        return second
+    if first.dtype is BOOL and second.dtype is BOOL:
+        return logical_and(first, second)
+    return _as_scores(first) + _as_scores(second)
 
 
 def _causal(heads: _Heads) -> Tensor:
-    queries, keys = (arange(one.shape[-2], one.device) for one in (heads.query, heads.key))
+    queries, keys = (arange(operand.shape[-2], operand.device) for operand in (heads.query, heads.key))
     return less_equal(keys, queries.reshape(-1, 1))
 
 

@@ -1,4 +1,4 @@
-"""Buffers: what a module keeps besides parameters, such as running means, in one place that programs can write to."""
+"""Buffers: tensors of a module that are not trained, such as running means, in memory that programs can write to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["Buffer"]
 class Buffer(Tensor, KeepsValues):
     """A tensor that belongs to a module, is not trained, and goes into its `state_dict`.
 
-    It keeps its place: `assign` writes there, also at each replay of a compiled step. `optirs_web.snapshot` keeps it.
+    Its memory stays the same: `assign` writes there, also at each replay of a compiled step. `optirs_web.snapshot`
+    includes it.
 
     Args:
         data: what `tensor` takes. The elements of a tensor are shared, not copied.
@@ -33,7 +34,7 @@ class Buffer(Tensor, KeepsValues):
     """
 
     def __init__(self, data: Any, device: str | Device | None = None, *, persistent: bool = True) -> None:
-        """Take over a tensor, or put data on a device."""
+        """Share the memory of a tensor, or copy data to a device."""
         is_there = isinstance(data, Tensor) and device in (None, data.device, data.device.name)
         source = contiguous(data if is_there else tensor(data, device=device))
         super().__init__(source.view, source.shape, source.dtype)
@@ -44,7 +45,7 @@ class Buffer(Tensor, KeepsValues):
 
     @property
     def _tracked(self) -> Any:
-        """What was computed from it notices, as with a parameter, that it has changed since."""
+        """The buffer itself: results computed from it check its version, as with a parameter."""
         return self
 
     def assign(self, values: Any) -> None:
@@ -63,11 +64,11 @@ class Buffer(Tensor, KeepsValues):
         self.note_change()
 
     def note_change(self) -> None:
-        """It was written in place: what was computed from it can no longer be differentiated."""
+        """Record that it was written in place: results computed from it before can no longer be differentiated."""
         self._version += 1
 
     def place_on(self, device: Device, content: memoryview) -> None:
-        """Go on with these bytes on a device; programs that bound the old place record again."""
+        """Continue with these bytes on a device; programs that bound the old memory record again."""
         self.view.buffer.retired = True
         self.view = tensor(HostData(content, self.shape, self.dtype), device=device).view
         self.note_change()
@@ -80,13 +81,13 @@ class Buffer(Tensor, KeepsValues):
         return _restore, (content, self.shape, self.dtype.name, self.device.name, self.persistent)
 
     def revive(self, device: Device) -> None:
-        """Go on with the snapshot's values on this device."""
+        """Continue with the snapshot's values on this device."""
         assert self._snapshot is not None
         self.place_on(device, self._snapshot)
 
 
 def _restore(content: bytes, shape: tuple[int, ...], dtype: str, device: str, persistent: bool) -> Buffer:
-    """What was pickled."""
+    """Return a pickled buffer."""
     from ..runtime.dtypes import dtype as dtype_of
 
     values = tensor(HostData(memoryview(content), shape, dtype_of(dtype)), device=device)

@@ -1,4 +1,4 @@
-"""Modules that hold others: Sequential, ModuleList, ModuleDict."""
+"""Modules that contain others: Sequential, ModuleList, ModuleDict."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class _Numbered(Module):
 
     def __delitem__(self, index: int | slice) -> None:
         names = list(self._modules)[index] if isinstance(index, slice) else [self._name(index)]
-        kept = [one for name, one in self._modules.items() if name not in names]
+        remaining = [module for name, module in self._modules.items() if name not in names]
         self._modules.clear()
-        self.extend(kept)
+        self.extend(remaining)
 
     def append(self, module: Module) -> Any:
         """Add a module at the end."""
@@ -55,20 +55,20 @@ class _Numbered(Module):
 
     def extend(self, modules: Iterable[Module]) -> Any:
         """Add modules at the end."""
-        for one in list(modules):
-            self.append(one)
+        for module in list(modules):
+            self.append(module)
         return self
 
     def insert(self, index: int, module: Module) -> None:
         """Add a module before the one at `index`."""
-        everything = list(self)
-        everything.insert(index, module)
+        modules = list(self)
+        modules.insert(index, module)
         self._modules.clear()
-        self.extend(everything)
+        self.extend(modules)
 
 
 class Sequential(_Numbered):
-    """Modules one after the other: the output of each is the input of the next.
+    """Modules in sequence: the output of each is the input of the next.
 
     Args:
         modules: modules, or one mapping of names to modules.
@@ -85,15 +85,15 @@ class Sequential(_Numbered):
     def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
         super().__init__()
         if len(modules) == 1 and isinstance(modules[0], Mapping):
-            for name, one in modules[0].items():
-                self.add_module(name, one)
+            for name, module in modules[0].items():
+                self.add_module(name, module)
         else:
             self.extend(modules)  # type: ignore[arg-type]
 
     def forward(self, input: Any) -> Any:
         """The output of the last module."""
-        for one in self:
-            input = one(input)
+        for module in self:
+            input = module(input)
         return input
 
     def _select(self, chosen: slice) -> Sequential:
@@ -101,10 +101,10 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules whose parameters are found. It is not called itself.
+    """A list of modules, whose parameters are registered. It cannot be called.
 
     Args:
-        modules: to begin with.
+        modules: the initial modules.
 
     Example:
         >>> import optirs_web as ow
@@ -133,10 +133,10 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """Modules by name, whose parameters are found. It is not called itself.
+    """A dict of modules, whose parameters are registered. It cannot be called.
 
     Args:
-        modules: to begin with.
+        modules: the initial modules.
 
     Example:
         >>> import optirs_web as ow
@@ -183,9 +183,9 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add modules by name."""
-        for name, one in modules.items() if isinstance(modules, Mapping) else modules:
-            self.add_module(name, one)
+        for name, module in modules.items() if isinstance(modules, Mapping) else modules:
+            self.add_module(name, module)
 
     def pop(self, name: str) -> Module:
-        """Take a module out."""
+        """Remove a module and return it."""
         return self._modules.pop(name)

@@ -22,13 +22,13 @@ class Conv2d(Module):
     """The cross-correlation of images (n, in_channels, height, width) with a weight, as torch.nn.Conv2d.
 
     Args:
-        in_channels: those of the input.
-        out_channels: those of the output.
+        in_channels: channels of the input.
+        out_channels: channels of the output.
         kernel_size: of the window: height and width, or one int for both.
         stride: steps from one window to the next.
         padding: zeros on each side; "valid" is none, "same" keeps height and width (with a stride of 1).
         dilation: steps from one element of the window to the next.
-        groups: the channels are split into so many groups, each with outputs of its own.
+        groups: number of groups that the channels are split into, each with outputs of its own.
         bias: whether there is one.
         padding_mode: "zeros"; there is no other yet.
         device: what `optirs_web.device` takes.
@@ -80,7 +80,7 @@ class Conv2d(Module):
         reset_weight_and_bias(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of (n, in_channels, height, width), or of one image without the first axis."""
+        """Convolve images (n, in_channels, height, width), or one image without the first axis."""
         return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""DataLoader: batches of a data set on a device, the next one on its way while the device computes."""
+"""DataLoader: batches of a data set on a device; the next batch is uploaded while the device computes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["DataLoader"]
 class DataLoader:
     """Iterate over batches of a data set, as tensors on a device.
 
-    Devices work asynchronously: asking for a batch submits the work that was enqueued before, and picks, converts and
-    uploads samples while the device is busy with it. Where a step waits for the device by itself, as one does that
-    reads its loss, the next batch is uploaded before that wait. So two buffers of device memory for each array of a
-    batch take turns: one is computed with, the other is filled. A batch that is kept longer keeps its buffer, and
-    another one takes its place: what was handed out never changes.
+    Devices work asynchronously: a request for a batch submits the work that was enqueued before, and picks, converts
+    and uploads samples while the device is busy with it. Where a step waits for the device by itself, for example to
+    read its loss, the next batch is uploaded before that wait. So two buffers of device memory for each array of a
+    batch alternate: one is computed with, the other is filled. A batch that is kept longer keeps its buffer, and a
+    new one is allocated: a batch that was returned never changes.
 
     Args:
         dataset: an array (samples along its first axis); a tuple, list or dict of arrays of one length, or a
@@ -40,11 +40,11 @@ class DataLoader:
         collate_fn: makes a batch (an array, or a tuple or dict of arrays) of a list of samples.
         seed: of the order, from 0 to 2**64 - 1.
         device: what `optirs_web.device` takes.
-        prefetch: whether to upload the next batch before a wait; without, samples are picked when they are asked for.
+        prefetch: whether to upload the next batch before a wait; without, samples are picked when they are requested.
 
     Attributes:
-        epoch: the number, from 0, of the epoch that is under way or comes next.
-        position: the samples that were handed out in it.
+        epoch: the number, from 0, of the current or next epoch.
+        position: the samples of it that were returned.
 
     Raises:
         ShapeError: arrays of different lengths; while iterating, samples of different shapes.
@@ -77,28 +77,28 @@ class DataLoader:
         self.batch_size, self.shuffle, self.drop_last, self.seed = batch_size, shuffle, drop_last, checked_seed(seed)
         self.epoch = self.position = 0
         self._count, self._pick = picker(dataset, collate_fn)
-        self._asked_device = device
+        self._device = device
         self.prefetch = prefetch
         self._is_resuming = False
 
     @property
     def device(self) -> Device:
-        """Where batches are put."""
-        return device_of(self._asked_device)
+        """The device of the batches."""
+        return device_of(self._device)
 
     def __len__(self) -> int:
-        """The batches of a whole epoch."""
+        """Number of batches of a whole epoch."""
         return self._end // self.batch_size + (self._end % self.batch_size > 0)
 
     @property
     def _end(self) -> int:
-        """The samples of a whole epoch."""
+        """Number of samples of a whole epoch."""
         return self._count - self._count % self.batch_size * self.drop_last
 
     def __iter__(self) -> Iterator[Any]:
-        """An epoch; or, after `load_state_dict`, the rest of one."""
+        """Iterate over an epoch; or, after `load_state_dict`, over the remainder of one."""
         if self.position and not self._is_resuming:
-            self._begin(self.epoch + 1)  # the one before was left in its middle
+            self._begin(self.epoch + 1)  # the previous epoch was abandoned
         self._is_resuming = False
         return self._batches(epoch_order(self._count, self.seed, self.epoch) if self.shuffle else range(self._count))
 
@@ -106,19 +106,19 @@ class DataLoader:
         self.epoch, self.position = epoch, 0
 
     def _batches(self, order: Sequence[int]) -> Iterator[Any]:
-        epoch, first = self.epoch, self.position
-        ahead = _Ahead(self._batch)
+        epoch, start = self.epoch, self.position
+        prefetched = _Prefetched(self._batch)
         try:
-            while first < self._end:
-                last = min(first + self.batch_size, self._end)
-                self.epoch, self.position = epoch, last
-                batch = [ahead.take(order[first:last])]
-                first = last
-                if self.prefetch and first < self._end:
-                    ahead.expect(self.device, order[first : min(first + self.batch_size, self._end)])
-                yield batch.pop()  # nothing here keeps it
+            while start < self._end:
+                end = min(start + self.batch_size, self._end)
+                self.epoch, self.position = epoch, end
+                batch = [prefetched.take(order[start:end])]
+                start = end
+                if self.prefetch and start < self._end:
+                    prefetched.expect(self.device, order[start : min(start + self.batch_size, self._end)])
+                yield batch.pop()  # no reference remains here
         finally:
-            ahead.forget()
+            prefetched.forget()
         self._begin(epoch + 1)
 
     def _batch(self, numbers: Sequence[int]) -> Any:
@@ -129,11 +129,11 @@ class DataLoader:
         return _uploaded(self._pick(numbers), device, self.batch_size)
 
     def state_dict(self) -> dict[str, int]:
-        """Where it is: after the batches that were handed out. JSON can hold it, so a checkpoint's `extra` can."""
+        """The position after the batches that were returned, as JSON values, for example for a checkpoint's `extra`."""
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
-        """Have the next iteration continue where `state_dict` was called, with the batches that were still to come.
+        """Have the next iteration continue where `state_dict` was called, with the remaining batches of the epoch.
 
         Raises:
             ValueError: it is the state of another data set, or none.
@@ -150,8 +150,8 @@ class DataLoader:
         self._is_resuming = True
 
 
-class _Ahead:
-    """The next batch, loaded when something waits for the device."""
+class _Prefetched:
+    """The next batch, loaded when the host waits for the device."""
 
     def __init__(self, load: Callable[[Sequence[int]], Any]) -> None:
         self._load = load
@@ -160,25 +160,25 @@ class _Ahead:
         self._loaded: list[Any] = []
 
     def expect(self, device: Device, numbers: Sequence[int]) -> None:
-        """Load these when the device is waited for, if they are not taken before."""
+        """Load these samples when the host next waits for the device, unless `take` is called before."""
         self._device, self._numbers = device, numbers
-        device.meanwhile[self._use_the_time] = get_ident()
+        device.meanwhile[self._load_now] = get_ident()
 
-    def _use_the_time(self) -> None:
-        with suppress(Exception):  # what is wrong with them is raised when they are asked for
+    def _load_now(self) -> None:
+        with suppress(Exception):  # `take` loads them again and raises the error
             self._loaded = [self._load(self._numbers)]
 
     def take(self, numbers: Sequence[int]) -> Any:
-        """The batch of these numbers, which are those that were expected."""
+        """Return the batch of these numbers, which are those of the last `expect`."""
         loaded = self.forget()
         return loaded[0] if loaded else self._load(numbers)
 
     def forget(self) -> list[Any]:
-        """Expect nothing; what was loaded, if its device is still there."""
+        """Cancel the request; return the batch that was loaded, unless its device was lost."""
         device, loaded, self._loaded = self._device, self._loaded, []
         if device is None:
             return []
-        device.meanwhile.pop(self._use_the_time, None)
+        device.meanwhile.pop(self._load_now, None)
         return [] if device.lost else loaded
 
 
@@ -186,14 +186,14 @@ def _uploaded(batch: Batch, device: Device, batch_size: int) -> Any:
     if isinstance(batch, HostData):
         return _upload(batch, device, batch_size)
     if isinstance(batch, dict):
-        return {key: _uploaded(one, device, batch_size) for key, one in batch.items()}
-    return tuple(_uploaded(one, device, batch_size) for one in batch)
+        return {key: _uploaded(array, device, batch_size) for key, array in batch.items()}
+    return tuple(_uploaded(array, device, batch_size) for array in batch)
 
 
 def _upload(rows: HostData, device: Device, batch_size: int) -> Tensor:
-    """In a buffer with room for a whole batch, so that a smaller one fits into the same memory."""
+    """Upload rows into a buffer of a whole batch's size, so that a smaller batch uses memory of the same size."""
     content, shape, dtype = rows
-    room = content.nbytes if not shape or not shape[0] else content.nbytes // shape[0] * max(batch_size, shape[0])
-    view = View(device.allocate(room), 0, content.nbytes)
+    nbytes = content.nbytes if not shape or not shape[0] else content.nbytes // shape[0] * max(batch_size, shape[0])
+    view = View(device.allocate(nbytes), 0, content.nbytes)
     device.write(view, content)
     return Tensor(view, shape, dtype)

@@ -1,4 +1,4 @@
-"""Dropout: elements left out at random while training."""
+"""Dropout: elements set to 0 at random while training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Dropout(Module):
 
     Args:
         p: from 0 to 1.
-        inplace: taken for torch's sake; tensors are not changed in place.
+        inplace: accepted as torch does; tensors are not changed in place.
 
     Raises:
         ValueError: `p` is no probability.
@@ -32,7 +32,7 @@ class Dropout(Module):
         self.p, self.inplace = p, inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape."""
+        """Drop elements of a tensor of any shape in training; return it unchanged otherwise."""
         return F.dropout(input, self.p, self.training)
 
     def extra_repr(self) -> str:

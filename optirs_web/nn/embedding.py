@@ -1,4 +1,4 @@
-"""Embedding: a row of a table for each number."""
+"""Embedding: a table whose rows are looked up by number."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Embedding(Module):
             self.weight.device.copy(zeros(self.embedding_dim, self.weight.device).view, row)
 
     def forward(self, input: Any) -> Tensor:
-        """The rows of int32 numbers of any shape: (*shape, embedding_dim)."""
+        """Return the rows of int32 numbers of any shape: (*shape, embedding_dim)."""
         return F.embedding(input, self.weight, self.padding_idx)
 
     def extra_repr(self) -> str:

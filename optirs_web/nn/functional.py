@@ -1,4 +1,4 @@
-"""Functions with torch.nn.functional's names and order of arguments: the operations, under the names of training."""
+"""Functions with torch.nn.functional's names and order of arguments."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ __all__ = [
 
 @ops.operation
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Products with a weight, x Wᵀ + b.
+    """The product with a weight, x Wᵀ + b.
 
     Args:
         input: (..., in).
@@ -160,7 +160,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def avg_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True
 ) -> Tensor:
-    """The mean value of each window of (n, channels, height, width); the windows lie side by side by default.
+    """The mean value of each window of (n, channels, height, width); the windows are adjacent by default.
 
     Example:
         >>> import optirs_web as ow
@@ -172,13 +172,13 @@ def avg_pool2d(
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
-    """A border around the last axes.
+    """The tensor with a border around its last axes.
 
     Args:
         input: of any dtype.
         pad: elements before and after: of the last axis, then of the one before it, and so on.
         mode: "constant"; there is no other yet.
-        value: what the border is made of.
+        value: the value of the border.
 
     Raises:
         ShapeError: there are more pairs than axes, or a half of one.
@@ -198,14 +198,14 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 
 def one_hot(tensor: Any, num_classes: int) -> Tensor:
-    """1 where the last axis is at the class, 0 elsewhere, as float32: what a gradient can go through.
+    """1 where the index along a new last axis is the class, 0 elsewhere, as float32, which products take.
 
-    torch's is of integers and finds out how many classes there are; that would have to be read back.
+    torch's gives integers and counts the classes itself; that would have to be read back from the device.
 
     Args:
         tensor: class numbers, int32, of any shape.
-        num_classes: how many there are. A number outside of them gives zeros; in a block of `optirs_web.debug` it is
-            an error.
+        num_classes: number of classes. A number out of range gives zeros; in a block of `optirs_web.debug` it is an
+            error.
 
     Returns:
         (*shape, num_classes).

@@ -1,4 +1,4 @@
-"""Hooks of a module: functions that see, and may change, what goes into `forward` and what comes out."""
+"""Hooks of a module: functions that are called with the arguments or the result of `forward`, and may replace them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Hooks = dict[int, tuple[Callable[..., Any], bool]]
 
 
 class RemovableHandle:
-    """What registering a hook returns: `remove()` takes the hook away, and so does leaving a `with` block."""
+    """The registration of a hook, which `remove()` ends, as does the end of a `with` block."""
 
     def __init__(self, hooks: Hooks, hook: Callable[..., Any], with_kwargs: bool, prepend: bool) -> None:
-        """Register."""
+        """Register a hook."""
         self._hooks = hooks
         self._number = max(hooks, default=-1) + 1
         others = dict(hooks) if prepend else {}
@@ -25,7 +25,7 @@ class RemovableHandle:
         hooks.update(others)
 
     def remove(self) -> None:
-        """Take the hook away. May be called twice."""
+        """Remove the hook. May be called twice."""
         self._hooks.pop(self._number, None)
 
     def __enter__(self) -> RemovableHandle:
@@ -38,7 +38,7 @@ class RemovableHandle:
 def before_forward(
     module: Any, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as the hooks leave them."""
+    """Call the hooks before `forward`, and return its arguments, replaced by their results."""
     for hook, with_kwargs in list(hooks.values()):
         if with_kwargs:
             changed = hook(module, args, kwargs)
@@ -56,7 +56,7 @@ def before_forward(
 
 
 def after_forward(module: Any, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-    """The result as the hooks leave it."""
+    """Call the hooks after `forward`, and return its result, replaced by theirs."""
     for hook, with_kwargs in list(hooks.values()):
         changed = hook(module, args, kwargs, result) if with_kwargs else hook(module, args, result)
         if changed is not None:

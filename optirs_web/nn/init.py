@@ -1,4 +1,4 @@
-"""First values of parameters: torch.nn.init's functions, names and distributions.
+"""Initial values of parameters: torch.nn.init's functions, names and distributions.
 
 Each writes in place and returns what it was given. Random numbers are those of `optirs_web.rand` and `randn`, so
 after the same `optirs_web.manual_seed` every device has the same weights: uniform ones to rounding, normal ones to 4
@@ -42,7 +42,7 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By what to multiply the standard deviation of weights before this nonlinearity.
+    """The factor of the standard deviation of weights before a nonlinearity.
 
     Args:
         nonlinearity: "linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu", ...
@@ -65,7 +65,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs each output of a weight (out, in, *window) sees, and the other way round.
+    """Return the inputs of each output of a weight (out, in, *window), and the outputs of each input.
 
     Raises:
         ShapeError: it has fewer than two axes.
@@ -85,12 +85,12 @@ def _write(target: _T, values: Tensor) -> _T:
 
 
 def uniform_(tensor: _T, a: float = 0.0, b: float = 1.0) -> _T:
-    """Uniform numbers in [a, b).
+    """Fill a tensor with uniform numbers in [a, b).
 
     Example:
         >>> import optirs_web as ow
         >>> w = ow.nn.init.uniform_(ow.Parameter(ow.zeros((3, 2), device="cpu")), -1.0, 1.0)
-        >>> all(-1.0 <= one < 1.0 for row in w.tolist() for one in row)
+        >>> all(-1.0 <= value < 1.0 for row in w.tolist() for value in row)
         True
     """
     with no_grad():
@@ -98,7 +98,7 @@ def uniform_(tensor: _T, a: float = 0.0, b: float = 1.0) -> _T:
 
 
 def normal_(tensor: _T, mean: float = 0.0, std: float = 1.0) -> _T:
-    """Normal numbers.
+    """Fill a tensor with normal numbers.
 
     Example:
         >>> import optirs_web as ow
@@ -113,7 +113,7 @@ def normal_(tensor: _T, mean: float = 0.0, std: float = 1.0) -> _T:
 
 
 def trunc_normal_(tensor: _T, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> _T:
-    """Normal numbers between a and b, others being drawn again: by the inverse of the distribution function.
+    """Fill a tensor with normal numbers truncated to [a, b], by the inverse of the distribution function.
 
     Example:
         >>> import optirs_web as ow
@@ -125,7 +125,7 @@ def trunc_normal_(tensor: _T, mean: float = 0.0, std: float = 1.0, a: float = -2
     def below(x: float) -> float:
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
-    low, high = (2.0 * below((one - mean) / std) - 1.0 for one in (a, b))
+    low, high = (2.0 * below((bound - mean) / std) - 1.0 for bound in (a, b))
     with no_grad():
         uniform = rand(tensor.shape, tensor.device) * (high - low) + low
         spread = std * math.sqrt(2.0)
@@ -133,7 +133,7 @@ def trunc_normal_(tensor: _T, mean: float = 0.0, std: float = 1.0, a: float = -2
 
 
 def constant_(tensor: _T, val: float) -> _T:
-    """The same value everywhere.
+    """Fill a tensor with one value.
 
     Example:
         >>> import optirs_web as ow
@@ -144,7 +144,7 @@ def constant_(tensor: _T, val: float) -> _T:
 
 
 def zeros_(tensor: _T) -> _T:
-    """Zeros.
+    """Fill a tensor with zeros.
 
     Example:
         >>> import optirs_web as ow
@@ -156,7 +156,7 @@ def zeros_(tensor: _T) -> _T:
 
 
 def ones_(tensor: _T) -> _T:
-    """Ones.
+    """Fill a tensor with ones.
 
     Example:
         >>> import optirs_web as ow
@@ -167,7 +167,7 @@ def ones_(tensor: _T) -> _T:
 
 
 def eye_(tensor: _T) -> _T:
-    """The identity matrix; more columns or rows are zeros.
+    """Fill a matrix with the identity; further columns or rows are zeros.
 
     Raises:
         ShapeError: it is no matrix.
@@ -184,7 +184,7 @@ def eye_(tensor: _T) -> _T:
 
 
 def xavier_uniform_(tensor: _T, gain: float = 1.0) -> _T:
-    """Uniform in ± gain √(6 / (fan in + fan out)) (Glorot and Bengio 2010).
+    """Fill a weight with uniform numbers in ± gain √(6 / (fan in + fan out)) (Glorot and Bengio 2010).
 
     Raises:
         ShapeError: it has fewer than two axes.
@@ -202,7 +202,7 @@ def xavier_uniform_(tensor: _T, gain: float = 1.0) -> _T:
 
 
 def xavier_normal_(tensor: _T, gain: float = 1.0) -> _T:
-    """Normal of deviation gain √(2 / (fan in + fan out)) (Glorot and Bengio 2010).
+    """Fill a weight with normal numbers of deviation gain √(2 / (fan in + fan out)) (Glorot and Bengio 2010).
 
     Raises:
         ShapeError: it has fewer than two axes.
@@ -227,7 +227,7 @@ def _kaiming_deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -
 
 
 def kaiming_uniform_(tensor: _T, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> _T:
-    """Uniform in ± gain √(3 / fan) (He et al. 2015, arXiv:1502.01852).
+    """Fill a weight with uniform numbers in ± gain √(3 / fan) (He et al. 2015, arXiv:1502.01852).
 
     Args:
         tensor: a weight (out, in, *window).
@@ -252,7 +252,7 @@ def kaiming_uniform_(tensor: _T, a: float = 0, mode: str = "fan_in", nonlinearit
 
 
 def kaiming_normal_(tensor: _T, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> _T:
-    """Normal of deviation gain / √fan (He et al. 2015, arXiv:1502.01852). See `kaiming_uniform_`.
+    """Fill a weight with normal numbers of deviation gain / √fan (He et al. 2015). See `kaiming_uniform_`.
 
     Example:
         >>> import optirs_web as ow
@@ -266,11 +266,11 @@ def kaiming_normal_(tensor: _T, a: float = 0, mode: str = "fan_in", nonlinearity
 
 
 def orthogonal_(tensor: _T, gain: float = 1.0) -> _T:
-    """A matrix (rows, everything else) with orthonormal rows or columns, evenly distributed (Saxe et al. 2014).
+    """Fill a weight, as a matrix (rows, all other axes), with orthonormal rows or columns (Saxe et al. 2014).
 
-    The orthogonal factor of a normal matrix, which is distributed like the one that torch takes from its QR
-    decomposition. It is found on the device by iterations of Newton and Schulz: first Jordan's polynomial (2024), which
-    lifts small singular values fast, then the cubic one, which brings all of them to 1.
+    It is the orthogonal factor of a normal matrix, which has the uniform distribution of the one that torch takes from
+    its QR decomposition. It is computed on the device by iterations of Newton and Schulz: first Jordan's polynomial
+    (2024), which raises small singular values fast, then the cubic one, which brings all of them to 1.
 
     Raises:
         ShapeError: it has fewer than two axes.

@@ -1,4 +1,4 @@
-"""Linear layers, and the ones that do least: Identity and Flatten."""
+"""Linear layers, and the layers without parameters Identity and Flatten."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Linear(Module):
         reset_weight_and_bias(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of (..., in_features); (..., out_features)."""
+        """Map (..., in_features) to (..., out_features)."""
         result: Tensor = F.linear(input, self.weight, self.bias)
         return result
 
@@ -69,7 +69,7 @@ class Linear(Module):
 
 
 def reset_weight_and_bias(weight: Parameter, bias: Parameter | None) -> None:
-    """What torch gives linear layers and convolutions: both uniform in ±1/√fan_in."""
+    """Draw weight and bias as torch does for linear layers and convolutions: uniform in ±1/√fan_in."""
     if weight.size:
         init.kaiming_uniform_(weight, a=math.sqrt(5.0))
     if bias is not None:
@@ -79,7 +79,7 @@ def reset_weight_and_bias(weight: Parameter, bias: Parameter | None) -> None:
 
 
 class Identity(Module):
-    """Gives what it is given. Arguments are ignored.
+    """Return the input unchanged. Arguments are ignored.
 
     Example:
         >>> import optirs_web as ow
@@ -91,12 +91,12 @@ class Identity(Module):
         super().__init__()
 
     def forward(self, input: Any) -> Any:
-        """The same."""
+        """Return the input."""
         return input
 
 
 class Flatten(Module):
-    """The axes from `start_dim` to `end_dim` as one.
+    """Merge the axes from `start_dim` to `end_dim` into one.
 
     Example:
         >>> import optirs_web as ow
@@ -109,9 +109,9 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, input: Tensor) -> Tensor:
-        """A view of the same elements."""
+        """Return a view with the axes merged."""
         shape = input.shape or (1,)
-        first, last = (one % len(shape) for one in (self.start_dim, self.end_dim))
+        first, last = (axis % len(shape) for axis in (self.start_dim, self.end_dim))
         return reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
     def extra_repr(self) -> str:

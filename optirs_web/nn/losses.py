@@ -39,12 +39,12 @@ class MSELoss(_Loss):
     """
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
-        """Of two tensors of one shape."""
+        """Return the loss of an input and a target of one shape."""
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
-    """The size of the difference.
+    """The absolute value of the difference.
 
     Args:
         reduction: "mean", "sum", or "none" for a loss of each element.
@@ -57,7 +57,7 @@ class L1Loss(_Loss):
     """
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
-        """Of two tensors of one shape."""
+        """Return the loss of an input and a target of one shape."""
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
@@ -89,7 +89,7 @@ class CrossEntropyLoss(_WeightedLoss):
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
-        """Of logits (rows, classes, ...) and class numbers (rows, ...)."""
+        """Return the loss of logits (rows, classes, ...) and class numbers (rows, ...)."""
         return F.cross_entropy(
             input,
             target,
@@ -115,7 +115,7 @@ class NLLLoss(_WeightedLoss):
         self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
-        """Of log-probabilities (rows, classes, ...) and class numbers (rows, ...)."""
+        """Return the loss of log-probabilities (rows, classes, ...) and class numbers (rows, ...)."""
         return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
@@ -134,7 +134,7 @@ class BCELoss(_WeightedLoss):
     """
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
-        """Of two tensors of one shape."""
+        """Return the loss of an input and a target of one shape."""
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
@@ -160,7 +160,7 @@ class BCEWithLogitsLoss(_WeightedLoss):
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
-        """Of two tensors of one shape."""
+        """Return the loss of an input and a target of one shape."""
         return F.binary_cross_entropy_with_logits(
             input, target, weight=self.weight, pos_weight=self.pos_weight, reduction=self.reduction
         )

@@ -1,4 +1,4 @@
-"""Modules: layers and models, which know their parameters by name, as torch.nn.Module."""
+"""Module: the base class of layers and models, with parameters, buffers and modules by name, as torch.nn.Module."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _no_forward(self: Module, *args: Any, **kwargs: Any) -> Any:
 class Module:
     """The base of layers and models: write `forward`, and assign parameters, buffers and modules to attributes.
 
-    They are found by the names of their attributes, in the order of assignment, as in torch: `state_dict()` has
+    They are registered by the names of their attributes, in the order of assignment, as in torch: `state_dict()` has
     torch's names and layout, so that torch's weights load unchanged.
 
     Attributes:
@@ -64,7 +64,7 @@ class Module:
         setter("_forward_pre_hooks", {})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`forward`, between the hooks."""
+        """Call `forward`, with the registered hooks before and after it."""
         before: Hooks = self._forward_pre_hooks
         after: Hooks = self._forward_hooks
         if before:
@@ -90,9 +90,9 @@ class Module:
 
     def __getattr__(self, name: str) -> Any:
         for table in ("_parameters", "_buffers", "_modules"):
-            found = self.__dict__.get(table, {})
-            if name in found:
-                return found[name]
+            entries = self.__dict__.get(table, {})
+            if name in entries:
+                return entries[name]
         raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -136,13 +136,13 @@ class Module:
         if name not in table and hasattr(type(self), name):
             raise KeyError(f"'{name}' is a method or attribute of {type(self).__name__} already")
         self.__dict__.pop(name, None)
-        for other in self._tables():
-            if other is not table:
-                other.pop(name, None)
+        for other_table in self._tables():
+            if other_table is not table:
+                other_table.pop(name, None)
         table[name] = value
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter, as an assignment does; None says that there is none, as a bias may be left out.
+        """Add a parameter, as an assignment does; None reserves the name of an optional one, such as a bias.
 
         Raises:
             KeyError: the name cannot be that of a parameter.
@@ -194,10 +194,10 @@ class Module:
 
     register_module = add_module
 
-    # What there is.
+    # Contents by name.
 
     def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
-        """This module and all in it, by path; each once, under its first name, unless told otherwise."""
+        """This module and all modules in it, by path: each once, under its first name, if `remove_duplicate` is set."""
         return self._named_modules(prefix, set() if remove_duplicate else None)
 
     def _named_modules(self, prefix: str, seen: set[int] | None) -> Iterator[tuple[str, Module]]:
@@ -211,40 +211,40 @@ class Module:
                 yield from child._named_modules(f"{prefix}.{name}" if prefix else name, seen)
 
     def modules(self) -> Iterator[Module]:
-        """This module and all in it, each once."""
-        return (one for _, one in self.named_modules())
+        """This module and all modules in it, each once."""
+        return (module for _, module in self.named_modules())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly in this one, each once, by name."""
         seen: set[int] = set()
-        for name, one in self._modules.items():
-            if one is not None and id(one) not in seen:
-                seen.add(id(one))
-                yield name, one
+        for name, child in self._modules.items():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                yield name, child
 
     def children(self) -> Iterator[Module]:
         """The modules directly in this one, each once."""
-        return (one for _, one in self.named_children())
+        return (child for _, child in self.named_children())
 
     def _named(self, table: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[tuple[str, Any]]:
         modules = self.named_modules(prefix, remove_duplicate) if recurse else [(prefix, self)]
         seen: set[int] = set()
         for path, module in modules:
-            for name, one in getattr(module, table).items():
-                if one is None or (remove_duplicate and id(one) in seen):
+            for name, value in getattr(module, table).items():
+                if value is None or (remove_duplicate and id(value) in seen):
                     continue
-                seen.add(id(one))
-                yield (f"{path}.{name}" if path else name), one
+                seen.add(id(value))
+                yield (f"{path}.{name}" if path else name), value
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Parameters by path. A tied one comes once, under its first name."""
+        """Parameters by path. A tied parameter is listed once, under its first name."""
         return self._named("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Parameters, each once: what an optimizer takes."""
-        return (one for _, one in self.named_parameters(recurse=recurse))
+        """Parameters, each once, as an optimizer takes them."""
+        return (param for _, param in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -254,7 +254,7 @@ class Module:
 
     def buffers(self, recurse: bool = True) -> Iterator[Buffer]:
         """Buffers, each once."""
-        return (one for _, one in self.named_buffers(recurse=recurse))
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
         """The module at a path such as "encoder.layers.0".
@@ -267,8 +267,8 @@ class Module:
             module = getattr(module, name)
             if not isinstance(module, Module):
                 raise AttributeError(f"'{name}' of '{target}' is not a module")
-        found: Module = module
-        return found
+        submodule: Module = module
+        return submodule
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a path such as "encoder.layers.0.weight".
@@ -277,10 +277,10 @@ class Module:
             AttributeError: there is none.
         """
         path, _, name = target.rpartition(".")
-        found = getattr(self.get_submodule(path), name)
-        if not isinstance(found, Parameter):
+        param = getattr(self.get_submodule(path), name)
+        if not isinstance(param, Parameter):
             raise AttributeError(f"'{target}' is not a parameter")
-        return found
+        return param
 
     # State.
 
@@ -295,7 +295,7 @@ class Module:
             prefix: put before each name.
             keep_vars: give the parameters themselves instead of detached tensors.
         """
-        return {name: one if keep_vars else one.detach() for name, one, _ in state_of(self, prefix)}
+        return {name: tensor if keep_vars else tensor.detach() for name, tensor, _ in state_of(self, prefix)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Write values by name into parameters and buffers, in place: all of them, or none.
@@ -319,7 +319,7 @@ class Module:
         """
         return load_state_dict(self, state_dict, strict)
 
-    # Changes of everything in it.
+    # Changes of the module and all modules in it.
 
     def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
         """Call `fn` with every module in this one and then with this one: to initialise weights, for example."""
@@ -341,17 +341,17 @@ class Module:
 
     def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
         """Have gradients computed for the parameters, or not: False freezes them."""
-        for one in self.parameters():
-            one.requires_grad = requires_grad
+        for param in self.parameters():
+            param.requires_grad = requires_grad
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of the parameters, or fill them with zeros."""
-        for one in self.parameters():
+        """Set the gradients of the parameters to None, or fill them with zeros."""
+        for param in self.parameters():
             if set_to_none:
-                one.grad = None
-            elif one.grad is not None:
-                one.grad = one.grad * 0.0
+                param.grad = None
+            elif param.grad is not None:
+                param.grad = param.grad * 0.0
 
     def to(self: Self, device: str | Device) -> Self:
         """Move parameters, their gradients and buffers to another device; they stay the same objects. Waits.
@@ -398,11 +398,11 @@ class Module:
     # As text.
 
     def extra_repr(self) -> str:
-        """What `repr` shows between the parentheses, before the modules."""
+        """The text that `repr` shows between the parentheses, before the modules."""
         return ""
 
     def _child_lines(self) -> list[str]:
-        return [_indented(f"({name}): {one!r}") for name, one in self._modules.items()]
+        return [_indented(f"({name}): {child!r}") for name, child in self._modules.items()]
 
     def __repr__(self) -> str:
         extra = self.extra_repr().split("\n") if self.extra_repr() else []

@@ -1,4 +1,4 @@
-"""A module's way to another device."""
+"""The move of a module's parameters and buffers to another device."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["move"]
 
 
 def move(module: Module, target: Device) -> None:
-    """See `Module.to`."""
-    parameters = {name: one for name, one in module.named_parameters() if one.device is not target}
-    for name, one in parameters.items():
-        if one._home is not None:
+    """Move parameters, gradients and buffers of a module to a device; see `Module.to`."""
+    parameters = {name: param for name, param in module.named_parameters() if param.device is not target}
+    for name, param in parameters.items():
+        if param._home is not None:
             raise UnsupportedError(
                 f"parameter '{name}' is in an optimizer's arena and cannot move to '{target.name}'; call "
                 "to() before the optimizer is made, or copy.deepcopy the module and move the copy"
             )
-    for one in parameters.values():
-        _move(one, target)
+    for param in parameters.values():
+        _move(param, target)
     for buffer in module.buffers():
         if buffer.device is not target:
             buffer.place_on(target, buffer.device.read(buffer.view))
 
 
 def _move(parameter: Parameter, target: Device) -> None:
-    """Programs that bound the old place record again."""
+    """Copy a parameter and its gradient to a device; programs that bound the old memory record again."""
     content = parameter.device.read(parameter.view)
     grad: Any = parameter._grad
     parameter.view.buffer.retired = True

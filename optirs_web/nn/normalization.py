@@ -56,11 +56,11 @@ class LayerNorm(Module):
         self.bias = Parameter(zeros(shape, device)) if elementwise_affine and bias else None
 
     def reset_parameters(self) -> None:
-        """Ones and zeros."""
+        """Set the weight to ones and the bias to zeros."""
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of (..., *normalized_shape)."""
+        """Normalize (..., *normalized_shape) over its last axes."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -76,7 +76,7 @@ def _reset(weight: Parameter | None, bias: Parameter | None) -> None:
 
 
 class _BatchNorm(Module):
-    """What batch norms of any number of axes share."""
+    """The base class of batch norms of any number of axes."""
 
     may_be_missing = frozenset({"num_batches_tracked"})  # as in torch: early ones have none
     ranks: tuple[int, ...] = ()
@@ -103,24 +103,24 @@ class _BatchNorm(Module):
         self.affine, self.track_running_stats = affine, track_running_stats
         self.weight = Parameter(ones(num_features, device)) if affine else None
         self.bias = Parameter(zeros(num_features, device)) if affine and bias else None
-        kept = track_running_stats
-        self.register_buffer("running_mean", zeros(num_features, device) if kept else None)
-        self.register_buffer("running_var", ones(num_features, device) if kept else None)
-        self.register_buffer("num_batches_tracked", zeros((), device, "int32") if kept else None)
+        is_tracked = track_running_stats
+        self.register_buffer("running_mean", zeros(num_features, device) if is_tracked else None)
+        self.register_buffer("running_var", ones(num_features, device) if is_tracked else None)
+        self.register_buffer("num_batches_tracked", zeros((), device, "int32") if is_tracked else None)
 
     def reset_running_stats(self) -> None:
-        """Forget the batches."""
+        """Set the running mean to zeros, the running variance to ones, and the number of batches to 0."""
         for buffer, value in ((self.running_mean, 0), (self.running_var, 1), (self.num_batches_tracked, 0)):
             if buffer is not None:
                 init.constant_(buffer, value)
 
     def reset_parameters(self) -> None:
-        """Ones and zeros, and forget the batches."""
+        """Set the weight to ones, the bias to zeros, and the running values to their initial ones."""
         self.reset_running_stats()
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of (n, channels, ...).
+        """Normalize each channel of (n, channels, ...).
 
         Raises:
             ShapeError: another number of axes or channels.
@@ -142,12 +142,12 @@ class _BatchNorm(Module):
             self.eps,
         )
         if self.training:
-            for one in self.buffers():
-                one.note_change()
+            for buffer in self.buffers():
+                buffer.note_change()
         return result
 
     def _share_of_batch(self) -> Any:
-        """What the batch counts in the running values. Counts it."""
+        """Count the batch, and return its share in the running values."""
         count = self.num_batches_tracked
         if count is None:
             return 0.0
@@ -176,8 +176,8 @@ class BatchNorm1d(_BatchNorm):
 class BatchNorm2d(_BatchNorm):
     """(x - mean) / √(variance + eps) · weight + bias, per channel (Ioffe and Szegedy 2015, arXiv:1502.03167).
 
-    In training mean and variance are those of the batch, and the running ones follow them; in evaluation they are the
-    running ones, where these are kept.
+    In training mean and variance are those of the batch, and update the running ones; in evaluation they are the
+    running ones, where there are such.
 
     Args:
         num_features: the channels.

@@ -8,11 +8,11 @@ __all__ = ["epoch_order"]
 def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
     """The numbers 0 to count - 1, shuffled.
 
-    The order depends on seed and epoch alone, so that a continued run shuffles as one in a single piece. It is
-    made of `random.Random.random`, the only method whose sequence Python promises to keep.
+    The order depends on seed and epoch alone, so that a continued run shuffles as an uninterrupted one. It uses
+    `random.Random.random`, the only method whose sequence Python promises to keep.
 
     Args:
-        count: how many there are.
+        count: number of samples.
         seed: that of the run, below 2**64.
         epoch: counted from 0.
 

@@ -24,7 +24,7 @@ class MaxPool2d(Module):
     Args:
         kernel_size: of the window: height and width, or one int for both.
         stride: steps from one window to the next; the size of the window by default.
-        padding: on each side, by what is smaller than everything.
+        padding: on each side, by -infinity.
         dilation: steps from one element of the window to the next.
 
     Example:
@@ -39,7 +39,7 @@ class MaxPool2d(Module):
         self.padding, self.dilation = padding, dilation
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of (n, channels, height, width), or of one image without the first axis."""
+        """Pool images (n, channels, height, width), or one image (channels, height, width)."""
         return F.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation)
 
     def extra_repr(self) -> str:
@@ -70,7 +70,7 @@ class AvgPool2d(Module):
         self.padding, self.count_include_pad = padding, count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of (n, channels, height, width), or of one image without the first axis."""
+        """Pool images (n, channels, height, width), or one image (channels, height, width)."""
         return F.avg_pool2d(
             input, self.kernel_size, self.stride, self.padding, count_include_pad=self.count_include_pad
         )
@@ -80,7 +80,7 @@ class AvgPool2d(Module):
 
 
 class AdaptiveAvgPool2d(Module):
-    """The mean values of so many windows that divide an image evenly, as torch.nn.AdaptiveAvgPool2d.
+    """The mean values of `output_size` windows that divide an image evenly, as torch.nn.AdaptiveAvgPool2d.
 
     Args:
         output_size: windows along height and width, or one int for both.
@@ -99,7 +99,7 @@ class AdaptiveAvgPool2d(Module):
         self.output_size = output_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of (n, channels, height, width), or of one image without the first axis."""
+        """Pool images (n, channels, height, width), or one image (channels, height, width)."""
         return F.adaptive_avg_pool2d(input, self.output_size)
 
     def extra_repr(self) -> str:

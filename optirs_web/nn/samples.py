@@ -18,7 +18,7 @@ Picker = Callable[[Sequence[int]], Batch]
 
 
 class TensorDataset:
-    """Arrays of one length, whose rows of one number belong together.
+    """Arrays of one length; row `i` of all of them is sample `i`.
 
     Args:
         arrays: NumPy arrays, anything with the buffer protocol, or nested lists.
@@ -29,13 +29,13 @@ class TensorDataset:
     Example:
         >>> import optirs_web as ow
         >>> data = ow.nn.TensorDataset([[1.0], [2.0], [3.0]], [0, 1, 0])
-        >>> len(data), [[one.tolist() for one in batch] for batch in ow.nn.DataLoader(data, 2, device="cpu")]
+        >>> len(data), [[part.tolist() for part in batch] for batch in ow.nn.DataLoader(data, 2, device="cpu")]
         (3, [[[[1.0], [2.0]], [0, 1]], [[[3.0]], [0]]])
     """
 
     def __init__(self, *arrays: Any) -> None:
         self.arrays = arrays
-        self._columns = [_column(one) for one in arrays]
+        self._columns = [_column(array) for array in arrays]
         self._length = _one_length([length for length, _ in self._columns])
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ def _one_length(lengths: Sequence[int]) -> int:
 
 
 def picker(dataset: Any, collate_fn: Callable[[list[Any]], Any] | None) -> tuple[int, Picker]:
-    """How many samples there are, and what gives those of some numbers as one batch on the host."""
+    """Return the number of samples, and a function that returns the samples of given numbers as a batch on the host."""
     if isinstance(dataset, TensorDataset) and collate_fn is None:
         return len(dataset), dataset.pick
     if collate_fn is None:
@@ -89,7 +89,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _column(data: Any) -> tuple[int, Callable[[Sequence[int]], HostData]]:
-    """The length of an array, and what gives its rows: an array of NumPy's stays as it is, mapped to a file or not."""
+    """Return the length of an array, and a function that returns its rows. NumPy's arrays are not copied as a whole."""
     if hasattr(data, "__array__"):
         import numpy as np
 
@@ -100,14 +100,14 @@ def _column(data: Any) -> tuple[int, Callable[[Sequence[int]], HostData]]:
     stride = content.nbytes // max(length, 1)
 
     def rows(numbers: Sequence[int]) -> HostData:
-        joined = b"".join(content[stride * one : stride * (one + 1)] for one in numbers)
+        joined = b"".join(content[stride * number : stride * (number + 1)] for number in numbers)
         return HostData(memoryview(joined), (len(numbers), *shape[1:]), dtype)
 
     return length, rows
 
 
 def _index(numbers: Sequence[int]) -> slice | list[int]:
-    """Numbers that follow one another are not copied by NumPy."""
+    """Return an index for NumPy: a slice for consecutive numbers, which NumPy does not copy."""
     return slice(numbers.start, numbers.stop) if isinstance(numbers, range) else list(numbers)
 
 
@@ -118,24 +118,24 @@ def _length(shape: tuple[int, ...]) -> int:
 
 
 def _joined(samples: list[Any]) -> Any:
-    """Samples as a batch: numbers and arrays one above the other, tuples and dicts part by part."""
-    first = samples[0]
-    if isinstance(first, Mapping):
-        return {key: _joined([one[key] for one in samples]) for key in first}
-    if isinstance(first, tuple):
+    """Return samples as a batch: numbers and arrays stacked, tuples and dicts entry by entry."""
+    sample = samples[0]
+    if isinstance(sample, Mapping):
+        return {key: _joined([item[key] for item in samples]) for key in sample}
+    if isinstance(sample, tuple):
         return tuple(_joined(list(parts)) for parts in zip(*samples, strict=True))
-    parts = [host_data(one) for one in samples]
+    parts = [host_data(item) for item in samples]
     _, shape, dtype = parts[0]
-    if any(one.shape != shape or one.dtype is not dtype for one in parts):
+    if any(part.shape != shape or part.dtype is not dtype for part in parts):
         raise ShapeError(f"the samples of a batch must have one shape and type, not {shape} {dtype} and others")
-    return HostData(memoryview(b"".join(one.content for one in parts)), (len(parts), *shape), dtype)
+    return HostData(memoryview(b"".join(part.content for part in parts)), (len(parts), *shape), dtype)
 
 
 def _on_host(batch: Any) -> Batch:
     if isinstance(batch, HostData):
         return batch
     if isinstance(batch, Mapping):
-        return {key: _on_host(one) for key, one in batch.items()}
+        return {key: _on_host(value) for key, value in batch.items()}
     if isinstance(batch, tuple):
-        return tuple(_on_host(one) for one in batch)
+        return tuple(_on_host(value) for value in batch)
     return host_data(batch)

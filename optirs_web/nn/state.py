@@ -1,4 +1,4 @@
-"""State dicts: the values of a module by torch's names, out of it and, all of them or none, into it."""
+"""State dicts: the values of a module by torch's names, read and, all of them or none, written."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["IncompatibleKeys", "load_state_dict", "state_of"]
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict(strict=False)` passed over."""
+    """The names that `load_state_dict(strict=False)` ignored: those missing in the state dict, and in the module."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
 
 
 def state_of(module: Module, prefix: str = "") -> Iterator[tuple[str, Parameter | Buffer, bool]]:
-    """Parameters and persistent buffers by name, in torch's order, and whether a state dict may lack them.
+    """Yield parameters and persistent buffers by name, in torch's order, and whether a state dict may lack them.
 
-    Tied parameters come under each of their names.
+    Tied parameters are listed under each of their names.
     """
     for name, parameter in module._parameters.items():
         if parameter is not None:
@@ -40,16 +40,16 @@ def state_of(module: Module, prefix: str = "") -> Iterator[tuple[str, Parameter 
 
 
 def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> IncompatibleKeys:
-    """See `Module.load_state_dict`."""
-    wanted = list(state_of(module))
-    names = {name for name, _, _ in wanted}
-    missing = [name for name, _, may_be_missing in wanted if name not in state and not may_be_missing]
+    """Write a state dict into a module; see `Module.load_state_dict`."""
+    entries = list(state_of(module))
+    names = {name for name, _, _ in entries}
+    missing = [name for name, _, may_be_missing in entries if name not in state and not may_be_missing]
     unexpected = [name for name in state if name not in names]
-    pairs = [(name, place, _value(state[name], place)) for name, place, _ in wanted if name in state]
+    pairs = [(name, tensor, _value(state[name], tensor)) for name, tensor, _ in entries if name in state]
     wrong = [
-        f"{name} is {value.dtype} of shape {value.shape} there and {place.dtype} of shape {place.shape} here"
-        for name, place, value in pairs
-        if value.shape != place.shape or value.dtype is not place.dtype
+        f"{name} is {value.dtype} of shape {value.shape} there and {tensor.dtype} of shape {tensor.shape} here"
+        for name, tensor, value in pairs
+        if value.shape != tensor.shape or value.dtype is not tensor.dtype
     ]
     if strict:
         wrong += [f"{name} is missing" for name in missing]
@@ -60,14 +60,14 @@ def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> I
             f"the state dict does not fit {type(module).__name__}: {'; '.join(wrong)}"
             + hint * (strict and bool(missing or unexpected))
         )
-    for _, place, value in pairs:
-        place.assign(value)
+    for _, tensor, value in pairs:
+        tensor.assign(value)
     return IncompatibleKeys(missing, unexpected)
 
 
-def _value(value: Any, place: Tensor) -> Tensor | HostData:
+def _value(value: Any, target: Tensor) -> Tensor | HostData:
     if isinstance(value, Tensor):
         return value
-    if hasattr(value, "detach"):  # torch's, which may require gradients and lie on a device
+    if hasattr(value, "detach"):  # torch's, which may require gradients and be on a device
         value = value.detach().cpu()
-    return host_data(value, place.dtype)
+    return host_data(value, target.dtype)

@@ -1,4 +1,4 @@
-"""What torch.nn.utils has and stands in `optim` here."""
+"""Functions of torch.nn.utils, which are defined in `optim`."""
 
 from ..optim import clip_grad_norm_, clip_grad_value_
 
