@@ -1,4 +1,4 @@
-"""What a device's memory is used for: figures, a timeline of what was taken and let go, and the pool given back."""
+"""Memory of a device: statistics, a timeline of allocations and releases, and `empty_cache`, which trims the pool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["empty_cache", "memory_stats", "memory_timeline"]
 
 
 def memory_stats(device: str | Device | None = None) -> MemoryStats:
-    """Memory held on a device: what is in use and what is kept for reuse, limits, counts, fragmentation.
+    """Return statistics of a device's memory: bytes in use and kept for reuse, limits, counts, fragmentation.
 
     Example:
         >>> import optirs_web as ow
@@ -28,10 +28,10 @@ def memory_stats(device: str | Device | None = None) -> MemoryStats:
 
 
 def empty_cache(device: str | Device | None = None) -> None:
-    """Give memory that is kept for reuse back to the device, or to every open device where none is named.
+    """Return memory that is kept for reuse to the device, or to every open device where none is named.
 
-    What is needed next is allocated again, which takes longer. There is no need to call it when memory is short: before
-    that is an error, the pool is given back anyway.
+    Later tensors are allocated anew, which takes longer. There is no need to call it when memory is short: before an
+    allocation fails, the pool is returned anyway.
 
     Example:
         >>> import optirs_web as ow
@@ -39,14 +39,14 @@ def empty_cache(device: str | Device | None = None) -> None:
         >>> ow.memory_stats("cpu").pooled_bytes
         0
     """
-    for one in opened() if device is None else [device_of(device)]:
-        one.trim()
+    for opened_device in opened() if device is None else [device_of(device)]:
+        opened_device.trim()
 
 
 def memory_timeline(device: str | Device | None = None) -> MemoryTimeline:
-    """What happens to a device's memory in a ``with`` block, one event after the other.
+    """Return a context manager that records each event of a device's memory in a ``with`` block.
 
-    Nothing is kept, and nothing costs time, where no timeline is open.
+    Without an open timeline nothing is recorded and nothing costs time.
 
     Example:
         >>> import optirs_web as ow

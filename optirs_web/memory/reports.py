@@ -1,4 +1,4 @@
-"""A memory timeline as JSON, as a table and as a picture. matplotlib is imported when one is drawn."""
+"""A memory timeline as JSON, as a table and as a picture. matplotlib is imported when a picture is drawn."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def summarized(timeline: MemoryTimeline) -> str:
 
 
 def _table(head: tuple[str, str, str], rows: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Lines of three columns, the first to the left and the others to the right; none where there is nothing in it."""
+    """Format rows of three columns, the first aligned left, the others right; no lines where there are no rows."""
     return ["", *(f"{first:32}{second:>8}{third:>14}" for first, second, third in (head, *rows))] if rows else []
 
 
@@ -95,13 +95,13 @@ def plotted(timeline: MemoryTimeline, path: str | os.PathLike[str] | None, again
         ) from None
 
     label, place_of = _AXES[against]
-    places = [0.0, *(place_of(index, event) for index, event in enumerate(timeline.events, start=1))]
+    positions = [0.0, *(place_of(index, event) for index, event in enumerate(timeline.events, start=1))]
     power = _power(timeline.peak_held)
     figure = Figure(figsize=(10, 4.5), dpi=140, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    _draw_bytes(axes, timeline, places, 1024**power)
-    _draw_marks(axes, timeline, places, 1024**power)
+    _draw_bytes(axes, timeline, positions, 1024**power)
+    _draw_marks(axes, timeline, positions, 1024**power)
     axes.set_title(f"Memory of {timeline.device.name}: {timeline.device.info.description}", fontsize=11)
     axes.set_xlabel(label)
     axes.set_ylabel(_UNITS[power])
@@ -115,13 +115,13 @@ def plotted(timeline: MemoryTimeline, path: str | os.PathLike[str] | None, again
     return figure
 
 
-def _draw_bytes(axes: Any, timeline: MemoryTimeline, places: Sequence[float], unit: int) -> None:
-    """What is in use in layers by kernel, those that had the most at any time by name, and the pool on top."""
-    most = Counter[str]()
+def _draw_bytes(axes: Any, timeline: MemoryTimeline, positions: Sequence[float], unit: int) -> None:
+    """Draw the bytes in use as layers by kernel, those with the highest peaks by name, and the pool on top."""
+    highest = Counter[str]()
     for live in timeline.live_by_kernel():
-        most |= live
-    del most[BEFORE]
-    named = [BEFORE, *(kernel for kernel, _ in most.most_common(len(_COLORS) - 2))]
+        highest |= live
+    del highest[BEFORE]
+    named = [BEFORE, *(kernel for kernel, _ in highest.most_common(len(_COLORS) - 2))]
     layers: dict[str, list[float]] = {kernel: [] for kernel in (*named, _OTHERS)}
     for live in timeline.live_by_kernel():
         for kernel in named:
@@ -131,19 +131,23 @@ def _draw_bytes(axes: Any, timeline: MemoryTimeline, places: Sequence[float], un
     layers["(pool)"] = [size / unit for size in (timeline.first_pooled, *(event.pooled for event in timeline.events))]
     shown = {kernel: sizes for kernel, sizes in layers.items() if any(sizes)}
     if shown:
-        axes.stackplot(places, *shown.values(), labels=shown.keys(), colors=[colors[one] for one in shown], step="post")
+        axes.stackplot(
+            positions, *shown.values(), labels=shown.keys(), colors=[colors[kernel] for kernel in shown], step="post"
+        )
     live_bytes = [size / unit for size in (timeline.first_live, *(event.live for event in timeline.events))]
-    axes.step(places, live_bytes, where="post", color=_INK, linewidth=0.8)
+    axes.step(positions, live_bytes, where="post", color=_INK, linewidth=0.8)
     peak = 0 if timeline.peak_index is None else timeline.peak_index + 1
-    axes.plot(places[peak], live_bytes[peak], "o", color=_INK, markersize=4, label=f"peak {_size(timeline.peak)}")
+    axes.plot(positions[peak], live_bytes[peak], "o", color=_INK, markersize=4, label=f"peak {_size(timeline.peak)}")
 
 
-def _draw_marks(axes: Any, timeline: MemoryTimeline, places: Sequence[float], unit: int) -> None:
-    """Lines where a step was replayed, the pool given back, or room wanted; and the limit, where it is near."""
+def _draw_marks(axes: Any, timeline: MemoryTimeline, positions: Sequence[float], unit: int) -> None:
+    """Draw vertical lines at replays, trims and exhausted memory, and a horizontal one at the limit if it is near."""
     for kind, style in _MARKS.items():
-        marked = [place for place, event in zip(places[1:], timeline.events, strict=True) if event.kind == kind]
-        for number, place in enumerate(marked):
-            axes.axvline(place, linestyle=style, color=_INK, linewidth=0.7, label="_again" if number else kind)
+        marked = [
+            position for position, event in zip(positions[1:], timeline.events, strict=True) if event.kind == kind
+        ]
+        for number, position in enumerate(marked):
+            axes.axvline(position, linestyle=style, color=_INK, linewidth=0.7, label="_again" if number else kind)
     limit = timeline.device.memory_stats().limit
     if limit is not None and limit <= 2 * timeline.peak_held:
         axes.axhline(limit / unit, color=_COLORS[2], linewidth=1, label=f"limit {_size(limit)}")

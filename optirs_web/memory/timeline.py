@@ -1,4 +1,4 @@
-"""The record of a device's memory over time, and what can be said of it: peaks, and whose memory was live when."""
+"""Record the events of a device's memory over time, and compute peaks and live bytes by kernel from them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ BEFORE, STEP, _NO_KERNEL = "(there before)", "(compiled steps)", "(no kernel)"
 
 @dataclass(slots=True)
 class MemoryEvent:
-    """Something that happened to memory. Sizes are in bytes, rounded up to the class of size.
+    """An event of a device's memory. Sizes are in bytes, rounded up to the class of size.
 
     Attributes:
-        time: seconds since the timeline began. A buffer that Python has let go is seen at the next allocation.
-        kind: "allocate" (taken from the device), "reuse" (from the pool), "release" (to the pool), "free" (to the
-            device), "trim" (the pool was given back), "exhausted" (there was no room, before anything was done about
-            that), "replay" (of a compiled step).
-        nbytes: of the buffer; of the pool that was given back; that were asked for; of the step's own memory.
+        time: seconds since the timeline began. A buffer that Python has freed is seen at the next allocation.
+        kind: "allocate" (from the device), "reuse" (from the pool), "release" (to the pool), "free" (to the device),
+            "trim" (the pool was returned to the device), "exhausted" (an allocation failed, before anything was done
+            about that), "replay" (of a compiled step).
+        nbytes: of the buffer; of the pool that was trimmed; that were requested; of the step's own memory.
         live: in use afterwards.
         pooled: kept for reuse afterwards.
         buffer: a number for the memory from when it is taken until it is let go; None where the event is about no
@@ -53,11 +53,11 @@ class MemoryEvent:
 
 
 class MemoryTimeline:
-    """What `optirs_web.memory_timeline` gives. It may be read while it is open, and afterwards.
+    """The context manager of `optirs_web.memory_timeline`. It may be read while it is open, and afterwards.
 
     Attributes:
         device: whose memory.
-        events: what happened, in order.
+        events: the events, in the order of time.
         first_live: bytes in use when it began.
         first_pooled: bytes kept for reuse when it began.
     """
@@ -127,15 +127,16 @@ class MemoryTimeline:
 
     @property
     def peak_index(self) -> int | None:
-        """The first event after which the most was in use; None where that was at the beginning."""
+        """The index of the first event at which `peak` was reached; None where that was at the beginning."""
         peak = self.peak
         return None if peak == self.first_live else [event.live for event in self.events].index(peak)
 
     def live_by_kernel(self) -> Iterator[Counter[str]]:
-        """Bytes in use by the kernel that was given them first: at the beginning, then after each event.
+        """Yield the bytes in use by the first kernel that used them: at the beginning, then after each event.
 
-        What was in use at the beginning is "(there before)", what compiled steps keep "(compiled steps)", what no
-        kernel was given "(no kernel)". It is the same counter each time, which changes; copy it to keep it.
+        Memory in use at the beginning counts as "(there before)", that of compiled steps as "(compiled steps)", memory
+        that no kernel has used yet as "(no kernel)". The counter that is yielded is updated in place; copy it to keep
+        it.
         """
         kernels = {event.buffer: event.kernel or _NO_KERNEL for event in self.events if event.kind in _TAKEN}
         live = Counter({BEFORE: self.first_live})
@@ -154,7 +155,7 @@ class MemoryTimeline:
         raise AssertionError("there is a state after each event")
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """All of it as JSON; and in a file, if `path` says where.
+        """Return the timeline as JSON, and write it to the file `path` if that is given.
 
         An object of ``format`` ("optirs_web.memory_timeline"), ``version`` (1), ``device`` (its name), ``limit`` (bytes
         or null), ``first_live``, ``first_pooled``, ``peak``, ``peak_held`` (bytes) and ``events``: a list of objects
@@ -165,13 +166,13 @@ class MemoryTimeline:
         return as_json(self, path)
 
     def plot(self, path: str | os.PathLike[str] | None = None, against: Literal["events", "time"] = "events") -> Any:
-        """A picture as matplotlib's Figure; and in a file, if `path` says where.
+        """Draw the timeline and return matplotlib's Figure; write it to the file `path` if that is given.
 
-        It shows the bytes in use, by the kernel that was given them first, and above them those kept for reuse.
+        It shows the bytes in use, by the first kernel that used them, and above them those kept for reuse.
 
         Args:
-            path: where to write it, in the format that its ending says.
-            against: "events" has them side by side, whatever passed in between; "time" has milliseconds.
+            path: where to write it, in the format of its suffix.
+            against: "events" spaces events evenly; "time" has milliseconds.
 
         Raises:
             ImportError: matplotlib is not installed; the message says how to.
@@ -182,7 +183,7 @@ class MemoryTimeline:
         return plotted(self, path, against)
 
     def summary(self) -> str:
-        """A table as text: what happened how often, and whose memory was in use at the peak."""
+        """Return a table as text: counts and bytes by kind of event, and the bytes in use at the peak by kernel."""
         from .reports import summarized
 
         return summarized(self)

@@ -1,8 +1,8 @@
-"""The profiler: when each kernel ran, what it moved and computed, how near it came to what the device can do.
+"""The profiler: when each kernel ran, its bytes and operations, and its share of the device's measured peaks.
 
-`session` has what users call, and `tap` what listens between a device and its backend. `costs` tells bytes and
-operations from a kernel's code, `peaks` measures a device, `analysis` brings these together, and `trace`, `table` and
-`plot` show it.
+`session` has the public functions, `tap` records the calls between a device and its backend. `costs` computes bytes
+and operations from a kernel's code, `peaks` measures a device, `analysis` combines these, and `trace`, `table` and
+`plot` present the result.
 """
 
 from .peaks import Peaks

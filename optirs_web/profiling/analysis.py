@@ -1,4 +1,4 @@
-"""What follows from what was measured: device clocks set by the host's, shares of the peaks, the bottleneck."""
+"""Evaluate what a profile recorded: align device clocks with the host's, compute shares of the peaks, the bottleneck."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ Interval = tuple[float, float]
 
 
 def kernel_runs(submits: Sequence[Submit], device: str, begin: float, *, own_clock: bool) -> list[KernelRun]:
-    """The kernels of a device, in seconds since `begin`."""
+    """Return the runs of a device's kernels, with times in seconds since `begin`."""
     offset = _offset(submits) if own_clock else 0.0
     runs = []
-    for number, one in enumerate(submits):
-        times = one.times or []
+    for number, submit in enumerate(submits):
+        times = submit.times or []
         shift = offset
         if own_clock and times:  # should the clocks run apart
-            late = times[-1].end + offset - one.done
-            shift -= max(0.0, min(late, times[0].start + offset - one.start))
+            late = times[-1].end + offset - submit.done
+            shift -= max(0.0, min(late, times[0].start + offset - submit.start))
         for work in times:
             start = work.start + shift - begin
             runs.append(_run(work.works, start, max(start, work.end + shift - begin), device, number))
@@ -49,30 +49,30 @@ def kernel_runs(submits: Sequence[Submit], device: str, begin: float, *, own_clo
 
 
 def _offset(submits: Sequence[Submit]) -> float:
-    """From a device's clock to the host's.
+    """Return the seconds to add to a device's clock to get the host's.
 
-    A device that waits for work begins when it is sent. Certain is that no kernel runs before the host has begun with
-    its submit, nor after the host knew it done.
+    A device that waits for work begins when it is sent. No kernel runs before the host began its submit, nor after
+    the host knew that the submit was done.
     """
-    timed = [(one, one.times[0].start, one.times[-1].end) for one in submits if one.times]
+    timed = [(submit, submit.times[0].start, submit.times[-1].end) for submit in submits if submit.times]
     if not timed:
         return 0.0
-    likely = max(one.sent - first for one, first, _ in timed)
-    most = min(one.done - last for one, _, last in timed)
-    return max(min(likely, most), max(one.start - first for one, first, _ in timed))
+    likely = max(submit.sent - first for submit, first, _ in timed)
+    latest = min(submit.done - last for submit, _, last in timed)
+    return max(min(likely, latest), max(submit.start - first for submit, first, _ in timed))
 
 
 def _run(works: Sequence[Work], start: float, end: float, device: str, submit: int) -> KernelRun:
-    costs = [costs_of(one) for one in works]
-    known = [one.operations for one in costs if one.operations is not None]
+    costs = [costs_of(work) for work in works]
+    known = [cost.operations for cost in costs if cost.operations is not None]
     first = works[0]
     name = first.kernel.name if first.kernel is not None else "copy"
     return KernelRun(
         name=name if len(works) == 1 else f"{len(works)} kernels",
         start=start,
         end=end,
-        bytes_read=sum(one.bytes_read for one in costs),
-        bytes_written=sum(one.bytes_written for one in costs),
+        bytes_read=sum(cost.bytes_read for cost in costs),
+        bytes_written=sum(cost.bytes_written for cost in costs),
         operations=sum(known) if len(known) == len(costs) else None,
         grid=first.grid if len(works) == 1 else (0, 0, 0),
         parameters=costs[0].parameters if len(works) == 1 else {},
@@ -82,11 +82,11 @@ def _run(works: Sequence[Work], start: float, end: float, device: str, submit: i
 
 
 def tick_of(submits: Iterable[Submit]) -> float:
-    """Seconds that a device's clock moves at once, where that is a microsecond or more; otherwise 0."""
-    times = [time for one in submits for timed in one.times or () for time in (timed.start, timed.end)]
+    """Return the resolution of a device's clock in seconds where it is a microsecond or more, otherwise 0."""
+    times = [time for submit in submits for timed in submit.times or () for time in (timed.start, timed.end)]
     if len(times) < 8:
         return 0.0
-    nanoseconds = math.gcd(*(round((one - times[0]) * 1e9) for one in times))
+    nanoseconds = math.gcd(*(round((time - times[0]) * 1e9) for time in times))
     return nanoseconds * 1e-9 if nanoseconds >= 1000 else 0.0
 
 
@@ -94,7 +94,7 @@ def tick_of(submits: Iterable[Submit]) -> float:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same time without overlaps, in order."""
+    """Return the union of intervals as sorted intervals that do not overlap."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -105,7 +105,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def _outside(interval: Interval, others: Sequence[Interval]) -> Iterator[Interval]:
-    """The parts of an interval that lie in none of the others, which are in order and apart."""
+    """Yield the parts of an interval that are in none of the others, which are sorted and do not overlap."""
     start, end = interval
     for first, last in others:
         if first > start:
@@ -117,21 +117,21 @@ def _outside(interval: Interval, others: Sequence[Interval]) -> Iterator[Interva
 
 
 def covered(spans: Sequence[HostSpan], awaited: Sequence[HostSpan], marks: Sequence[float]) -> list[HostSpan]:
-    """The spans, and between them what tasks awaited, and "python": all the time from the first mark to the last.
+    """Return sorted spans without gaps from the first mark to the last: the given ones, what tasks awaited, "python".
 
-    What fills a gap ends at a mark, so that it lies in one step.
+    A span that fills a gap is cut at the marks, so that it belongs to one step.
     """
-    found = list(spans)
-    for one in awaited:  # of several that wait at once, the first
-        found += [one._replace(start=start, end=end) for start, end in _gaps((one.start, one.end), found, marks)]
-    found += [HostSpan("python", start, end) for start, end in _gaps((marks[0], marks[-1]), found, marks)]
-    return sorted(found, key=lambda one: one.start)
+    filled = list(spans)
+    for span in awaited:  # of several that wait at once, the first
+        filled += [span._replace(start=start, end=end) for start, end in _gaps((span.start, span.end), filled, marks)]
+    filled += [HostSpan("python", start, end) for start, end in _gaps((marks[0], marks[-1]), filled, marks)]
+    return sorted(filled, key=lambda span: span.start)
 
 
 def _gaps(interval: Interval, spans: Sequence[HostSpan], marks: Sequence[float]) -> Iterator[Interval]:
-    """The parts of an interval that no span fills, cut at the marks."""
-    for start, end in _outside(interval, union((one.start, one.end) for one in spans)):
-        cuts = [start, *(one for one in marks if start < one < end), end]
+    """Yield the parts of an interval that no span covers, cut at the marks."""
+    for start, end in _outside(interval, union((span.start, span.end) for span in spans)):
+        cuts = [start, *(mark for mark in marks if start < mark < end), end]
         yield from (pair for pair in pairwise(cuts) if pair[0] < pair[1])
 
 
@@ -151,7 +151,7 @@ class Summary(NamedTuple):
         operations: in all; None where they are not known.
         of_bandwidth: bytes in a second by the device's measured peak; above 1 where a cache served them.
         of_arithmetic: operations in a second by the device's measured peak; None where they are not known.
-        bound: "launch", "bandwidth" or "arithmetic", as `bound_of` tells for most of its time.
+        bound: "launch", "bandwidth" or "arithmetic", as `bound_of` has it for most of its time.
     """
 
     name: str
@@ -167,9 +167,9 @@ class Summary(NamedTuple):
 
 
 def bound_of(run: KernelRun, peaks: Peaks) -> str:
-    """What keeps a kernel from being faster: "launch", "bandwidth" or "arithmetic".
+    """Return the limit of a kernel's speed: "launch", "bandwidth" or "arithmetic".
 
-    That is what would take longest at the measured peaks: to run any kernel, to move its bytes, or its operations, as
+    It is what would take longest at the measured peaks: launching any kernel, moving its bytes, or its operations, as
     in the roofline model (Williams, Waterman and Patterson 2009).
     """
     least = {
@@ -177,28 +177,28 @@ def bound_of(run: KernelRun, peaks: Peaks) -> str:
         "bandwidth": _by(run.nbytes, peaks.bandwidth),
         "arithmetic": _by(run.operations or 0, peaks.arithmetic),
     }
-    return max(least, key=lambda one: least[one])
+    return max(least, key=lambda bound: least[bound])
 
 
 def summarize(kernels: Sequence[KernelRun], peaks: Mapping[str, Peaks]) -> list[Summary]:
-    """Kernels by name, those that took most first."""
+    """Return one summary for each kernel and device, sorted by time, the longest first."""
     groups: dict[tuple[str, str], list[KernelRun]] = {}
-    for one in kernels:
-        groups.setdefault((one.device, one.name), []).append(one)
-    total = sum(one.seconds for one in kernels)
-    found = [_summary(runs, peaks[device], total) for (device, _), runs in groups.items()]
-    return sorted(found, key=lambda one: -one.seconds)
+    for kernel in kernels:
+        groups.setdefault((kernel.device, kernel.name), []).append(kernel)
+    total = sum(kernel.seconds for kernel in kernels)
+    summaries = [_summary(runs, peaks[device], total) for (device, _), runs in groups.items()]
+    return sorted(summaries, key=lambda summary: -summary.seconds)
 
 
 def _summary(runs: Sequence[KernelRun], peaks: Peaks, total: float) -> Summary:
-    seconds = sum(one.seconds for one in runs)
-    nbytes = sum(one.nbytes for one in runs)
-    known = [one.operations for one in runs if one.operations is not None]
+    seconds = sum(run.seconds for run in runs)
+    nbytes = sum(run.nbytes for run in runs)
+    known = [run.operations for run in runs if run.operations is not None]
     operations = sum(known) if len(known) == len(runs) else None
     bounds: dict[str, float] = {}
-    for one in runs:
-        bound = bound_of(one, peaks)
-        bounds[bound] = bounds.get(bound, 0.0) + one.seconds
+    for run in runs:
+        bound = bound_of(run, peaks)
+        bounds[bound] = bounds.get(bound, 0.0) + run.seconds
     return Summary(
         name=runs[0].name,
         device=runs[0].device,
@@ -209,7 +209,7 @@ def _summary(runs: Sequence[KernelRun], peaks: Peaks, total: float) -> Summary:
         operations=operations,
         of_bandwidth=_by(_by(nbytes, seconds), peaks.bandwidth),
         of_arithmetic=None if operations is None else _by(_by(operations, seconds), peaks.arithmetic),
-        bound=max(bounds, key=lambda one: bounds[one]),
+        bound=max(bounds, key=lambda bound: bounds[bound]),
     )
 
 
@@ -223,28 +223,28 @@ def _by(part: float, whole: float) -> float:
 def bottleneck_of(
     kernels: Sequence[KernelRun], host: Sequence[HostSpan], peaks: Mapping[str, Peaks], total: float
 ) -> Bottleneck:
-    """Where the time went.
+    """Return where the time of a profile of `total` seconds was spent.
 
-    A kernel's time is that of its bound; of reads and writes counts what lies outside of kernels; the rest, in which
-    no kernel ran and no bytes moved, is launch.
+    A kernel's time counts as that of its bound; reads and writes count as far as no kernel ran meanwhile; the remaining
+    time, in which no kernel ran and no bytes moved, is "launch".
     """
     seconds = dict.fromkeys(("launch", "bandwidth", "arithmetic", "transfer"), 0.0)
     for run in kernels:
         seconds[bound_of(run, peaks[run.device])] += run.seconds
-    busy = union((one.start, one.end) for one in kernels)
-    moving = [one for one in host if one.kind in ("read", "write")]
-    for one in moving:
-        seconds["transfer"] += sum(end - start for start, end in _outside((one.start, one.end), busy))
-    own = sum(one.seconds for one in host if one.kind == "profiler")
-    seconds["launch"] += max(0.0, total - own - sum(seconds.values()))
-    name = max(seconds, key=lambda one: seconds[one])
-    of_all = f"{share_text(_by(seconds[name], total - own))} of {seconds_text(total - own)}"
+    busy = union((kernel.start, kernel.end) for kernel in kernels)
+    moving = [span for span in host if span.kind in ("read", "write")]
+    for span in moving:
+        seconds["transfer"] += sum(end - start for start, end in _outside((span.start, span.end), busy))
+    overhead = sum(span.seconds for span in host if span.kind == "profiler")
+    seconds["launch"] += max(0.0, total - overhead - sum(seconds.values()))
+    name = max(seconds, key=lambda bound: seconds[bound])
+    of_all = f"{share_text(_by(seconds[name], total - overhead))} of {seconds_text(total - overhead)}"
     return Bottleneck(name, seconds, f"{of_all}; {_REASONS[name](kernels, moving, peaks)}")
 
 
 def _launch_reason(kernels: Sequence[KernelRun], _: Sequence[HostSpan], peaks: Mapping[str, Peaks]) -> str:
-    busy = sum(one.seconds for one in kernels)
-    least = max((one.launch for one in peaks.values()), default=0.0)
+    busy = sum(kernel.seconds for kernel in kernels)
+    least = max((peak.launch for peak in peaks.values()), default=0.0)
     return (
         f"the {len(kernels)} kernels ran for {seconds_text(busy)}, and one takes {seconds_text(least)} even for a "
         "single element: give it larger tensors, or compile the step if it is not"
@@ -252,25 +252,25 @@ def _launch_reason(kernels: Sequence[KernelRun], _: Sequence[HostSpan], peaks: M
 
 
 def _rate_reason(bound: str, kernels: Sequence[KernelRun], peaks: Mapping[str, Peaks]) -> str:
-    runs = [one for one in kernels if bound_of(one, peaks[one.device]) == bound]
-    seconds = sum(one.seconds for one in runs)
-    amount = sum((one.nbytes if bound == "bandwidth" else one.operations or 0) for one in runs)
-    peak = max(getattr(peaks[one.device], bound) for one in runs)
+    runs = [kernel for kernel in kernels if bound_of(kernel, peaks[kernel.device]) == bound]
+    seconds = sum(run.seconds for run in runs)
+    amount = sum((run.nbytes if bound == "bandwidth" else run.operations or 0) for run in runs)
+    peak = max(getattr(peaks[run.device], bound) for run in runs)
     unit = "B/s" if bound == "bandwidth" else "op/s"
-    most = max(summarize(runs, peaks), key=lambda one: one.seconds)
+    slowest = max(summarize(runs, peaks), key=lambda summary: summary.seconds)
     rate = _by(amount, seconds)
     far = ", far below it: they are slow themselves, or too small to fill the device" if rate < peak / 10 else ""
     return (
         f"{rate_text(rate, unit)} in these kernels, where {rate_text(peak, unit)} was measured{far}; "
-        f"most of it in '{most.name}'"
+        f"most of it in '{slowest.name}'"
     )
 
 
 def _transfer_reason(_: Sequence[KernelRun], moving: Sequence[HostSpan], __: Mapping[str, Peaks]) -> str:
     parts = []
     for kind, way in (("read", "to the host"), ("write", "to the device")):
-        spans = [one for one in moving if one.kind == kind]
-        parts.append(f"{bytes_text(sum(one.details.get('bytes', 0) for one in spans))} {way} in {len(spans)} calls")
+        spans = [span for span in moving if span.kind == kind]
+        parts.append(f"{bytes_text(sum(span.details.get('bytes', 0) for span in spans))} {way} in {len(spans)} calls")
     return f"{' and '.join(parts)}: read less often, or await what is read"
 
 

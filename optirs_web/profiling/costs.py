@@ -1,4 +1,4 @@
-"""What a kernel moves and computes, told from what is bound to it and from its code. Nothing here is measured."""
+"""Bytes and operations of a kernel, computed from its bindings and its code. Nothing here is measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Parameters = Mapping[str, Any]
 
 
 class Costs(NamedTuple):
-    """What work moves and computes.
+    """Bytes and operations of a kernel or of a copy.
 
     Attributes:
         bytes_read: of the buffers that it reads, each counted once.
@@ -38,15 +38,15 @@ class Costs(NamedTuple):
 
 
 def costs_of(work: Work) -> Costs:
-    """The costs of a kernel, or of a copy.
+    """Return the costs of a kernel, or of a copy.
 
     Bytes are those of the views that are bound, so an upper bound where a kernel reads only some of them (strided
-    operands, tensors of an arena that are left out), and a lower one where it reads them again and the cache has
-    forgotten them (the tiles of a product). What a rule of an optimizer writes counts as read, too: most of it is
-    updated in place.
+    operands, tensors of an arena that are left out), and a lower one where it reads them again after the cache has
+    evicted them (the tiles of a product). What an optimizer's rule writes counts as read, too: most of it is updated in
+    place.
 
     Operations are 2 rows columns inner for products, one for each element of a sum or an extremum, and for map
-    functions what `operations_of_function` counts, for each element. A causal mask does not make them fewer.
+    functions what `operations_of_function` counts, for each element. A causal mask does not reduce them.
     """
     kernel = work.kernel
     if kernel is None:
@@ -56,11 +56,11 @@ def costs_of(work: Work) -> Costs:
     base = kernel.base if isinstance(kernel, PackedKernel) else kernel
     kinds = kernel.kinds if isinstance(kernel, PackedKernel) else ("",) * len(work.sizes)
     reads, writes = _read_and_written(base)
-    sizes = dict(zip((one.name for one in base.bindings), work.sizes, strict=True))
-    written = [sizes[one] for one in writes]
+    sizes = dict(zip((binding.name for binding in base.bindings), work.sizes, strict=True))
+    written = [sizes[name] for name in writes]
     wide = {name: size * (2 if kind else 1) for (name, size), kind in zip(sizes.items(), kinds, strict=True)}
-    operations = _operations(base, values, wide, max((wide[one] for one in writes), default=0))
-    return Costs(sum(sizes[one] for one in reads), sum(written), operations, values)
+    operations = _operations(base, values, wide, max((wide[name] for name in writes), default=0))
+    return Costs(sum(sizes[name] for name in reads), sum(written), operations, values)
 
 
 # What is read, and what is written.
@@ -68,19 +68,19 @@ def costs_of(work: Work) -> Costs:
 
 @cache
 def _read_and_written(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of the bindings."""
-    written = tuple(one.name for one in kernel.bindings if one.writes)
+    """Return the names of the bindings that a kernel reads, and of those that it writes."""
+    written = tuple(binding.name for binding in kernel.bindings if binding.writes)
     only_written: set[str] = set()
     if kernel.overwrites:
         only_written = set(written)
     elif not isinstance(kernel, GeneratedKernel):
         only_written = set(written) - _read_in(kernel.module)
-    return tuple(one.name for one in kernel.bindings if one.name not in only_written), written
+    return tuple(binding.name for binding in kernel.bindings if binding.name not in only_written), written
 
 
 def _read_in(module: syntax.Module) -> set[str]:
-    """Names that occur elsewhere than as what a value is stored to."""
-    found = set()
+    """Return the names that occur in expressions, not only as targets of assignments."""
+    names = set()
     stored_to = set()
     for node in walk(module):
         if isinstance(node, syntax.Assign) and node.operator == "":
@@ -89,15 +89,15 @@ def _read_in(module: syntax.Module) -> set[str]:
                 target = target.base
             stored_to.add(id(target))
         elif isinstance(node, syntax.Name) and id(node) not in stored_to:  # the target comes after its assignment
-            found.add(node.name)
-    return found
+            names.add(node.name)
+    return names
 
 
 # Operations.
 
 
 def _products(p: Parameters, rows: str, sizes: Mapping[str, int], written: int) -> int:
-    """How many products of matrices a kernel computes, from its table of them or from what it writes."""
+    """Return the number of matrix products of a kernel, from the size of its table or of what it writes in bytes."""
     return sizes["products"] // 20 if "products" in sizes else written // (4 * p[rows] * p["columns"])
 
 
@@ -154,41 +154,43 @@ def _operations(kernel: Kernel, values: Parameters, sizes: Mapping[str, int], wr
         case CooperativeKernel(name=name) if name in _COUNTS:
             return _COUNTS[name](values, sizes, written)
         case FusedKernel(base=base, hook=hook, fused=fused) if base.name in _COUNTS:
-            own = _COUNTS[base.name](values, sizes, written)
-            elements = written // 4 if hook.function == "stored" else own  # of what is loaded each is added once
-            return own + elements * _per_element(kernel, tuple(step.function for step in fused.steps))
+            operations = _COUNTS[base.name](values, sizes, written)
+            elements = written // 4 if hook.function == "stored" else operations  # loaded elements are added once each
+            return operations + elements * _per_element(kernel, tuple(step.function for step in fused.steps))
     return None
 
 
 @cache
 def _per_element(kernel: GeneratedKernel | FusedKernel, functions: Sequence[str]) -> int:
-    declared = {one.name for one in kernel.map_module.declarations if isinstance(one, syntax.Function)}
-    return sum(operations_of_function(kernel.map_module, one) for one in functions if one in declared)
+    declared = {
+        declaration.name for declaration in kernel.map_module.declarations if isinstance(declaration, syntax.Function)
+    }
+    return sum(operations_of_function(kernel.map_module, name) for name in functions if name in declared)
 
 
 def operations_of_function(module: syntax.Module, function: str) -> int:
-    """Operations of one call of a map function, with its loops unrolled and both sides of each branch taken.
+    """Return the operations of one call of a map function, with its loops unrolled and both sides of branches taken.
 
     Each arithmetic operator and each call of a function of WGSL counts as one (`fma` as two); comparisons, choices and
     conversions count as none.
     """
     lines = straighten(module, [function])
-    own = {name: _Counted() for name in lines}
+    counts = {name: _Counted() for name in lines}
     for name, line in lines.items():
-        for expression in (*(one for _, one in line.assignments), line.result):
-            own[name].add(expression)
+        for expression in (*(value for _, value in line.assignments), line.result):
+            counts[name].add(expression)
     total: dict[str, int] = {}
 
     def total_of(name: str) -> int:
         if name not in total:
-            total[name] = own[name].operations + sum(map(total_of, own[name].calls))
+            total[name] = counts[name].operations + sum(map(total_of, counts[name].calls))
         return total[name]
 
     return total_of(function)
 
 
 class _Counted:
-    """What one function does itself, and which it calls."""
+    """The operations of a function's own expressions, and the names of the functions that it calls."""
 
     def __init__(self) -> None:
         self.operations = 0

@@ -1,4 +1,4 @@
-"""What a device can do at most, measured: how fast it copies and computes, and how long its smallest kernel takes."""
+"""Measure a device's peaks: bytes and operations in a second, and the seconds that its smallest kernel takes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _Runs = Generator[Any, list[Timed], float]
 
 
 def peaks_of(device: Device) -> Peaks:
-    """The peaks of a device: measured once in a process, in about a tenth of a second, with up to 256 MiB."""
+    """Return the peaks of a device, measured once in a process: in about a tenth of a second, with up to 256 MiB."""
     if device.info not in _measured:
         _measured[device.info] = drive(_measure(device), device.backend.times)
     return _measured[device.info]
@@ -85,16 +85,16 @@ class _Load:
     def add(self, kernel: Kernel, sizes: Sequence[int], grid: tuple[int, int, int], **parameters: float) -> None:
         """Bind a kernel to new buffers of these sizes, full of ones. Parameters that are not named are 0."""
         buffers = [self._device.allocate_zeroed(size) for size in sizes]
-        for one in buffers:  # zeros that nobody wrote may lie nowhere
+        for buffer in buffers:  # pages of zeros that were never written may have no memory yet
             self._device.backend.submit(
-                [self._bound(_FILL, [one], _groups(one.nbytes), {"size": one.nbytes // 4, "x": 1})]
+                [self._bound(_FILL, [buffer], _groups(buffer.nbytes), {"size": buffer.nbytes // 4, "x": 1})]
             )
         self._buffers += buffers
         self.commands.append(self._bound(kernel, buffers, grid, parameters))
 
     def as_copy(self) -> _Load:
-        """What copies all of the first buffer to the second instead, without a kernel."""
-        source, target = ((one.handle, 0, one.nbytes) for one in self._buffers)
+        """Replace the commands by a copy of the first buffer to the second without a kernel, and return the load."""
+        source, target = ((buffer.handle, 0, buffer.nbytes) for buffer in self._buffers)
         self.commands = [self._device.backend.copy(source, target)]
         return self
 
@@ -102,36 +102,36 @@ class _Load:
         self, kernel: Kernel, buffers: Sequence[Buffer], grid: tuple[int, int, int], parameters: Mapping[str, float]
     ) -> Command:
         block = kernel.pack([parameters.get(name, 0) for name, _ in kernel.parameters])
-        return self._device.backend.bind(kernel, [(one.handle, 0, one.nbytes) for one in buffers], block, grid)
+        return self._device.backend.bind(kernel, [(buffer.handle, 0, buffer.nbytes) for buffer in buffers], block, grid)
 
     def submit(self) -> Any:
-        """A ticket."""
+        """Submit the commands and return the backend's ticket for their times."""
         return self._device.backend.submit_timed(self.commands)
 
 
 def _groups(nbytes: int) -> tuple[int, int, int]:
-    """The grid of an elementwise kernel over so many bytes."""
+    """Return the grid of an elementwise kernel over this number of bytes."""
     return (-(-nbytes // (4 * ElementwiseKernel.elements_per_workgroup)), 1, 1)
 
 
 def _runs(load: _Load) -> Generator[Any, list[Timed], list[list[float]]]:
-    """What each of its kernels takes, in a few runs."""
-    found = []
+    """Return the seconds that each kernel of a load takes, one list for each run."""
+    durations = []
     for _ in range(_REPEATS):
         times = yield load.submit()
-        found.append([one.end - one.start for one in times])
-    return found
+        durations.append([timed.end - timed.start for timed in times])
+    return durations
 
 
 def _seconds(load: _Load) -> _Runs:
-    """What all of its kernels take in the shortest run."""
+    """Return the seconds that all kernels of a load take together in the shortest run."""
     return min(map(sum, (yield from _runs(load))))
 
 
 def _bandwidth(device: Device) -> _Runs:
     nbytes, rate, is_measured = 1 << 16, 0.0, False
-    most = min(_MOST_BYTES, device.capabilities.max_binding_bytes, device.capabilities.max_buffer_bytes)
-    while nbytes <= most:
+    largest = min(_MOST_BYTES, device.capabilities.max_binding_bytes, device.capabilities.max_buffer_bytes)
+    while nbytes <= largest:
         load = _Load(device)
         try:
             load.add(_COPY, (nbytes, nbytes), _groups(nbytes), size=nbytes // 4)
@@ -190,5 +190,5 @@ def _launch(device: Device) -> _Runs:
     load = _Load(device)
     for _ in range(_LAUNCHES):
         load.add(_COPY, (4, 4), (1, 1, 1), size=1)
-    seconds = sorted(one for times in (yield from _runs(load)) for one in times)
-    return seconds[len(seconds) // 2] or sum(seconds) / len(seconds)  # a coarse clock does not move for most
+    seconds = sorted(duration for times in (yield from _runs(load)) for duration in times)
+    return seconds[len(seconds) // 2] or sum(seconds) / len(seconds)  # with a coarse clock most are 0

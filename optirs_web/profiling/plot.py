@@ -22,11 +22,11 @@ _OF_BANDWIDTH, _OF_ARITHMETIC = _COLORS["bandwidth"], _COLORS["arithmetic"]
 
 
 def draw(title: str, summaries: Sequence[Summary], path: str | os.PathLike[str] | None) -> Figure:
-    """Horizontal bars: the time of each kernel, and beside it what it reaches of the measured peaks.
+    """Draw horizontal bars: the time of each kernel, and next to it its shares of the measured peaks.
 
     Args:
         title: above both.
-        summaries: those that took most first; beyond twenty kernels the rest is left out, and said so.
+        summaries: the longest first; kernels beyond twenty are left out, and the label gives their number.
         path: where to write a PNG, which is replaced as a whole; None to write none.
 
     Raises:
@@ -44,8 +44,8 @@ def draw(title: str, summaries: Sequence[Summary], path: str | os.PathLike[str] 
     _draw_shares(peaks, shown)
     left_out = len(summaries) - len(shown)
     if left_out:
-        rest = sum(one.share for one in summaries[_MOST_BARS:])
-        times.set_xlabel(f"{times.get_xlabel()}; {left_out} more kernels take {share_text(rest)}")
+        left_share = sum(summary.share for summary in summaries[_MOST_BARS:])
+        times.set_xlabel(f"{times.get_xlabel()}; {left_out} more kernels take {share_text(left_share)}")
     if path is not None:
         write_picture(path, figure)
     return figure
@@ -54,16 +54,18 @@ def draw(title: str, summaries: Sequence[Summary], path: str | os.PathLike[str] 
 def _draw_times(axes: Any, shown: Sequence[Summary]) -> None:
     from matplotlib.patches import Patch
 
-    several = len({one.device for one in shown}) > 1
-    names = [f"{one.name} ({one.device})" if several else one.name for one in shown]
-    places = range(len(shown))
-    axes.barh(places, [100 * one.share for one in shown], color=[_COLORS[one.bound] for one in shown])
-    for place, one in zip(places, shown, strict=True):
-        text = f" {seconds_text(one.seconds)}, {one.launches:,}×"
-        axes.text(100 * one.share, place, text, va="center", fontsize=8)
-    axes.set_yticks(places, names, fontsize=8)
+    several = len({summary.device for summary in shown}) > 1
+    names = [f"{summary.name} ({summary.device})" if several else summary.name for summary in shown]
+    positions = range(len(shown))
+    axes.barh(
+        positions, [100 * summary.share for summary in shown], color=[_COLORS[summary.bound] for summary in shown]
+    )
+    for position, summary in zip(positions, shown, strict=True):
+        text = f" {seconds_text(summary.seconds)}, {summary.launches:,}×"
+        axes.text(100 * summary.share, position, text, va="center", fontsize=8)
+    axes.set_yticks(positions, names, fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.3 * max((100 * one.share for one in shown), default=100) + 1)
+    axes.set_xlim(0, 1.3 * max((100 * summary.share for summary in shown), default=100) + 1)
     axes.set_xlabel("% of the time of all kernels")
     axes.set_title("Time", loc="left", fontsize=10)
     handles = [Patch(color=color, label=f"bound by {bound}") for bound, color in _COLORS.items()]
@@ -74,16 +76,16 @@ def _draw_times(axes: Any, shown: Sequence[Summary]) -> None:
 def _draw_shares(axes: Any, shown: Sequence[Summary]) -> None:
     height = 0.38
     for offset, color, label, values in (
-        (-height / 2, _OF_BANDWIDTH, "bandwidth", [one.of_bandwidth for one in shown]),
-        (height / 2, _OF_ARITHMETIC, "arithmetic", [one.of_arithmetic or 0.0 for one in shown]),
+        (-height / 2, _OF_BANDWIDTH, "bandwidth", [summary.of_bandwidth for summary in shown]),
+        (height / 2, _OF_ARITHMETIC, "arithmetic", [summary.of_arithmetic or 0.0 for summary in shown]),
     ):
-        places = [place + offset for place in range(len(shown))]
-        axes.barh(places, [100 * one for one in values], height=height, color=color, label=label)
-        for place, one in zip(places, values, strict=True):
-            if one >= 0.001:
-                axes.text(100 * one, place, f" {100 * one:.1f}", va="center", fontsize=7)
+        positions = [index + offset for index in range(len(shown))]
+        axes.barh(positions, [100 * value for value in values], height=height, color=color, label=label)
+        for position, value in zip(positions, values, strict=True):
+            if value >= 0.001:
+                axes.text(100 * value, position, f" {100 * value:.1f}", va="center", fontsize=7)
     axes.axvline(100, color="#555555", linewidth=0.8)
-    highest = max((max(one.of_bandwidth, one.of_arithmetic or 0.0) for one in shown), default=0.0)
+    highest = max((max(summary.of_bandwidth, summary.of_arithmetic or 0.0) for summary in shown), default=0.0)
     axes.set_xlim(0, 112 * max(1.0, highest))
     axes.set_xlabel("% of the measured peak")
     axes.set_title("Share of peak", loc="left", fontsize=10)

@@ -1,4 +1,4 @@
-"""What a profile consists of."""
+"""The records of a profile: runs of kernels, spans of the host, steps, the bottleneck."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class KernelRun(NamedTuple):
 
 
 class HostSpan(NamedTuple):
-    """What the host did for a while.
+    """A span of time in which the host did one kind of work.
 
     Attributes:
         kind: "submit" (encoding included), "replay" (a submit with a recorded program), "compile", "read" and "write"
             (bytes from and to a device; a read waits for the kernels before it), "wait", "profiler" (reading what was
-            measured), or "python": all the rest.
+            measured), or "python": everything else.
         start: seconds from the beginning of the profile.
         end: likewise.
         device: the device that it was for; "" for "python".
@@ -73,7 +73,7 @@ class HostSpan(NamedTuple):
 
 
 class Step(NamedTuple):
-    """From one call of `Profile.step`, or the beginning, to the next.
+    """A step, from one call of `Profile.step`, or the beginning, to the next.
 
     Attributes:
         number: from 0.
@@ -92,7 +92,7 @@ class Step(NamedTuple):
 
 
 class Bottleneck(NamedTuple):
-    """Where the time went.
+    """The kind of work that took most of a profile's time.
 
     Attributes:
         name: "launch", "bandwidth", "arithmetic" or "transfer": the one with the most seconds.

@@ -1,4 +1,4 @@
-"""`profile`: what devices and host did in a block of code, and when."""
+"""`profile`: records what devices and host do in a block of code, and when."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Watched(NamedTuple):
 
 
 class Profile:
-    """What `profile` gives. Its figures are there once the block has ended."""
+    """The context manager of `profile`. Its figures can be read once the block has ended."""
 
     def __init__(self, device: str | Device | None) -> None:
         self._asked = device
@@ -56,7 +56,7 @@ class Profile:
     def __enter__(self) -> Profile:
         devices = opened() if self._asked is None else []
         devices = devices or [device_of(self._asked)]
-        if not all(one.can_wait for one in devices):
+        if not all(device.can_wait for device in devices):
             raise UnsupportedError(
                 "a profile waits for what the device has measured, which needs JavaScript Promise Integration. Here "
                 "use: async with optirs_web.profile() as p"
@@ -66,8 +66,8 @@ class Profile:
     async def __aenter__(self) -> Profile:
         devices = opened() if self._asked is None else []
         devices = devices or [await device_async(self._asked)]
-        for one in devices:
-            await one.synchronize_async()
+        for device in devices:
+            await device.synchronize_async()
         return self._start(devices)
 
     def _start(self, devices: Sequence[Device]) -> Profile:
@@ -75,16 +75,16 @@ class Profile:
             raise UnsupportedError("a profile can be used only once; call optirs_web.profile() again")
         if Device.recorder() is not None:
             raise UnsupportedError("a step that is being recorded does not run; profile the calls of the compiled step")
-        if any(isinstance(one.backend, Tap) for one in devices):
+        if any(isinstance(device.backend, Tap) for device in devices):
             raise UnsupportedError("a profile is already running; profiles do not nest")
-        for one in devices:
-            one.flush()
-            if one.can_wait:
-                one.synchronize()
-        for one in devices:
-            tap = Tap(one.backend)
-            one.exchange_backend(cast(Backend, tap))
-            self._watched.append(_Watched(one, tap))
+        for device in devices:
+            device.flush()
+            if device.can_wait:
+                device.synchronize()
+        for device in devices:
+            tap = Tap(device.backend)
+            device.exchange_backend(cast(Backend, tap))
+            self._watched.append(_Watched(device, tap))
         self._begin = perf_counter()
         return self
 
@@ -141,7 +141,7 @@ class Profile:
             await device.synchronize_async()
         self._marks.append(perf_counter())
 
-    # What was found.
+    # The figures.
 
     def _check_ended(self) -> float:
         if self._end is None:
@@ -150,7 +150,7 @@ class Profile:
 
     @property
     def total(self) -> float:
-        """Seconds from the beginning of the block to its end, when the devices had done all of it."""
+        """Seconds from the beginning of the block to its end, when the devices had finished."""
         return self._check_ended() - self._begin
 
     @cached_property
@@ -176,7 +176,7 @@ class Profile:
 
     @cached_property
     def kernels(self) -> list[KernelRun]:
-        """Each kernel and each copy that ran, device by device, in order."""
+        """Each run of a kernel and each copy, device by device, sorted by time."""
         self._check_ended()
         return [
             run
@@ -186,40 +186,40 @@ class Profile:
 
     @cached_property
     def host(self) -> list[HostSpan]:
-        """What the host did, without gaps: the spans add up to `total`."""
+        """The work of the host as spans without gaps, which add up to `total`."""
         end = self._check_ended()
         spans, awaited = (
             [
-                one._replace(start=one.start - self._begin, end=one.end - self._begin)
+                span._replace(start=span.start - self._begin, end=span.end - self._begin)
                 for _, tap in self._watched
-                for one in getattr(tap, which)
-                if one.end <= end
+                for span in getattr(tap, attribute)
+                if span.end <= end
             ]
-            for which in ("spans", "awaited")
+            for attribute in ("spans", "awaited")
         )
-        marks = [one - self._begin for one in self._marks]
+        marks = [mark - self._begin for mark in self._marks]
         return covered(spans, awaited, [0.0, *marks, self.total])
 
     @cached_property
     def steps(self) -> list[Step]:
         """The steps that were marked."""
-        marks = [0.0, *(one - self._begin for one in self._marks)]
+        marks = [0.0, *(mark - self._begin for mark in self._marks)]
         return [Step(number, *pair) for number, pair in enumerate(pairwise(marks))]
 
     @cached_property
     def peaks(self) -> dict[str, Peaks]:
-        """What each device can do at most, measured once in a process, when its first profile ends."""
+        """The peaks of each device by name, measured once in a process, when its first profile ends."""
         self._check_ended()
         return self._peaks
 
     @cached_property
     def summaries(self) -> list[Summary]:
-        """The kernels by name, those that took most first."""
+        """The kernels by name and device, sorted by time, the longest first."""
         return summarize(self.kernels, self.peaks)
 
     @cached_property
     def bottleneck(self) -> Bottleneck:
-        """What took most of the time, and the figures behind it.
+        """The kind of work that took most of the time, and the figures behind it.
 
         "launch": no kernel ran and no bytes moved, or a kernel was too small for the device; "bandwidth" and
         "arithmetic": kernels, by the peak of which they reach the larger share; "transfer": bytes went from or to the
@@ -231,7 +231,7 @@ class Profile:
         """The kernels as a table: ``print(p.table())``. rich makes it prettier where it is installed."""
         notes = [*_NOTES, f"bottleneck: {self.bottleneck}"]
         if self.steps:
-            mean = sum(one.seconds for one in self.steps) / len(self.steps)
+            mean = sum(step.seconds for step in self.steps) / len(self.steps)
             notes.insert(0, f"steps: {len(self.steps)}, {seconds_text(mean)} each")
         return Table(self._title, self.summaries, notes)
 
@@ -241,7 +241,7 @@ class Profile:
     @property
     def _title(self) -> str:
         devices = ", ".join(device.name for device, _ in self._watched)
-        busy = sum(one.seconds for one in self.kernels)
+        busy = sum(kernel.seconds for kernel in self.kernels)
         return (
             f"{devices}: {len(self.kernels):,} kernels in {seconds_text(busy)} of {seconds_text(self.total)} "
             f"({self.clock})"
@@ -289,13 +289,13 @@ def profile(device: str | Device | None = None) -> Profile:
 
     ``with ow.profile() as p``, or ``async with`` in a page that cannot wait. Where the device has timestamps, each
     kernel is a compute pass of its own between two of them, and a replayed step is taken apart into its kernels.
-    Outside of the block nothing is measured, and nothing costs more than without a profiler. In it a compiled step of
+    Outside of the block nothing is measured and the profiler costs nothing. In the block a compiled step of
     15 small kernels took 1.5 times as long on a software adapter (passes of their own cost time), and no longer on
     `cpu`. When the block ends, the device's peaks are measured, once in a process, with up to 256 MiB of its memory.
 
     Args:
-        device: what to watch; None for all devices that are open when the block begins, or the one that
-            `optirs_web.device` gives if none is.
+        device: the device to watch; None for all devices that are open when the block begins, or the one that
+            `optirs_web.device` returns if none is open.
 
     Raises:
         UnsupportedError: a profile runs already, or a step is being recorded.
@@ -306,7 +306,7 @@ def profile(device: str | Device | None = None) -> Profile:
         >>> with ow.profile("cpu") as p:
         ...     y = (x @ x).relu()
         ...     p.step()
-        >>> [(one.name, one.operations) for one in p.kernels]
+        >>> [(run.name, run.operations) for run in p.kernels]
         [('matmul', 524288), ('relu', 4096)]
         >>> p.kernels[1].bytes_read, p.kernels[1].bytes_written, p.clock
         (16384, 16384, 'host clock around each kernel')

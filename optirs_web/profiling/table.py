@@ -1,4 +1,4 @@
-"""Tables of text, with rich where it is installed, as plain text everywhere; and that of a profile."""
+"""Tables of text, with rich where it is installed and as plain text everywhere; and the table of a profile."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TEXTS = ("kernel", "device", "bound by")
 
 
 class TextTable:
-    """Rows of text under a title, above notes; the title alone without rows. `print` shows it; rich as its own table.
+    """Rows of text under a title, above notes; only the title where there are no rows. rich prints it as its own table.
 
     Attributes:
         columns: their names.
-        texts: those of the columns that are no figures.
+        texts: the columns of text, aligned to the left; the others have figures.
         title: in one line.
         rows: the texts of each, in the order of `columns`.
         notes: lines below.
@@ -50,19 +50,19 @@ class TextTable:
         console = Console(width=_WIDEST, color_system=None, force_terminal=False)
         with console.capture() as capture:
             console.print(self)
-        return "\n".join(one.rstrip() for one in capture.get().splitlines())
+        return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
     def plain(self) -> str:
         """The table without rich."""
-        lines = [self.columns, *self.rows] if self.rows else []
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        is_text = [one in self.texts for one in self.columns]
+        rows = [self.columns, *self.rows] if self.rows else []
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        is_text = [column in self.texts for column in self.columns]
         texts = [
             "  ".join(
-                cell.ljust(width) if left else cell.rjust(width)
-                for cell, width, left in zip(line, widths, is_text, strict=True)
+                cell.ljust(width) if to_left else cell.rjust(width)
+                for cell, width, to_left in zip(row, widths, is_text, strict=True)
             ).rstrip()
-            for line in lines
+            for row in rows
         ]
         return "\n".join([self.title, *texts, *self.notes])
 
@@ -91,19 +91,19 @@ class Table(TextTable):
     texts = _TEXTS
 
     def __init__(self, title: str, summaries: Sequence[Summary], notes: Sequence[str]) -> None:
-        """Format what was summarized."""
-        super().__init__(title, [_row(one) for one in summaries], notes)
+        """Format the summaries as rows."""
+        super().__init__(title, [_row(summary) for summary in summaries], notes)
 
 
-def _row(one: Summary) -> tuple[str, ...]:
-    each = one.seconds / one.launches
-    per_second = 1 / one.seconds if one.seconds else 0.0
+def _row(summary: Summary) -> tuple[str, ...]:
+    per_launch = summary.seconds / summary.launches
+    per_second = 1 / summary.seconds if summary.seconds else 0.0
     operations = ("?", "?", "?")
-    if one.operations is not None and one.of_arithmetic is not None:
-        rate = rate_text(one.operations * per_second, "op/s")
-        operations = (rate_text(one.operations, "").strip(), rate, share_text(one.of_arithmetic))
+    if summary.operations is not None and summary.of_arithmetic is not None:
+        rate = rate_text(summary.operations * per_second, "op/s")
+        operations = (rate_text(summary.operations, "").strip(), rate, share_text(summary.of_arithmetic))
     return (
-        one.name, one.device, f"{one.launches:,}", seconds_text(one.seconds), share_text(one.share),
-        seconds_text(each), bytes_text(one.nbytes), rate_text(one.nbytes * per_second, "B/s"),
-        share_text(one.of_bandwidth), *operations, one.bound,
+        summary.name, summary.device, f"{summary.launches:,}", seconds_text(summary.seconds), share_text(summary.share),
+        seconds_text(per_launch), bytes_text(summary.nbytes), rate_text(summary.nbytes * per_second, "B/s"),
+        share_text(summary.of_bandwidth), *operations, summary.bound,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Stands between a device and its backend while a profile runs, and notes when what was asked for."""
+"""`Tap`: stands between a device and its backend while a profile runs, and records the time of each call."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Submit:
     """One submit.
 
     Attributes:
-        start: when the host began with it, in seconds of its clock.
+        start: when the host began it, in seconds of the host's clock.
         sent: when the device had it.
         done: when the host knew that the device had done it; infinite until then.
-        ticket: what the backend gave for the times.
-        times: those, once they are read.
+        ticket: the backend's ticket for the times.
+        times: the times, once they are read.
     """
 
     __slots__ = ("done", "sent", "start", "ticket", "times")
@@ -43,17 +43,17 @@ class Submit:
 
 
 class Tap:
-    """A backend in all that it does not define: it goes to the one behind it.
+    """A wrapper of a backend that records its calls; other attributes are the backend's own.
 
     Attributes:
-        backend: the one behind it.
-        spans: what the host did, in order.
-        awaited: when tasks waited for the device, perhaps several at once.
-        submits: all of them, in order.
+        backend: the wrapped backend.
+        spans: the work of the host, in the order of time.
+        awaited: the spans in which tasks waited for the device, perhaps several at once.
+        submits: all submits, in the order of time.
     """
 
     def __init__(self, backend: Backend) -> None:
-        """Nothing happens until a device is given it."""
+        """Wrap a backend; `Device.exchange_backend` installs the tap."""
         self.backend = backend
         self.spans: list[HostSpan] = []
         self.awaited: list[HostSpan] = []
@@ -75,16 +75,16 @@ class Tap:
             self.spans.append(HostSpan(kind, start, perf_counter(), self._name, details))
 
     def _all_done(self, submits: Sequence[Submit], end: float) -> None:
-        for one in submits:
-            one.done = min(one.done, end)
-        self._running = [one for one in self._running if one.done == float("inf")]
+        for submitted in submits:
+            submitted.done = min(submitted.done, end)
+        self._running = [submitted for submitted in self._running if submitted.done == float("inf")]
 
-    # What a backend does.
+    # The backend's methods.
 
     def bind(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Command:
-        """Bind, and note if the kernel had to be compiled."""
+        """Bind, and record the span if the kernel had to be compiled."""
         before = self.backend.stats.pipelines
         start = perf_counter()
         command = self.backend.bind(kernel, buffers, parameters, grid)
@@ -101,18 +101,18 @@ class Tap:
         submit = Submit(start, perf_counter(), ticket)
         kind = "replay" if replays else "submit"
         self.spans.append(HostSpan(kind, start, submit.sent, self._name, {"submit": len(self.submits)}))
-        for ones in (self.submits, self._unread, self._running):
-            ones.append(submit)
+        for submits in (self.submits, self._unread, self._running):
+            submits.append(submit)
         if len(self._unread) >= _UNREAD and self.backend.can_wait:
             self.read_times()
 
     def write(self, handle: Handle, offset: int, data: memoryview) -> None:
-        """Write, and note it."""
+        """Write, and record the span."""
         with self._span("write", bytes=data.nbytes):
             self.backend.write(handle, offset, data)
 
     def read(self, handle: Handle, offset: int, nbytes: int) -> memoryview:
-        """Read, and note it."""
+        """Read, and record the span."""
         running = self._running
         with self._span("read", bytes=nbytes):
             data = self.backend.read(handle, offset, nbytes)
@@ -120,20 +120,20 @@ class Tap:
         return data
 
     def read_async(self, handle: Handle, offset: int, nbytes: int) -> Awaitable[memoryview]:
-        """Read, and note the call as well as the waiting."""
+        """Read, and record the spans of the call and of the wait."""
         with self._span("read", bytes=nbytes):
             data = self.backend.read_async(handle, offset, nbytes)
         return self._awaited("read", data, {"bytes": nbytes})
 
     def synchronize(self) -> None:
-        """Wait, and note it."""
+        """Wait, and record the span."""
         running = self._running
         with self._span("wait"):
             self.backend.synchronize()
         self._all_done(running, self.spans[-1].end)
 
     async def synchronize_async(self) -> None:
-        """Wait, and note it."""
+        """Wait, and record the span."""
         await self._awaited("wait", self.backend.synchronize_async(), {})
 
     async def _awaited(self, kind: str, pending: Awaitable[Any], details: dict[str, Any]) -> Any:
@@ -145,20 +145,20 @@ class Tap:
             self.awaited.append(HostSpan(kind, start, perf_counter(), self._name, details))
             self._all_done(running, self.awaited[-1].end)
 
-    # What was measured.
+    # The measured times.
 
     def read_times(self) -> None:
-        """Wait for the times of all submits."""
+        """Wait for the times of all submits and store them."""
         unread, self._unread = self._unread, []
         running = self._running
         with self._span("profiler"):
-            for one in unread:
-                one.times, one.ticket = self.backend.times(one.ticket), None
+            for submit in unread:
+                submit.times, submit.ticket = self.backend.times(submit.ticket), None
         self._all_done(running, self.spans[-1].end)
 
     async def read_times_async(self) -> None:
         """The awaitable twin of `read_times`."""
         unread, self._unread = self._unread, []
-        for one in unread:
-            one.times, one.ticket = await self.backend.times_async(one.ticket), None
+        for submit in unread:
+            submit.times, submit.ticket = await self.backend.times_async(submit.ticket), None
         self._all_done(unread, perf_counter())

@@ -22,7 +22,7 @@ Event = dict[str, Any]
 def trace_of(
     kernels: Sequence[KernelRun], host: Sequence[HostSpan], steps: Sequence[Step], clocks: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What the file holds, as JSON's objects and lists.
+    """Return the content of the trace file as JSON's objects and lists.
 
     Args:
         kernels: of all devices.
@@ -35,17 +35,17 @@ def trace_of(
     if steps:
         names.append((_HOST, _STEPS, "thread_name", "steps"))
     names.append((_DEVICES, _FIRST_DEVICE, "process_name", "devices"))
-    names += [(_DEVICES, threads[one], "thread_name", f"{one} ({clock})") for one, clock in clocks.items()]
+    names += [(_DEVICES, threads[device], "thread_name", f"{device} ({clock})") for device, clock in clocks.items()]
     events: list[Event] = [
         {"ph": "M", "pid": process, "tid": thread, "name": kind, "args": {"name": name}}
         for process, thread, kind, name in names
     ]
-    events += [_event(_HOST, _STEPS, f"step {one.number}", "step", one.start, one.end, {}) for one in steps]
+    events += [_event(_HOST, _STEPS, f"step {step.number}", "step", step.start, step.end, {}) for step in steps]
     for span in host:
         details = {**span.details, "device": span.device} if span.device else dict(span.details)
         events.append(_event(_HOST, _CALLS, span.kind, "host", span.start, span.end, details))
     for device, thread in threads.items():
-        events += _device_events([one for one in kernels if one.device == device], host, device, thread)
+        events += _device_events([run for run in kernels if run.device == device], host, device, thread)
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
@@ -54,12 +54,12 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _microseconds(nanoseconds: int) -> float:
-    """A quarter of a nanosecond more, since Perfetto cuts off what lies behind the third digit."""
+    """Return microseconds, a quarter of a nanosecond more, since Perfetto truncates after the third digit."""
     return (nanoseconds + 0.25) / 1000
 
 
 def _event(process: int, thread: int, name: str, kind: str, start: float, end: float, details: Event) -> Event:
-    """Both ends are rounded to nanoseconds, so that what lies within another span does so in the file."""
+    """Return a complete event; both ends are rounded to nanoseconds, so that nested spans stay nested in the file."""
     first, last = _nanoseconds(start), _nanoseconds(end)
     return {
         "ph": "X",
@@ -74,22 +74,22 @@ def _event(process: int, thread: int, name: str, kind: str, start: float, end: f
 
 
 def _device_events(kernels: Sequence[KernelRun], host: Sequence[HostSpan], device: str, thread: int) -> Iterator[Event]:
-    sent = {one.details["submit"]: one for one in host if "submit" in one.details and one.device == device}
+    sent = {span.details["submit"]: span for span in host if "submit" in span.details and span.device == device}
     submits: dict[int, list[KernelRun]] = {}
-    for one in kernels:
-        submits.setdefault(one.submit, []).append(one)
+    for run in kernels:
+        submits.setdefault(run.submit, []).append(run)
     for number, runs in submits.items():
-        start, end = min(one.start for one in runs), max(one.end for one in runs)
-        details = {"kernels": len(runs), "bytes": sum(one.nbytes for one in runs)}
+        start, end = min(run.start for run in runs), max(run.end for run in runs)
+        details = {"kernels": len(runs), "bytes": sum(run.nbytes for run in runs)}
         yield _event(_DEVICES, thread, f"submit {number}", "submit", start, end, details)
         if number in sent:
             yield from _flow(1000 * number + thread, sent[number], thread, start)
-        for one in runs:
-            yield _event(_DEVICES, thread, one.name, "kernel", one.start, one.end, _details(one))
+        for run in runs:
+            yield _event(_DEVICES, thread, run.name, "kernel", run.start, run.end, _details(run))
 
 
 def _flow(number: int, sent: HostSpan, thread: int, start: float) -> Iterator[Event]:
-    """An arrow from the call that submits to the submit on the device."""
+    """Yield the two events of an arrow from the host's submit to the submit on the device."""
     common = {"cat": "submit", "name": "submit", "id": number}
     yield {"ph": "s", "pid": _HOST, "tid": _CALLS, "ts": _microseconds(_nanoseconds(sent.start)), **common}
     yield {"ph": "f", "bp": "e", "pid": _DEVICES, "tid": thread, "ts": _microseconds(_nanoseconds(start)), **common}

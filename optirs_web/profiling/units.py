@@ -1,4 +1,4 @@
-"""Figures as people read them: three digits and a unit."""
+"""Format figures with three digits and a unit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _three_digits(value: float) -> str:
 
 
 def rate_text(value: float, unit: str) -> str:
-    """1.23 GB/s for 1.23e9 and "B/s"."""
+    """Return "1.23 GB/s" for 1.23e9 and "B/s"."""
     step = 0
     while value >= 999.5 and step + 1 < len(_LARGE):
         value, step = value / 1000, step + 1
@@ -20,12 +20,12 @@ def rate_text(value: float, unit: str) -> str:
 
 
 def bytes_text(nbytes: float) -> str:
-    """1.23 MB for 1.23e6; powers of ten, as in rates."""
+    """Return "1.23 MB" for 1.23e6; powers of ten, as in rates."""
     return f"{nbytes:.0f} B" if nbytes < 1000 else rate_text(nbytes, "B")
 
 
 def seconds_text(seconds: float) -> str:
-    """1.23 ms for 0.00123."""
+    """Return "1.23 ms" for 0.00123."""
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 0.9995 or unit == "µs":
             return f"{_three_digits(seconds * factor)} {unit}"
@@ -33,5 +33,5 @@ def seconds_text(seconds: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """12.3% for 0.123."""
+    """Return "12.3%" for 0.123."""
     return f"{100 * share:.1f}%"
