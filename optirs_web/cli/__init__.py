@@ -1,4 +1,4 @@
-"""The command line. This module needs nothing but Python, so that it can say what to install."""
+"""The entry point of the command line. It imports only Python's own modules, so that it can name what to install."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def main() -> None:
         from .commands import cli
 
         cli(prog_name="optirs-web")
-    except KeyboardInterrupt:  # while it was loaded; later click says the same
+    except KeyboardInterrupt:  # during imports; later click prints the same
         sys.exit("Aborted!")

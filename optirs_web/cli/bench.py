@@ -125,7 +125,7 @@ def _names(groups: Sequence[str], chosen: Sequence[str]) -> list[str]:
 
 def _available() -> list[str]:
     """Return the names of all devices but OpenGL's, the processor first."""
-    names = [one.label for one in ow.devices() if one.available and one.name != "gl"]
+    names = [device.label for device in ow.devices() if device.available and device.name != "gl"]
     return sorted(names, key=lambda name: name != "cpu")
 
 
@@ -139,13 +139,13 @@ def _read(path: str) -> Report:
 def _command() -> str:
     """Return the command line without the options that name files."""
     arguments = iter(sys.argv[1:])
-    kept = []
+    arguments_kept = []
     for argument in arguments:
         if argument in _FILES:
             next(arguments, None)
         elif argument.partition("=")[0] not in _FILES:
-            kept.append(argument)
-    return shlex.join(["optirs-web", *kept])
+            arguments_kept.append(argument)
+    return shlex.join(["optirs-web", *arguments_kept])
 
 
 def _save(report: Report, file: Path | None) -> None:
@@ -159,28 +159,28 @@ def _save(report: Report, file: Path | None) -> None:
 
 def _print(report: Report) -> None:
     for name, facts in report.devices.items():
-        results = [one for one in report.results if one.device == name]
+        results = [result for result in report.results if result.device == name]
         rivals = rivals_of(results)
         click.echo(f"{name}: {facts['description']}\n{rates_text(report, name)}")
         table = table_of(*headings(rivals))
-        for one in results:
-            table.add_row(*cells(one, rivals))
+        for result in results:
+            table.add_row(*cells(result, rivals))
         print_table(table)
         click.echo()
     for name, reason in report.notes.items():
         click.echo(f"{name}: {reason}")
-    left_out = Counter(f"{name}: {reason}" for one in report.results for name, reason in one.notes.items())
+    left_out = Counter(f"{name}: {reason}" for result in report.results for name, reason in result.notes.items())
     for line, count in left_out.items():
         click.echo(f"{line} ({count} cases)")
 
 
 def _print_changes(report: Report, earlier: Report, grew: Sequence[str]) -> None:
-    before = {(one.case, one.device): one.figure.median for one in earlier.results}
+    before = {(result.case, result.device): result.figure.median for result in earlier.results}
     table = table_of("case", "device", "share of the earlier time")
-    for one in report.results:
-        median = before.get((one.case, one.device))
+    for result in report.results:
+        median = before.get((result.case, result.device))
         if median:
-            table.add_row(one.case, one.device, f"{one.figure.median / median:.2f}")
+            table.add_row(result.case, result.device, f"{result.figure.median / median:.2f}")
     print_table(table)
     click.echo("\n".join(grew) if grew else "no count grew")
 
@@ -188,9 +188,9 @@ def _print_changes(report: Report, earlier: Report, grew: Sequence[str]) -> None
 def _print_differences(results: Sequence[Result]) -> bool:
     """Print the rivals' results that differ from ours; return whether there are any."""
     differences = [
-        f"{one.case} on {one.device}: the result of {name} differs by {difference:.1e} of the largest value"
-        for one in results
-        for name, difference in one.differences.items()
+        f"{result.case} on {result.device}: the result of {name} differs by {difference:.1e} of the largest value"
+        for result in results
+        for name, difference in result.differences.items()
         if not difference <= _TOLERANCE
     ]
     for line in differences:

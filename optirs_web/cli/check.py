@@ -23,7 +23,7 @@ from ..runtime.device import Device
 from ..runtime.tuner.candidates import TUNABLE
 from .devices import facts_of
 from .outputs import need_writable
-from .parity import BOUND, compared, facts_of_line
+from .parity import BOUND, compared, facts_of_outcome
 from .parity_rows import rows
 from .tables import print_table, table_of
 
@@ -42,14 +42,14 @@ def measurable(software: bool, names: Sequence[str] = ()) -> list[str]:
     """Return the names of the devices to measure: `names`, or all hardware GPUs.
 
     Args:
-        software: with software adapters, but for OpenGL's.
-        names: devices that were named.
+        software: include software adapters except OpenGL's.
+        names: devices that the user named.
 
     Raises:
         ClickException: there is none.
     """
-    adapters = [one for one in ow.devices() if one.available and one.kind != "cpu"] if not names else []
-    labels = [one.label for one in adapters if not one.software or (software and one.name != "gl")]
+    adapters = [adapter for adapter in ow.devices() if adapter.available and adapter.kind != "cpu"] if not names else []
+    labels = [adapter.label for adapter in adapters if not adapter.software or (software and adapter.name != "gl")]
     if not names and not labels:
         raise click.ClickException(
             "there is no hardware GPU here; --software takes software adapters, `optirs-web devices` lists all"
@@ -61,13 +61,13 @@ def checked(device: Device) -> dict[str, Any]:
     """Measure a device.
 
     Returns:
-        What JSON holds: the description; the limits; by row of `PARITY` the ulps from the reference; "bandwidth" in
+        Facts for JSON: the description; the limits; by row of `PARITY` the ulps from the reference; "bandwidth" in
         bytes and "arithmetic" in operations per second; "launch", the seconds of the smallest kernel; "product", the
         rate of a product of 1,024 and its shares of that arithmetic and of the platform's own library (None without
-        one); "tile", by kernel what the tuner chose.
+        one); "tile", the tuner's choice for each kernel.
     """
     capabilities = asdict(device.capabilities)
-    limits = {name: sorted(one) if isinstance(one, frozenset) else one for name, one in capabilities.items()}
+    limits = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in capabilities.items()}
     peaks = peaks_of(device)
     product = Benchmark(_PRODUCT, device, rounds=3).run()
     share = product.share()
@@ -91,10 +91,10 @@ def _without_host(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _parity(device: Device) -> dict[str, Any]:
     devices = [ow.device("cpu"), device]
-    lines = [facts_of_line(compared(row, devices)) for row in rows() if row.name in PARITY]
+    outcomes = [facts_of_outcome(compared(row, devices)) for row in rows() if row.name in PARITY]
     return {
-        line["name"]: {"ulps": line["ulps"].get(device.name), "above": line["above"], "failed": line["failed"]}
-        for line in lines
+        facts["name"]: {"ulps": facts["ulps"].get(device.name), "above": facts["above"], "failed": facts["failed"]}
+        for facts in outcomes
     }
 
 
@@ -103,15 +103,15 @@ def _tile(device: Device) -> list[dict[str, Any]]:
     x = ow.ones((_TUNED_SIZE, _TUNED_SIZE), device=device)
     works = ow.tune(lambda: x @ x, device=device, again=True).works
     return [
-        {"kernel": one.kernel, "shapes": one.shape_class, "numbers": one.numbers, "default": one.default,
-         "chosen": one.chosen, "gain": one.gain}
-        for one in works
+        {"kernel": work.kernel, "shapes": work.shape_class, "numbers": work.numbers, "default": work.default,
+         "chosen": work.chosen, "gain": work.gain}
+        for work in works
     ]  # fmt: skip
 
 
 def tile_text(works: Sequence[dict[str, Any]]) -> str:
-    """Return the choices of `checked`'s "tile" as tables show them."""
-    return ", ".join(TUNABLE[one["kernel"]].text(tuple(one["chosen"])) for one in works)
+    """Format the choices of `checked`'s "tile" for a table."""
+    return ", ".join(TUNABLE[work["kernel"]].text(tuple(work["chosen"])) for work in works)
 
 
 @click.command()
@@ -131,7 +131,7 @@ def check(ctx: click.Context, devices: tuple[str, ...], software: bool, file: Pa
     facts: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": description(),
-        "adapters": [_without_host(facts_of(one)) for one in ow.devices()],
+        "adapters": [_without_host(facts_of(adapter)) for adapter in ow.devices()],
         "devices": {},
     }
     opened = {name: ow.device(name) for name in measurable(software, devices)}  # before two minutes are spent on one
@@ -140,7 +140,7 @@ def check(ctx: click.Context, devices: tuple[str, ...], software: bool, file: Pa
         if file:
             write_whole(file, [(json.dumps(facts, indent=1) + "\n").encode()])
     _print(facts["devices"])
-    if any(one["above"] or one["failed"] for device in facts["devices"].values() for one in device["parity"].values()):
+    if any(row["above"] or row["failed"] for device in facts["devices"].values() for row in device["parity"].values()):
         ctx.exit(1)
 
 
@@ -149,13 +149,13 @@ def _print(devices: dict[str, Any]) -> None:
     for name, facts in devices.items():
         product = facts["product"]
         rates = amount_text(facts["bandwidth"], "B/s"), amount_text(facts["arithmetic"], "FLOP/s")
-        worst = max(one["ulps"] if one["ulps"] is not None else math.inf for one in facts["parity"].values())
+        worst = max(row["ulps"] if row["ulps"] is not None else math.inf for row in facts["parity"].values())
         table.add_row(
             f"{name}: {facts['description']}", *rates, amount_text(product["rate"], "FLOP/s"),
             f"{product['of_arithmetic']:.0%}", tile_text(facts["tile"]), f"{worst:.3g}",
         )  # fmt: skip
     print_table(table)
     for name, facts in devices.items():
-        for row, one in facts["parity"].items():
-            if one["above"] or one["failed"]:
-                click.echo(f"{name}: {row}: {one['failed'] or f'above {BOUND:g} ulps of the largest operand'}")
+        for row, result in facts["parity"].items():
+            if result["above"] or result["failed"]:
+                click.echo(f"{name}: {row}: {result['failed'] or f'above {BOUND:g} ulps of the largest operand'}")

@@ -1,4 +1,4 @@
-"""``optirs-web``: its commands in one group, and how errors end."""
+"""``optirs-web``: the group of its commands, which turns expected errors into messages of one line."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ __all__ = ["cli"]
 
 
 class _Commands(click.Group):
-    """Errors that users can do something about end as one line, not as a traceback, with exit status 1."""
+    """A group that prints errors that users can act on as one line without a traceback, and exits with status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except Exception as error:
-            line = _line(error)
-            if line is None:
+            message = _message(error)
+            if message is None:
                 raise
-            raise click.ClickException(line) from error
+            raise click.ClickException(message) from error
 
 
-def _line(error: Exception) -> str | None:
-    """What is said of an error; None for one that is not expected, or that click knows."""
+def _message(error: Exception) -> str | None:
+    """Return the message to print for an error; None for one that is not expected, or that click handles."""
     if isinstance(error, ow.errors.OptirsError):
         return str(error)
     if isinstance(error, OSError) and error.errno != errno.EPIPE:
@@ -46,7 +46,7 @@ def _line(error: Exception) -> str | None:
     if isinstance(error, MemoryError):
         return str(error) or "this machine is out of memory"
     is_ours = isinstance(error, ModuleNotFoundError) and error.__cause__ is not None  # it says what to install
-    is_setting = isinstance(error, ValueError) and "OPTIRS_" in str(error)  # what an environment variable holds
+    is_setting = isinstance(error, ValueError) and "OPTIRS_" in str(error)  # an environment variable's value
     return str(error) if is_ours or is_setting else None
 
 

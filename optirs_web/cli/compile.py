@@ -75,36 +75,36 @@ def _compile(name: str, topology: str, elements: int, flags: tuple[str, ...], ou
     if not isinstance(kernels[0], AdvanceKernel) or not isinstance(kernels[1], UpdateKernel):
         raise click.BadParameter(f"'{name}' is not an optimizer", param_hint="NAME")
     backend: Any = ow.device("xla").backend
-    made = backend.compile_step(kernels, elements, topology)
-    click.echo(f"{kernels[1].name} of {elements:,} parameters on {made.devices}")
-    cost = {key: made.cost[key] for key in ("flops", "bytes accessed") if key in made.cost}
-    for title, shown in (("cost", cost), ("bytes on each chip", made.memory)):
-        click.echo(f"{title}: {', '.join(f'{key} {value:,.0f}' for key, value in shown.items())}")
+    step = backend.compile_step(kernels, elements, topology)
+    click.echo(f"{kernels[1].name} of {elements:,} parameters on {step.devices}")
+    cost = {key: step.cost[key] for key in ("flops", "bytes accessed") if key in step.cost}
+    for title, figures in (("cost", cost), ("bytes on each chip", step.memory)):
+        click.echo(f"{title}: {', '.join(f'{key} {value:,.0f}' for key, value in figures.items())}")
     if out is None:
-        click.echo(made.hlo.rstrip("\n"))
+        click.echo(step.hlo.rstrip("\n"))
     else:
-        write_whole(out, [made.hlo.encode()])
+        write_whole(out, [step.hlo.encode()])
 
 
 def _options(flags: Sequence[str]) -> dict[str, Any]:
-    """Options of an optimizer, whose values are JSON, or words."""
-    found = {}
+    """Parse NAME=VALUE options of an optimizer; a value is JSON, or else a string."""
+    options = {}
     for flag in flags:
         name, _, value = flag.partition("=")
         try:
-            found[name] = json.loads(value)
+            options[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-    return found
+            options[name] = value
+    return options
 
 
 def _export(name: str, elements: int, flags: Sequence[str], file: Path, platforms: Sequence[str]) -> None:
-    known = {one.lower(): make for one, make in all_optimizers().items()}
-    if name.lower() not in known:
+    classes = {class_name.lower(): make for class_name, make in all_optimizers().items()}
+    if name.lower() not in classes:
         raise click.BadParameter(f"'{name}' is not an optimizer", param_hint="NAME")
     param = ow.Parameter(ow.zeros((elements,), device="xla"))
     try:
-        optimizer = known[name.lower()]([param], **_options(flags))
+        optimizer = classes[name.lower()]([param], **_options(flags))
     except (TypeError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--flag" if flags else "NAME") from error
     if isinstance(optimizer, HostDriven):
@@ -113,8 +113,8 @@ def _export(name: str, elements: int, flags: Sequence[str], file: Path, platform
         )
     step = ow.compile(lambda grad: optimizer.step(grads=[grad]), device="xla")
     grad = ow.zeros((elements,), device="xla")
-    made = jax.export(step, grad, parameters={"param": param}, platforms=platforms)
-    made.save(file)
-    size, state = len(made.artifact), sum(one.nbytes for one in made.state)
-    click.echo(f"{name} of {elements:,} parameters for {', '.join(made.platforms)}: {file}")
+    exported = jax.export(step, grad, parameters={"param": param}, platforms=platforms)
+    exported.save(file)
+    size, state = len(exported.artifact), sum(tensor.nbytes for tensor in exported.state)
+    click.echo(f"{name} of {elements:,} parameters for {', '.join(exported.platforms)}: {file}")
     click.echo(f"bytes: program {size:,}, state {state:,}")

@@ -1,4 +1,4 @@
-"""``optirs-web demo``: the site, served from this machine."""
+"""``optirs-web demo``: serves the demo site from this machine, or exports it as static files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``optirs-web devices``: what is available, what "auto" selects, and why the rest is unavailable."""
+"""``optirs-web devices``: lists the available devices, the one that "auto" selects, and why others are unavailable."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _KINDS = {"cpu": "processor", "software": "software", "": "hardware"}  # in the 
 @click.option("--power", type=click.Choice(["low", "high"]), help='Power that "auto" prefers.')
 def devices(as_json: bool, power: str | None) -> None:
     """List the devices, and which one "auto" selects and why."""
-    automatic = _automatic(power)  # first: it may find that a device fails
-    found = ow.devices()
+    automatic = _automatic(power)  # before the list: opening a device may show that it fails
+    adapters = ow.devices()
     if as_json:
-        click.echo(json.dumps({"devices": [facts_of(one) for one in found], "auto": automatic}, indent=1))
+        click.echo(json.dumps({"devices": [facts_of(adapter) for adapter in adapters], "auto": automatic}, indent=1))
         return
-    _print_tables(found)
-    for line in (*_shared(found), _sentence(automatic)):
-        click.echo(f"\n{line}")
+    _print_tables(adapters)
+    for sentence in (*_shared(adapters), _sentence(automatic)):
+        click.echo(f"\n{sentence}")
 
 
 def _automatic(power: str | None) -> dict[str, str | None]:
@@ -42,47 +42,49 @@ def _automatic(power: str | None) -> dict[str, str | None]:
     return {"name": chosen.name, "why": chosen.why}
 
 
-def facts_of(one: ow.AdapterInfo) -> dict[str, Any]:
-    """Return what is known of an adapter, for JSON."""
+def facts_of(adapter: ow.AdapterInfo) -> dict[str, Any]:
+    """Return the facts of an adapter, for JSON."""
     return {
-        "name": one.label,
-        "description": one.description,
-        "kind": one.kind or None,
-        "software": one.software,
-        "memory": one.memory,
-        "features": sorted(one.features),
-        "adapter": one.adapter or None,
-        "bus": one.bus or None,
-        "host": one.host or None,
-        "available": one.available,
-        "reason": one.reason or None,
+        "name": adapter.label,
+        "description": adapter.description,
+        "kind": adapter.kind or None,
+        "software": adapter.software,
+        "memory": adapter.memory,
+        "features": sorted(adapter.features),
+        "adapter": adapter.adapter or None,
+        "bus": adapter.bus or None,
+        "host": adapter.host or None,
+        "available": adapter.available,
+        "reason": adapter.reason or None,
     }
 
 
-def _print_tables(found: Sequence[ow.AdapterInfo]) -> None:
-    """What there is; below it, over the whole width, why the others are not there and why some are avoided."""
-    there = table_of("name", "description", "kind", "memory", "features")
+def _print_tables(adapters: Sequence[ow.AdapterInfo]) -> None:
+    """Print the available devices; below, in tables of their own, why others are unavailable and some are avoided."""
+    available = table_of("name", "description", "kind", "memory", "features")
     missing, avoided = table_of("unavailable", "why"), table_of("avoided", "why")
-    for one in found:
-        if one.available:
-            memory = "" if one.memory is None else f"{one.memory / 2**30:.1f} GiB"
-            kind, features = _KINDS.get(one.kind, one.kind), ", ".join(sorted(one.features))
-            there.add_row(one.label, one.description, kind, memory, features)
-        if one.reason:
-            (avoided if one.available else missing).add_row(one.label, one.reason)
-    for number, table in enumerate(one for one in (there, missing, avoided) if one.row_count):
+    for adapter in adapters:
+        if adapter.available:
+            memory = "" if adapter.memory is None else f"{adapter.memory / 2**30:.1f} GiB"
+            kind, features = _KINDS.get(adapter.kind, adapter.kind), ", ".join(sorted(adapter.features))
+            available.add_row(adapter.label, adapter.description, kind, memory, features)
+        if adapter.reason:
+            (avoided if adapter.available else missing).add_row(adapter.label, adapter.reason)
+    for number, table in enumerate(table_ for table_ in (available, missing, avoided) if table_.row_count):
         if number:
             click.echo()
         print_table(table)
 
 
-def _shared(found: Sequence[ow.AdapterInfo]) -> list[str]:
-    """A line for each piece of hardware that has several names."""
+def _shared(adapters: Sequence[ow.AdapterInfo]) -> list[str]:
+    """Return a sentence for each adapter that has several names."""
     names: dict[str, list[str]] = {}
-    for one in found:
-        if one.adapter:
-            names.setdefault(one.adapter, []).append(one.label)
-    pairs = ((f"{', '.join(one[:-1])} and {one[-1]}", adapter) for adapter, one in names.items() if len(one) > 1)
+    for info in adapters:
+        if info.adapter:
+            names.setdefault(info.adapter, []).append(info.label)
+    pairs = (
+        (f"{', '.join(labels[:-1])} and {labels[-1]}", adapter) for adapter, labels in names.items() if len(labels) > 1
+    )
     return [f"{several} are the same hardware: {adapter}" for several, adapter in pairs]
 
 
@@ -90,5 +92,5 @@ def _sentence(automatic: dict[str, str | None]) -> str:
     if automatic["name"] is None:
         return f'"auto" found no device: {automatic["why"]}'
     text = f'"auto" selects {automatic["name"]}: {automatic["why"]}'
-    asked = os.environ.get("OPTIRS_DEVICE")
-    return f"{text}\nOPTIRS_DEVICE={asked} is used where no device is named" if asked else text
+    default = os.environ.get("OPTIRS_DEVICE")
+    return f"{text}\nOPTIRS_DEVICE={default} is used where no device is named" if default else text

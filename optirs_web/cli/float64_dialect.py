@@ -1,6 +1,6 @@
-"""A table for `print_python`: a map function over arrays of float64 with NumPy's own mathematics.
+"""A dialect for `print_python`: a map function over arrays of float64 with NumPy's own mathematics.
 
-What is left beside the f32 result is rounding, of each operation and of `shaders/lib`.
+An f32 result differs from it by rounding only, of each operation and of `shaders/lib`.
 """
 
 from __future__ import annotations
@@ -55,4 +55,4 @@ def _without_bits(x):
         "quiet_nan": "_nan",
     },
 )
-"""It has no bits of floats; functions that look at these are replaced, and others refused when they run."""
+"""Functions that read the bits of floats are replaced; others that do so raise when they run."""

@@ -1,4 +1,4 @@
-"""``optirs-web hardware``: all measurements of a GPU, part by part into one JSON file."""
+"""``optirs-web hardware``: takes all measurements of a GPU, part by part, and writes them to one JSON file."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Part(NamedTuple):
 
     Attributes:
         limit: seconds after which it is stopped and recorded as timed out.
-        run: measures in a process of its own. It takes the device's name and whether to be brief, and returns what is
-            written to the JSON file.
+        run: measures, in a process of its own, a device given by its name, briefly if so asked, and returns the facts
+            for the JSON file.
     """
 
     limit: int
@@ -72,7 +72,7 @@ def _parity(name: str, brief: bool) -> dict[str, Any]:
 
 
 def _tests(name: str, paths: Sequence[str], expression: str) -> dict[str, Any]:
-    """Run the clone's tests that match an expression of pytest's -k; return how many passed, and which failed.
+    """Run the clone's tests that match an expression of pytest's -k; return the counts and the names of failed tests.
 
     Raises:
         RuntimeError: there is no clone, or no test ran.
@@ -139,7 +139,7 @@ PARTS = {
     "tuning": Part(240, _tuning),
     "sharing": Part(180, _sharing),
 }
-"""By name, the most important first. Their limits are 40 minutes in all, for each device."""
+"""The parts by name, the most important first. Their limits add up to 40 minutes for each device."""
 
 
 @click.command()
@@ -190,7 +190,7 @@ def hardware(
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """Return what the file has, or an empty record if it does not exist.
+    """Return the content of the file, or an empty record if it does not exist.
 
     Raises:
         BadParameter: the file is not one that this command wrote.
@@ -228,7 +228,7 @@ def _finished(part: str, device: str, brief: bool) -> dict[str, Any]:
 
 
 def _end_when_orphaned(parent: int) -> None:
-    """End this part's processes once its parent was killed, so that they do not slow the next run down."""
+    """End this part's processes once its parent was killed, so that they do not slow down the next run."""
     if sys.platform == "win32":
         return
     while os.getppid() == parent:
@@ -247,11 +247,11 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _markdown(facts: dict[str, Any]) -> str:
-    """The table for docs/verified.md: a row for each device."""
+    """Return the table for docs/verified.md, with a row for each device."""
     head = ("device", "parity", "numerical cases", "copy", "product", "of arithmetic", "tile", "DLPack")
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    lines += [f"| {' | '.join(_row(name, device['parts']))} |" for name, device in facts["devices"].items()]
-    return "\n".join(lines)
+    rows = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    rows += [f"| {' | '.join(_row(name, device['parts']))} |" for name, device in facts["devices"].items()]
+    return "\n".join(rows)
 
 
 def _row(name: str, parts: dict[str, Any]) -> list[str]:

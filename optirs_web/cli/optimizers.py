@@ -1,6 +1,6 @@
-"""``optirs-web optimizers``: every optimizer, what it costs, and what it was compared with.
+"""``optirs-web optimizers``: lists every optimizer, the cost of a step, and the sources that it was compared with.
 
-The costs are counted here, of one step. What was compared is a result of the tests, kept in optimizers.json by
+The costs of one step are counted here. The comparisons are results of the tests, written to optimizers.json by
 ``make optimizers``.
 """
 
@@ -22,7 +22,7 @@ from ..runtime.device import Device
 from ..runtime.kernels import Kernel
 from .tables import print_table, table_of
 
-__all__ = ["Cost", "all_optimizers", "cost_of", "made", "optimizers", "results"]
+__all__ = ["Cost", "all_optimizers", "cost_of", "make_optimizer", "optimizers", "results"]
 
 _SHAPE = (256, 256)
 _DEVICES = ("cpu", "vulkan", "webgpu", "opencl", "xla", "cuda")
@@ -37,12 +37,12 @@ _HEADINGS = (
 
 
 class Cost(NamedTuple):
-    """What a step of one parameter of 256 x 256 elements takes.
+    """The cost of a step of one parameter of 256 x 256 elements.
 
     Attributes:
         state: bytes of state per element.
-        moved: bytes per element that its kernels are bound to, twice where they write.
-        dispatches: how many.
+        moved: bytes per element of the views that its kernels bind, twice where they write.
+        dispatches: the number of dispatches.
     """
 
     state: float
@@ -51,29 +51,29 @@ class Cost(NamedTuple):
 
 
 def all_optimizers() -> dict[str, type[ow.optim.Optimizer]]:
-    """Every optimizer of the library by name."""
+    """Return the classes of all optimizers of the library by name."""
     public = {name: getattr(ow.optim, name) for name in ow.optim.__all__}
     return {
-        name: one
-        for name, one in sorted(public.items(), key=lambda item: item[0].lower())
-        if isinstance(one, type) and issubclass(one, ow.optim.Optimizer) and one is not ow.optim.Optimizer
+        name: class_
+        for name, class_ in sorted(public.items(), key=lambda item: item[0].lower())
+        if isinstance(class_, type) and issubclass(class_, ow.optim.Optimizer) and class_ is not ow.optim.Optimizer
     }
 
 
 def _kfac(param: ow.Parameter) -> ow.optim.KFAC:
-    """With a batch of one: its inputs and the gradients of its outputs."""
+    """Return a K-FAC whose statistics, inputs and gradients of outputs, have a batch of one."""
     statistics = [tuple(ow.ones((1, size), device=param.device) for size in reversed(param.shape))]
     return ow.optim.KFAC([param], statistics=lambda: statistics)
 
 
 def results() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """By optimizer and device: how many cases passed, with which largest error, compared with what."""
-    found: Mapping[str, Any] = json.loads(files(__package__).joinpath("optimizers.json").read_text("utf-8"))
-    return found
+    """Return by optimizer and device the number of cases that passed, their largest error, and their sources."""
+    by_optimizer: Mapping[str, Any] = json.loads(files(__package__).joinpath("optimizers.json").read_text("utf-8"))
+    return by_optimizer
 
 
 _HISTORY = 10
-_WAYS: Mapping[str, Callable[[ow.Parameter], Any]] = {
+_FACTORIES: Mapping[str, Callable[[ow.Parameter], Any]] = {
     "DiagonalNewton": lambda param: ow.optim.DiagonalNewton([param], diagonal=lambda: [param.detach()]),
     "KFAC": _kfac,
     "LBFGS": lambda param: ow.optim.LBFGS([param], max_iter=1, history_size=_HISTORY),
@@ -82,25 +82,25 @@ _WAYS: Mapping[str, Callable[[ow.Parameter], Any]] = {
     "Reptile": lambda param: ow.optim.Reptile(ow.optim.SGD([param]), inner_steps=1),
     "SAM": lambda param: ow.optim.SAM(ow.optim.SGD([param])),
 }
-"""How those are made that need more than parameters."""
+"""Functions that make the optimizers that need more than parameters."""
 
 
-def made(make: type[ow.optim.Optimizer], param: ow.Parameter, **options: Any) -> Any:
-    """One of that class over one parameter; options only where it needs no more than parameters."""
-    return _WAYS[make.__name__](param) if make.__name__ in _WAYS else make([param], **options)
+def make_optimizer(make: type[ow.optim.Optimizer], param: ow.Parameter, **options: Any) -> Any:
+    """Return an optimizer of this class over one parameter; `options` only matter where it needs only parameters."""
+    return _FACTORIES[make.__name__](param) if make.__name__ in _FACTORIES else make([param], **options)
 
 
 def cost_of(make: type[ow.optim.Optimizer], **options: Any) -> Cost:
-    """Count a step, on the `cpu` device. One of the later: the first may set something up."""
+    """Return the cost of a step on the `cpu` device, not the first one, which may allocate and compile."""
     device = ow.device("cpu")
     param = ow.Parameter(ow.zeros(_SHAPE, device=device))
-    optimizer = made(make, param, **options)
+    optimizer = make_optimizer(make, param, **options)
     rows = ow.arange(_SHAPE[0], device)
     falling = iter([ow.ones(_SHAPE, device=device) * (0.5**step) for step in range(2 * _HISTORY)])
     loss = 0.0
 
     def closure() -> float:
-        """The gradients and losses of a way down, which cost nothing."""
+        """Set the next gradient and return a falling loss, without dispatches of its own."""
         nonlocal loss
         grad = next(falling)
         param.grad = grad if make.takes_dense else ow.SparseRows(rows, grad, _SHAPE)
@@ -117,7 +117,7 @@ def cost_of(make: type[ow.optim.Optimizer], **options: Any) -> Cost:
 
 @contextmanager
 def _observed(device: Device) -> Iterator[list[int]]:
-    """For each dispatch the bytes that it moves."""
+    """Yield a list that receives the bytes moved by each dispatch."""
     moved: list[int] = []
 
     def observe(kernel: Kernel, views: Sequence[View]) -> None:
@@ -132,20 +132,20 @@ def _observed(device: Device) -> Iterator[list[int]]:
 
 
 def _paper(make: type[ow.optim.Optimizer]) -> str:
-    """What the docstring cites first: the parentheses with a year."""
-    found = re.search(r"\(([^()]*\b(?:19|20)\d\d\b[^()]*)\)", make.__doc__ or "")
-    return " ".join(found[1].split()) if found else ""
+    """Return the first citation of the class's docstring: the content of the parentheses that have a year."""
+    match = re.search(r"\(([^()]*\b(?:19|20)\d\d\b[^()]*)\)", make.__doc__ or "")
+    return " ".join(match[1].split()) if match else ""
 
 
 def _rows() -> Iterator[tuple[str, ...]]:
-    """The headings, and a row for each optimizer, with the devices that there are results of."""
-    known = results()
-    devices = [one for one in _DEVICES if any(one in passed for passed in known.values())]
-    yield *_HEADINGS, *(f"error, {one}" for one in devices)
+    """Yield the headings, and a row for each optimizer, with a column for each device that has results."""
+    measured = results()
+    devices = [device for device in _DEVICES if any(device in passed for passed in measured.values())]
+    yield *_HEADINGS, *(f"error, {device}" for device in devices)
     for name, make in all_optimizers().items():
-        cost, passed = cost_of(make), known.get(name, {})
+        cost, passed = cost_of(make), measured.get(name, {})
         counts = f"{cost.state:.4g}", f"{cost.moved:.4g}", str(cost.dispatches)
-        sources = sorted({source for one in passed.values() for source in one["source"]})
+        sources = sorted({source for result in passed.values() for source in result["source"]})
         errors = (f"{passed[device]['error']:.1e}" if device in passed else "" for device in devices)
         yield name, _paper(make), *counts, ", ".join(sources), *errors
 

@@ -1,4 +1,4 @@
-"""Files that a long command writes: those that cannot be written are refused before it starts."""
+"""`need_writable`: refuses output files that cannot be written before a long command starts."""
 
 from __future__ import annotations
 

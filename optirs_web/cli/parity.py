@@ -1,4 +1,4 @@
-"""``optirs-web parity``: how far the devices are apart, kernel by kernel."""
+"""``optirs-web parity``: measures how far the results of devices differ, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .misspelt import similar
 from .parity_rows import Row, rows
 from .tables import print_table, table_of
 
-__all__ = ["BOUND", "compared", "facts_of_line", "parity", "ulps"]
+__all__ = ["BOUND", "compared", "facts_of_outcome", "parity", "ulps"]
 
 BOUND = 4.0
-"""How many ulps of its largest operand a map function may be off."""
+"""The largest error of a map function that is accepted, in ulps of its largest operand."""
 
 _SMALLEST_NORMAL = 2.0**-126
 _OVERFLOW = 2.0**128
@@ -31,37 +31,38 @@ _OVERFLOW = 2.0**128
 Array = npt.NDArray[Any]
 
 
-def ulps(got: Array, wanted: Array, operands: Sequence[Array]) -> float:
-    """The largest difference in ulps of the largest operand, which the result counts as too; infinite between kinds.
+def ulps(got: Array, expected: Array, operands: Sequence[Array]) -> float:
+    """Return the largest difference in ulps of the largest operand, the expected result included.
 
-    Subnormal numbers count as zero. Infinity counts as 2^128, so that results beside the largest number are judged by
-    their distance like any other; NaN is NaN. Booleans and integers are the same or infinitely far apart.
+    Subnormal numbers count as zero. Infinity counts as 2^128, so that results near the largest number are judged by
+    their distance like any other. NaN equals NaN and is infinitely far from numbers; booleans and integers are equal
+    or infinitely far apart.
     """
-    if wanted.dtype.kind != "f":
-        return 0.0 if np.array_equal(got, wanted) else math.inf
-    one, other = (np.clip(x.astype(np.float64), -_OVERFLOW, _OVERFLOW) for x in (got, wanted))
-    one, other = (np.where(np.abs(x) < _SMALLEST_NORMAL, 0.0, x) for x in (one, other))
+    if expected.dtype.kind != "f":
+        return 0.0 if np.array_equal(got, expected) else math.inf
+    ours, other = (np.clip(x.astype(np.float64), -_OVERFLOW, _OVERFLOW) for x in (got, expected))
+    ours, other = (np.where(np.abs(x) < _SMALLEST_NORMAL, 0.0, x) for x in (ours, other))
     size = np.abs(other)
     for operand in operands:
         size = np.fmax(size, np.where(np.isfinite(operand), np.abs(operand.astype(np.float64)), 0.0))
     _, exponent = np.frexp(np.clip(np.nan_to_num(size), _SMALLEST_NORMAL, _OVERFLOW / 2))
-    apart = np.abs(one - other) / np.ldexp(1.0, exponent - 24)
-    apart = np.where(np.isnan(one) | np.isnan(other), np.where(np.isnan(one) & np.isnan(other), 0.0, np.inf), apart)
+    apart = np.abs(ours - other) / np.ldexp(1.0, exponent - 24)
+    apart = np.where(np.isnan(ours) | np.isnan(other), np.where(np.isnan(ours) & np.isnan(other), 0.0, np.inf), apart)
     return float(apart.max())
 
 
-class _Line(NamedTuple):
-    """A row with what was found: by device the ulps, and the reason where there are none."""
+class _Outcome(NamedTuple):
+    """The result of a row: the ulps by device, and the reason where a device cannot compute it."""
 
     kind: str
     name: str
     reference: str
-    found: dict[str, float]
+    ulps: dict[str, float]
     failed: dict[str, str]
 
     @property
     def is_above(self) -> bool:
-        return self.kind == "map function" and any(not one <= BOUND for one in self.found.values())
+        return self.kind == "map function" and any(not difference <= BOUND for difference in self.ulps.values())
 
 
 @click.command()
@@ -89,39 +90,39 @@ def parity(
                 click.echo(f"  {row.name}")
         return
     opened = [ow.device(name) for name in devices or _available()]
-    lines = (compared(row, opened) for row in _watched(_chosen(names)))
-    labels = [one.name for one in opened]
+    results = (compared(row, opened) for row in _watched(_chosen(names)))
+    labels = [device.name for device in opened]
     if as_json:
-        found = list(lines)
-        click.echo(json.dumps({"bound": BOUND, "rows": [facts_of_line(one) for one in found]}, indent=1))
+        outcomes = list(results)
+        click.echo(json.dumps({"bound": BOUND, "rows": [facts_of_outcome(outcome) for outcome in outcomes]}, indent=1))
     elif markdown:
-        found = list(_print_markdown(lines, labels))
+        outcomes = list(_print_markdown(results, labels))
     else:
-        found = _print_table(lines, labels)
-    if any(one.is_above or one.failed for one in found):
+        outcomes = _print_table(results, labels)
+    if any(outcome.is_above or outcome.failed for outcome in outcomes):
         ctx.exit(1)
 
 
 def _available() -> list[str]:
-    """The names of all devices, the processor first."""
-    names = [one.label for one in ow.devices() if one.available]
+    """Return the names of all available devices, the processor first."""
+    names = [device.label for device in ow.devices() if device.available]
     return sorted(names, key=lambda name: name != "cpu")
 
 
 def _chosen(names: Sequence[str]) -> list[Row]:
     every = list(rows())
-    asked = {name.lower(): name for name in names}
-    unknown = {name for lower, name in asked.items() if lower not in {one.name.lower() for one in every}}
+    requested = {name.lower(): name for name in names}
+    unknown = {name for lower, name in requested.items() if lower not in {row.name.lower() for row in every}}
     if unknown:
-        known = [one.name for one in every]
-        missing = ", ".join(f"'{name}'{similar(name, known)}" for name in sorted(unknown))
+        known_names = [row.name for row in every]
+        missing = ", ".join(f"'{name}'{similar(name, known_names)}" for name in sorted(unknown))
         raise click.BadParameter(
             f"there is no row {missing}; `optirs-web parity --list` lists them", param_hint="NAMES"
         )
-    return [one for one in every if not asked or one.name.lower() in asked]
+    return [row for row in every if not requested or row.name.lower() in requested]
 
 
-def compared(row: Row, devices: Sequence[ow.Device]) -> _Line:
+def compared(row: Row, devices: Sequence[ow.Device]) -> _Outcome:
     """Return a row of the table: how far each device is from the reference."""
     results: dict[str, Array] = {}
     failed: dict[str, str] = {}
@@ -130,62 +131,64 @@ def compared(row: Row, devices: Sequence[ow.Device]) -> _Line:
             results[device.name] = row.compute(device)
         except ow.errors.UnsupportedError as error:
             failed[device.name] = str(error)
-    reference, wanted = "float64", row.reference()
-    if wanted is None:
-        reference, wanted = next(iter(results.items()), ("", np.zeros(0)))
+    reference, expected = "float64", row.reference()
+    if expected is None:
+        reference, expected = next(iter(results.items()), ("", np.zeros(0)))
     operands = row.operands()
-    found = {name: ulps(one, wanted, operands) for name, one in results.items()}
-    return _Line(row.kind, row.name, reference, found, failed)
+    differences = {name: ulps(result, expected, operands) for name, result in results.items()}
+    return _Outcome(row.kind, row.name, reference, differences, failed)
 
 
-def facts_of_line(line: _Line) -> dict[str, Any]:
+def facts_of_outcome(outcome: _Outcome) -> dict[str, Any]:
     """Return a row for JSON; a difference that is not finite is None."""
-    found = {name: one if math.isfinite(one) else None for name, one in line.found.items()}
-    facts = {"kind": line.kind, "name": line.name, "reference": line.reference, "ulps": found}
-    return {**facts, "above": line.is_above, "failed": line.failed}
+    differences = {name: difference if math.isfinite(difference) else None for name, difference in outcome.ulps.items()}
+    facts = {"kind": outcome.kind, "name": outcome.name, "reference": outcome.reference, "ulps": differences}
+    return {**facts, "above": outcome.is_above, "failed": outcome.failed}
 
 
-def _cells(line: _Line, labels: Sequence[str]) -> list[str]:
+def _cells(outcome: _Outcome, labels: Sequence[str]) -> list[str]:
     def cell(label: str) -> str:
-        if label in line.failed:
+        if label in outcome.failed:
             return "failed"
-        found = line.found[label]
-        return "differs" if math.isinf(found) else f"{found:,.0f}" if found >= 1000 else f"{found:.3g}"
+        difference = outcome.ulps[label]
+        return (
+            "differs" if math.isinf(difference) else f"{difference:,.0f}" if difference >= 1000 else f"{difference:.3g}"
+        )
 
-    mark = "above the bound" if line.is_above else ""
-    return [line.kind, line.name, line.reference, *map(cell, labels), mark]
+    mark = "above the bound" if outcome.is_above else ""
+    return [outcome.kind, outcome.name, outcome.reference, *map(cell, labels), mark]
 
 
 def _headings(labels: Sequence[str]) -> list[str]:
     return ["kind", "name", "compared with", *labels, ""]
 
 
-def _print_markdown(lines: Iterable[_Line], labels: Sequence[str]) -> Iterable[_Line]:
+def _print_markdown(results: Iterable[_Outcome], labels: Sequence[str]) -> Iterable[_Outcome]:
     headings = _headings(labels)
     for cells in (headings, ["---"] * len(headings)):
         click.echo(f"| {' | '.join(cells)} |")
-    for line in lines:
-        click.echo(f"| {' | '.join(_cells(line, labels))} |")
-        yield line
+    for outcome in results:
+        click.echo(f"| {' | '.join(_cells(outcome, labels))} |")
+        yield outcome
 
 
-def _print_table(lines: Iterable[_Line], labels: Sequence[str]) -> list[_Line]:
+def _print_table(results: Iterable[_Outcome], labels: Sequence[str]) -> list[_Outcome]:
     table = table_of(*_headings(labels))
-    found = list(lines)
-    for line in found:
-        table.add_row(*_cells(line, labels))
+    outcomes = list(results)
+    for outcome in outcomes:
+        table.add_row(*_cells(outcome, labels))
     print_table(table)
-    functions = [one.is_above for one in found if one.kind == "map function"]
+    functions = [outcome.is_above for outcome in outcomes if outcome.kind == "map function"]
     if functions:
         above = f"{sum(functions)} of them above {BOUND:g} ulps of the largest operand"
         click.echo(f"\n{len(functions)} map function{'s' * (len(functions) != 1)}, {above}")
-    for line in found:
-        for name, reason in line.failed.items():
-            click.echo(f"{line.name} on {name}: {reason}")
-    return found
+    for outcome in outcomes:
+        for name, reason in outcome.failed.items():
+            click.echo(f"{outcome.name} on {name}: {reason}")
+    return outcomes
 
 
 def _watched(chosen: Sequence[Row]) -> Iterator[Row]:
-    """The rows, with a bar on the terminal that says how many are done: all of them take minutes."""
+    """Yield the rows, with a progress bar on a terminal, since all of them take minutes."""
     console = Console(stderr=True)
     yield from track(chosen, "comparing", console=console, transient=True, disable=not console.is_terminal)

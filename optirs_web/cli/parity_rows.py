@@ -1,4 +1,4 @@
-"""What ``optirs-web parity`` computes on every device, and in float64: map functions, operations, optimizers."""
+"""The rows of ``optirs-web parity``: map functions, operations and optimizers, with operands and float64 references."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..wgsl.print_python import compile_python, print_python, python_name
 from ..wgsl.shell import function_of
 from ..wgsl.syntax import Function
 from .float64_dialect import FLOAT64
-from .optimizers import all_optimizers, made
+from .optimizers import all_optimizers, make_optimizer
 from .shader_names import map_files, map_functions
 
 __all__ = ["Row", "rows", "samples"]
@@ -33,14 +33,14 @@ _SIZE = 12
 
 
 class Row(NamedTuple):
-    """One line of the table.
+    """A row of the table.
 
     Attributes:
         kind: "map function", "operation" or "optimizer".
-        name: what it is called in the table and on the command line.
-        compute: its results on a device.
-        operands: what they are computed of, each as large as the results or a number; floats only.
-        reference: the results in float64; None where only devices can be compared.
+        name: its name in the table and on the command line.
+        compute: returns the results on a device.
+        operands: returns the operands that are floats, each of the results' shape or a number.
+        reference: returns the results in float64; None where only devices can be compared.
     """
 
     kind: str
@@ -51,13 +51,13 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """All of them; nothing is computed before it is asked for."""
+    """Yield all rows; results are computed when the functions of a row are called."""
     for file in map_files():
         for function in map_functions(file):
             result = function.return_type_name
             if result is not None and result.name in _DTYPES and function.name not in _CHAINS:
                 yield _of_map_function(file, function)
-    yield from (_of_operation(*one) for one in _OPERATIONS)
+    yield from (_of_operation(*operation) for operation in _OPERATIONS)
     for name, make in all_optimizers().items():
         yield _of_optimizer(name, make)
 
@@ -70,9 +70,9 @@ _INTEGERS = [0, 1, 2, 3, 4, 5, 7, 10, 22, 31, 32, 33, 255, 256, 65535, 65536, 2*
 
 
 def samples(type_: str, count: int, random: np.random.Generator, powers: int = 40) -> Array:
-    """Edge cases and random values of a scalar type of WGSL; half of the integers are small.
+    """Return `count` edge cases and random values of a scalar type of WGSL; half of the integers are small.
 
-    Floats are at most about 2 to the power of `powers`; with 40, edges beyond it are among them, infinities and NaN.
+    Floats are at most about 2 to the power of `powers`; with 40, larger edge cases, infinities and NaN are included.
     """
     if type_ == "bool":
         return random.random(count) < 0.5
@@ -98,15 +98,17 @@ def _of_map_function(file: str, function: Function) -> Row:
     name = function.name
     module = load_map_module("elementwise", file, (name,))
     declared = function_of(module, name)
-    types = {one.name: str(one.type) for one in declared.parameters}
+    types = {param.name: str(param.type) for param in declared.parameters}
 
     def arguments() -> dict[str, Array]:
         random = np.random.default_rng(len(name))
-        return {one: _argument(name, one, type_, random) for one, type_ in types.items()}
+        return {argument: _argument(name, argument, type_, random) for argument, type_ in types.items()}
 
     def compute(device: Device) -> Array:
-        given = {one: value for one, value in arguments().items() if one != "index"}
-        tensors = [ow.tensor(value, device=device, dtype=_DTYPES[types[one]].name) for one, value in given.items()]
+        values = {argument: value for argument, value in arguments().items() if argument != "index"}
+        tensors = [
+            ow.tensor(value, device=device, dtype=_DTYPES[types[argument]].name) for argument, value in values.items()
+        ]
         dtype = _DTYPES[str(declared.return_type)]
         return np.asarray(apply(file, name, *tensors, dtype=dtype, device=device, shape=(_COUNT,)).numpy())
 
@@ -118,14 +120,16 @@ def _of_map_function(file: str, function: Function) -> Row:
                 return np.asarray(_BY_BITS[name](*(value.astype(np.float64) for value in arguments().values())))
         namespace = compile_python(print_python(module, FLOAT64), f"float64 {name}")
         with np.errstate(all="ignore"):
-            given = (value.astype(np.float64) if value.dtype == np.float32 else value for value in arguments().values())
+            values = (
+                value.astype(np.float64) if value.dtype == np.float32 else value for value in arguments().values()
+            )
             try:
-                return np.broadcast_to(namespace[python_name(name)](*given), _COUNT)
+                return np.broadcast_to(namespace[python_name(name)](*values), _COUNT)
             except NotImplementedError:
                 return None
 
     def operands() -> list[Array]:
-        return [one for one in arguments().values() if one.dtype == np.float32]
+        return [argument for argument in arguments().values() if argument.dtype == np.float32]
 
     return Row("map function", name.rstrip("_"), compute, operands, reference)
 
@@ -164,7 +168,7 @@ _WITHIN = {
     "cross_entropy_grad.x": (-20, 0),
     "cross_entropy_grad.log_sum": (0, 5),
 }
-"""Between what parameters lie, by their names, where their meaning or the formula says so."""
+"""Ranges of parameters by name, where their meaning or the formula limits them."""
 
 _BY_BITS: dict[str, Callable[..., Any]] = {
     "sqrt_": np.sqrt,
@@ -175,16 +179,16 @@ _BY_BITS: dict[str, Callable[..., Any]] = {
     "less_f32": np.less,
     "less_equal_f32": np.less_equal,
 }
-"""What looks at the bits of floats, and what it is."""
+"""References of the functions that read the bits of floats."""
 
 _CHAINS = {"multiply_add_chains"}
-"""What measures the speed of devices: so many operations in a row that their roundings add up."""
+"""Functions that measure the speed of devices: chains so long that their roundings add up."""
 
 _NORMALS = {"random_normal", "draw_normal"}
-"""Where a cosine is near 0 the rounding of its argument counts: they are compared with each other."""
+"""Functions that are compared between devices only: where a cosine is near 0, its argument's rounding dominates."""
 
 
-# Operations that are more than a map function: what is summed in another order differs.
+# Operations that are more than a map function: sums in another order differ.
 
 _OPERATIONS: list[tuple[str, Callable[..., Any], Callable[..., Any], tuple[tuple[int, ...], ...]]] = [
     ("sum", lambda x: x.sum(), np.sum, ((1000,),)),
@@ -213,11 +217,11 @@ def _of_operation(name: str, ours: Callable[..., Any], exact: Callable[..., Any]
         return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
 
     def compute(device: Device) -> Array:
-        return np.asarray(ours(*(ow.tensor(one, device=device) for one in operands())).numpy())
+        return np.asarray(ours(*(ow.tensor(operand, device=device) for operand in operands())).numpy())
 
     return Row(
-        "operation", name, compute, lambda: [np.abs(one).max() for one in operands()],
-        lambda: exact(*(one.astype(np.float64) for one in operands())),
+        "operation", name, compute, lambda: [np.abs(operand).max() for operand in operands()],
+        lambda: exact(*(operand.astype(np.float64) for operand in operands())),
     )  # fmt: skip
 
 
@@ -233,8 +237,8 @@ def _of_optimizer(name: str, make: type[ow.optim.Optimizer]) -> Row:
     def compute(device: Device) -> Array:
         param = ow.Parameter(ow.tensor(start, device=device))
         weight = ow.tensor(np.abs(curvature), device=device)
-        goals = [ow.tensor(one, device=device) for one in targets]
-        optimizer = made(make, param)
+        goals = [ow.tensor(target, device=device) for target in targets]
+        optimizer = make_optimizer(make, param)
 
         def closure(goal: ow.Tensor) -> Any:
             param.grad = None

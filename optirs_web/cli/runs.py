@@ -1,4 +1,4 @@
-"""``optirs-web runs``: checkpoints between this machine's files and a demo server, where pages have them too."""
+"""``optirs-web runs``: copies checkpoints between this machine's files and a demo server, which pages use too."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _address(name: str) -> str:
 def _ask(
     url: str, method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
 ) -> _Answer:
-    """One request; everything that can go wrong ends as one line."""
+    """Send a request and return the answer; every failure becomes a message of one line."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise click.BadParameter(f"'{url}' is not an address like http://127.0.0.1:8000", param_hint="--url")
@@ -115,7 +115,7 @@ def _ask(
 
 
 def _refusal(error: HTTPError) -> str:
-    """What the server says, or its status where it does not speak our form."""
+    """Return the server's message, or its status where the answer is not in the demo's format."""
     try:
         answer: Any = json.loads(error.read(1 << 16))
         return f"the demo server refused: {answer['error']['message']}"
@@ -124,7 +124,7 @@ def _refusal(error: HTTPError) -> str:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Replace the file as a whole."""
+    """Replace the file as a whole, or refuse with a message of one line."""
     try:
         write_whole(file, [content])
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``optirs-web shader``: the complete text of a kernel, for reading or for another tool."""
+"""``optirs-web shader``: prints the complete text of a kernel, for reading or for another tool."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WORDS = {"true": True, "false": False}
 
 def _parse_flags(source: Source, texts: tuple[str, ...]) -> Flags:
     module = package_loader()((source.folder, source.file))
-    known = [one.name for one in module.declarations if isinstance(one, syntax.Override)]
+    overrides = [declaration.name for declaration in module.declarations if isinstance(declaration, syntax.Override)]
     flags: dict[str, bool | float] = {}
     for text in texts:
         name, _, value = text.partition("=")
-        if name not in known:
-            has = f"it has {', '.join(known)}" if known else "it has none"
+        if name not in overrides:
+            has = f"it has {', '.join(overrides)}" if overrides else "it has none"
             raise click.BadParameter(f"'{source.file}' has no flag '{name}'; {has}", param_hint="--flag")
         try:
             flags[name] = _WORDS[value.lower()] if value.lower() in _WORDS else float(value)
@@ -36,13 +36,13 @@ def _parse_flags(source: Source, texts: tuple[str, ...]) -> Flags:
 
 
 def find_kernel(name: str, flags: tuple[str, ...], part: str) -> Kernel:
-    """The kernel of that name, with overrides as NAME=VALUE; of an optimizer that part."""
+    """Return the kernel of this name, or the given part of an optimizer, with overrides given as NAME=VALUE."""
     source = find_source(name)
     return source.make(_parse_flags(source, flags), part)
 
 
 def _print_names() -> None:
-    """Every name that can be asked for, by kind."""
+    """Print every name that the command accepts, by kind."""
     for kind, names in sources().items():
         text = click.wrap_text(", ".join(names), width=100, initial_indent="  ", subsequent_indent="  ")
         click.echo(f"{kind}:\n{text}")
@@ -108,7 +108,7 @@ def shader(
             raise click.BadParameter(f"'{kernel.name}' takes no 16-bit floats", param_hint="--elements")
         kernel = half
     try:
-        made = translate(kernel, target, arch)
+        translated = translate(kernel, target, arch)
     except NoTextError as error:
         raise click.UsageError(str(error)) from error
     except (DeviceNotAvailableError, UnsupportedError) as error:
@@ -118,9 +118,9 @@ def shader(
             raise click.BadParameter(str(error), param_hint="--arch") from error
         raise click.UsageError(str(error)) from error
     if output is not None:
-        write_whole(output, [made if isinstance(made, bytes) else made.encode()])
+        write_whole(output, [translated if isinstance(translated, bytes) else translated.encode()])
         return
-    text, note = readable(made)
+    text, note = readable(translated)
     if note:
         click.echo(note, err=True)
     click.echo(text)

@@ -1,4 +1,4 @@
-"""What ``optirs-web shader`` can be asked for: every kernel by a name, with its flags and the parts of its rule."""
+"""The names that ``optirs-web shader`` accepts, and how to make a kernel of each with its flags and its rule's part."""
 
 from __future__ import annotations
 
@@ -56,41 +56,43 @@ def _cooperative(name: str) -> Source:
 
 
 def _map_function(file: str, function: syntax.Function) -> Source:
-    operands = ("tensor",) * sum(one.name != "index" for one in function.parameters)
+    operands = ("tensor",) * sum(param.name != "index" for param in function.parameters)
     return Source("elementwise", file, lambda flags, _: elementwise(file, function.name, operands, 0), {})
 
 
 def _stems(folder: str) -> list[str]:
-    names = (one.name for one in files("optirs_web.shaders").joinpath(folder).iterdir())
+    names = (file.name for file in files("optirs_web.shaders").joinpath(folder).iterdir())
     return sorted(name.removesuffix(".wgsl") for name in names if name.endswith(".wgsl"))
 
 
 def map_files() -> list[str]:
-    """The files of elementwise functions."""
+    """Return the names of the files of elementwise functions."""
     return _stems("elementwise")
 
 
 def map_functions(file: str) -> list[syntax.Function]:
-    """Those of a file that take and give scalars; the others only help."""
+    """Return the functions of a file that take and return scalars; the others are helpers."""
     module = package_loader()(("elementwise", file))
-    functions = [one for one in module.declarations if isinstance(one, syntax.Function)]
-    return [one for one in functions if all(p.type_name.name in _SCALARS for p in one.parameters)]
+    functions = [declaration for declaration in module.declarations if isinstance(declaration, syntax.Function)]
+    return [function for function in functions if all(p.type_name.name in _SCALARS for p in function.parameters)]
 
 
 def _classes() -> dict[str, Source | None]:
-    """The rule of each optimizer by the name of the class, with the flags that it sets; None if it has not just one."""
+    """Return the rule of each optimizer class by name, with the flags that it sets; None unless it has exactly one."""
     from ..optim.wrapper import Wrapper
     from .optimizers import all_optimizers
 
-    found: dict[str, Source | None] = {}
-    for name, one in all_optimizers().items():
-        rule = None if issubclass(one, Wrapper) else getattr(one, "rule", None)
-        found[name] = rule and _rule(rule.name, {flag: getattr(one, flag) for flag in rule.flags if hasattr(one, flag)})
-    return found
+    rules: dict[str, Source | None] = {}
+    for name, class_ in all_optimizers().items():
+        rule = None if issubclass(class_, Wrapper) else getattr(class_, "rule", None)
+        rules[name] = rule and _rule(
+            rule.name, {flag: getattr(class_, flag) for flag in rule.flags if hasattr(class_, flag)}
+        )
+    return rules
 
 
 def sources() -> dict[str, dict[str, Source]]:
-    """Every name that can be asked for, by kind."""
+    """Return the sources of all names that the command accepts, by kind."""
     functions = {
         function.name.rstrip("_"): _map_function(file, function)
         for file in map_files()
@@ -104,20 +106,20 @@ def sources() -> dict[str, dict[str, Source]]:
 
 
 def find_source(name: str) -> Source:
-    """The one of that name, or of the class of that name; case does not matter.
+    """Return the source of this name, or of the optimizer class of this name, ignoring case.
 
     Raises:
         click.BadParameter: there is none.
     """
-    found = sources()
-    everything = {one: source for group in found.values() for one, source in group.items()}
+    by_kind = sources()
+    everything = {known_name: source for group in by_kind.values() for known_name, source in group.items()}
     if name.lower() in everything:
         return everything[name.lower()]
     classes = _classes()
-    for one, source in classes.items():
-        if one.lower() == name.lower():
+    for class_name, source in classes.items():
+        if class_name.lower() == name.lower():
             if source is None:
-                raise click.BadParameter(f"{one} has no rule of its own, or several", param_hint="NAME")
+                raise click.BadParameter(f"{class_name} has no rule of its own, or several", param_hint="NAME")
             return source
     hint = similar(name, [*everything, *classes])
     raise click.BadParameter(
@@ -126,13 +128,13 @@ def find_source(name: str) -> Source:
 
 
 def of_16_bits(source: Source, kernel: Kernel, elements: str) -> Kernel | None:
-    """The kernel over tensors of "f16", "float16" or "bfloat16" in place of f32; None if it takes none."""
-    kinds = tuple(elements if one.type == "array<f32>" else "" for one in kernel.bindings)
+    """Return the kernel over tensors of "f16", "float16" or "bfloat16" instead of f32; None if it takes none."""
+    kinds = tuple(elements if binding.type == "array<f32>" else "" for binding in kernel.bindings)
     if source.folder == "optimizers" or not any(kinds):
         return None
-    made = packed(kernel, kinds)
+    kernel_of_16_bits = packed(kernel, kinds)
     try:
-        made.wgsl()
-    except ShaderError:  # it reads them otherwise than one by one
+        kernel_of_16_bits.wgsl()
+    except ShaderError:  # it does not read them element by element
         return None
-    return made
+    return kernel_of_16_bits

@@ -1,4 +1,4 @@
-"""Tables on the terminal, of its width; in a pipe with lines that are not broken."""
+"""Print tables: folded to the width of a terminal, and with unbroken lines in a pipe."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["print_table", "table_of"]
 
 
 def table_of(*headings: str) -> Table:
-    """A table without rows; what is too long for its column goes on in the next line."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    """Return a table without rows; text that is too long for its column is folded."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
-        made.add_column(heading, overflow="fold")
-    return made
+        table.add_column(heading, overflow="fold")
+    return table
 
 
 def print_table(table: Table) -> None:

@@ -1,4 +1,4 @@
-"""``optirs-web train``: runs of the main job, with a progress bar, and the files that they leave."""
+"""``optirs-web train``: trains the digits with a progress bar, and writes checkpoint, metrics and curves."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 class _BadOption(click.ClickException):
-    """An option out of range: one line, and the exit status of click's own usage errors."""
+    """An option out of range, with the exit status of click's own usage errors."""
 
     exit_code = 2
 
 
 def _option(field: str, text: str) -> Callable[[Any], Any]:
-    """An option for a field of `Config`, with its default and type."""
+    """Return the option for a field of `Config`, with its default and type."""
     default = getattr(_DEFAULTS, field)
     name = "--" + field.replace("_", "-")
     return click.option(name, type=type(default), default=default, show_default=True, help=text)
@@ -48,7 +48,7 @@ def train() -> None:
 
 @train.command()
 @click.option("--device", help='Device to train on, one of `optirs-web devices`. [default: "auto"]')
-@_option("optimizer", f"{', '.join(one.name for one in COMMON)}, and {_MORE} more; see `optirs-web optimizers`.")
+@_option("optimizer", f"{', '.join(recipe.name for recipe in COMMON)}, and {_MORE} more; see `optirs-web optimizers`.")
 @_option("epochs", "Epochs to train.")
 @_option("seed", "Seed of the initial weights and the image order.")
 @click.option("--lr", type=float, help="Initial learning rate. [default: the optimizer's]")
@@ -73,7 +73,7 @@ def digits(folds: bool, out: Path, resume: bool, **options: Any) -> None:
         else:
             _train_one(configs[0], out, resume)
     except BrokenPipeError:
-        raise  # whoever read our output has had enough; click ends quietly
+        raise  # the reader of our output closed the pipe; click ends without a message
     except OSError as error:
         raise click.ClickException(str(error)) from error
 
@@ -83,12 +83,12 @@ def _checked(options: dict[str, Any]) -> Config:
     if name not in OPTIMIZERS:
         from .optimizers import all_optimizers
 
-        known = {one.lower(): one for one in all_optimizers()}
-        if name in known:
+        names = {class_name.lower(): class_name for class_name in all_optimizers()}
+        if name in names:
             raise _BadOption(
-                f"{known[name]} is not for this command: it needs more than gradients, or tensors of particular shapes"
+                f"{names[name]} is not for this command: it needs more than gradients, or tensors of particular shapes"
             )
-        hint = similar(name, (one.name for one in OPTIMIZERS.values()))
+        hint = similar(name, (recipe.name for recipe in OPTIMIZERS.values()))
         raise _BadOption(f"there is no optimizer '{options['optimizer']}'{hint}; `optirs-web optimizers` lists them")
     try:
         return Config(**options).checked()
@@ -102,12 +102,12 @@ def _train_folds(configs: list[Config], out: Path) -> None:
         folder = out / f"fold{config.fold}"
         folder.mkdir(exist_ok=True)
         results.append(_train_one(config, folder, resume=False))
-    accuracies = [one.test_accuracy for one in results]
+    accuracies = [result.test_accuracy for result in results]
     mean = sum(accuracies) / len(accuracies)
     for config, accuracy in zip(configs, accuracies, strict=True):
         click.echo(f"fold {config.fold}: test accuracy {accuracy:.2%}")
     click.echo(f"mean of {len(accuracies)} folds: test accuracy {mean:.2%}")
-    _write_json(out / METRICS, {"test_accuracy": mean, "folds": [one.metrics() for one in results]})
+    _write_json(out / METRICS, {"test_accuracy": mean, "folds": [result.metrics() for result in results]})
     click.echo(f"saved: {out / METRICS}")
 
 
@@ -152,9 +152,9 @@ def _announce(training: DigitsTraining) -> None:
 
 
 def _interrupted(training: DigitsTraining, checkpoint: Path) -> None:
-    """Say what Ctrl-C leaves, and end with the status that a shell gives for SIGINT."""
-    kept = f"{checkpoint} holds the last complete epoch; continue with --resume"
-    click.echo(f"interrupted: {kept if training.history else 'no epoch was completed'}", err=True)
+    """Print what an interrupt keeps, and exit with the status that a shell gives for SIGINT."""
+    saved = f"{checkpoint} holds the last complete epoch; continue with --resume"
+    click.echo(f"interrupted: {saved if training.history else 'no epoch was completed'}", err=True)
     raise click.exceptions.Exit(130)
 
 
@@ -172,7 +172,7 @@ def _brief(epoch: Epoch) -> str:
 
 @contextmanager
 def _reporter(training: DigitsTraining) -> Iterator[Callable[[Epoch], None]]:
-    """A bar on a terminal, a line for each epoch elsewhere."""
+    """Yield a function that reports an epoch: by a progress bar on a terminal, elsewhere by a line of text."""
     epochs = training.config.epochs
     console = Console()
     if not console.is_terminal:

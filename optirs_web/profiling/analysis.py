@@ -1,4 +1,4 @@
-"""Evaluate what a profile recorded: align device clocks with the host's, compute shares of the peaks, the bottleneck."""
+"""Evaluate the records of a profile: align device clocks with the host's, compute shares of peaks, the bottleneck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job: an MLP on the handwritten digits, as library code on the public API. Needs NumPy."""
+"""Training of an MLP on the handwritten digits, written with the public API. Needs NumPy."""
 
 from .config import Config
 from .digits import DigitsTraining, train_digits

@@ -1,4 +1,4 @@
-"""What a run on the digits is made of."""
+"""The configuration of a run on the digits, and its checks."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ PIXELS, CLASSES = 64, 10
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a run is made of. Two runs with the same one on the same device are the same, bit for bit.
+    """The configuration of a run. Two runs of the same configuration on the same device are equal bit for bit.
 
     Attributes:
-        device: what `optirs_web.device` takes; None means OPTIRS_DEVICE, or "auto".
-        optimizer: a key of `OPTIMIZERS`; capitals do not matter.
+        device: an argument of `optirs_web.device`; None means OPTIRS_DEVICE, or "auto".
+        optimizer: a key of `OPTIMIZERS`; case does not matter.
         epochs: passes over the training images.
         seed: of the first weights and of the order of the images.
-        batch_size: images in a step; the last step of an epoch has what is left.
+        batch_size: images in a step; the last step of an epoch has the remaining ones.
         hidden: the widths of the hidden layers.
         fold: the fold of the digits to test on, 0 to 4.
         lr: the learning rate of the first epoch; None means that of the optimizer's recipe.
-        lr_decay: what the learning rate is multiplied by after each epoch. It does not depend on `epochs`, so
-            that a run can be continued to any length.
+        lr_decay: the factor of the learning rate after each epoch. It does not depend on `epochs`, so that a run can
+            be continued to any length.
     """
 
     device: str | None = None
@@ -47,7 +47,7 @@ class Config:
         return "-".join(map(str, (PIXELS, *self.hidden, CLASSES)))
 
     def checked(self) -> Config:
-        """The same with the learning rate filled in, and the optimizer as checkpoints have it.
+        """Return this configuration with the learning rate filled in and the optimizer's name in lower case.
 
         Raises:
             TypeError: the seed is not an integer.
@@ -69,4 +69,4 @@ class Config:
 
 
 MAY_DIFFER = {"device", "epochs"}
-"""What a continued run may have otherwise than the checkpoint."""
+"""Fields in which a continued run may differ from its checkpoint."""

@@ -1,4 +1,4 @@
-"""Training an MLP on the UCI digits, written with the public names only, as a user would write it."""
+"""Training of an MLP on the UCI digits, written with the public names only, as a user would write it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class DigitsTraining:
     """One run: the images, the network, its optimizer and the two compiled steps.
 
     Args:
-        config: what to train and how.
+        config: the model, the optimizer and the data to train on.
 
     Attributes:
-        config: the same with the learning rate filled in.
+        config: the configuration with the learning rate filled in.
         device: the device it runs on.
         data: the images and labels; the pixels are centred on their means over the training images and
             divided by one standard deviation.
         parameters: by name; ``weight0`` is (64, hidden), ``bias0`` (hidden,), and so on.
         optimizer: steps them.
-        history: what was trained so far.
+        history: the epochs trained so far.
 
     Raises:
         ValueError: an option is out of range.
@@ -63,7 +63,7 @@ class DigitsTraining:
         self._evaluate = ow.compile(self._evaluation, device=self.device)
 
     def forward(self, images: ow.Tensor) -> ow.Tensor:
-        """The logits, (n, 10), of images, (n, 64)."""
+        """Return the logits, (n, 10), of images, (n, 64)."""
         layers = len(self.config.hidden) + 1
         values = images
         for layer in range(layers):
@@ -85,7 +85,7 @@ class DigitsTraining:
             return ow.cross_entropy(logits, labels), logits
 
     def run(self) -> Iterator[Epoch]:
-        """Train the epochs that are still missing, and yield the figures of each when it is done.
+        """Train the remaining epochs, and yield the figures of each when it is done.
 
         Raises:
             NonFiniteError: the loss of an epoch is NaN or infinite.
@@ -106,7 +106,7 @@ class DigitsTraining:
         images, labels = self.data.train_images, self.data.train_labels
         order = np.array(epoch_order(len(images), self.config.seed, number))
         size = self.config.batch_size
-        batches = [order[first : first + size] for first in range(0, len(order), size)]
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
         losses = [self._step(images[batch], labels[batch]) for batch in batches]
         # Only here does the host wait for the device.
         total = math.fsum(loss.item() * len(batch) for loss, batch in zip(losses, batches, strict=True))
@@ -116,16 +116,16 @@ class DigitsTraining:
         is_right = logits.numpy().argmax(axis=1) == self.data.test_labels
         return Epoch(number + 1, lr, train_loss, test_loss, float(is_right.mean()))
 
-    def _finite(self, loss: float, which: str, number: int) -> float:
+    def _finite(self, loss: float, kind: str, number: int) -> float:
         if not math.isfinite(loss):
             raise ow.errors.NonFiniteError(
-                f"the {which} loss of epoch {number + 1} is {loss}: training has diverged. "
+                f"the {kind} loss of epoch {number + 1} is {loss}: training has diverged. "
                 f"Try a lower learning rate (it was {self.config.lr:g})"
             )
         return loss
 
     def result(self) -> Result:
-        """The figures so far.
+        """Return the figures of the epochs trained so far.
 
         Raises:
             ValueError: nothing was trained yet.
@@ -146,14 +146,14 @@ class DigitsTraining:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write parameters, optimizer state, history and config to one file, as a whole or not at all."""
-        history = [list(one) for one in self.history]
+        history = [list(epoch) for epoch in self.history]
         extra = {"config": asdict(self.config), "epoch": len(history), "history": history}
         ow.save_checkpoint(path, self.parameters, self.optimizer, extra)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Continue where `save` was called: on the same device bit for bit as without the interruption.
+        """Load a checkpoint of `save`, to continue as without the interruption: on the same device bit for bit.
 
-        With Adafactor and CAME up to rounding: the means of their state per row are recomputed.
+        Adafactor and CAME continue up to rounding: the means of their state per row are recomputed.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -175,10 +175,10 @@ class DigitsTraining:
         self.history = history
 
     def _check_config(self, path: Any, saved: Mapping[str, Any]) -> None:
-        here = {name: _plain(getattr(self.config, name)) for name in _compared()}
+        ours = {name: _plain(getattr(self.config, name)) for name in _compared()}
         differing = [
             f"{name} is {saved.get(name)} there and {value} here"
-            for name, value in here.items()
+            for name, value in ours.items()
             if saved.get(name) != value
         ]
         if differing:
@@ -204,18 +204,18 @@ def train_digits(config: Config | None = None) -> Result:
 
 
 def _compared() -> list[str]:
-    return [one.name for one in fields(Config) if one.name not in MAY_DIFFER]
+    return [field.name for field in fields(Config) if field.name not in MAY_DIFFER]
 
 
 def _plain(value: Any) -> Any:
-    """As JSON gives it back."""
+    """Return a value as it is after writing it to JSON and reading it back: a tuple as a list."""
     return list(value) if isinstance(value, tuple) else value
 
 
 def _standardized(digits: ow.datasets.Digits) -> ow.datasets.Digits:
-    """Each pixel less its mean over the training images, all divided by one standard deviation.
+    """Return the data with each pixel less its mean over the training images, divided by one standard deviation.
 
-    A standard deviation for each pixel would blow up those at the border, which are nearly always paper.
+    A standard deviation for each pixel would amplify those at the border, which are nearly always blank.
     """
     mean = digits.train_images.mean(axis=0, dtype=np.float64)
     deviation = digits.train_images.std(dtype=np.float64)
@@ -228,7 +228,7 @@ def _standardized(digits: ow.datasets.Digits) -> ow.datasets.Digits:
 
 
 def _first_parameters(config: Config, device: ow.Device) -> dict[str, ow.Parameter]:
-    """Normal weights, of He et al.'s variance (2015, arXiv:1502.01852) before a relu, LeCun's at the end."""
+    """Return zero biases and normal weights of He et al.'s variance (2015, arXiv:1502.01852), LeCun's in the last layer."""
     ow.manual_seed(config.seed)
     widths = (PIXELS, *config.hidden, CLASSES)
     parameters = {}

@@ -1,4 +1,4 @@
-"""The curves of a run as a picture. matplotlib is imported when one is drawn; no window is ever opened."""
+"""The curves of a run as a picture. matplotlib is imported when it is drawn; no window is ever opened."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def _title(result: Result) -> str:
 def _draw_losses(axes: Any, result: Result) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    epochs = [one.epoch for one in result.history]
+    epochs = [epoch.epoch for epoch in result.history]
     marker = "o" if len(epochs) == 1 else None
     curves = (
-        ("train (during the epoch)", _TRAIN, [one.train_loss for one in result.history]),
-        ("test (after the epoch)", _TEST, [one.test_loss for one in result.history]),
+        ("train (during the epoch)", _TRAIN, [epoch.train_loss for epoch in result.history]),
+        ("test (after the epoch)", _TEST, [epoch.test_loss for epoch in result.history]),
     )
     for label, color, losses in curves:
         axes.plot(epochs, losses, color=color, marker=marker, label=label)
@@ -74,20 +74,20 @@ def _draw_losses(axes: Any, result: Result) -> None:
 
 
 def _draw_accuracy(axes: Any, result: Result) -> None:
-    epochs = [one.epoch for one in result.history]
-    percent = [100 * one.test_accuracy for one in result.history]
+    epochs = [epoch.epoch for epoch in result.history]
+    percent = [100 * epoch.test_accuracy for epoch in result.history]
     best, final = result.best, result.history[-1]
     axes.plot(epochs, percent, color=_ACCURACY, marker="o" if len(epochs) == 1 else None)
     axes.set_title("Test accuracy", loc="left", fontsize=11)
     axes.set_ylabel(f"test accuracy, % of {result.test_images} images")
-    # The legend stands below the flat end of the curve.
+    # Room for the legend below the flat end of the curve.
     low = min(percent)
     axes.set_ylim(low - 0.35 * (100 - low) - 0.5, 100 + 0.06 * (100 - low) + 0.05)
-    for one, name, marker in ((best, "best", "*"), (final, "final", "o")):
-        accuracy = 100 * one.test_accuracy
-        label = f"{name}: {accuracy:.2f}% (epoch {one.epoch})"
+    for epoch, name, marker in ((best, "best", "*"), (final, "final", "o")):
+        accuracy = 100 * epoch.test_accuracy
+        label = f"{name}: {accuracy:.2f}% (epoch {epoch.epoch})"
         size = 13 if marker == "*" else 7
-        axes.plot([one.epoch], [accuracy], marker, color=_ACCURACY, markersize=size, label=label)
+        axes.plot([epoch.epoch], [accuracy], marker, color=_ACCURACY, markersize=size, label=label)
     axes.legend(frameon=False, loc="lower right")
 
 

@@ -1,4 +1,4 @@
-"""The optimizers that train on the digits, each with what does well there. Pages run this file too, without NumPy."""
+"""The optimizers that train on the digits, with learning rates and options. Pages run this file too, without NumPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["COMMON", "OPTIMIZERS", "Recipe", "recipe"]
 
 
 class Recipe(NamedTuple):
-    """An optimizer with the learning rate and the options with which it does well on these data.
+    """An optimizer with the learning rate and the options with which it trains well on these data.
 
     Attributes:
         name: that of its class in `optirs_web.optim`. Classes are imported when used: there are many.
@@ -25,7 +25,7 @@ class Recipe(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
 
     def make(self, params: Iterable[ow.Parameter], lr: float | None = None) -> ow.optim.Optimizer:
-        """The optimizer of these parameters; None means the learning rate of the recipe."""
+        """Return the optimizer of these parameters; `lr=None` means the learning rate of the recipe."""
         optimizer: ow.optim.Optimizer = getattr(ow.optim, self.name)(
             params, lr=self.lr if lr is None else lr, **self.options
         )
@@ -44,7 +44,7 @@ COMMON = (
     Recipe("Adafactor", 0.03),
     Recipe("LAMB", 0.01),
 )
-"""What people know and look for, by how common they are."""
+"""The common optimizers, the most common first."""
 
 _OTHERS = (
     Recipe("AdaBelief", 0.01),
@@ -85,16 +85,16 @@ _OTHERS = (
     Recipe("Yogi", 0.01),
 )
 
-OPTIMIZERS = {one.name.lower(): one for one in (*COMMON, *_OTHERS)}
-"""Every optimizer that needs no more than gradients of tensors of any shape, by its name in checkpoints: the common
-ones, then the others from A to Z."""
+OPTIMIZERS = {entry.name.lower(): entry for entry in (*COMMON, *_OTHERS)}
+"""Every optimizer that needs only gradients of tensors of any shape, by its name in checkpoints: the common optimizers,
+then the others from A to Z."""
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of an optimizer; capitals in its name do not matter.
+    """Return the recipe of an optimizer; case does not matter.
 
     Raises:
-        ValueError: there is none of that name; the message has those that there are.
+        ValueError: there is no such recipe; the message lists the names.
 
     Example:
         >>> recipe("adamw").name

@@ -1,4 +1,4 @@
-"""The figures of a run."""
+"""The figures of a run and of its epochs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Epoch(NamedTuple):
     Attributes:
         epoch: its number, from 1.
         lr: the learning rate.
-        train_loss: the mean over the training images, each as its step saw it.
+        train_loss: the mean over the training images, each before its step's update.
         test_loss: the mean over the test images after the epoch.
-        test_accuracy: the share of test images that were told right after the epoch.
+        test_accuracy: the share of test images that were classified correctly after the epoch.
     """
 
     epoch: int
@@ -37,11 +37,11 @@ class Result:
     Attributes:
         config: with the learning rate filled in.
         device: the name of the device it ran on.
-        history: one entry for each epoch, those before a resume too.
+        history: one entry for each epoch, including those before a resume.
         train_images: how many images it was trained on.
         test_images: how many it was tested on.
         seconds: wall-clock time of the epochs trained by this process.
-        stats: what the device was asked to do for them.
+        stats: the device's counts for these epochs.
     """
 
     config: Config
@@ -54,16 +54,16 @@ class Result:
 
     @property
     def test_accuracy(self) -> float:
-        """That of the last epoch."""
+        """The test accuracy of the last epoch."""
         return self.history[-1].test_accuracy
 
     @property
     def best(self) -> Epoch:
-        """The (first) epoch with the highest test accuracy."""
-        return max(self.history, key=lambda one: one.test_accuracy)
+        """The epoch with the highest test accuracy, the first of several."""
+        return max(self.history, key=lambda epoch: epoch.test_accuracy)
 
     def metrics(self) -> dict[str, Any]:
-        """All figures, as JSON can hold them."""
+        """Return all figures as values of JSON."""
         return {
             "test_accuracy": self.test_accuracy,
             "best_test_accuracy": self.best.test_accuracy,
@@ -74,5 +74,5 @@ class Result:
             "test_images": self.test_images,
             "seconds": self.seconds,
             "stats": asdict(self.stats),
-            "history": [one._asdict() for one in self.history],
+            "history": [epoch._asdict() for epoch in self.history],
         }

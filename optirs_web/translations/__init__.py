@@ -1,4 +1,4 @@
-"""What a kernel is in other languages: the texts that ``optirs-web shader`` prints and the demo's page shows."""
+"""Translate kernels to other languages, for ``optirs-web shader`` and the demo's shader page."""
 
 from __future__ import annotations
 

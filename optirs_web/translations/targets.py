@@ -1,4 +1,4 @@
-"""The targets by name: what prints a kernel for each of them, and which compilers of others some of that needs."""
+"""The targets by name: the function that prints a kernel for each, and the compilers of others that some need."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ from .naga import TARGETS as NAGA, Naga, missing_naga
 __all__ = ["TARGETS", "NoTextError", "is_ours", "missing_compiler", "readable", "translate"]
 
 _ARCH = "sm_80"
-_WORDS_IN_A_LINE = 8
+_WORDS_IN_A_ROW = 8
 
 
 class NoTextError(UnsupportedError):
-    """The kernel is nothing in that language, whatever is installed."""
+    """The kernel has no text in the language, whatever is installed."""
 
 
 class _Target(NamedTuple):
-    """What prints a kernel, given the oldest GPUs that it is for too; what is missing here for that, or "".
+    """A target.
 
-    A target without the latter takes no compiler but ours.
+    Attributes:
+        text: prints a kernel; its second argument is the oldest architecture of GPUs to support.
+        missing: returns the name of a compiler that is not installed and how to install it, or ""; None for a target
+            that needs no compiler but this library.
     """
 
     text: Callable[[Kernel, str], str | bytes]
@@ -41,18 +44,18 @@ class _Target(NamedTuple):
 
 
 def translate(kernel: Kernel, target: str, arch: str | None = None) -> str | bytes:
-    """A kernel in the language of one of the `TARGETS`.
+    """Translate a kernel to the language of one of the `TARGETS`.
 
     Args:
-        kernel: it may be of any kind.
-        target: its name.
-        arch: of "ptx": the oldest GPUs that it is for, "sm_80" by default.
+        kernel: a kernel of any kind.
+        target: the target's name.
+        arch: for "ptx" the oldest architecture of GPUs to support, "sm_80" by default.
 
     Returns:
-        Text; of "spirv" the words as bytes, the lowest first.
+        Text; for "spirv" the words as little-endian bytes.
 
     Raises:
-        NoTextError: there is no such text of this kernel: in that language it is written by hand.
+        NoTextError: this kernel has no text in the language: it is written by hand there.
         UnsupportedError: StableHLO, of a kernel whose shapes are not known; the compiler does not know `arch`; naga is
             not installed.
         DeviceNotAvailableError: NVIDIA's compiler or JAX is not installed.
@@ -62,26 +65,26 @@ def translate(kernel: Kernel, target: str, arch: str | None = None) -> str | byt
     return TARGETS[target].text(kernel, arch or _ARCH)
 
 
-def readable(made: str | bytes) -> tuple[str, str]:
-    """Text to read, and how it would be better: SPIR-V as spirv-dis prints it, or without that as numbers."""
-    if isinstance(made, str):
-        return made.rstrip("\n"), ""
+def readable(translated: str | bytes) -> tuple[str, str]:
+    """Return a translation as text, and a note: SPIR-V as spirv-dis prints it, or without spirv-dis as numbers."""
+    if isinstance(translated, str):
+        return translated.rstrip("\n"), ""
     if shutil.which("spirv-dis"):
         command = ["spirv-dis", "--no-color", "-"]
-        said = subprocess.run(command, input=made, capture_output=True, check=True).stdout.decode()
-        return said.rstrip("\n"), ""
-    numbers = [f"0x{word:08x}" for (word,) in struct.iter_unpack("<I", made)]
-    lines = (numbers[first : first + _WORDS_IN_A_LINE] for first in range(0, len(numbers), _WORDS_IN_A_LINE))
-    return "\n".join(map(" ".join, lines)), "spirv-dis would print this as text; Debian has it in spirv-tools"
+        text = subprocess.run(command, input=translated, capture_output=True, check=True).stdout.decode()
+        return text.rstrip("\n"), ""
+    numbers = [f"0x{word:08x}" for (word,) in struct.iter_unpack("<I", translated)]
+    rows = (numbers[start : start + _WORDS_IN_A_ROW] for start in range(0, len(numbers), _WORDS_IN_A_ROW))
+    return "\n".join(map(" ".join, rows)), "spirv-dis would print this as text; Debian has it in spirv-tools"
 
 
 def is_ours(target: str) -> bool:
-    """Whether the target takes no compiler but this library, and so is there everywhere and at once."""
+    """Return True if the target needs no compiler but this library, so that it is available everywhere."""
     return TARGETS[target].missing is None
 
 
 def missing_compiler(target: str) -> str:
-    """Which compiler a target lacks here and how to install it, or "". It looks for packages and loads none."""
+    """Return the compiler that a target lacks here and how to install it, or ""; no package is loaded to find out."""
     missing = TARGETS[target].missing
     return missing() if missing else ""
 
@@ -90,7 +93,7 @@ def _lacks(package: str, message: str) -> Callable[[], str]:
     def missing() -> str:
         try:
             return "" if find_spec(package) else message
-        except ModuleNotFoundError:  # not even what it is a part of
+        except ModuleNotFoundError:  # its parent package is missing too
             return message
 
     return missing
@@ -119,7 +122,7 @@ def _stablehlo(kernel: Kernel, _: str) -> str:
     return text
 
 
-@cache  # it holds memory that is not given back
+@cache  # an instance holds memory that is never freed
 def _naga() -> Naga:
     return Naga()
 
@@ -145,4 +148,4 @@ TARGETS: Mapping[str, _Target] = {
     "jax": _Target(lambda kernel, _: _python(kernel, "jax")),
     "stablehlo": _Target(_stablehlo, _lacks("jax", _NO_JAX)),
 }
-"""By the names that ``optirs-web shader --target`` takes."""
+"""The targets by the names that ``optirs-web shader --target`` takes."""
