@@ -22,7 +22,7 @@ class Case:
     """A case of the suite.
 
     Attributes:
-        name: the group and what is particular to the case, as "products/512".
+        name: the group and the case's own part, such as "products/512".
         make: returns the call of a library.
         operations: floating-point operations of a call, or 0 where its rate is in bytes or has no meaning.
         nbytes: bytes that a call reads and writes at least, or 0.

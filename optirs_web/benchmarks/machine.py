@@ -51,7 +51,7 @@ def _processor() -> str:
             text = Path("/proc/cpuinfo").read_text("utf-8")
         except OSError:
             text = ""
-        for line in text.splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        for row in text.splitlines():
+            if row.startswith("model name"):
+                return row.partition(":")[2].strip()
     return platform.processor() or platform.machine()

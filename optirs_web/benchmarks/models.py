@@ -30,7 +30,7 @@ _LENGTH = 20_000
 
 
 def _example(name: str) -> Any:
-    """Return a module of `examples/`: a folder of the installed package, and next to the package in a clone."""
+    """Return a module of `examples/`, which is in the installed package, or next to the package in a clone."""
     full = f"optirs_web.examples.{name}"
     if full not in sys.modules:
         folders = Path(__file__).parents[1] / "examples", Path(__file__).parents[2] / "examples"
@@ -49,9 +49,10 @@ def training_data(model: str) -> tuple[Array, ...]:
     """Return the arrays of a batch.
 
     Args:
-        model: one of `NAMES`. "mlp": images (128, 784) and labels (128,); "gpt": characters (batch, block) and those
-            that follow; "resnet": images (batch, 64) and labels (batch,); "vae": images (batch, 64) and noise (batch,
-            latent); with the sizes of `examples/`. Images and noise are float32, the others int32.
+        model: one of `NAMES`. "mlp": images (128, 784) and labels (128,); "gpt": characters and the characters that
+            follow them, both (batch, block); "resnet": images (batch, 64) and labels (batch,); "vae": images (batch,
+            64) and noise (batch, latent); with the sizes of `examples/`. Images and noise are float32, the others
+            int32.
     """
     random = np.random.default_rng(0)
     if model == "mlp":

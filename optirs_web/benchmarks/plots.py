@@ -28,15 +28,15 @@ def draw(report: Report, path: str | os.PathLike[str]) -> None:
     from matplotlib.figure import Figure
 
     devices = list(report.devices)
-    longest = max(len([one for one in report.results if one.device == name]) for name in devices)
+    longest = max(len([result for result in report.results if result.device == name]) for name in devices)
     height = 1.5 + 0.28 * max(12, longest)
     figure = Figure(figsize=(14, height * len(devices)), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(devices), 2, squeeze=False, width_ratios=(3, 2))
     for (bars, roofline), name in zip(axes, devices, strict=True):
-        results = [one for one in report.results if one.device == name]
+        results = [result for result in report.results if result.device == name]
         title = f"{name}: {report.devices[name]['description']}, {report.date}"
-        _draw_bars(bars, title, [one for one in results if one.rivals], rivals_of(results))
+        _draw_bars(bars, title, [result for result in results if result.rivals], rivals_of(results))
         _draw_roofline(roofline, results, report.devices[name].get("rates", {}))
     write_picture(path, figure)
 
@@ -45,17 +45,17 @@ def _draw_bars(axes: Any, title: str, results: Sequence[Result], rivals: Sequenc
     """Draw a bar for each rival of a case, on a logarithmic scale around 1, with the spread of the ratio."""
     height = 0.8 / max(1, len(rivals))
     for number, rival in enumerate(rivals):
-        rows = [(place, one.ratio(rival)) for place, one in enumerate(results) if rival in one.rivals]
-        places = [place + (number - (len(rivals) - 1) / 2) * height for place, _ in rows]
+        rows = [(index, result.ratio(rival)) for index, result in enumerate(results) if rival in result.rivals]
+        positions = [index + (number - (len(rivals) - 1) / 2) * height for index, _ in rows]
         medians = [ratio.median for _, ratio in rows]
         errors = [ratio.median * ratio.spread / 2 for _, ratio in rows]
         color = _COLORS[number % len(_COLORS)]
-        lefts = [min(1.0, one) for one in medians]
-        axes.barh(places, [abs(one - 1) for one in medians], height, lefts, color=color, label=rival)
-        axes.errorbar(medians, places, xerr=errors, fmt="none", ecolor="#333333", elinewidth=0.8)
+        lefts = [min(1.0, median) for median in medians]
+        axes.barh(positions, [abs(median - 1) for median in medians], height, lefts, color=color, label=rival)
+        axes.errorbar(medians, positions, xerr=errors, fmt="none", ecolor="#333333", elinewidth=0.8)
     axes.set_xscale("log")
     axes.axvline(1, color="#333333", linewidth=0.9)
-    axes.set_yticks(range(len(results)), [one.case for one in results], fontsize=8)
+    axes.set_yticks(range(len(results)), [result.case for result in results], fontsize=8)
     axes.set_ylim(len(results) - 0.4, -0.6)
     axes.set_xlabel("our time as a share of the rival's (below 1 ours is faster)", fontsize=9)
     axes.set_title(title, loc="left", fontsize=10)
@@ -75,23 +75,23 @@ def _label_ratios(axes: Any) -> None:
 
 def _draw_roofline(axes: Any, results: Sequence[Result], rates: dict[str, Any]) -> None:
     """Draw the rates of cases over their operations per byte, below the rates of the device's copy and product."""
-    points = [(one, _intensity(one)) for one in results if one.operations]
+    points = [(result, _intensity(result)) for result in results if result.operations]
     copies, product = (rates.get(name, {}).get("rate") for name in (COPY, PRODUCT))
     axes.set_title("Roofline: products, attention, convolutions", loc="left", fontsize=10)
     if not points or not product:
         axes.text(0.5, 0.5, "no case with operations was run", ha="center", transform=axes.transAxes, fontsize=9)
         axes.set_axis_off()
         return
-    lowest, highest = min(one for _, one in points) / 8, max(one for _, one in points) * 4
+    lowest, highest = min(intensity for _, intensity in points) / 8, max(intensity for _, intensity in points) * 4
     if copies:
         ridge = product / copies
         lowest = min(lowest, ridge / 8)
         axes.plot([lowest, ridge, max(highest, 2 * ridge)], [lowest * copies, product, product], color="#555555")
     else:
         axes.axhline(product, color="#555555")
-    groups = sorted({one.case.partition("/")[0] for one, _ in points})
+    groups = sorted({result.case.partition("/")[0] for result, _ in points})
     for group, color in zip(groups, _COLORS, strict=False):
-        of_group = [(x, one.rate()) for one, x in points if one.case.startswith(f"{group}/")]
+        of_group = [(x, result.rate()) for result, x in points if result.case.startswith(f"{group}/")]
         axes.scatter(*zip(*of_group, strict=True), color=color, label=group, s=22, zorder=3)
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""The text of a report: numbers with units, and a table for each device, with the rows that ours loses."""
+"""The text of a report: numbers with units, a table for each device, and counts that have grown."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def rates_text(report: Report, device: str) -> str:
     """Return the rates of a device's denominators, and what computes each."""
     units = {COPY: "B/s", PRODUCT: "FLOP/s"}
     rates = report.devices[device].get("rates", {})
-    return "; ".join(f"{name} {amount_text(one['rate'], units[name])} ({one['by']})" for name, one in rates.items())
+    return "; ".join(
+        f"{name} {amount_text(facts['rate'], units[name])} ({facts['by']})" for name, facts in rates.items()
+    )
 
 
 def rivals_of(results: Sequence[Result]) -> list[str]:
@@ -87,14 +89,14 @@ def rivals_of(results: Sequence[Result]) -> list[str]:
 
 
 def title_of(results: Sequence[Result], description: str) -> str:
-    """Return what a table shows: the groups of its cases, or the kinds of those of a page, and the device.
+    """Return a table's title: the groups of its cases, or the kinds of a page's cases, and the device.
 
     Example:
         >>> cases = [Result(f"page/{name}", "webgpu", {}) for name in ("product-128", "product-256", "gpt")]
         >>> title_of(cases, "a GPU")
         'product, gpt: a GPU'
     """
-    names = (one.case.partition("/") for one in results)
+    names = (result.case.partition("/") for result in results)
     kinds = (name.partition("-")[0] if group == "page" else group for group, _, name in names)
     return f"{', '.join(dict.fromkeys(kinds))}: {description}"
 
@@ -103,10 +105,10 @@ def markdown(report: Report) -> str:
     """Return a section of Markdown for each device."""
     lines: list[str] = []
     for device, facts in report.devices.items():
-        results = [one for one in report.results if one.device == device]
+        results = [result for result in report.results if result.device == device]
         rivals = rivals_of(results)
-        versions = ", ".join(f"{name} {one}" for name, one in report.machine["versions"].items())
-        settings = " ".join(f"{name}={one}" for name, one in report.machine["settings"].items())
+        versions = ", ".join(f"{name} {version}" for name, version in report.machine["versions"].items())
+        settings = " ".join(f"{name}={value}" for name, value in report.machine["settings"].items())
         lines += [
             f"## {device}, {title_of(results, facts['description'])}",
             "",
@@ -120,7 +122,7 @@ def markdown(report: Report) -> str:
         lines += [f"Denominators, in the same run: {rates}.", ""] if rates else []
         head = headings(rivals)
         lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-        lines += [f"| {' | '.join(cells(one, rivals))} |" for one in results]
+        lines += [f"| {' | '.join(cells(result, rivals))} |" for result in results]
         lines.append("")
     return "\n".join(lines)
 
@@ -137,11 +139,11 @@ def text_of(result: Result) -> str:
 
 def grown(results: Sequence[Result], earlier: Sequence[Result]) -> list[str]:
     """Return a sentence for each count that is larger than in an earlier report."""
-    before = {(one.case, one.device): one.counts for one in earlier}
+    before = {(result.case, result.device): result.counts for result in earlier}
     return [
-        f"{one.case} on {one.device}: {one.counts[name]:,} {name}, {counts[name]:,} before"
-        for one in results
-        if (counts := before.get((one.case, one.device)))
+        f"{result.case} on {result.device}: {result.counts[name]:,} {name}, {counts[name]:,} before"
+        for result in results
+        if (counts := before.get((result.case, result.device)))
         for name in _COUNTED
-        if name in one.counts and name in counts and one.counts[name] > counts[name]
+        if name in result.counts and name in counts and result.counts[name] > counts[name]
     ]

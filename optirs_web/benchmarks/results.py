@@ -72,7 +72,7 @@ class Result:
         name, amount = (COPY, self.nbytes) if self.nbytes else (PRODUCT, self.operations)
         if name not in self.times or not amount:
             return None
-        return _figure([amount / self.amounts[name] * one for one in ratios(self.times[name], self.times[OURS])])
+        return _figure([amount / self.amounts[name] * ratio for ratio in ratios(self.times[name], self.times[OURS])])
 
     def rate(self) -> float:
         """Return bytes or operations per second, at the median; 0 where the case has neither."""
@@ -81,12 +81,12 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are not empty, for JSON; times have six digits."""
         facts = asdict(self)
-        facts["times"] = {name: [float(f"{one:.6g}") for one in times] for name, times in self.times.items()}
-        return {name: one for name, one in facts.items() if one}
+        facts["times"] = {name: [float(f"{time:.6g}") for time in times] for name, times in self.times.items()}
+        return {name: value for name, value in facts.items() if value}
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> Result:
-        """Return what `to_json` wrote."""
+        """Return the result of which `to_json` returned these facts."""
         return cls(**facts)
 
     def __str__(self) -> str:

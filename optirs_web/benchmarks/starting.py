@@ -32,24 +32,25 @@ _STAGES: Mapping[str, tuple[str, str, str]] = {
     "jax": ("import jax.numpy as jnp", "x = jnp.array([1.0, 2.0])", "(x + 1.0).tolist()"),
     "tinygrad": ("from tinygrad import Tensor", "x = Tensor([1.0, 2.0], device='CPU').realize()", "(x + 1.0).tolist()"),
 }
-"""By library: the import, a first tensor, and a first result that is read back."""
+"""The stages of each library: the import, a first tensor, and a first result that is read back."""
 
 _STAGE_COUNTS = {"import": 1, "tensor": 2, "result": 3}
-"""How many stages are timed, by the name of the last."""
+"""The number of stages that are timed, by the name of the last."""
 
 
 def stage_seconds(stages: list[str], **environment: str) -> list[float]:
     """Run pieces of Python one after the other in a new process.
 
     Args:
-        stages: what is run; a later one sees the names of the earlier.
-        environment: more variables. OPTIRS_ ones are not inherited, which `optirs-web bench` sets for itself.
+        stages: the pieces; later ones see the names of the earlier.
+        environment: more variables. Variables of this library, which `optirs-web bench` sets for itself, are not
+            inherited.
 
     Returns:
-        The processor seconds of each.
+        The processor seconds of each piece.
 
     Raises:
-        RuntimeError: a piece failed; the message is the last line of what was printed.
+        RuntimeError: a piece failed; the message is the last line of its output.
     """
     # Bytecode is cached, as that of an installed package.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OPTIRS_", _NO_BYTECODE))}

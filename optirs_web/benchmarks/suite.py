@@ -1,4 +1,4 @@
-"""A run of the suite: cases on devices against rivals, into a report that is read from and written to JSON."""
+"""Run the suite: cases on devices against rivals. `Report` has the results, and is read from and written to JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["FORMAT", "REPORTS", "Report", "run"]
 FORMAT = 1
 
 REPORTS = sorted((Path(__file__).parent / "reports").glob("*.json"))
-"""The files of the reports that this version was published with."""
+"""The files of the reports published with this version."""
 
 
 @dataclass
@@ -51,17 +51,17 @@ class Report:
     notes: dict[str, str] = field(default_factory=dict)
 
     def write(self, path: str | Path) -> None:
-        """Write JSON. Whoever reads the file sees the old one or the new one, never a part.
+        """Write JSON. The file is replaced as a whole: readers see the old content or the new, never a part.
 
         Raises:
             OSError: it cannot be written.
         """
-        facts = {**self.__dict__, "format": FORMAT, "results": [one.to_json() for one in self.results]}
+        facts = {**self.__dict__, "format": FORMAT, "results": [result.to_json() for result in self.results]}
         write_whole(Path(path), [(json.dumps(facts, indent=1) + "\n").encode()])
 
     @classmethod
     def read(cls, path: str | Path) -> Report:
-        """Read what `write` wrote.
+        """Read a report that `write` wrote.
 
         Raises:
             ValueError: it is not JSON, or not a report of this version.
@@ -71,7 +71,7 @@ class Report:
         facts = json.loads(Path(path).read_text("utf-8"))
         if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
             raise ValueError(f"{path} is not a report of this version of optirs-web bench")
-        results = [Result.from_json(one) for one in facts.pop("results")]
+        results = [Result.from_json(result) for result in facts.pop("results")]
         return cls(**facts, results=results)
 
 

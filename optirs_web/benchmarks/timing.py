@@ -13,7 +13,7 @@ from ..runtime.measure import STEADY, Plan, Times, rotated, rounds as rounds_of,
 __all__ = ["MOST_ROUNDS", "STEADY", "Side", "race", "ratios", "rotated", "seconds", "spread"]
 
 MOST_ROUNDS = 3
-"""Rounds at most, as a multiple of those asked for."""
+"""Rounds at most, as a multiple of those requested."""
 
 LIMIT = 15.0
 """Seconds after which a race ends, once it has `FEWEST_ROUNDS`."""
@@ -30,7 +30,7 @@ class Side:
     """A call to be timed in a race.
 
     Attributes:
-        call: what is timed.
+        call: the call that is timed.
         wait: called after the last of several calls, and timed with them.
         own_clock: `call` is not timed but returns seconds, as one that starts a process does; it is not repeated.
     """
@@ -51,8 +51,8 @@ def race(sides: Mapping[str, Side], rounds: int, reference: str = "ours") -> dic
     there is no other, spread by more than 10%. After 15 seconds three rounds are enough.
 
     Args:
-        sides: what is timed, by name.
-        rounds: how many, at least; but for the 15 seconds.
+        sides: the calls to time, by name.
+        rounds: the least number of rounds, unless 15 seconds pass before.
         reference: the name of the side whose ratios to the others are to be steady.
 
     Returns:
@@ -77,5 +77,5 @@ def _compared(times: Mapping[str, Sequence[float]], reference: str) -> list[Sequ
 
 
 def ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:
-    """Return the ratios of two sides' times, round by round: what slows the machine for a while affects both."""
-    return [one / other for one, other in zip(times, others, strict=True)]
+    """Return the ratios of two sides' times, round by round, so that other load on the machine affects both."""
+    return [ours / theirs for ours, theirs in zip(times, others, strict=True)]

@@ -108,4 +108,4 @@ def _gpt():
 
 
 MODELS = {"mlp": MLP, "gpt": _gpt, "resnet": ResNet, "vae": VAE}
-"""By the names of `models.py`; the sizes are those of `examples/`."""
+"""The models by the names of `models.py`, with the sizes of `examples/`."""

@@ -1,7 +1,7 @@
 """WebGPU in the browser: a Device over ``navigator.gpu``, from Python in Pyodide, in a page or a worker.
 
-What talks to WebGPU is one small script, `transport.js`, that travels in the wheel. Calls that wait need JavaScript
-Promise Integration (JSPI); without it they say so, and their awaitable twins are used.
+A small script in the wheel, `transport.js`, makes the calls of WebGPU. Calls that wait need JavaScript Promise
+Integration (JSPI); without it they raise an error that names their awaitable twins.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _NATIVE = "it runs in a browser, inside Pyodide; natively use vulkan, metal or d
 
 
 def list_adapters(name: str) -> list[AdapterInfo]:
-    """The browser's adapter, or why there is none."""
+    """Return the browser's adapter, or an entry that has the reason why there is none."""
     if not _IN_BROWSER:
         return [AdapterInfo(name, 0, "", available=False, reason=_NATIVE)]
     from . import adapters
 
-    return [adapters.found()]
+    return [adapters.adapter_info()]
 
 
 def prefer(power: str) -> None:
-    """Ask the browser for an adapter of "low" or "high" power, unless it was asked for its adapter already."""
+    """Set the power, "low" or "high", for the request of the adapter; without effect after that request."""
     from . import adapters
 
     adapters.power = {"low": "low-power", "high": "high-performance"}[power]
 
 
 async def probe_async() -> None:
-    """Ask the browser for its adapter, so that `list_adapters` need not wait for it."""
+    """Request the browser's adapter, so that `list_adapters` need not wait for it."""
     if _IN_BROWSER:
         from . import adapters
 
@@ -41,7 +41,7 @@ async def probe_async() -> None:
 
 
 def open_backend(info: AdapterInfo) -> Backend:
-    """Open the adapter. Waits.
+    """Open the adapter, and wait until it is open.
 
     Raises:
         DeviceNotAvailableError: the browser refuses.

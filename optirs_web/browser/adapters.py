@@ -1,4 +1,4 @@
-"""The adapter of this browser: asked for once, and opened."""
+"""The adapter of this browser: requests it once, describes it and opens its device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .waiting import can_wait, need_waiting, wait
 if TYPE_CHECKING:  # loaded while the browser compiles
     from .backend import BrowserBackend
 
-__all__ = ["found", "open_adapter", "open_adapter_async", "probe_async"]
+__all__ = ["adapter_info", "open_adapter", "open_adapter_async", "probe_async"]
 
 _HELP = (
     "WebGPU is in Chrome and Edge from 113 (Linux: 144, before that enable chrome://flags/#enable-unsafe-webgpu; "
@@ -35,15 +35,15 @@ _modules = iter(("runtime.rule_kernels", "autograd", "ops.creation", "tensors", 
 """Modules that every training program needs. `_meanwhile` loads them, each once."""
 
 _adapter: Any = None
-"""What `transport.js` answered."""
+"""The adapter as `transport.js` returned it; None if there is none."""
 _answered = False
 
 power: str | None = None
-"""WebGPU's word for the power that is preferred."""
+"""The preferred power, as WebGPU's `powerPreference`."""
 
 
 def _request() -> Any:
-    """The promise of an adapter.
+    """Request an adapter and return the promise.
 
     A page whose content security policy forbids eval registers the script itself, as the JavaScript module
     ``optirs_web_transport`` with a member `request`.
@@ -52,7 +52,7 @@ def _request() -> Any:
         from optirs_web_transport import request
     except ImportError:
         script = pkgutil.get_data(__package__, "transport.js")
-        assert script is not None  # it lies beside this file
+        assert script is not None  # it is next to this file
         request = run_js(script.decode())
     return request(power, _experimental_feature())
 
@@ -66,7 +66,7 @@ def _experimental_feature() -> str:
 
 
 async def _meanwhile(promise: Awaitable[Any]) -> Any:
-    """Return the value of a promise. While the browser works on it, in another process, modules are loaded."""
+    """Return the value of a promise, and import modules while the browser works on it in another process."""
     task = asyncio.ensure_future(promise)
     for name in _modules:
         import_module(f"optirs_web.{name}")
@@ -77,7 +77,7 @@ async def _meanwhile(promise: Awaitable[Any]) -> Any:
 
 
 async def probe_async() -> None:
-    """Ask for the adapter, if that has not been done yet."""
+    """Request the adapter, unless that was done before."""
     if not _answered:
         _keep(await _request())
 
@@ -95,8 +95,8 @@ def _missing() -> str:
     return f"this browser has WebGPU, but found no graphics adapter for it. {_HELP}"
 
 
-def found() -> AdapterInfo:
-    """The adapter. Waits for the browser if it was not asked yet."""
+def adapter_info() -> AdapterInfo:
+    """Return the adapter's description; wait for the browser if the adapter was not requested before."""
     if not _answered:
         if not can_wait() and getattr(js.navigator, "gpu", None):
             reason = "ask the browser first: await optirs_web.device_async('webgpu')"
@@ -111,7 +111,7 @@ def found() -> AdapterInfo:
 
 
 def open_adapter(info: AdapterInfo) -> BrowserBackend:
-    """Open it. Waits."""
+    """Open the adapter's device, and wait until it is open."""
     need_waiting("device()", "optirs_web.device_async()")
     backend: BrowserBackend = wait(open_adapter_async(info))
     return backend
@@ -139,7 +139,7 @@ async def open_adapter_async(info: AdapterInfo) -> BrowserBackend:
     if counted is not None:
         try:
             note_quads(backend, counted, await _meanwhile(backend.read_async(counted, 0, 4)))
-        except ShaderError as error:  # the browser's compiler tells only now
+        except ShaderError as error:  # the browser's compiler reports only now
             backend.free(counted)
             if not is_refusal_of_quads(error):
                 raise

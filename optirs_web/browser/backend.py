@@ -1,4 +1,4 @@
-"""A device over ``navigator.gpu``: a command is a tuple of what `transport.js` is to do, and one call submits any."""
+"""A backend over ``navigator.gpu``: a command is a tuple of numbers for `transport.js`; one call submits many."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _WRITE, _COPY, _RUN, _REPLAY = range(4)  # as in transport.js
 _BIND_GROUPS_KEPT = 4096
 _UNIFORMS_KEPT = 4096
 _RECENT = 32
-"""Submits that are remembered until the device was waited for, to tell whose a failure was."""
+"""Submits that are kept until the next wait for the device, to find the operation that failed."""
 _CHECKED_ALLOCATION = 1 << 24
-"""Bytes from which an allocation waits for the browser's word, where it can wait."""
+"""Bytes from which an allocation waits until the browser confirms it, where it can wait."""
 _FIRST_BATCH, _LARGEST_BATCH = 8, 128
-"""Commands between two waits. Two such batches are under way, so that a program that is stopped soon stops."""
+"""Commands between two waits. Two such batches are queued at most, so that a program that is stopped stops soon."""
 _SHORT_WAIT, _LONG_WAIT = 0.02, 0.1
 """Seconds of a wait after which batches become larger, and smaller."""
 
 
 class _Made:
-    """Something that lives in JavaScript under a number, for as long as this object."""
+    """An object of JavaScript, known by its number, which exists as long as this one."""
 
     __slots__ = ("_dropped", "number")
 
@@ -47,11 +47,11 @@ class _Made:
         self._dropped = dropped
 
     def __del__(self) -> None:
-        self._dropped.append(self.number)  # JavaScript hears of it with the next submit
+        self._dropped.append(self.number)  # JavaScript frees it with the next submit
 
 
 class _Command(tuple[Any, ...]):
-    """The words of a command. It holds what they name, and of a kernel the key of its bind group, for a profiler."""
+    """The numbers of a command. `holds` keeps its objects alive; `key` is a kernel's bind group, for a profiler."""
 
     holds: Any
     key: Any = None
@@ -74,7 +74,7 @@ class BrowserBackend(Backend):
     """One GPUDevice. Bind groups, pipelines and parameter blocks are made once and cached."""
 
     def __init__(self, info: AdapterInfo, capabilities: Capabilities, transport: Any) -> None:
-        """Take over an opened device."""
+        """Own an opened device."""
         self.info = info
         self.capabilities = capabilities
         self.stats = Stats()
@@ -96,16 +96,16 @@ class BrowserBackend(Backend):
     def can_wait(self) -> bool:  # type: ignore[override]
         return can_wait()
 
-    # What went wrong.
+    # Errors.
 
     def _note_loss(self, why: str) -> None:
-        """Called by the browser."""
+        """Record that the device was lost; the browser calls this."""
         if not self.lost:
             self.lost = True
             self._loss = why
 
     def _check(self, status: int) -> None:
-        """Raise what the browser has reported since the last call, if it has reported anything."""
+        """Raise the first error that the browser has reported since the last call, if any."""
         if status == 0:
             return
         if self.lost:
@@ -123,20 +123,24 @@ class BrowserBackend(Backend):
         if len(failures) > 1:
             message += f" (and {len(failures) - 1} failures after it)"
         if failure["kind"] == "memory":  # of an allocation that was not waited for: its buffer is of no use
-            asked, in_use = int(failure["name"] or 0), sum(self._sizes.values())
-            raise OutOfDeviceMemoryError(asked, in_use, self.capabilities.max_buffer_bytes, self.info.name)
+            requested, in_use = int(failure["name"] or 0), sum(self._sizes.values())
+            raise OutOfDeviceMemoryError(requested, in_use, self.capabilities.max_buffer_bytes, self.info.name)
         if failure["kind"] == "shader":
             raise ShaderError(f"refused by the browser's compiler: {message}", file=failure["name"], line=1, column=1)
         raise self._blame(recent, message)
 
     def _blame(self, recent: list[Sequence[Command]], message: str) -> OptirsError:
-        """The error that names the operation, where the wheel is installed that can tell."""
+        """Return the error that names the operation that failed, where the wheel that can find it is installed."""
         try:
             from ..runtime.failures import blame
         except ImportError:
             return LaunchError(f"device '{self.info.name}' refused the work: {message}")
         return blame(
-            self, recent, message, lambda one: one.key and (one.key[0], one.key[1:-1]), self._sizes.__contains__
+            self,
+            recent,
+            message,
+            lambda command: command.key and (command.key[0], command.key[1:-1]),
+            self._sizes.__contains__,
         )
 
     # Memory.
@@ -145,7 +149,7 @@ class BrowserBackend(Backend):
         self._check(self._transport.status())
         handle: int = self._transport.allocate(nbytes)
         self._sizes[handle] = nbytes
-        # While Python waits, other tasks run: none of theirs is to get into a recording.
+        # While Python waits, other tasks run: their commands must not get into a recording.
         if nbytes >= _CHECKED_ALLOCATION and can_wait() and Device.recorder() is None:
             why = wait(self._transport.refused(handle))
             if why:
@@ -170,16 +174,19 @@ class BrowserBackend(Backend):
 
     def read(self, handle: int, offset: int, nbytes: int) -> memoryview:
         self._check(self._transport.status())
-        what, twin = "reading a value", "its awaitable twin: numpy_async, tolist_async, item_async, read_async, ..."
-        need_waiting(what, twin)
+        operation, twin = (
+            "reading a value",
+            "its awaitable twin: numpy_async, tolist_async, item_async, read_async, ...",
+        )
+        need_waiting(operation, twin)
         return self._take(wait(self._transport.read(handle, offset, nbytes)), nbytes)
 
     def read_async(self, handle: int, offset: int, nbytes: int) -> Awaitable[memoryview]:
         self._check(self._transport.status())
-        return self._taken(self._transport.read(handle, offset, nbytes), nbytes)
+        return self._copied(self._transport.read(handle, offset, nbytes), nbytes)
 
-    async def _taken(self, copied: Any, nbytes: int) -> memoryview:
-        return self._take(await copied, nbytes)
+    async def _copied(self, staging: Any, nbytes: int) -> memoryview:
+        return self._take(await staging, nbytes)
 
     def _take(self, staging: int, nbytes: int) -> memoryview:
         if not staging:
@@ -236,14 +243,14 @@ class BrowserBackend(Backend):
         return group
 
     def _uniform(self, parameters: bytes) -> int:
-        """A buffer that holds these parameters; equal ones are shared. Bind groups keep it alive."""
-        made = self._uniforms.get(parameters)
-        if made is None:
-            made = self._uniforms[parameters] = _Made(self._transport.uniform(parameters), self._dropped)
+        """Return the number of a buffer of these parameters; equal ones are shared. Bind groups keep it alive."""
+        block = self._uniforms.get(parameters)
+        if block is None:
+            block = self._uniforms[parameters] = _Made(self._transport.uniform(parameters), self._dropped)
             self.stats.bytes_up += len(parameters)
             if len(self._uniforms) > _UNIFORMS_KEPT:
                 self._uniforms.popitem(last=False)
-        return made.number
+        return block.number
 
     def copy(self, source: BoundBuffer, target: BoundBuffer) -> Command:
         return _command((_COPY, source[0], source[1], target[0], target[1], source[2]))
@@ -257,7 +264,7 @@ class BrowserBackend(Backend):
         self._recent.append(commands)
         self._forget_dropped()
         self._in_batch += len(commands)
-        # While Python waits, other tasks run: none of theirs is to get into a recording.
+        # While Python waits, other tasks run: their commands must not get into a recording.
         if self._in_batch >= self.pending_limit and can_wait() and Device.recorder() is None:
             self._keep_pace()
 
@@ -291,7 +298,7 @@ class BrowserBackend(Backend):
 
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
         commands = command.holds[1] if command[0] == _REPLAY else (command,)
-        return [(one, _work_of(one)) for one in commands]
+        return [(command, _work_of(command)) for command in commands]
 
     def submit_timed(self, commands: Sequence[Command]) -> Any:
         if self.clock == WALL_TIME and can_wait():
@@ -326,8 +333,8 @@ class BrowserBackend(Backend):
         if not measured:
             self._check(1)
             raise OptirsError(f"device '{self.info.name}' did not return the times of kernels")
-        seconds = [one * 1e-9 for one in json.loads(measured)]
-        return [Timed((one,), *pair) for one, *pair in zip(works, seconds[::2], seconds[1::2], strict=True)]
+        seconds = [nanoseconds * 1e-9 for nanoseconds in json.loads(measured)]
+        return [Timed((work,), *pair) for work, *pair in zip(works, seconds[::2], seconds[1::2], strict=True)]
 
     def close(self) -> None:
         self._groups.clear()

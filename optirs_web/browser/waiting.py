@@ -1,4 +1,4 @@
-"""Waiting for a promise of the browser, where that is possible."""
+"""Wait for a promise of the browser, where Python can be suspended."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ __all__ = ["can_wait", "need_waiting", "wait"]
 
 
 def can_wait() -> bool:
-    """Whether Python can be suspended here: the browser has JSPI, and JavaScript came in by an awaited call."""
+    """Return True if Python can be suspended here: the browser has JSPI, and JavaScript awaits the call of Python."""
     return bool(can_run_sync())
 
 
-def need_waiting(what: str, twin: str) -> None:
-    """Refuse to continue where Python cannot be suspended.
+def need_waiting(operation: str, twin: str) -> None:
+    """Check that Python can be suspended.
 
     Args:
-        what: who would wait.
-        twin: what to await instead.
+        operation: the operation that would wait, for the message.
+        twin: the call to await instead.
 
     Raises:
-        UnsupportedError: the message has both.
+        UnsupportedError: Python cannot be suspended; the message names `twin`.
     """
     if not can_wait():
         raise UnsupportedError(
-            f"{what} waits for the browser, which needs JavaScript Promise Integration (Chrome and Edge 137, "
+            f"{operation} waits for the browser, which needs JavaScript Promise Integration (Chrome and Edge 137, "
             f"Firefox 153) and Python started by runPythonAsync. Here use: await {twin}"
         )
 
 
 def wait(promise: Any) -> Any:
-    """The value of a promise, where `can_wait`."""
+    """Return the value of a promise; `can_wait` must be true."""
     return run_sync(promise)

@@ -170,8 +170,8 @@ def _print(report: Report) -> None:
     for name, reason in report.notes.items():
         click.echo(f"{name}: {reason}")
     left_out = Counter(f"{name}: {reason}" for result in report.results for name, reason in result.notes.items())
-    for line, count in left_out.items():
-        click.echo(f"{line} ({count} cases)")
+    for reason, count in left_out.items():
+        click.echo(f"{reason} ({count} cases)")
 
 
 def _print_changes(report: Report, earlier: Report, grew: Sequence[str]) -> None:
@@ -187,12 +187,12 @@ def _print_changes(report: Report, earlier: Report, grew: Sequence[str]) -> None
 
 def _print_differences(results: Sequence[Result]) -> bool:
     """Print the rivals' results that differ from ours; return whether there are any."""
-    differences = [
+    sentences = [
         f"{result.case} on {result.device}: the result of {name} differs by {difference:.1e} of the largest value"
         for result in results
         for name, difference in result.differences.items()
         if not difference <= _TOLERANCE
     ]
-    for line in differences:
-        click.echo(line, err=True)
-    return bool(differences)
+    for sentence in sentences:
+        click.echo(sentence, err=True)
+    return bool(sentences)

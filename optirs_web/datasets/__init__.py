@@ -1,4 +1,4 @@
-"""Small real data sets that come with the package. The digits need NumPy, the book does not."""
+"""Small real data sets that are part of the package. The digits need NumPy, the book does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text to learn to write like: the first half of Jane Austen's "Northanger Abbey", from the public domain."""
+"""A text for language models: the first half of Jane Austen's "Northanger Abbey", which is in the public domain."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["load_book"]
 
 
 def load_book() -> str:
-    """The first half (chapters 1 to 15) of "Northanger Abbey", 204,693 characters of ASCII in lines of about 70.
+    """Return the first half (chapters 1 to 15) of "Northanger Abbey": 204,693 ASCII characters in lines of about 70.
 
-    Needs no NumPy. `optirs_web/datasets/README.md` tells the source.
+    Needs no NumPy. `optirs_web/datasets/README.md` names the source.
 
     Example:
         >>> book = load_book()

@@ -16,7 +16,7 @@ _FULL_INK = 16  # a pixel counts the set dots in a 4 x 4 square
 
 
 class Digits(NamedTuple):
-    """Images and labels, split into what to train on and what to test on.
+    """Images and labels, split into a training set and a test set.
 
     Attributes:
         train_images: float32 of shape (n, 64), from 0 (paper) to 1 (ink), row by row from the top left.
@@ -37,7 +37,7 @@ class Digits(NamedTuple):
 def load_digits(fold: int = 0) -> Digits:
     """Load the UCI handwritten digits, one of five stratified folds as the test set.
 
-    The folds are published with the data (`optirs_web/datasets/README.md` tells how they were made), so that
+    The folds are published with the data (`optirs_web/datasets/README.md` says how they were made), so that
     the accuracies of two runs can be compared. Images keep the order of the source.
 
     Args:

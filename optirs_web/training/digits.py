@@ -228,7 +228,7 @@ def _standardized(digits: ow.datasets.Digits) -> ow.datasets.Digits:
 
 
 def _first_parameters(config: Config, device: ow.Device) -> dict[str, ow.Parameter]:
-    """Return zero biases and normal weights of He et al.'s variance (2015, arXiv:1502.01852), LeCun's in the last layer."""
+    """Return zero biases and normal weights, of He et al.'s variance (arXiv:1502.01852), LeCun's in the last layer."""
     ow.manual_seed(config.seed)
     widths = (PIXELS, *config.hidden, CLASSES)
     parameters = {}

@@ -17,7 +17,7 @@ RIVALS = {
     "numpy": ("of_numpy", "NumPy"),
     "tinygrad": ("of_tinygrad", "Tinygrad"),
 }
-"""By package, the module of this folder and its class."""
+"""The module of this folder and its class for each package."""
 
 
 def missing(name: str) -> str:

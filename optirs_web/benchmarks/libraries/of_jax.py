@@ -82,7 +82,9 @@ class Jax(Library):
     def wait(self) -> None:
         jax.block_until_ready(self._last)
 
-    def _remembering(self, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    def _keeping_result(self, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+        """Return a call of a function that keeps its result for `wait`."""
+
         def call() -> Any:
             self._last = function(*arguments)
             return self._last
@@ -91,12 +93,14 @@ class Jax(Library):
 
     def call(self, operation: str, arrays: Sequence[Array], **options: Any) -> Callable[[], Any]:
         function = self._operation(operation)
-        return self._remembering(jax.jit(lambda *arguments: function(*arguments, **options)), *map(self.array, arrays))
+        return self._keeping_result(
+            jax.jit(lambda *arguments: function(*arguments, **options)), *map(self.array, arrays)
+        )
 
     def gradients(self, operation: str, arrays: Sequence[Array], **options: Any) -> Callable[[], Any]:
         function = self._operation(operation)
         sums = jax.grad(lambda *arguments: function(*arguments, **options).sum(), float_arguments(arrays))
-        return self._remembering(jax.jit(sums), *map(self.array, arrays))
+        return self._keeping_result(jax.jit(sums), *map(self.array, arrays))
 
     def _trained(self, params: Any, grads: Callable[[Any], Any]) -> Callable[[], Any]:
         zeros = jax.tree.map(jnp.zeros_like, params)

@@ -16,7 +16,7 @@ from .of_torch_names import operations_of
 __all__ = ["Torch"]
 
 _DTYPES = {np.dtype(np.int32): torch.int64}
-"""By that of NumPy, where they differ: torch's losses take classes as int64."""
+"""torch's dtypes by NumPy's, where they differ: torch's losses take classes as int64."""
 
 
 class Torch(Library):

@@ -1,4 +1,4 @@
-"""The peak of torch's memory on any device, counted by the storages that its operations return."""
+"""`Live`: measures the peak of torch's memory on any device from the storages that its operations return."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Live(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for one in tree_leaves(result):
-            if isinstance(one, torch.Tensor):
-                self._note(one.untyped_storage())
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self._count(leaf.untyped_storage())
         return result
 
-    def _note(self, storage: Any) -> None:
+    def _count(self, storage: Any) -> None:
         key = storage._cdata
         if key in self._known:
             return
