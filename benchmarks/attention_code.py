@@ -19,9 +19,9 @@ from optirs_web.runtime.attention_tiles import TILES, attention_kernel, attentio
 
 LEAST_PER_LOAD, LEAST_SHARE = 8.0, 0.65
 KERNELS = {"attention": ("Q Kᵀ", "P V"), "attention_grad": ("Q Kᵀ", "dO Vᵀ", "P V")}
-"""The loops of each kernel, in order."""
+"""The loops of each kernel, in the order of its code."""
 COLUMN_TILES = (2, 4)
-"""How many tiles of 32 columns are analyzed. With one, the rows of the sums are staged outside of a loop."""
+"""The numbers of tiles of 32 columns to analyze. With one tile, the rows of the sums are staged outside a loop."""
 OF_DISCRETE = {
     (attention_tile("discrete", rows, 64, column_tiles), column_tiles)
     for rows in (32, 1024)

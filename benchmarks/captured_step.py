@@ -1,6 +1,6 @@
 """Count what the compiled training step of examples/gpt.py does: dispatches, memory, submits, bytes read back.
 
-It takes the kernels of a GPU: on a software adapter, attention would be computed by products, which is faster there.
+It selects the kernels of a GPU: on a software adapter, attention would be computed by products, which is faster there.
 
 python benchmarks/captured_step.py [device]
 """

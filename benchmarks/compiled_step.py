@@ -2,7 +2,7 @@
 
     python benchmarks/compiled_step.py [DEVICE ...]
 
-The models are a perceptron that takes more time on the host than in kernels, and one for which it is the reverse. On a
+The models are a perceptron that takes more time on the host than in kernels, and one that takes more in kernels. On a
 busy machine read the ratios, not the times.
 """
 

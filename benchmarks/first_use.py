@@ -1,6 +1,6 @@
 """Time the first use of an operation: the processor seconds, of all threads, that compile its kernels.
 
-Each operation runs in a new process with empty caches on disk, and in a second one, which finds what the first kept.
+Each operation runs in a new process with empty caches on disk, and in a second one with the caches of the first.
 """
 
 import argparse

@@ -38,7 +38,7 @@ class Storage(NamedTuple):
 
     Attributes:
         dtype: of the tensors.
-        is_native: whether float16 elements are read as f16, not as packed 16-bit words.
+        is_native: True if float16 elements are read as f16, not as packed 16-bit words.
     """
 
     dtype: str

@@ -31,10 +31,10 @@ def compare(module, name, data, steps, **options):
     ow.manual_seed(SEED)
     model = getattr(module, name)(**options, device="cpu")
     twin = getattr(torch_models, name)(**options)
-    twin.load_state_dict({key: torch.tensor(one.numpy()) for key, one in model.state_dict().items()})
+    twin.load_state_dict({key: torch.tensor(tensor.numpy()) for key, tensor in model.state_dict().items()})
     ow.manual_seed(SEED)
     batches = [
-        [torch.tensor(one.numpy()) for one in batch]
+        [torch.tensor(tensor.numpy()) for tensor in batch]
         for batch in islice(module.batches(model, *data, module.BATCH), steps)
     ]
     ow.manual_seed(SEED)
@@ -46,7 +46,7 @@ def compare(module, name, data, steps, **options):
         loss.backward()
         optimizer.step()
         theirs.append(loss.item())
-    return max(abs(one - other) / other for one, other in zip(ours, theirs, strict=True)), theirs
+    return max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True)), theirs
 
 
 def main():

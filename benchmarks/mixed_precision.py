@@ -48,14 +48,14 @@ class Measured(NamedTuple):
     """The measurements of a model.
 
     Attributes:
-        kept: bytes that are kept from forward to backward.
+        saved: bytes that are kept from forward to backward.
         recorded: bytes of a recorded step's own memory.
         moved: bytes that its kernels read and write.
         first: the first loss.
         last: the last loss.
     """
 
-    kept: int
+    saved: int
     recorded: int
     moved: int
     first: float
@@ -84,15 +84,15 @@ def measure(make: Callable[[str], Any], device: str, dtype: str) -> Measured:
 
     before = opened.memory_stats().asked_bytes
     loss = forward(*batch)
-    kept = opened.memory_stats().asked_bytes - before
+    kept_bytes = opened.memory_stats().asked_bytes - before
     del loss
     recorded = ow.compile(step, device=device)
     losses = [recorded(*batch).item() for _ in range(STEPS)]
     with ow.profile(opened) as profile:
         recorded(*batch).item()
-    moved = sum(one.nbytes for one in profile.kernels)
+    moved = sum(kernel.nbytes for kernel in profile.kernels)
     assert recorded.program is not None
-    return Measured(kept, recorded.program.nbytes, moved, losses[0], losses[-1])
+    return Measured(kept_bytes, recorded.program.nbytes, moved, losses[0], losses[-1])
 
 
 def main() -> None:
@@ -103,7 +103,7 @@ def main() -> None:
     for make in (perceptron, transformer):
         for dtype in ("float32", "bfloat16", "float16"):
             measured = measure(make, device, dtype)
-            nbytes = f"{measured.kept:18,} {measured.recorded:14,} {measured.moved:14,}"
+            nbytes = f"{measured.saved:18,} {measured.recorded:14,} {measured.moved:14,}"
             print(f"{make.__name__:12} {dtype:8} {nbytes}  {measured.first:.4f} to {measured.last:.4f}")
 
 

@@ -25,7 +25,7 @@ _FAR_BEHIND = 1.5
 
 
 def map_chain(size):
-    """Ten light map functions."""
+    """Return a call of ten light map functions."""
     array = np.ones(size, np.float32)
 
     def run():
@@ -38,7 +38,7 @@ def map_chain(size):
 
 
 def heavy_chain(size):
-    """Six map functions of some thirty operations each."""
+    """Return a call of six map functions of about thirty operations each."""
     array = np.ones(size, np.float32)
 
     def run():
@@ -51,13 +51,13 @@ def heavy_chain(size):
 
 
 def reductions(size):
-    """Sums and means along both axes of a matrix, which is made once."""
+    """Return a call that computes sums and means along both axes of a matrix, which is made once."""
     x = ow.tensor(np.ones((size, 256), np.float32), device="cpu")
     return lambda: x.sum(axis=0).mean() + x.mean(axis=1).sum()
 
 
 def products(size):
-    """Three products with weights."""
+    """Return a call of three products with weights."""
     array = np.ones((size, size), np.float32) / size
     weights = [ow.tensor(array, device="cpu") for _ in range(3)]
 
@@ -71,7 +71,7 @@ def products(size):
 
 
 def mixed(size):
-    """Products alternating with heavy map functions, then a reduction."""
+    """Return a call of products alternating with heavy map functions, then a reduction."""
     array = np.ones((size, size), np.float32) / size
     weights = [ow.tensor(array, device="cpu") for _ in range(2)]
 
@@ -106,13 +106,13 @@ def training_step(width):
 
 
 def training(width):
-    """A training step, operation by operation."""
+    """Return a call of the training step that dispatches operation by operation."""
     step, x, y = training_step(width)
     return lambda: step(ow.tensor(x, device="cpu"), ow.tensor(y, device="cpu"))
 
 
 def compiled_training(width):
-    """The same, compiled."""
+    """Return a call of the compiled training step."""
     step, x, y = training_step(width)
     compiled = ow.compile(step)
     return lambda: compiled(x, y)
@@ -134,7 +134,7 @@ class Side:
 
     def __init__(self, policy, make, size, gpu, warm):
         self.policy = ow.placement(policy, gpu=gpu)
-        ow.placement(None)  # the call has set it for all that follows; it is to hold in blocks only
+        ow.placement(None)  # the call has set the policy globally; it should hold in blocks only
         self.run = make(size)
         with self.policy:
             for _ in range(warm):  # "auto" tries both devices meanwhile
@@ -178,7 +178,7 @@ def compare(make, size, gpu, budget, warm):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gpu", help="what ow.device takes; by default the first there is")
+    parser.add_argument("--gpu", help="an argument of ow.device; by default the first GPU")
     parser.add_argument("--seconds", type=float, default=6.0, help="for each case, at least; short rounds are many")
     parser.add_argument("--case", action="append", choices=list(CASES), help="may be repeated; all by default")
     parser.add_argument("--check", action="store_true", help=f"fail where auto takes more than {LIMIT} of the better")

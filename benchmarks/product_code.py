@@ -114,12 +114,12 @@ def spills_of(operations):
 
 
 def loops_of(text):
-    """Return a kernel's operations in order, without modifiers, and the first and last position of each loop."""
+    """Return a kernel's operations without modifiers, and the first and last position of each loop."""
     operations, labels, jumps = [], {}, []
-    for line in text.splitlines():
-        if label := re.match(r"(\.L_\w+):", line):
+    for instruction in text.splitlines():
+        if label := re.match(r"(\.L_\w+):", instruction):
             labels[label[1]] = len(operations)
-        elif operation := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z]\w*)(.*)", line):
+        elif operation := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z]\w*)(.*)", instruction):
             if operation[1] == "BRA" and (target := re.search(r"\.L_\w+", operation[2])):
                 jumps.append((target[0], len(operations)))
             operations.append(operation[1])

@@ -1,6 +1,6 @@
 """Start-up of the library: processor milliseconds in new processes, minimum and median.
 
-Where Numba is installed, also those of its import, and of kernels that LLVM compiles or that its cache has.
+Where Numba is installed, also those of its import, and of kernels that LLVM compiles or that its cache holds.
 """
 
 import statistics
@@ -55,14 +55,14 @@ def main():
 
 
 def show_numba():
-    compiled, kept = [], []
+    compiled, cached = [], []
     for _ in range(NUMBA_RUNS):
         with tempfile.TemporaryDirectory() as folder:
-            for runs in (compiled, kept):
+            for runs in (compiled, cached):
                 runs.append(measure(NUMBA_STAGES, OPTIRS_CPU="numba", NUMBA_CACHE_DIR=folder))
-    print_row("import numba", [run["import numba"] for run in kept], f"   ({NUMBA_RUNS} processes)")
+    print_row("import numba", [run["import numba"] for run in cached], f"   ({NUMBA_RUNS} processes)")
     for stage in list(NUMBA_STAGES)[2:]:
-        for how, runs in (("compiled", compiled), ("kept", kept)):
+        for how, runs in (("compiled", compiled), ("kept", cached)):
             print_row(f"{stage}, {how}", [run[stage] for run in runs])
 
 

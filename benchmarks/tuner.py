@@ -73,10 +73,10 @@ def main() -> None:
         table.add_column(heading, justify="left" if heading in ("kernel", "shape class") else "right")
     shipped: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
     for kernel, shape_class, default, chosen, *seconds in rows:
-        before, after, before_again, after_again = (1e6 * one for one in seconds)
-        texts = [TUNABLE[kernel].text(tuple(one)) for one in (default, chosen)]
+        before, after, before_again, after_again = (1e6 * duration for duration in seconds)
+        texts = [TUNABLE[kernel].text(tuple(choice)) for choice in (default, chosen)]
         gains = before / after, before_again / after_again
-        times = [texts[0], f"{before:.0f}", texts[1], f"{after:.0f}", *(f"{one:.2f}" for one in gains)]
+        times = [texts[0], f"{before:.0f}", texts[1], f"{after:.0f}", *(f"{gain:.2f}" for gain in gains)]
         table.add_row(kernel, shape_class, *times)
         if min(gains) >= WORTH_SHIPPING:
             shipped[kernel][shape_class] = tuple(chosen)

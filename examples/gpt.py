@@ -2,8 +2,8 @@
 
     .venv/bin/python examples/gpt.py --device cpu --steps 600
 
-It trains wherever optirs_web runs, in a page too: `train` takes the text and a device and yields losses, `write` has
-the model go on with a text. Needs no NumPy.
+It trains wherever optirs_web runs, in a page too: `train` takes the text and a device and yields losses, `write` lets
+the model continue a text. Needs no NumPy.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class GPT(nn.Module):
         self.blocks = nn.Sequential(*(Block(width, heads, device) for _ in range(layers)))
         self.norm = nn.LayerNorm(width, device=device)
         self.head = nn.Linear(width, characters, device=device)
-        for one in (self.character, self.position):
-            nn.init.normal_(one.weight, std=0.2)
+        for embedding in (self.character, self.position):
+            nn.init.normal_(embedding.weight, std=0.2)
 
     def forward(self, codes: ow.Tensor) -> ow.Tensor:
         x = self.character(codes) + self.position.weight[: codes.shape[1]]
@@ -69,7 +69,7 @@ class Alphabet:
         self.padding = "\n" if "\n" in self.characters else self.characters[0]
 
     def codes(self, text: str) -> memoryview:
-        """Their numbers, as int32."""
+        """Return the numbers of a text's characters, as int32."""
         numbers = {character: number for number, character in enumerate(self.characters)}
         return memoryview(array("i", map(numbers.__getitem__, text)))
 
@@ -78,8 +78,8 @@ def batches(model: GPT, codes: Any, batch: int = BATCH, seed: int = 0) -> Iterat
     """Yield pieces of a text, (batch, block), and their next characters, epoch after epoch."""
     codes = memoryview(codes)
     count = (len(codes) - 1) // model.block
-    parts = [codes[first : first + count * model.block].cast("B") for first in (0, 1)]
-    data = nn.TensorDataset(*(one.cast("i", (count, model.block)) for one in parts))
+    parts = [codes[start : start + count * model.block].cast("B") for start in (0, 1)]
+    data = nn.TensorDataset(*(part.cast("i", (count, model.block)) for part in parts))
     device = model.head.weight.device
     loader = nn.DataLoader(data, batch, shuffle=True, drop_last=True, seed=seed, device=device)
     while True:
@@ -87,7 +87,7 @@ def batches(model: GPT, codes: Any, batch: int = BATCH, seed: int = 0) -> Iterat
 
 
 def train_step(model: GPT, optimizer: ow.optim.Optimizer) -> Any:
-    """A step that is recorded once and replayed: from characters and the next ones to the loss."""
+    """Return a step that is recorded once and replayed: from characters and the next ones to the loss."""
 
     def step(codes: ow.Tensor, following: ow.Tensor) -> ow.Tensor:
         optimizer.zero_grad()
@@ -103,8 +103,8 @@ def train_step(model: GPT, optimizer: ow.optim.Optimizer) -> Any:
 def train(model: GPT, codes: Any, steps: int, batch: int = BATCH, seed: int = 0) -> Iterator[ow.Tensor]:
     """Train a model on a text, given as int32; yields the loss of each step, on the device."""
     step = train_step(model, ow.optim.AdamW(model.parameters(), lr=RATE))
-    for given in islice(batches(model, codes, batch, seed), steps):
-        yield step(*given)
+    for inputs in islice(batches(model, codes, batch, seed), steps):
+        yield step(*inputs)
 
 
 def write(
@@ -124,7 +124,7 @@ def write(
 
 
 def main() -> None:
-    """Train on the book, print losses and what the model writes, draw the losses."""
+    """Train on the book, print losses and texts of the model, draw the losses."""
     import running  # next to this file; a page does not need it
 
     options = running.options(__doc__, steps=600)

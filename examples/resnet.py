@@ -42,7 +42,7 @@ class Residual(nn.Module):
 class ResNet(nn.Module):
     """Logits of the digits: (n, 64) from 0 (paper) to 1 (ink), row by row, to (n, 10).
 
-    After He et al. 2015, arXiv:1512.03385, with SiLU in place of ReLU: at its kink, rounding alone makes runs part.
+    After He et al. 2015, arXiv:1512.03385, with SiLU instead of ReLU: at ReLU's kink, rounding makes runs diverge.
     """
 
     def __init__(self, channels: int = CHANNELS, device: str | None = None) -> None:
@@ -61,7 +61,7 @@ class ResNet(nn.Module):
 
 
 def train_step(model: ResNet, optimizer: ow.optim.Optimizer) -> Any:
-    """A step that is recorded once and replayed: from images and labels to the loss."""
+    """Return a step that is recorded once and replayed: from images and labels to the loss."""
 
     def step(images: ow.Tensor, labels: ow.Tensor) -> ow.Tensor:
         optimizer.zero_grad()
@@ -74,7 +74,7 @@ def train_step(model: ResNet, optimizer: ow.optim.Optimizer) -> Any:
 
 
 def batches(model: ResNet, images: Any, labels: Any, batch: int = BATCH, seed: int = 0) -> Iterator[Any]:
-    """Images and their labels, epoch after epoch."""
+    """Yield images and their labels, epoch after epoch."""
     device = model.head.weight.device
     loader = nn.DataLoader((images, labels), batch, shuffle=True, drop_last=True, seed=seed, device=device)
     while True:
@@ -86,17 +86,17 @@ def train(
 ) -> Iterator[ow.Tensor]:
     """Train a model; yields the loss of each step, on the device."""
     step = train_step(model, ow.optim.AdamW(model.parameters(), lr=RATE))
-    for given in islice(batches(model, images, labels, batch, seed), steps):
-        yield step(*given)
+    for inputs in islice(batches(model, images, labels, batch, seed), steps):
+        yield step(*inputs)
 
 
 def accuracy(model: ResNet, images: Any, labels: Any) -> float:
-    """The accuracy: the share of images that the model classifies correctly."""
+    """Return the accuracy: the share of images that the model classifies correctly."""
     device = model.head.weight.device
     model.eval()
     with ow.no_grad():
-        found = model(ow.tensor(images, device=device)).argmax(-1)
-        right = (found == ow.tensor(labels, device=device)).float().mean()
+        predicted = model(ow.tensor(images, device=device)).argmax(-1)
+        right = (predicted == ow.tensor(labels, device=device)).float().mean()
     model.train()
     return right.item()
 

@@ -30,12 +30,12 @@ def _positive(text: str) -> int:
 def followed(losses: Iterator[ow.Tensor], read: list[float], every: int = 50) -> Iterator[int]:
     """Read losses into a list and print their mean, `every` steps at a time, so that the device waits no more often.
 
-    The first and the last step are printed as well. Yields how many there are by then.
+    The first and the last step are printed as well. Yields the number of losses after each line.
     """
     started, waiting = perf_counter(), []
 
     def report() -> int:
-        read.extend(one.item() for one in waiting)
+        read.extend(loss.item() for loss in waiting)
         recent = sum(read[-len(waiting) :]) / len(waiting)
         print(f"step {len(read):5}   loss {recent:.4f}   {perf_counter() - started:6.1f} s", flush=True)
         waiting.clear()

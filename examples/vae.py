@@ -20,7 +20,7 @@ BATCH, RATE = 64, 2e-3
 
 
 class VAE(nn.Module):
-    """Images (n, 64) from 0 to 1 to the logits of their pixels, through a few latent variables."""
+    """Map images (n, 64) from 0 to 1 to the logits of their pixels, through a few latent variables."""
 
     def __init__(self, hidden: int = HIDDEN, latent: int = LATENT, device: str | None = None) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class VAE(nn.Module):
 
 
 def train_step(model: VAE, optimizer: ow.optim.Optimizer) -> Any:
-    """A step that is recorded once and replayed: from images and normal noise to the loss."""
+    """Return a step that is recorded once and replayed: from images and normal noise to the loss."""
 
     def step(images: ow.Tensor, noise: ow.Tensor) -> ow.Tensor:
         optimizer.zero_grad()
@@ -55,30 +55,30 @@ def train_step(model: VAE, optimizer: ow.optim.Optimizer) -> Any:
 
 
 def batches(model: VAE, images: Any, batch: int = BATCH, seed: int = 0) -> Iterator[Any]:
-    """Images and normal noise for them, epoch after epoch."""
+    """Yield images and normal noise for them, epoch after epoch."""
     device = model.mean.weight.device
     loader = nn.DataLoader(images, batch, shuffle=True, drop_last=True, seed=seed, device=device)
     while True:
-        for given in loader:
-            yield given, ow.randn((batch, model.latent), device=device)
+        for inputs in loader:
+            yield inputs, ow.randn((batch, model.latent), device=device)
 
 
 def train(model: VAE, images: Any, steps: int, batch: int = BATCH, seed: int = 0) -> Iterator[ow.Tensor]:
     """Train a model; yields the loss of each step, on the device."""
     step = train_step(model, ow.optim.Adam(model.parameters(), lr=RATE))
-    for given in islice(batches(model, images, batch, seed), steps):
-        yield step(*given)
+    for inputs in islice(batches(model, images, batch, seed), steps):
+        yield step(*inputs)
 
 
 def sample(model: VAE, count: int) -> ow.Tensor:
-    """New images, (count, 64) from 0 to 1."""
+    """Return new images, (count, 64) from 0 to 1."""
     with ow.no_grad():
         return model.decoder(ow.randn((count, model.latent), device=model.mean.weight.device)).sigmoid()
 
 
 def as_text(image: list[float]) -> str:
-    """An image of eight rows in characters."""
-    rows = (image[first : first + 8] for first in range(0, PIXELS, 8))
+    """Return an image of eight rows as lines of characters."""
+    rows = (image[start : start + 8] for start in range(0, PIXELS, 8))
     return "\n".join("".join(" .:-=+*#%@"[min(9, int(10 * pixel))] * 2 for pixel in row) for row in rows)
 
 

@@ -60,9 +60,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         name = urlsplit(path).path.strip("/")
         if name in self.files:
             return str(self.files[name])
-        folder, _, rest = name.partition("/")
+        folder, _, inner_path = name.partition("/")
         root = FOLDERS.get(folder)
-        file = (root / rest).resolve() if root else None
+        file = (root / inner_path).resolve() if root else None
         return str(file) if file and file.is_relative_to(root.resolve()) else str(HERE / "no such file")
 
     def end_headers(self) -> None:
@@ -178,7 +178,7 @@ def call(page: Page, module: str, function: str, *values: Any) -> Any:
 
 
 def adapter_name(page: Page) -> str:
-    """Return what the page's WebGPU adapter says of itself."""
+    """Return the name that the page's WebGPU adapter reports."""
     name: str = call(page, "race.js", "adapterName")
     return name
 

@@ -12,7 +12,7 @@ import statistics
 from chromium import add_options, blank_page, chromium, finish, print_times
 
 PLAIN = {"upload": "upload, to_js", "read": "read, to_py"}
-"""By move, the one with Pyodide's conversions that it has to be faster than."""
+"""For each move, the one with Pyodide's conversions that it must be faster than."""
 
 
 def main() -> None:

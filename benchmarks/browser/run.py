@@ -18,7 +18,7 @@ from optirs_web.benchmarks.timing import rotated
 
 CASES = {"20 x 65,536": (20, 65536), "20 x 1,024": (20, 1024)}
 LIBRARIES = {"ours": "", "jax-js jit": "jax-js", "jax-js eager": "", "TF.js": "TF.js", "TF.js batched": "TF.js"}
-"""By side, the library whose target it counts for, as the fastest of its sides does."""
+"""For each side the library whose target it counts for; the fastest side of a library counts."""
 TARGETS = {
     "20 x 65,536": {"jax-js": 3.0, "TF.js": 5.0},
     "20 x 1,024": {"jax-js": 6.0, "TF.js": 10.0},
@@ -45,7 +45,7 @@ class Race:
         tensors, size = CASES[case]
         call(page, "race.js", "prepare", {"names": names, "tensors": tensors, "size": size})
 
-    def turn(self, name: str, steps: int) -> dict[str, float]:
+    def run(self, name: str, steps: int) -> dict[str, float]:
         """Run steps of a side; return the milliseconds of each: "total", and until it was enqueued, "host"."""
         milliseconds: dict[str, float] = call(self.page, "race.js", "turn", name, steps)
         return milliseconds
@@ -60,23 +60,23 @@ def timed(browser: Browser, address: str, case: str, options: argparse.Namespace
     """Return the times and differences of each side, from a page in which no calls are counted."""
     names, steps = options.sides, options.steps
     processes = browser.new_browser_cdp_session()
-    turns: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with blank_page(browser, address) as page:
         race = Race(page, names, case)
         for name in names:
-            race.turn(name, steps)
+            race.run(name, steps)
         early = race.compare()
         for name in names:
-            race.turn(name, steps)
+            race.run(name, steps)
         for number in range(options.rounds):
             for name in rotated(names, number):
                 before = processor_milliseconds(processes)
-                turn = race.turn(name, steps)
-                turns[name].append({**turn, "cpu": (processor_milliseconds(processes) - before) / steps})
+                run = race.run(name, steps)
+                runs[name].append({**run, "cpu": (processor_milliseconds(processes) - before) / steps})
         late = race.compare()
     return {
         name: {
-            **{figure: [turn[figure] for turn in turns[name]] for figure in ("total", "host", "cpu")},
+            **{figure: [run[figure] for run in runs[name]] for figure in ("total", "host", "cpu")},
             "fromOurs": early[name]["fromFirst"],
             "fromFloat64": late[name]["fromFloat64"],
         }
@@ -88,9 +88,9 @@ def counted(browser: Browser, address: str, case: str, name: str, steps: int) ->
     """Return the WebGPU calls of a step of one side, counted in a page of its own."""
     with blank_page(browser, address, "calls.js") as page:
         race = Race(page, [name], case)
-        race.turn(name, steps)
+        race.run(name, steps)
         before = page.evaluate("calls()")
-        race.turn(name, steps)
+        race.run(name, steps)
         after = page.evaluate("calls()")
     return {key: (after[key] - before[key]) / steps for key in CALLS}
 
@@ -134,14 +134,18 @@ def show(console: Console, case: str, figures: dict[str, Any], options: argparse
         target = TARGETS[case].get(LIBRARIES[name])
         times.add_row(
             name,
-            *(f"{one:.3f}" for one in (total, min(figure["total"]), max(figure["total"]))),
+            *(f"{time:.3f}" for time in (total, min(figure["total"]), max(figure["total"]))),
             f"{figure['totalRatio']:.1f}x",
             f"{target:.0f}x" if target else "",
-            *(f"{one:.3f}" for one in (host, cpu)),
+            *(f"{time:.3f}" for time in (host, cpu)),
             f"{figure['cpuRatio']:.1f}x",
         )
         differences = (figure["fromOurs"], figure["fromFloat64"])
-        calls.add_row(name, *(f"{figure['calls'][key]:.4g}" for key in CALLS), *(f"{one:.1e}" for one in differences))
+        calls.add_row(
+            name,
+            *(f"{figure['calls'][key]:.4g}" for key in CALLS),
+            *(f"{difference:.1e}" for difference in differences),
+        )
     console.print(times, calls)
 
 

@@ -20,10 +20,10 @@ COLUMNS = {
     "liveBytes": "live kB",
     "pooledBytes": "pooled kB",
 }
-"""By key of soak.js, a column: JS objects are held by Python, proxies by JS; the last three are ow.memory_stats()."""
+"""Headings by key of soak.js: JS objects are held by Python, proxies by JS; the last three are ow.memory_stats()."""
 WIDTH = 15
 GROWTH = {"jsHeap": 1.02, "pythonObjects": 1.002}
-"""The most that the last row may have, as a multiple of the first. The rest may not grow at all."""
+"""The largest value of the last row, as a multiple of the first. The other counts must not grow."""
 
 
 def main() -> None:

@@ -103,14 +103,14 @@ CASES = {
 }
 """float32. A product is of two square matrices; a step of the others is forward, cross entropy, backward and Adam."""
 
-TURN = 100.0
-"""Milliseconds of a turn of the fastest side; the turns of all sides have as many steps."""
+TIMED = 100.0
+"""Milliseconds for which the fastest side runs in a round; all sides run as many steps."""
 
 MOST_STEPS = 100
-"""Largest number of steps in a turn."""
+"""Largest number of steps that a side runs in a round."""
 
 LONG = 5000.0
-"""Milliseconds of any side's step above which there is no turn to warm up, and no rounds are added."""
+"""Milliseconds of any side's step above which sides are not warmed up, and no rounds are added."""
 
 
 class Race:
@@ -121,32 +121,33 @@ class Race:
         errors: dict[str, str] = call(page, "steps.js", "prepare", case.kind, case.options, names)
         self.warm: dict[str, dict[str, Any]] = call(page, "steps.js", "warmUp", case.kind)
         self.without = errors | {name: warm["error"] for name, warm in self.warm.items() if warm["error"]}
-        """By side that has no figures, the error."""
+        """The error of each side that has no figures."""
         self.too_slow = {
             name: warm for name, warm in self.warm.items() if warm["slow"] and name != OURS and name not in self.without
         }
         self.names = [name for name in names if name not in self.without and name not in self.too_slow]
-        """The sides that take turns."""
+        """The sides that are timed."""
         last = [self.warm[name]["milliseconds"][-1] for name in self.names]
         fastest, self.long = min(last), max(last) > LONG
-        self.steps = max(1, min(MOST_STEPS, round(TURN / fastest)))
+        self.steps = max(1, min(MOST_STEPS, round(TIMED / fastest)))
         self.milliseconds: dict[str, list[float]] = {name: [] for name in names}
         self.cpu: dict[str, list[float]] = {name: [] for name in names}
 
-    def _turn(self, name: str) -> float:
+    def _time(self, name: str) -> float:
+        """Run the steps of a side, and return the milliseconds of each."""
         milliseconds: float = call(self.page, "steps.js", "turn", name, self.steps)
         return milliseconds
 
     def run(self, rounds: int) -> None:
         """Time every side once in each round, and add rounds until the ratios are steady."""
         for name in [] if self.long else self.names:
-            self._turn(name)  # warms up
+            self._time(name)  # warms up
         for number in range(rounds if self.long else rounds * MOST_ROUNDS):
             if number >= rounds and all(spread(self.ratios(name)) <= STEADY for name in self.names):
                 break
             for name in rotated(self.names, number):
                 before = processor_milliseconds(self.processes)
-                self.milliseconds[name].append(self._turn(name))
+                self.milliseconds[name].append(self._time(name))
                 self.cpu[name].append((processor_milliseconds(self.processes) - before) / self.steps)
 
     def ratios(self, name: str) -> list[float]:
@@ -254,8 +255,8 @@ def _ratio(figure: dict[str, Any] | None) -> str:
 
 def as_markdown(rows: list[list[str]]) -> Iterable[str]:
     """Yield the lines of a Markdown table whose first row has the headings."""
-    heading, *others = rows
-    for row in (heading, ["---"] * len(heading), *others):
+    headings, *cells = rows
+    for row in (headings, ["---"] * len(headings), *cells):
         yield f"| {' | '.join(row)} |"
 
 
@@ -305,7 +306,7 @@ def report_of(figures: dict[str, Any], kind: str) -> Report:
     for name, case in figures["cases"].items():
         sides = case["sides"].items()
         times = {
-            side: [one / 1e3 for one in side_of["milliseconds"]] for side, side_of in sides if not side_of.get("slow")
+            side: [time / 1e3 for time in side_of["milliseconds"]] for side, side_of in sides if not side_of.get("slow")
         }
         slow = {
             side: f"a step takes {side_of['milliseconds'][0] / 1e3:.0f} s; ours {side_of['ratio']:.2f} of it"
@@ -352,8 +353,8 @@ def main() -> None:
         adapter = adapter_name(page)
         date = datetime.now(UTC).isoformat(timespec="seconds")
         libraries = versions(options.sides)
-        named = [f"{name} {version}" for name, version in libraries.items()]
-        machine = ", ".join([f"Chromium {browser.version}", adapter, *named, date])
+        numbered = [f"{name} {version}" for name, version in libraries.items()]
+        machine = ", ".join([f"Chromium {browser.version}", adapter, *numbered, date])
         print(machine)
         processes = browser.new_browser_cdp_session()
         chosen_cases = {name: CASES[name].miniature() if options.small else CASES[name] for name in names}

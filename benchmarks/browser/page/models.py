@@ -1,4 +1,4 @@
-"""Our models of the cases of steps.py, by the modules of the second wheel."""
+"""Our models of the cases of steps.py, built of the modules of the second wheel."""
 
 from optirs_web import nn
 from optirs_web.nn import functional as F
@@ -14,12 +14,12 @@ class Residual(nn.Module):
         self.shortcut = nn.Identity() if stride == 1 else convolution(inputs, outputs, 1, stride, device)
 
     def forward(self, x):
-        """The sum of both ways, (n, outputs, height, width)."""
+        """Return the sum of both branches, (n, outputs, height, width)."""
         return F.relu(self.second(F.relu(self.first(x))) + self.shortcut(x))
 
 
 def convolution(inputs, outputs, side, stride, device):
-    """A convolution and its norm, which keeps no running statistics."""
+    """Return a convolution and a batch norm without running statistics."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, side, stride, padding=side // 2, bias=False, device=device),
         nn.BatchNorm2d(outputs, track_running_stats=False, device=device),
@@ -27,7 +27,7 @@ def convolution(inputs, outputs, side, stride, device):
 
 
 def resnet(blocks, device):
-    """A ResNet for images of CIFAR's kind, from the channels and strides of its blocks."""
+    """Return a ResNet for images of CIFAR's shape, from the channels and strides of its blocks."""
     return nn.Sequential(
         convolution(3, blocks[0][0], 3, 1, device),
         nn.ReLU(),

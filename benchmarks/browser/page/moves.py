@@ -1,4 +1,4 @@
-"""Uploads and reads of 16 MB, the library's way and the plain way through `to_js` and `to_py`."""
+"""Time uploads and reads of 16 MB by the library, and by `to_js` and `to_py`."""
 
 import array
 import json
@@ -35,18 +35,18 @@ class Plain:
         return self
 
     def upload(self, values):
-        """By way of a copy in JavaScript."""
+        """Write values to the buffer, by a copy in JavaScript."""
         self.device.queue.writeBuffer(self.buffer, 0, to_js(values))
 
     async def map(self):
-        """Copy on the device and map: what every read has to wait for."""
+        """Copy on the device and map the copy, for which every read has to wait."""
         encoder = self.device.createCommandEncoder()
         encoder.copyBufferToBuffer(self.buffer, 0, self.staging, 0, NBYTES)
         self.device.queue.submit(to_js([encoder.finish()]))
         await self.staging.mapAsync(js.GPUMapMode.READ)
 
     async def read(self):
-        """By way of a copy in JavaScript."""
+        """Return the bytes of the buffer, by a copy in JavaScript."""
         await self.map()
         try:
             return self.staging.getMappedRange().slice(0).to_py()
@@ -54,12 +54,12 @@ class Plain:
             self.staging.unmap()
 
     async def wait(self):
-        """Until the device is idle."""
+        """Wait until the device is idle."""
         await self.device.queue.onSubmittedWorkDone()
 
 
 async def measure(rounds):
-    """Milliseconds of each move, by round, as JSON."""
+    """Return the milliseconds of each move, by round, as JSON."""
     device = await ow.device_async("webgpu")
     plain = await Plain.open()
     values = memoryview(array.array("f", range(COUNT)))
@@ -96,4 +96,4 @@ async def measure(rounds):
         await plain.map()
         note("map alone", start)
         plain.staging.unmap()
-    return json.dumps({name: found[1:] for name, found in times.items()})  # the first of each warms up
+    return json.dumps({name: durations[1:] for name, durations in times.items()})  # the first round warms up

@@ -15,17 +15,17 @@ class Side:
         self.step = ow.compile(lambda: optimizer.step(), device=device)
 
     def enqueue(self, steps):
-        """Without waiting."""
+        """Enqueue steps without waiting for them."""
         step = self.step
         for _ in range(steps):
             step()
 
     async def wait(self):
-        """Until all steps have run."""
+        """Wait until all steps have run."""
         await self.device.synchronize_async()
 
     async def parameters(self):
-        """The values of all."""
+        """Return the values of all parameters."""
         return [await tensor.read_async() for tensor in self.tensors]
 
 

@@ -1,4 +1,4 @@
-"""Training for the soak, and what Python holds."""
+"""Training for the soak test, and counts of the objects and buffers that Python holds."""
 
 import asyncio
 import gc

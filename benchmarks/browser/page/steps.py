@@ -4,13 +4,13 @@ import optirs_web as ow
 
 
 class Side:
-    """A step that is compiled, and how its result is waited for."""
+    """A compiled step, whose result subclasses read."""
 
     def __init__(self, step, device):
         self.step = ow.compile(step, device=device)
 
     async def run(self, steps):
-        """Enqueue the steps; the value that is read from the last one's result."""
+        """Enqueue the steps, and return the value read from the result of the last."""
         for _ in range(steps):
             self.last = self.step()
         return await self.read()
@@ -25,11 +25,11 @@ class Product(Side):
         super().__init__(lambda: a @ b, device)
 
     async def read(self):
-        """The first element of the last product."""
+        """Return the first element of the last product."""
         return await self.last[0, 0].item_async()
 
     async def result(self):
-        """The bytes of the last product."""
+        """Return the bytes of the last product."""
         return (await self.last.read_async()).cast("B")
 
 
@@ -50,12 +50,12 @@ class Training(Side):
         super().__init__(step, device)
 
     async def read(self):
-        """The last loss."""
+        """Return the last loss."""
         return await self.last.item_async()
 
 
 def mlp(problem, adam, device):
-    """A multi-layer perceptron."""
+    """Return the training step of a multi-layer perceptron."""
     inputs = tensor(**problem["inputs"], device=device)
     parameters = [ow.Parameter(tensor(**parameter, device=device)) for parameter in problem["parameters"]]
     weights, biases = parameters[0::2], parameters[1::2]
@@ -70,7 +70,7 @@ def mlp(problem, adam, device):
 
 
 def resnet(problem, adam, device):
-    """The ResNet of models.py."""
+    """Return the training step of the ResNet of models.py."""
     import models
 
     model = filled(models.resnet(problem["blocks"], device), problem, device)
@@ -79,7 +79,7 @@ def resnet(problem, adam, device):
 
 
 def gpt(problem, adam, device):
-    """The model of examples/gpt.py."""
+    """Return the training step of the model of examples/gpt.py."""
     from gpt import GPT
 
     characters, width = problem["parameters"][0]["shape"]
@@ -95,7 +95,7 @@ KINDS = {"product": Product, "mlp": mlp, "resnet": resnet, "gpt": gpt}
 
 
 def filled(model, problem, device):
-    """A model with the parameters of a problem, in their order."""
+    """Assign a problem's parameters to those of a model, in the same order, and return the model."""
     with ow.no_grad():
         for own, parameter in zip(model.parameters(), problem["parameters"], strict=True):
             own.assign(tensor(**parameter, device=device))

@@ -37,11 +37,11 @@ class Training:
         self.step = ow.compile(step)
 
     def run(self):
-        """Enqueue a step and give its loss."""
+        """Enqueue a step and return its loss."""
         return self.step(self.images, self.labels)
 
     async def run_many(self, steps, pause):
-        """Run steps, and wait for the loss every `pause` of them; the last loss."""
+        """Run steps, wait for the loss after every `pause` of them, and return the last loss."""
         for number in range(1, steps + 1):
             loss = self.run()
             if number % pause == 0:

@@ -1,4 +1,4 @@
-"""What the tuner's benchmark searches: natively and in a page. Each case is searched, and then timed anew."""
+"""The cases of the tuner's benchmark, natively and in a page. Each case is searched, and then timed anew."""
 
 import json
 
@@ -10,7 +10,7 @@ SIZES = [1 << 12, 1 << 16, 1 << 20]
 
 
 def cases(device):
-    """Steps of one kernel each."""
+    """Yield steps of one kernel each."""
     for rows, inner, columns in PRODUCTS:
         a, b = ow.ones((rows, inner), device=device), ow.ones((inner, columns), device=device)
         yield lambda a=a, b=b: a @ b
@@ -33,16 +33,20 @@ def cases(device):
 
 
 async def measure(name):
-    """For each work its default, its choice, and the seconds of both: in the search, and when timed again."""
+    """Return for each work its default, its choice, and the seconds of both, in the search and when timed again."""
     device = await ow.device_async(name)
     rows = []
     for step in cases(device):
         searched, timed = [
-            {one[:3]: one for one in (await ow.tune_async(step, device=device, again=True)).works if one.seconds}
+            {work[:3]: work for work in (await ow.tune_async(step, device=device, again=True)).works if work.seconds}
             for _ in range(2)
         ]
         for key in searched.keys() & timed.keys():
-            found, later = searched[key], timed[key]
-            seconds = [one.seconds[which] for one in (found, later) for which in (found.default, found.chosen)]
-            rows.append([found.kernel, found.shape_class, found.default, found.chosen, *seconds])
+            first_work, later = searched[key], timed[key]
+            seconds = [
+                work.seconds[choice]
+                for work in (first_work, later)
+                for choice in (first_work.default, first_work.chosen)
+            ]
+            rows.append([first_work.kernel, first_work.shape_class, first_work.default, first_work.chosen, *seconds])
     return json.dumps([device.info.description, rows])
