@@ -60,7 +60,7 @@ def measure(device: Device, call: Callable[[Any], Any], x: Any, storage: Storage
     with ow.profile(device) as profile:
         call(x)
     device.observers.remove(observe)
-    times = {one.name: one.end - one.start for one in profile.kernels if one.name in kernels}
+    times = {kernel.name: kernel.end - kernel.start for kernel in profile.kernels if kernel.name in kernels}
     slowest = max(times, key=times.__getitem__)
     return times[slowest], kernels[slowest]
 

@@ -63,8 +63,8 @@ def products(size):
 
     def run():
         x = ow.tensor(array, device="cpu")
-        for one in weights:
-            x = x @ one
+        for weight in weights:
+            x = x @ weight
         return x
 
     return run
@@ -77,8 +77,8 @@ def mixed(size):
 
     def run():
         x = ow.tensor(array, device="cpu")
-        for one in weights:
-            x = ((x @ one).tanh() + 1.0).exp()
+        for weight in weights:
+            x = ((x @ weight).tanh() + 1.0).exp()
         return x.sum()
 
     return run
@@ -190,9 +190,9 @@ def main():
         for size in sizes:
             warm = 150 if make is compiled_training else 60
             seconds, where = compare(make, size, arguments.gpu, arguments.seconds, warm)
-            cpu, gpu, auto = (1e3 * statistics.median(seconds[one]) for one in POLICIES)
-            to_the_end = [one for one in ("cpu", "gpu") if len(seconds[one]) == len(seconds["auto"])]
-            better = seconds[min(to_the_end, key=lambda one: statistics.median(seconds[one]))]
+            cpu, gpu, auto = (1e3 * statistics.median(seconds[policy]) for policy in POLICIES)
+            to_the_end = [policy for policy in ("cpu", "gpu") if len(seconds[policy]) == len(seconds["auto"])]
+            better = seconds[min(to_the_end, key=lambda policy: statistics.median(seconds[policy]))]
             ratio = statistics.median(timing.ratios(seconds["auto"], better))
             worst = max(worst, ratio)
             print(

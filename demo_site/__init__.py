@@ -1,1 +1,1 @@
-"""The demo: a FastAPI application with its pages, and the Python programs that run in them."""
+"""The demo site: a FastAPI application, its pages, and the Python programs that run in the pages."""

@@ -1,4 +1,4 @@
-"""Who may write: whoever shows the token. The server's own pages are given it."""
+"""Access to operations that write: they require the token, which the server's own pages receive from it."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _bearer = HTTPBearer(auto_error=False, description="The token that `optirs-web d
 
 
 def _require_token(
-    settings: SettingsOf, shown: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+    settings: SettingsOf, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 ) -> None:
     # Compared as bytes in constant time: text would have to be ASCII.
-    if shown is None or not secrets.compare_digest(shown.credentials.encode(), settings.token.encode()):
+    if credentials is None or not secrets.compare_digest(credentials.credentials.encode(), settings.token.encode()):
         message = "Send the token that `optirs-web demo` printed: `Authorization: Bearer TOKEN`."
         raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
 
 
 WithToken = Depends(_require_token)
-"""A dependency: refuses with 401 before anything of the body is read."""
+"""A dependency that refuses with 401 before the body is read."""
 
 
 class Session(BaseModel):
-    """What a page needs to write."""
+    """The token that a page needs to write."""
 
     token: str
 

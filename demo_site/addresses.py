@@ -1,7 +1,7 @@
-"""Addresses that hold under any prefix: a proxy's folder, a mounted application, a static export.
+"""Addresses that are valid under any prefix: a proxy's folder, a mounted application, a static export.
 
-Pages lie side by side, one level below the site's root, and link to each other and to what they load relative to
-themselves. Only a page for an error can lie deeper.
+All pages are one level below the site's root, and their links to each other and to files are relative. Only an error
+page can be deeper.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ PAGES = {
 
 
 def route_path(scope: Scope) -> str:
-    """The path of a request below the prefix of the application."""
+    """Return the path of a request below the prefix of the application."""
     path, prefix = str(scope["path"]), str(scope.get("root_path", ""))
     return path[len(prefix) :] if prefix and path.startswith(f"{prefix}/") else path
 
 
 def root_from(scope: Scope) -> str:
-    """The site's root relative to the address of a request: ``./`` for a page, ``../../`` two levels deeper.
+    """Return the site's root relative to the address of a request: ``./`` for a page, ``../../`` two levels deeper.
 
-    Slashes count as they were sent: a browser does not take ``%2F`` for one.
+    Slashes count as they were sent: for a browser ``%2F`` is not a slash.
     """
     raw = scope.get("raw_path") or str(scope["path"]).encode()
     path = route_path({**scope, "path": raw.decode("latin-1"), "root_path": scope.get("root_path", "")})

@@ -1,4 +1,4 @@
-"""The application: pages, what they load, and the API."""
+"""`create_app`: the FastAPI application with the pages, the files that they load, and the API."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _API = (session_routes, run_routes, bench_routes, shader_routes)
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application of one server. It has the folder of the data until the caller closes ``app.state.store``.
+    """Return the application of one server. It owns the data folder until the caller closes ``app.state.store``.
 
     Raises:
-        StoreError: another server has the folder, or the index in it is damaged.
+        StoreError: another server owns the folder, or its index is damaged.
         OSError: the folder cannot be made.
     """
     facts = site_facts(settings)
@@ -52,7 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
     operations = [route for routes in _API for route in routes.routes if isinstance(route, APIRoute)]
     install_handlers(app, renderer, operations)
     app.state.settings = settings
-    app.state.upload_places = asyncio.Semaphore(settings.max_uploads)
+    app.state.upload_slots = asyncio.Semaphore(settings.max_uploads)
     app.state.compiler = Compiler(settings.compile_patience, settings.max_compiles)
     app.state.store = Store(
         settings.data,

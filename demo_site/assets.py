@@ -1,4 +1,4 @@
-"""Answers for content that stays the same until someone builds it again: entity tags, gzip, no traversal."""
+"""Responses for files and content that change only when they are built: entity tags, gzip, no path traversal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .errors import ApiError
 
 __all__ = ["Content", "OpenFile", "prepare_file", "respond", "send_file"]
 
-# Not Python's table, which the operating system's registry changes.
+# Not Python's table, which depends on the operating system's registry.
 _TYPES = {
     ".css": "text/css",
     ".html": "text/html",
@@ -51,7 +51,7 @@ def _packs(media_type: str) -> bool:
 
 
 class OpenFile(StreamingResponse):
-    """Sends an open file and closes it, however it ends. Ranges are not served: nobody needs a part of a file here."""
+    """Sends an open file and closes it, also after errors. Ranges are not served, since no client here needs them."""
 
     def __init__(self, file: BinaryIO, size: int, media_type: str, headers: Mapping[str, str]) -> None:
         blocks = iter(partial(file.read, _BLOCK), b"")
@@ -59,7 +59,7 @@ class OpenFile(StreamingResponse):
         self._file = file
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and close the file, which is not read for HEAD."""
+        """Send the file and close it; for HEAD it is not read."""
         if scope.get("state", {}).get("is_head"):
             self.body_iterator = iterate_in_threadpool(())
         try:
@@ -69,7 +69,7 @@ class OpenFile(StreamingResponse):
 
 
 class Content:
-    """Bytes with their type. They are hashed once, and packed once where that pays."""
+    """Bytes with their media type. They are hashed once, and compressed once where that saves space."""
 
     def __init__(self, body: bytes, media_type: str, *, packs: bool | None = None) -> None:
         self.body = body
@@ -78,33 +78,33 @@ class Content:
 
     @cached_property
     def etag(self) -> str:
-        """Weak, since the packed form has the same."""
+        """The entity tag; it is weak, since the compressed form has the same tag."""
         return f'W/"{hashlib.sha256(self.body).hexdigest()[:32]}"'
 
     @cached_property
     def packed(self) -> bytes | None:
-        """The body with gzip, or None where that saves too little."""
+        """The body compressed by gzip; None where that saves too little."""
         if not self._packs or len(self.body) < _MINIMUM_TO_PACK:
             return None
         return gzip.compress(self.body, 6, mtime=0)
 
 
 def _is_current(request: Request, etag: str) -> bool:
-    asked = request.headers.get("if-none-match", "")
-    known = {one.strip().removeprefix("W/") for one in asked.split(",")}
-    return asked.strip() == "*" or etag.removeprefix("W/") in known
+    header = request.headers.get("if-none-match", "")
+    tags = {tag.strip().removeprefix("W/") for tag in header.split(",")}
+    return header.strip() == "*" or etag.removeprefix("W/") in tags
 
 
 def _accepts_gzip(request: Request) -> bool:
-    for one in request.headers.get("accept-encoding", "").split(","):
-        coding, _, weight = one.partition(";")
+    for entry in request.headers.get("accept-encoding", "").split(","):
+        coding, _, weight = entry.partition(";")
         if coding.strip() in ("gzip", "*"):
             return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
     return False
 
 
 def respond(request: Request, content: Content) -> Response:
-    """The content, or 304 where the client has it. Clients ask each time: a build changes it under the same address."""
+    """Return the content, or 304 if the client has it. Clients ask each time, since builds keep the addresses."""
     headers = {"ETag": content.etag, "Cache-Control": "no-cache"}
     if content.packed is not None:
         headers["Vary"] = "Accept-Encoding"
@@ -121,28 +121,28 @@ def _read(path: Path, modified: int, size: int) -> Content:
 
 
 def _packed_file(path: Path, stat: os.stat_result) -> Content:
-    with _packing:  # whoever asks meanwhile waits, and does not compress it again
+    with _packing:  # concurrent requests wait and do not compress it again
         content = _read(path, stat.st_mtime_ns, stat.st_size)
         _ = content.packed
     return content
 
 
 def prepare_file(path: Path) -> None:
-    """Compress a file now, so that the first to ask for it need not wait; nothing where there is no such file."""
+    """Compress a file now, so that the first request need not wait; a file that does not exist is ignored."""
     if path.is_file():
         _packed_file(path, path.stat())
 
 
 def find_file(folder: Path, address: str) -> Path:
-    """The file of that address, which lies in the folder whatever the address says.
+    """Return the file at an address within a folder; addresses that lead out of the folder are refused.
 
     Raises:
         ApiError: there is no such file.
     """
     missing = ApiError(404, "not_found", f"There is no file '{address[:200]}' here.")
     parts = PurePosixPath(address).parts
-    # Dots that lead upwards, drive letters, streams, device files and hidden files.
-    if not parts or any(one.startswith(".") or set(one) & set("\\:\0/") for one in parts):
+    # No parent folders, drive letters, streams, device files or hidden files.
+    if not parts or any(part.startswith(".") or set(part) & set("\\:\0/") for part in parts):
         raise missing
     path = folder.joinpath(*parts)
     try:
@@ -155,7 +155,7 @@ def find_file(folder: Path, address: str) -> Path:
 
 
 def send_file(request: Request, folder: Path, address: str) -> Response:
-    """A file of the folder: what can be compressed from memory, anything else from the disk."""
+    """Return a response with a file of the folder: compressible files from memory, others from the disk."""
     path = find_file(folder, address)
     stat = path.stat()
     media_type = _TYPES.get(path.suffix, "application/octet-stream")

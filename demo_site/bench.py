@@ -1,4 +1,4 @@
-"""Benchmark results that pages and programs post."""
+"""The API of benchmark results, which pages and programs post."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ bench_routes = APIRouter(prefix="/api/bench", tags=["bench"])
 )
 async def post_result(request: Request, store: StoreOf) -> Response:
     """Save a result: any JSON object. Above the limit the oldest are deleted."""
-    # FastAPI would read a body that it is told of before it asks for the token.
+    # FastAPI would read a declared body before it asks for the token.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise ApiError(415, "not_json", f"Send the result as {_TYPE}.")
     text = _checked(await request.body())
@@ -49,10 +49,10 @@ async def post_result(request: Request, store: StoreOf) -> Response:
 
 
 def _checked(body: bytes) -> str:
-    """The JSON object in a body, in ASCII.
+    """Return the JSON object of a body as ASCII text.
 
     Raises:
-        ApiError: it is none.
+        ApiError: the body is not a JSON object.
     """
     try:
         result = json.loads(body)
@@ -68,11 +68,11 @@ def _checked(body: bytes) -> str:
 @bench_routes.get("", response_model=list[BenchResult], responses=documented())
 def list_results(store: StoreOf) -> Response:
     """All saved results, newest first."""
-    return _json(f"[{', '.join(_object(*one) for one in store.results())}]")
+    return _json(f"[{', '.join(_object(*result) for result in store.results())}]")
 
 
 def _object(number: int, created: str, result: str) -> str:
-    """A `BenchResult`; its result is sent as it was kept, in ASCII."""
+    """Return a `BenchResult` as JSON; its result is inserted as it was saved, in ASCII."""
     return f'{{"id": {number}, "created": "{created}", "result": {result}}}'
 
 

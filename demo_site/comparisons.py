@@ -1,4 +1,4 @@
-"""The reports of the benchmark suite as the page Compare shows them: our time as a share of each other library's."""
+"""The content of the page Compare: our time as a share of each rival's, from the suite's published reports."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..benchmarks.suite import REPORTS, Report
 __all__ = ["Comparison", "Group", "Row", "Share", "comparisons"]
 
 _WIDEST = 3.0
-"""Powers of two to which a bar extends at most."""
+"""The largest power of two to which a bar extends."""
 
 
 class Share(NamedTuple):
     """Our time as a share of a rival's.
 
     Attributes:
-        text: the median, with its spread where that is not steady; nothing where the rival has no times.
+        text: the median, with its spread where that is not steady; "" where the rival has no times.
         reason: why it has none.
-        power: the logarithm to the base 2 of the median, at most 3 to either side: below 0 ours is faster.
+        power: the logarithm to the base 2 of the median, limited to -3 and 3; below 0 ours is faster.
     """
 
     text: str
@@ -52,13 +52,13 @@ class Comparison(NamedTuple):
     """The results of one device in one report.
 
     Attributes:
-        id: for links to it.
-        title: the groups of cases, and what the device is.
+        id: the anchor of links.
+        title: the groups of cases, and the device's description.
         facts: the date, the machine and the versions.
-        command: what was run.
+        command: the command line of the run.
         rivals: the libraries that have times.
-        faster: how many ratios are below 1.
-        ratios: how many there are.
+        faster: the number of ratios below 1.
+        ratios: the number of ratios.
         groups: the cases.
     """
 
@@ -74,20 +74,20 @@ class Comparison(NamedTuple):
 
 @cache
 def comparisons() -> list[Comparison]:
-    """The published reports, device by device."""
-    return [one for path in REPORTS for one in _of_report(path.stem, Report.read(path))]
+    """Return the published reports, device by device."""
+    return [comparison for path in REPORTS for comparison in _of_report(path.stem, Report.read(path))]
 
 
 def _of_report(name: str, report: Report) -> Iterator[Comparison]:
     machine = report.machine
     versions = ", ".join(f"{library} {version}" for library, version in machine["versions"].items())
     for device, facts in report.devices.items():
-        results = [one for one in report.results if one.device == device]
+        results = [result for result in report.results if result.device == device]
         rivals = rivals_of(results)
-        medians = [one.ratio(rival).median for one in results for rival in one.rivals]
+        medians = [result.ratio(rival).median for result in results for rival in result.rivals]
         groups = [
-            Group(group, [_row(one, rivals) for one in members])
-            for group, members in groupby(results, lambda one: one.case.partition("/")[0])
+            Group(group, [_row(result, rivals) for result in members])
+            for group, members in groupby(results, lambda result: result.case.partition("/")[0])
         ]
         yield Comparison(
             f"{name}-{device}",

@@ -1,10 +1,11 @@
-"""What compilers of others make of kernels. They run in one process beside the server, one request after the other.
+"""`Compiler`: translates kernels by compilers of others, which run in a process of their own, one request at a time.
 
-They are large and native; JAX alone takes 200 MB, and holds Python's lock for long. In a process of their own they can
-be ended when they take too long, and neither their crashes nor their memory are the server's. A text that was made is
-kept: there are about 1,400 of them, 12 MB in all, so nobody can have the server compile without end.
+They are large and native; JAX alone takes 200 MB, and holds Python's lock for long. A process of its own can be ended
+when it takes too long, and its crashes and its memory do not affect the server. Texts are cached: there are about 1,400
+of them, 12 MB in all, so that clients cannot make the server compile without end.
 
-``python -m optirs_web.demo_site.compiler`` is that process: it answers lines of JSON with others until its input ends.
+``python -m optirs_web.demo_site.compiler`` is that process: it answers each line of JSON with another until its input
+ends.
 """
 
 from __future__ import annotations
@@ -28,65 +29,65 @@ from .shader_kernels import Name, Translation, translation
 __all__ = ["Busy", "Compiler"]
 
 _IDLE = 300.0
-"""Seconds after the last request until the process ends, with the memory that it has."""
+"""Seconds after the last request until the process ends, which frees its memory."""
 
 
 class Busy(Exception):
-    """As many requests as may wait do so already."""
+    """The largest allowed number of requests is waiting already."""
 
 
 class Compiler:
-    """The compilers of others, and the texts that they have made. It may be used by several threads.
+    """The compilers of others, and a cache of their texts. Methods may be called from any thread.
 
     Args:
         patience: seconds that one text may take.
-        most_waiting: how many requests may wait, with the one that is served.
+        most_waiting: the largest number of requests that wait, including the one that is served.
     """
 
     def __init__(self, patience: float, most_waiting: int) -> None:
         self._patience = patience
-        self._places = threading.Semaphore(most_waiting)
-        self._made: dict[Name, Translation] = {}
-        self._one_at_a_time = threading.Lock()
+        self._slots = threading.Semaphore(most_waiting)
+        self._cache: dict[Name, Translation] = {}
+        self._serving = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._end_of_process: Callable[[], object] = lambda: None  # or what ends it, called at the latest at exit
         self._idle: threading.Timer | None = None
 
     def translation(self, name: Name) -> Translation:
-        """The text of that name, or a note in its place.
+        """Return the text of a name, or a note instead of it.
 
         Args:
-            name: of a shader, a variant and a target that there are.
+            name: an existing shader, variant and target.
 
         Raises:
-            Busy: too many requests wait.
+            Busy: too many requests are waiting.
         """
-        if name in self._made:
-            return self._made[name]
-        with self._place(), self._one_at_a_time:
-            if name in self._made:  # another request has made it meanwhile
-                return self._made[name]
-            found, is_final = self._ask(name)
+        if name in self._cache:
+            return self._cache[name]
+        with self._waiting_slot(), self._serving:
+            if name in self._cache:  # another request has made it meanwhile
+                return self._cache[name]
+            answer, is_final = self._ask(name)
             if is_final:
-                self._made[name] = found
-            return found
+                self._cache[name] = answer
+            return answer
 
     def close(self) -> None:
         """End the process. The next request starts another one."""
-        with self._one_at_a_time:
+        with self._serving:
             self._end()
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        if not self._places.acquire(blocking=False):
+    def _waiting_slot(self) -> Iterator[None]:
+        if not self._slots.acquire(blocking=False):
             raise Busy
         try:
             yield
         finally:
-            self._places.release()
+            self._slots.release()
 
     def _ask(self, name: Name) -> tuple[Translation, bool]:
-        """The answer, and whether it is final. A refusal is not: what is missing may be installed."""
+        """Return the answer, and True if it is final; a refusal is not, since a missing compiler may be installed."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -113,12 +114,12 @@ class Compiler:
             why = f"took longer than {self._patience:g} s" if is_late.is_set() else "exited unexpectedly"
             note = f"the compiler {why}; see the server's log, and restart the server to retry"
             return Translation(None, note), True
-        made = Translation(*json.loads(answer))
+        result = Translation(*json.loads(answer))
         if self._process is not None:
             self._idle = threading.Timer(_IDLE, self._end_if_idle, (process,))
             self._idle.daemon = True
             self._idle.start()
-        return made, made.text is not None
+        return result, result.text is not None
 
     def _started(self) -> subprocess.Popen[str]:
         if self._idle is not None:
@@ -145,29 +146,29 @@ class Compiler:
         self._end_of_process()
 
     def _end_if_idle(self, process: subprocess.Popen[str]) -> None:
-        if self._one_at_a_time.acquire(blocking=False):
+        if self._serving.acquire(blocking=False):
             try:
                 if self._process is process:
                     self._end()
             finally:
-                self._one_at_a_time.release()
+                self._serving.release()
 
 
 def _end(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.communicate()  # closes what it was written to and read from
+    process.communicate()  # closes its pipes
 
 
 def _serve(requests: IO[str], answers: IO[str]) -> None:
     for line in requests:
-        importlib.invalidate_caches()  # what was missing may have been installed
+        importlib.invalidate_caches()  # missing packages may have been installed
         print(json.dumps(translation(Name(*json.loads(line)))), file=answers, flush=True)
 
 
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this by closing its input
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with answers
     _serve(sys.stdin, answers)
 
 

@@ -1,4 +1,4 @@
-"""Connections that a server ends by itself: of clients who do not ask, do not read, or hold too many."""
+"""The HTTP protocol with limits: ends connections of clients that send or read nothing, or have too many."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, with limits to how long and how often a client may hold a connection.
+    """uvicorn's HTTP/1.1, with limits to the duration and the number of a client's connections.
 
     A client has `head_patience` to send the first line and the headers of a request, counted from the start of the
-    connection or the end of the last answer. What it sends on of a body that nobody wants counts as nothing. It has
-    `read_patience` to take something more of an answer. Where there are too many connections, the one that has waited
-    longest for a request makes room.
+    connection or the end of the last response. The remainder of a body that was refused does not count. A client has
+    `read_patience` to read more of a response. Where there are too many connections, the one that has waited longest
+    for a request is closed.
     """
 
     settings: Settings
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request, if there is room for another connection."""
+        """Wait for a request if the limits allow another connection, otherwise refuse it."""
         super().connection_made(transport)
         now = self.loop.time()
         self._client_key = client_key(self.client[0] if self.client else "")
@@ -40,18 +40,18 @@ class _Protocol(H11Protocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Stop the checks of the connection."""
         self._check.cancel()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Answer the requests that are complete."""
+        """Handle the requests that are complete."""
         super().handle_events()
         if not getattr(self.cycle, "response_complete", True):
             self._idle_since = inf
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; it may be there already."""
+        """Wait for the next request, which may have arrived already."""
         self._idle_since = self.loop.time()
         super().on_response_complete()
 
@@ -66,12 +66,20 @@ class _Protocol(H11Protocol):
             self._check = self.loop.call_later(self._interval, self._check_patience)
 
     def _has_room(self) -> bool:
-        others = [one for one in self.connections if isinstance(one, _Protocol) and one is not self]
-        same_client = [one for one in others if one._client_key == self._client_key]
+        others = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, _Protocol) and connection is not self
+        ]
+        same_client = [connection for connection in others if connection._client_key == self._client_key]
         limits = [(same_client, self.settings.max_client_connections), (others, self.settings.max_connections)]
-        for held, most in limits:
-            if len(held) >= most:
-                idle = {one._idle_since: one for one in held if one._is_idle() and one in self.connections}
+        for held, limit in limits:
+            if len(held) >= limit:
+                idle = {
+                    connection._idle_since: connection
+                    for connection in held
+                    if connection._is_idle() and connection in self.connections
+                }
                 if not idle:
                     return False
                 idle[min(idle)]._end()
@@ -81,10 +89,10 @@ class _Protocol(H11Protocol):
         return self._idle_since < inf and not self.transport.get_write_buffer_size()
 
     def _end(self) -> None:
-        self.connections.discard(self)  # the transport tells of its end only later
+        self.connections.discard(self)  # the transport reports its end only later
         self.transport.abort()
 
 
 def protocol_for(settings: Settings) -> type[asyncio.Protocol]:
-    """The protocol of a server with these settings, for uvicorn."""
+    """Return the protocol class of a server with these settings, for uvicorn."""
     return type("Protocol", (_Protocol,), {"settings": settings})

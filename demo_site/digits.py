@@ -1,4 +1,4 @@
-"""The digits as a page takes them: numbers in a row, without a parser."""
+"""The digits as a binary file of numbers, which pages read without a parser."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class DigitsFile(NamedTuple):
 
 @cache
 def digits_file() -> DigitsFile:
-    """All images of the data set, in the order of the source."""
+    """Return all images of the data set, in the order of the source."""
     with files("optirs_web.datasets").joinpath("digits.csv.gz").open("rb") as packed, gzip.open(packed, "rt") as text:
         _, *rows = csv.reader(text)
     images = array("f", (int(pixel) / _FULL_INK for row in rows for pixel in row[2:]))
     labels, folds = (array("i", (int(row[column]) for row in rows)) for column in (0, 1))
     if sys.byteorder == "big":
-        for one in (images, labels, folds):
-            one.byteswap()
+        for numbers in (images, labels, folds):
+            numbers.byteswap()
     body = images.tobytes() + labels.tobytes() + folds.tobytes()
     note = {"n": len(rows), "pixels": 64, "classes": 10, "folds": 5, "url": "data/digits.bin"}
     return DigitsFile(Content(body, "application/octet-stream", packs=True), note)

@@ -1,4 +1,4 @@
-"""Errors of the server: one JSON form for programs, one page for people."""
+"""Errors of the server: as JSON for programs, as a page for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST = 500
 
 
 class ErrorDetail(BaseModel):
-    """A word for programs and a sentence for people."""
+    """An error code for programs and a sentence for people."""
 
     code: str
     message: str
@@ -36,7 +36,7 @@ class ErrorBody(BaseModel):
 
 
 class ApiError(HTTPException):
-    """A refusal: its status, a word for programs, and a sentence that says what to do."""
+    """An error response: its status, a code for programs, and a sentence that says what to do."""
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(status, message, headers)
@@ -44,7 +44,7 @@ class ApiError(HTTPException):
 
 
 def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """The JSON form of an error. A message may quote the client, so it is cut off, and made fit for UTF-8."""
+    """Return an error as JSON. A message may quote the client, so it is truncated, and escaped where not UTF-8."""
     message = message[:_LONGEST].encode("utf-8", "backslashreplace").decode()
     return JSONResponse({"error": {"code": code, "message": message}}, status, headers)
 
@@ -68,16 +68,20 @@ _EVERYWHERE = (403, 421, 429)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The errors of an operation for the OpenAPI description, with those that every operation has."""
-    return {one: {"model": ErrorBody, "description": _MEANINGS[one]} for one in sorted({*statuses, *_EVERYWHERE})}
+    """Return the errors of an operation for the OpenAPI description, with those that every operation has."""
+    return {
+        status: {"model": ErrorBody, "description": _MEANINGS[status]} for status in sorted({*statuses, *_EVERYWHERE})
+    }
 
 
 def install_handlers(app: FastAPI, renderer: Renderer, operations: Sequence[APIRoute]) -> None:
-    """Give every error of an application its form."""
+    """Install the handlers that turn the errors of an application into responses."""
 
     def methods_of(path: str) -> str:
-        """For the header Allow; the framework names the methods of the first operation with that path only."""
-        methods = {method for one in operations if one.path_regex.match(path) for method in one.methods or ()}
+        """Return the header Allow; the framework lists the methods of the path's first operation only."""
+        methods = {
+            method for operation in operations if operation.path_regex.match(path) for method in operation.methods or ()
+        }
         return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
     async def on_http_exception(request: Request, error: Exception) -> Response:
@@ -94,7 +98,7 @@ def install_handlers(app: FastAPI, renderer: Renderer, operations: Sequence[APIR
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        problems = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()]
+        problems = [f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in error.errors()]
         return error_response(422, "invalid_request", "; ".join(problems[:5]))
 
     app.add_exception_handler(HTTPException, on_http_exception)

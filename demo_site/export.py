@@ -1,8 +1,8 @@
-"""The site as files, for any file server: what the application answers, written down once.
+"""Export the site as static files for any file server: the application's responses, written once.
 
-Pages are NAME.html beside each other, and home is index.html. What the API says of shaders lies in data/shaders; what a
-visitor saves, the pages keep in the browser. The service worker ``isolation.js`` adds the headers that isolate a page,
-where the host does not take them from ``_headers``.
+Pages are NAME.html in one folder, and home is index.html. The API's answers for shaders are in data/shaders; pages keep
+a visitor's checkpoints in the browser. The service worker ``isolation.js`` adds the headers that isolate a page, where
+the host does not read them from ``_headers``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .shader_kernels import Name, translation
 
 __all__ = ["ExportError", "export_site"]
 
-_LIST = "export.json"  # the names of all files of an export, by which it is known again
+_LIST = "export.json"  # the names of all files of an export, which identify it
 _FILES = {name: "index.html" if address == "./" else f"{address}.html" for name, address in PAGES.items()}
 
 
 class ExportError(OptirsError):
-    """The site cannot be written there, or not at all."""
+    """The site cannot be written to the folder, or cannot be exported."""
 
 
 def export_site(
@@ -48,17 +48,17 @@ def export_site(
     targets: Collection[str] = tuple(TARGETS),
     report: Callable[[str], None] = lambda step: None,
 ) -> int:
-    """Write the site, in place of an earlier export; returns the number of files.
+    """Write the site, replacing an earlier export, and return the number of files.
 
     Args:
-        folder: made when missing. One with other files in it is left as it is.
-        settings: `pyodide` is copied; None has the pages load it from the public CDN.
-        targets: the languages that shaders are shown in.
+        folder: made when missing. A folder with other files is left unchanged.
+        settings: `pyodide` is copied; with None the pages load it from the public CDN.
+        targets: the languages in which shaders are shown.
         report: called with the name of each step.
 
     Raises:
         ExportError: the folder has files that no export wrote, or the pages are not built.
-        OSError: something cannot be written; what was there before is still there.
+        OSError: a file cannot be written; the earlier export is unchanged.
     """
     reason = why_no_pages(settings)
     if reason:
@@ -66,10 +66,10 @@ def export_site(
     folder = folder.resolve()
     _check_replaceable(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.export-*"):
-        with _locked(left) as is_abandoned:
+    for abandoned in folder.parent.glob(f".{glob.escape(folder.name)}.export-*"):
+        with _locked(abandoned) as is_abandoned:
             if is_abandoned:
-                shutil.rmtree(left)
+                shutil.rmtree(abandoned)
     new = folder.with_name(f".{folder.name}.export-{secrets.token_hex(4)}")
     new.mkdir()
     try:
@@ -84,7 +84,7 @@ def export_site(
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder in the block; yields False where another process has it, or on Windows."""
+    """Lock a folder in the block; yields False if another process has locked it, or on Windows."""
     if os.name == "nt":  # which opens no folders
         yield False
         return
@@ -96,7 +96,7 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """See to it that nothing in the folder would be lost."""
+    """Check that a folder is missing, empty, or an earlier export without other files."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -104,11 +104,11 @@ def _check_replaceable(folder: Path) -> None:
     if not any(folder.iterdir()):
         return
     try:
-        known = set(json.loads((folder / _LIST).read_bytes())["files"])
+        exported = set(json.loads((folder / _LIST).read_bytes())["files"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ExportError(f"{folder} is neither empty nor an earlier export; choose another folder") from None
     files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    others = sorted({path.relative_to(folder).as_posix() for path in files} - known)
+    others = sorted({path.relative_to(folder).as_posix() for path in files} - exported)
     if others:
         raise ExportError(
             f"{folder} has files not written by an export, such as {others[0]}; move them, or choose another folder"
@@ -146,7 +146,7 @@ def _write_all(folder: Path, settings: Settings, targets: Collection[str], repor
 def _contents(
     settings: Settings, targets: Collection[str], report: Callable[[str], None]
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """Every file of the site by its name: its bytes, or where to copy it from."""
+    """Yield the name of every file of the site, with its bytes or the path to copy."""
     report("pages")
     facts = site_facts(settings) | {"api": False, "pages": {**_FILES, "home": "./"}}
     policy = content_security_policy(
@@ -191,20 +191,23 @@ def _shaders(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the API's answers for the shaders, with their paths. Where a compiler is missing, a note names it."""
     shaders = list_shaders()
-    yield "data/shaders/index.json", _json([one.model_dump() for one in shaders])
-    yield "data/shaders/targets.json", _json([one.model_dump() for one in list_targets() if one.name in targets])
+    yield "data/shaders/index.json", _json([info.model_dump() for info in shaders])
+    yield (
+        "data/shaders/targets.json",
+        _json([target.model_dump() for target in list_targets() if target.name in targets]),
+    )
     compiler = Compiler(settings.compile_patience, 1)
     try:
         for info in shaders:
             report(f"shaders: {info.folder}/{info.name}")
-            place = f"{info.folder}/{info.name}"
-            one = shader(info.folder, info.name)
-            yield f"data/shaders/{place}.json", _json(one.model_dump())
-            for variant in one.variants:
+            address = f"{info.folder}/{info.name}"
+            described = shader(info.folder, info.name)
+            yield f"data/shaders/{address}.json", _json(described.model_dump())
+            for variant in described.variants:
                 for target in targets:
                     make = translation if is_ours(target) else compiler.translation
                     text = make(Name(info.folder, info.name, variant, target))
-                    yield f"data/shaders/{place}/{variant}/{target}.json", _json(text._asdict())
+                    yield f"data/shaders/{address}/{variant}/{target}.json", _json(text._asdict())
     finally:
         compiler.close()
 
@@ -214,6 +217,6 @@ def _json(value: Any) -> bytes:
 
 
 def _headers_file(settings: Settings) -> bytes:
-    """The headers of the server, in the form that Netlify, Cloudflare Pages and others read."""
-    lines = [f"  {name}: {value}" for name, value in security_headers(settings).items()]
-    return "\n".join(["/*", *lines, ""]).encode()
+    """Return the headers of the server in the format of Netlify, Cloudflare Pages and others."""
+    rows = [f"  {name}: {value}" for name, value in security_headers(settings).items()]
+    return "\n".join(["/*", *rows, ""]).encode()

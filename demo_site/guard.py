@@ -1,4 +1,4 @@
-"""What every request passes before the application sees it, and what every answer carries."""
+"""`Guard`: checks every request before the application sees it, and adds the security headers to every response."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from .settings import Rate, Settings, is_loopback
 __all__ = ["Buckets", "Guard", "client_key", "content_security_policy", "security_headers"]
 
 _LOG = logging.getLogger(__name__)
-_PIECE = 64 << 10  # bytes of an answer that are sent at once
+_PIECE = 64 << 10  # bytes of a response that are sent at once
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
 def content_security_policy(
     uses_cdn: bool, frame_ancestors: Sequence[str] = (), *, in_page: bool = False, has_packages: bool = False
 ) -> str:
-    """Scripts, styles and data come from this server alone, Pyodide from its CDN where it is not installed.
+    """Return a policy that allows content of this server, and Pyodide of its CDN where it is not installed.
 
     Args:
         uses_cdn: Pyodide is not installed.
-        frame_ancestors: sites whose frames may hold a page; without one, no frame may.
-        in_page: for a page that states its policy itself, where browsers ignore what is said of frames.
-        has_packages: what programs import of Pyodide's distribution, as NumPy, is installed too.
+        frame_ancestors: sites that may embed a page in a frame; () allows none.
+        in_page: for a page that states its policy itself, where browsers ignore the rule for frames.
+        has_packages: the packages of Pyodide's distribution that programs import, such as NumPy, are installed too.
     """
     packages = "" if has_packages else f" {PYODIDE_CDN}"
     cdn = f" {PYODIDE_CDN}" if uses_cdn else ""
@@ -60,15 +60,15 @@ def content_security_policy(
 
 
 def security_headers(settings: Settings) -> dict[str, str]:
-    """The headers that every answer carries."""
+    """Return the headers of every response."""
     return {
         "Content-Security-Policy": content_security_policy(
             settings.pyodide is None, settings.frame_ancestors, has_packages=has_packages(settings.pyodide)
         ),
-        # Both together give the page SharedArrayBuffer, with which a running program is interrupted.
+        # Both together enable SharedArrayBuffer, which is needed to interrupt a running program.
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Embedder-Policy": "require-corp",
-        # A page that is isolated itself can hold in a frame only what says that it may come from elsewhere.
+        # An isolated page can embed only content that allows other origins.
         "Cross-Origin-Resource-Policy": "cross-origin" if settings.frame_ancestors else "same-origin",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
@@ -77,7 +77,7 @@ def security_headers(settings: Settings) -> dict[str, str]:
 
 
 class Buckets:
-    """A token bucket for each client; those not seen for longest are forgotten."""
+    """A token bucket for each client; those not seen for the longest time are dropped."""
 
     _MOST = 4096
 
@@ -87,19 +87,19 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, client: str) -> float:
-        """Take a token: 0.0, or the seconds until there is one."""
+        """Take a token and return 0.0, or return the seconds until there is one."""
         now = self._clock()
         level, since = self._levels.pop(client, (float(self._rate.burst), now))
         level = min(self._rate.burst, level + (now - since) * self._rate.per_second)
-        has_one = level >= 1
-        self._levels[client] = (level - has_one, now)
+        has_token = level >= 1
+        self._levels[client] = (level - has_token, now)
         if len(self._levels) > self._MOST:
             self._levels.popitem(last=False)
-        return 0.0 if has_one else (1 - level) / self._rate.per_second
+        return 0.0 if has_token else (1 - level) / self._rate.per_second
 
 
 class Guard:
-    """The outermost layer: Host, origin, rates and sizes of requests; headers of answers; HEAD; unforeseen errors."""
+    """The outermost layer: Host, origin, rates and sizes of requests; headers of responses; HEAD; unexpected errors."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         clock = settings.clock or time.monotonic
@@ -111,7 +111,7 @@ class Guard:
         self._writes = Buckets(settings.write_rate, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Pass a request to the application, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -122,7 +122,7 @@ class Guard:
         async def send_guarded(message: Message) -> None:
             nonlocal has_started
             if message["type"] == "http.response.start":
-                has_started = body.is_complete = True  # what still comes of the body is not waited for
+                has_started = body.is_complete = True  # the remainder of the body is not waited for
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
                     headers.setdefault(name, value)  # the reference has a policy of its own
@@ -142,7 +142,7 @@ class Guard:
             else:
                 await answer(inner, receive, send_guarded)
         except ClientDisconnect:
-            return  # nobody is left to answer
+            return  # the client is gone
         except Exception:
             if has_started:
                 raise
@@ -153,7 +153,7 @@ class Guard:
         headers = Headers(scope=scope)
         if not self._is_ours(headers.get("host", "")):
             return error_response(421, "unknown_host", "This server does not accept that host name; see --allow-host.")
-        # A page of another site, or of another port, has no business with the API.
+        # Pages of other sites or ports must not use the API.
         if route_path(scope).startswith("/api/") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             return error_response(403, "cross_site", "The API refuses requests from other sites.")
         client = client_key(scope["client"][0] if scope.get("client") else "")
@@ -167,9 +167,9 @@ class Guard:
         return None
 
     def _is_ours(self, host: str) -> bool:
-        """Whether the Host header is one that a page of ours has.
+        """Return True if the Host header is one that this server's own pages send.
 
-        A page of another site can have its own name lead to this machine (DNS rebinding); it then asks for that name.
+        Another site can let its own name resolve to this machine (DNS rebinding); its requests then have that name.
         """
         name = _without_port(host).lower()
         if is_loopback(name) or name in self._names:
@@ -182,9 +182,9 @@ class Guard:
 
 
 def _pieces(message: Message) -> Iterator[Message]:
-    """A message, with a large body in pieces: the server waits between them until the client has read.
+    """Yield a message, with a large body in pieces, between which the server waits until the client has read.
 
-    A body that is sent as a whole is copied for each client, and the copy held until the slowest has read it.
+    A body sent as a whole would be copied for each client, and the copy held until the client has read it.
     """
     body = message.get("body", b"")
     if len(body) <= _PIECE:
@@ -210,7 +210,7 @@ def _is_address(name: str) -> bool:
 
 
 def client_key(host: str) -> str:
-    """Whom to count requests and connections for: an IPv4 address, or the 64 bits of IPv6 that one customer has."""
+    """Return the key by which a client is counted: its IPv4 address, or the IPv6 network of 64 bits of a customer."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -219,7 +219,7 @@ def client_key(host: str) -> str:
 
 
 class _Body:
-    """`receive` for a body that may only be so large, whatever its Content-Length says, and must not stop to come."""
+    """A `receive` that limits the size of a body, whatever its Content-Length says, and the time that it takes."""
 
     def __init__(self, receive: Receive, limit: int, settings: Settings) -> None:
         self._receive, self._limit = receive, limit
@@ -228,21 +228,21 @@ class _Body:
         self.is_complete = False
 
     async def __call__(self) -> Message:
-        """The next piece, or, after the last, that the client is gone.
+        """Return the next message of the body, or, after the last, the client's disconnection.
 
         Raises:
-            ApiError: the body is too large, or too slow.
+            ApiError: the body is too large, or arrives too slowly.
         """
         if self.is_complete:
             return await self._receive()
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             async with asyncio.timeout(min(self._patience, self._patience + self._size / self._rate - self._waited)):
                 message = await self._receive()
         except TimeoutError:
             reason = f"The body stalled, or arrived at less than {self._rate:,} bytes per second."
             raise ApiError(408, "too_slow", reason, {"Connection": "close"}) from None
-        self._waited += time.monotonic() - began
+        self._waited += time.monotonic() - started
         self._size += len(message.get("body", b""))
         self.is_complete = not message.get("more_body", False)
         if self._size > self._limit:

@@ -1,4 +1,4 @@
-"""The guides of a clone as pages: its README, CONTRIBUTING and docs/, from Markdown to HTML."""
+"""Convert the guides of a clone, its README, CONTRIBUTING and docs/, from Markdown to HTML pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from markdown_it.token import Token
 __all__ = ["Guide", "find_guides", "guide_html"]
 
 _FIRST = ("README.md", "CONTRIBUTING.md", "docs/setup.md")
-"""Those that are listed before the others, in this order."""
+"""The guides that are listed before the others, in this order."""
 
 
 class Guide(NamedTuple):
@@ -27,7 +27,7 @@ class Guide(NamedTuple):
 
 
 def find_guides(clone: Path) -> dict[str, Guide]:
-    """The guides of a clone by the names in their addresses; none where it is no clone."""
+    """Return the guides of a clone by the names in their addresses; {} if the folder is not a clone."""
     if not (clone / "docs").is_dir():
         return {}
     first = [path for name in _FIRST if (path := clone / name).is_file()]
@@ -42,12 +42,12 @@ def _title(path: Path) -> str:
 
 
 def guide_html(guide: Guide, guides: Mapping[str, Guide], suffix: str = "") -> str:
-    """The guide as HTML, without HTML of its own. Links between guides hold; to other files they become their text.
+    """Return a guide as HTML; HTML in its Markdown is escaped, and links to files other than guides become text.
 
     Args:
-        guide: one of them.
-        guides: all of them by their names.
-        suffix: what their addresses end with.
+        guide: the guide to convert.
+        guides: all guides by their names.
+        suffix: the suffix of their addresses.
     """
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(guide.path.read_text("utf-8"))
@@ -60,7 +60,7 @@ def guide_html(guide: Guide, guides: Mapping[str, Guide], suffix: str = "") -> s
 
 
 def _name_headings(tokens: Sequence[Token]) -> None:
-    """Give headings the ids to which links in Markdown lead, as hosts of repositories make them."""
+    """Set the ids of headings to those that links in Markdown use, as hosts of repositories derive them."""
     seen: Counter[str] = Counter()
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open":
@@ -83,7 +83,7 @@ def _follow_links(tokens: Sequence[Token], folder: Path, addresses: Mapping[Path
 
 
 def _links(tokens: Sequence[Token]) -> Iterator[tuple[Token, Token]]:
-    """The opening and the closing token of each link; links hold no links."""
+    """Yield the opening and the closing token of each link; links are not nested."""
     opening = None
     for token in tokens:
         if token.type == "link_open":

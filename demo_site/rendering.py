@@ -1,4 +1,4 @@
-"""HTML from the templates."""
+"""`Renderer`: renders pages, guides and errors from the templates."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Renderer:
 
     Args:
         folder: the templates.
-        site: what every page is told about the site, with addresses relative to its root.
-        suffix: what the addresses of guides end with.
+        site: facts of the site for every page, with addresses relative to its root.
+        suffix: the suffix of the addresses of guides.
         policy: the Content-Security-Policy that pages state themselves, where no server sends the header.
     """
 
@@ -41,15 +41,15 @@ class Renderer:
         self._templates.globals.update(site=dict(site), suffix=suffix, policy=policy, comparisons=comparisons())
 
     def page(self, name: str) -> str:
-        """The HTML of a page.
+        """Return the HTML of a page.
 
         Raises:
-            TemplateNotFound: it has no template.
+            TemplateNotFound: the page has no template.
         """
         return self._templates.get_template(f"{name}.html").render(page=name, root="./")
 
     def guide(self, names: Mapping[str, str], name: str, content: str) -> str:
-        """The HTML of a guide, in the folder of all of them: `names` are their titles, `content` is HTML.
+        """Return the HTML of a guide: `names` are the titles of all guides, which are in one folder; `content` is HTML.
 
         Raises:
             TemplateNotFound: there is no template for guides.
@@ -58,9 +58,9 @@ class Renderer:
         return template.render(page="", root="../", guides=names, guide=name, content=Markup(content))
 
     def error(self, status: int, message: str, root: str) -> str:
-        """The HTML of an error, at an address from which `root` leads to the site's root.
+        """Return the HTML of an error, at an address from which `root` leads to the site's root.
 
-        It is a bare one where the templates are what is missing.
+        Where the templates are missing it has no layout.
         """
         title = HTTPStatus(status).phrase
         try:

@@ -1,4 +1,4 @@
-"""The checkpoints of runs: one safetensors file per name, exchanged by pages and native programs."""
+"""The API of runs and their checkpoints: one safetensors file per name, exchanged by pages and native programs."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def get_run(name: RunName, store: StoreOf) -> RunInfo:
 def delete_run(name: RunName, store: StoreOf) -> None:
     """Delete a run and its checkpoint."""
     with disk():
-        was_there = store.delete(name)
-    if not was_there:
+        is_deleted = store.delete(name)
+    if not is_deleted:
         raise _no_such_run(name)
 
 
@@ -110,8 +110,8 @@ def get_checkpoint(name: RunName, request: Request, store: StoreOf) -> Response:
     run, file = opened
     etag = f'"{run.sha256}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    known = request.headers.get("if-none-match", "")
-    if etag in (one.strip().removeprefix("W/") for one in known.split(",")):
+    header = request.headers.get("if-none-match", "")
+    if etag in (tag.strip().removeprefix("W/") for tag in header.split(",")):
         file.close()
         return Response(status_code=304, headers=headers)
     return OpenFile(file, run.size, _TYPE, headers)
@@ -138,7 +138,7 @@ async def put_checkpoint(
     if kind != _TYPE or "content-encoding" in request.headers:
         raise ApiError(415, "not_binary", f"Send the file unencoded, as {_TYPE}.")
     _check_length(request, settings.max_checkpoint)
-    async with _place(request):
+    async with _upload_slot(request):
         with disk():
             upload = await to_thread.run_sync(store.begin)
             try:
@@ -153,26 +153,26 @@ async def put_checkpoint(
 
 
 def _check_length(request: Request, limit: int) -> None:
-    """Refuse at once what says that it is too large; what says nothing, or lies, is stopped while it is received."""
+    """Refuse a body whose Content-Length is too large; a missing or wrong one is checked while the body is received."""
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length) > limit:
         raise ApiError(413, "too_large", f"The checkpoint is larger than the limit of {limit:,} bytes.")
 
 
 @asynccontextmanager
-async def _place(request: Request) -> AsyncIterator[None]:
-    """One of the few places for uploads; they are not queued, since a slow client could hold them for long."""
-    places: asyncio.Semaphore = request.app.state.upload_places
-    if places.locked():
+async def _upload_slot(request: Request) -> AsyncIterator[None]:
+    """Hold an upload slot in the block; requests do not wait for one, since slow clients could keep them for long."""
+    slots: asyncio.Semaphore = request.app.state.upload_slots
+    if slots.locked():
         message = "Too many checkpoints are being received; try again in a moment."
         raise ApiError(429, "too_many_uploads", message, {"Retry-After": "2"})
-    async with places:
+    async with slots:
         yield
 
 
 @contextmanager
 def disk() -> Iterator[None]:
-    """Tell clients what the disk and the quotas have against a write.
+    """Turn errors of the disk and the quotas in the block into responses.
 
     Raises:
         ApiError: 409 for a quota, 507 for a full disk.
@@ -192,7 +192,7 @@ async def _receive(request: Request, upload: Upload) -> None:
 
     Raises:
         ClientDisconnect: the client went away.
-        ApiError: the body is too large, or stopped.
+        ApiError: the body is too large, or stalled.
     """
     block = bytearray()
     async for chunk in request.stream():  # ends with an empty one
@@ -219,7 +219,7 @@ def _summary(upload: Upload) -> Summary:
         notes = checkpoint_notes(content)
     except ow.errors.CheckpointError as error:
         raise invalid(f"{error}.") from None
-    # Whoever made the file chose these; what is not what it should be is left out.
+    # A file may hold anything here; values of other types are left out.
     history = notes.extra.get("history")  # of the digits run: one entry for each epoch
     epoch = notes.extra.get("epoch", len(history) if isinstance(history, list) else None)
     return Summary(_count(notes.extra.get("step")), _count(epoch), _class_name(notes.optimizer))

@@ -1,4 +1,4 @@
-"""Running the application: an address that is free, and an end without a traceback."""
+"""Serve the application: bind a free port, run uvicorn, and shut down without a traceback."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PORTS_TO_TRY = 100
 
 
 def bind(host: str, port: int | None = None) -> socket.socket:
-    """A listening socket.
+    """Return a listening socket.
 
     Args:
         host: an address or a name of this machine.
-        port: 0 for any; None for the first free one from 8000.
+        port: 0 for any port; None for the first free one from 8000.
 
     Raises:
         OSError: the port is taken, or the address is not of this machine.
@@ -56,14 +56,14 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """The address to open, on this machine."""
+    """Return the address to open on this machine."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
-    """Calls back once it answers, and SIGINT ends it in order."""
+    """A server that calls `when_ready` once it answers requests."""
 
     def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -93,7 +93,7 @@ def serve(
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # a client could choose whom its requests are counted for
+        proxy_headers=False,  # a client could choose the address for which its requests count
         http=protocol_for(settings),
         timeout_graceful_shutdown=3,
         ws="none",

@@ -1,4 +1,4 @@
-"""What a server is run with: where its files are, who may reach it, and how much it takes."""
+"""The settings of a server: its folders, the hosts and sites that may reach it, and its limits."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ class Settings:
 
     Attributes:
         data: the folder of the checkpoints and the index; made when missing.
-        token: what has to be shown to write.
+        token: the token that is required to write.
         host: the address that is bound. One that is not loopback is reached by any IP address of the machine.
-        allowed_hosts: names in lower case that requests may ask for, besides ``localhost``, `host` and addresses.
-        frame_ancestors: sites whose pages may hold pages of this one in a frame, as ``https://example.org``; none may.
-        public: the address by which others know the site, as ``https://example.org/demo/``: links that are shown on
-            other sites have a picture only where it is known.
+        allowed_hosts: names in lower case that the Host header may have, besides ``localhost``, `host` and addresses.
+        frame_ancestors: sites that may embed pages in a frame, such as ``https://example.org``; by default none.
+        public: the site's public address, such as ``https://example.org/demo/``: link previews have a picture only
+            where it is known.
         static: the folder of the bundles that `make demo` builds.
         templates: the folder of the pages.
         programs: the folder of the Python programs that run in the pages.
         pyodide: the folder of the Pyodide distribution; None takes it from the public CDN.
-        clone: the folder with README.md and docs/, whose guides are shown; elsewhere there are none.
+        clone: the folder with README.md and docs/, whose guides are shown; without them there are no guides.
         reference: the folder of the reference that `make docs` builds; without it there is no link to it.
         max_checkpoint: bytes of one checkpoint.
         max_json: bytes of any other body.
-        max_runs: how many runs are kept.
+        max_runs: the number of runs that are kept.
         max_total: bytes of all checkpoints together.
-        max_results: how many benchmark results are kept; the oldest make room.
+        max_results: the number of benchmark results that are kept; above it the oldest are deleted.
         max_uploads: checkpoints that are received at the same time.
         max_connections: connections that are open at the same time.
-        max_client_connections: those of them that one client may hold.
+        max_client_connections: connections that one client may have open.
         head_patience: seconds that the first line and the headers of a request may take.
-        body_patience: seconds that a client may send nothing of a body that it has announced.
-        least_body_rate: bytes a second that a body comes with, over all, once `body_patience` has passed.
-        read_patience: seconds that a client may take nothing of an answer.
-        max_compiles: requests for what other compilers make that may wait; one at a time is served.
-        compile_patience: seconds that one of them may take.
-        rate: requests of one client.
-        write_rate: those of them that change something.
-        clock: seconds that only grow; the rates count by it.
+        body_patience: seconds for which a client may send nothing of an announced body.
+        least_body_rate: the least average rate of a body in bytes per second, once `body_patience` has passed.
+        read_patience: seconds for which a client may read nothing of a response.
+        max_compiles: waiting requests for texts of other compilers; one at a time is served.
+        compile_patience: seconds that one such text may take.
+        rate: the rate of one client's requests.
+        write_rate: the rate of one client's requests that change something.
+        clock: returns monotonic seconds, by which the rates count; None means `time.monotonic`.
     """
 
     data: Path
@@ -93,12 +93,12 @@ class Settings:
 
     @property
     def is_local(self) -> bool:
-        """Only this machine reaches the server."""
+        """True if only this machine can reach the server."""
         return is_loopback(self.host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own loopback."""
+    """Return True if a name or an address is this machine's loopback."""
     if host == "localhost":
         return True
     try:

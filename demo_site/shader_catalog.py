@@ -1,4 +1,4 @@
-"""Every shader of the library: its WGSL, what it says of itself, and what it becomes for each target."""
+"""The API of the library's shaders: their WGSL, their formulas, and their kernels for each target."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def list_shaders() -> list[ShaderInfo]:
 @shader_routes.get("/targets", responses=documented())
 def list_targets() -> list[Target]:
     """All target languages of kernels."""
-    return [Target(name=one, missing=missing_compiler(one)) for one in TARGETS]
+    return [Target(name=target, missing=missing_compiler(target)) for target in TARGETS]
 
 
 @shader_routes.get("/{folder}/{name}", responses=documented(404))
@@ -95,15 +95,15 @@ def get_text(
 
     What compilers of others make is made once and kept, so there is a bound to what a server can be made to do.
     """
-    asked = Name(folder, name, variant, target)
+    requested = Name(folder, name, variant, target)
     if (folder, name) not in every_shader() or variant not in variants(folder, name) or target not in TARGETS:
         raise ApiError(404, "no_such_text", f"'{folder}/{name}/{variant}' has no '{target}'.")
     try:
-        made = _printed(asked) if is_ours(target) else compiler.translation(asked)
+        printed = _printed(requested) if is_ours(target) else compiler.translation(requested)
     except Busy as error:
         message = "The server is compiling for other clients; try again in a second."
         raise ApiError(503, "busy", message, {"Retry-After": "1"}) from error
-    return Text(text=made.text, note=made.note)
+    return Text(text=printed.text, note=printed.note)
 
 
 _printed = cache(translation)
@@ -111,29 +111,29 @@ _printed = cache(translation)
 
 def _info(folder: str, name: str) -> ShaderInfo:
     module = package_loader()((folder, name))
-    flags = [one.name for one in module.declarations if isinstance(one, syntax.Override)]
+    flags = [declaration.name for declaration in module.declarations if isinstance(declaration, syntax.Override)]
     return ShaderInfo(name=name, folder=folder, kind=KINDS[folder], formula=_formula(folder, name), flags=flags)
 
 
 def _formula(folder: str, name: str) -> str:
-    """The comment at the head of the file, and what it computes, where that can be said in a few lines."""
+    """Return the comment at the head of a file, and its formulas where they are short."""
     comment = []
-    for line in source(folder, name).splitlines():
-        if not line.startswith("//"):
+    for text in source(folder, name).splitlines():
+        if not text.startswith("//"):
             break
-        comment.append(line.removeprefix("//").removeprefix(" "))
+        comment.append(text.removeprefix("//").removeprefix(" "))
     formulas = {"optimizers": _optimizer_formulas, "elementwise": _map_formulas}.get(folder)
     return "\n\n".join(filter(None, ("\n".join(comment), formulas(name) if formulas else "")))
 
 
 def _optimizer_formulas(rule: str) -> str:
-    """The indented lines in the docstring of the first optimizer with that rule, or of the one that has its name."""
+    """Return the indented lines in the docstring of the first optimizer of a rule, or of the optimizer of its name."""
     for name in ow.optim.__all__:
-        one = getattr(ow.optim, name)
-        if inspect.isclass(one) and issubclass(one, Optimizer):
-            if rule not in (name.lower(), getattr(getattr(one, "rule", None), "name", None)):
+        class_ = getattr(ow.optim, name)
+        if inspect.isclass(class_) and issubclass(class_, Optimizer):
+            if rule not in (name.lower(), getattr(getattr(class_, "rule", None), "name", None)):
                 continue
-            text = (inspect.getdoc(one) or "").partition("\nArgs:")[0]
+            text = (inspect.getdoc(class_) or "").partition("\nArgs:")[0]
             lines = [line for line in text.splitlines() if line.startswith("    ")]
             if lines:
                 return inspect.cleandoc("\n".join(lines))
@@ -141,23 +141,25 @@ def _optimizer_formulas(rule: str) -> str:
 
 
 def _map_formulas(name: str) -> str:
-    """The functions that are one expression."""
+    """Return the formulas of the functions that consist of one expression."""
     formulas = []
     for function in functions(name):
         statements = function.body.statements
         if len(statements) == 1 and isinstance(statements[0], syntax.Return) and statements[0].value is not None:
-            arguments = ", ".join(one.name for one in function.parameters)
+            arguments = ", ".join(param.name for param in function.parameters)
             formulas.append(f"{function.name.rstrip('_')}({arguments}) = {print_expression(statements[0].value)}")
     return "\n".join(formulas)
 
 
 @cache
 def shader(folder: str, name: str) -> Shader:
-    """A shader that there is, as it was written."""
+    """Return an existing shader with its text."""
     module = package_loader()((folder, name))
     return Shader(
         **_info(folder, name).model_dump(),
         source=source(folder, name),
-        imports=["::".join(one.path) for one in module.declarations if isinstance(one, syntax.Import)],
+        imports=[
+            "::".join(declaration.path) for declaration in module.declarations if isinstance(declaration, syntax.Import)
+        ],
         variants=list(variants(folder, name)),
     )

@@ -1,4 +1,4 @@
-"""The shaders of the library and the kernels that are made of each, by name; and what they are for each target."""
+"""The shaders of the library and their kernels by name, and the translations of kernels for each target."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ KINDS = {
     "kernels": "cooperative kernel",
     "lib": "library",
 }
-"""What is in each folder."""
+"""The kind of the shaders in each folder."""
 
 _SCALARS = {"f32", "i32", "u32"}
 _PRINTED_IN_PYTHON = ("numpy", "numba", "jax")
 
 
 class Name(NamedTuple):
-    """A text: the file, which of the kernels that are made of it, and the target."""
+    """The name of a text: the file, the kernel that is made of it, and the target."""
 
     folder: str
     file: str
@@ -43,7 +43,7 @@ class Name(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """A text, or None where there is none; the note says why, or how the text would be better."""
+    """A text, or None where there is none; the note says why, or how to get a better text."""
 
     text: str | None
     note: str
@@ -51,32 +51,32 @@ class Translation(NamedTuple):
 
 @cache
 def every_shader() -> tuple[tuple[str, str], ...]:
-    """Folder and name of each file."""
+    """Return the folder and the name of each file."""
     root = files("optirs_web.shaders")
     return tuple(
         (folder, name.removesuffix(".wgsl"))
         for folder in KINDS
-        for name in sorted(one.name for one in root.joinpath(folder).iterdir())
+        for name in sorted(file.name for file in root.joinpath(folder).iterdir())
         if name.endswith(".wgsl")
     )
 
 
 def source(folder: str, name: str) -> str:
-    """A file as it was written."""
+    """Return the text of a file."""
     return files("optirs_web.shaders").joinpath(folder, f"{name}.wgsl").read_text("utf-8")
 
 
 @cache
 def variants(folder: str, name: str) -> Mapping[str, Kernel | syntax.Module]:
-    """The kernels that are made of a file; of one that only helps its functions, with those that they call."""
+    """Return the kernels that are made of a file; for a file of helpers its module, linked with its imports."""
     return dict(_variants(folder, name))
 
 
 def translation(name: Name) -> Translation:
-    """One of them for a target. What is not installed, or cannot be, is a note.
+    """Return a kernel for a target; a note says what is not installed, or why there is no text.
 
     Raises:
-        KeyError: there is none of that name.
+        KeyError: there is no such kernel.
     """
     made_of = variants(name.folder, name.file)[name.variant]
     try:
@@ -99,28 +99,32 @@ def _variants(folder: str, name: str) -> Iterator[tuple[str, Kernel | syntax.Mod
         yield name, cooperative(name)
     elif folder == "elementwise":
         for function in _map_functions(name):
-            operands = ("tensor",) * sum(one.name != "index" for one in function.parameters)
+            operands = ("tensor",) * sum(param.name != "index" for param in function.parameters)
             yield function.name.rstrip("_"), elementwise(name, function.name, operands, 0)
     else:
         yield name, link(package_loader()((folder, name)))
 
 
 def functions(name: str) -> list[syntax.Function]:
-    """Those of a file of map functions."""
+    """Return the functions of a file of map functions."""
     module = package_loader()(("elementwise", name))
-    return [one for one in module.declarations if isinstance(one, syntax.Function)]
+    return [declaration for declaration in module.declarations if isinstance(declaration, syntax.Function)]
 
 
 def _map_functions(name: str) -> list[syntax.Function]:
-    """Those that take scalars and give one, or a bool if there are none; first those that do not serve another one."""
+    """Return the functions of scalars to a scalar, or to a bool if there are none; helpers of others come last."""
     text = source("elementwise", name)
 
     def are_scalars(*type_names: syntax.TypeName | None) -> bool:
-        return all(one is not None and one.name in _SCALARS for one in type_names)
+        return all(type_name is not None and type_name.name in _SCALARS for type_name in type_names)
 
-    taking = [one for one in functions(name) if are_scalars(*(parameter.type_name for parameter in one.parameters))]
-    found = [one for one in taking if are_scalars(one.return_type_name)] or taking
-    return sorted(found, key=lambda one: text.count(f"{one.name}(") > 1)
+    taking = [
+        function
+        for function in functions(name)
+        if are_scalars(*(parameter.type_name for parameter in function.parameters))
+    ]
+    mapping = [function for function in taking if are_scalars(function.return_type_name)] or taking
+    return sorted(mapping, key=lambda function: text.count(f"{function.name}(") > 1)
 
 
 def _of_module(module: syntax.Module, target: str) -> str:

@@ -1,4 +1,4 @@
-"""Where the source is: at the address that the package names, or else in an archive of what is installed here."""
+"""The address of the source code: the one that the package names, or else an archive of the installed packages."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _TIME = (1980, 1, 1, 0, 0, 0)  # the same sources give the same archive
 
 
 def source_name() -> str:
-    """The name of the archive."""
+    """Return the name of the archive."""
     return f"optirs-web-{ow.__version__}.zip"
 
 
 def source_address() -> str:
-    """The address of the repository, or that of the archive relative to the site's root."""
+    """Return the address of the repository, or that of the archive relative to the site's root."""
     urls = [entry.partition(", ") for entry in metadata("optirs-web").get_all("Project-URL") or []]
     return next((url for label, _, url in urls if label == "Source"), f"source/{source_name()}")
 
 
 @cache
 def source_archive() -> bytes:
-    """The files of the packages, below `optirs_web/` wherever they are: in a clone some have other folders."""
+    """Return a ZIP archive of the packages' files below `optirs_web/`, also of those in other folders of a clone."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(_sources().items()):
@@ -40,10 +40,10 @@ def source_archive() -> bytes:
 
 
 def _sources() -> dict[str, Path]:
-    """Files by their names in the archive."""
-    here = Path(__file__).parent
+    """Return the files by their names in the archive."""
+    folder = Path(__file__).parent
     roots = {"optirs_web": Path(ow.__file__).parent}
-    roots |= {f"optirs_web/{name}": here.with_name(name) for name in _FOLDERS}
+    roots |= {f"optirs_web/{name}": folder.with_name(name) for name in _FOLDERS}
     return {
         f"{name}/{path.relative_to(root).as_posix()}": path
         for name, root in roots.items()

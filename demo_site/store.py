@@ -1,8 +1,8 @@
-"""Checkpoints and benchmark results on the disk: files that never change, and an SQLite index that names them.
+"""Store checkpoints and benchmark results on the disk: files that never change, and an SQLite index of them.
 
-An upload is written to a file of its own, synchronised, and only then named in the index, in one transaction. So
-whatever is killed when, a name leads to the old file or to the new one; a file that nothing names is removed at the
-next start. The names of runs are never names of files.
+An upload is written to a file of its own, synchronised, and only then entered in the index, in one transaction. After
+a crash at any time, a name leads to the old file or to the new one; files that are not in the index are removed at the
+next start. Names of runs are never used as names of files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StoreFullError(OptirsError):
 
 
 class Summary(NamedTuple):
-    """What a checkpoint says about itself; None where it does not."""
+    """The step, epoch and optimizer that a checkpoint names; None where it does not."""
 
     step: int | None
     epoch: int | None
@@ -69,7 +69,7 @@ _COLUMNS = ", ".join(Run._fields)
 
 
 class Upload:
-    """A checkpoint that is being received; `discard` is due whatever happens, and harmless after it was kept."""
+    """A checkpoint that is being received; `discard` must be called in any case, and has no effect once it was kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -79,40 +79,40 @@ class Upload:
 
     @property
     def sha256(self) -> str:
-        """Of what was written so far."""
+        """The SHA-256 of the bytes written so far."""
         return self._hash.hexdigest()
 
     def write(self, chunk: bytes) -> None:
-        """Append."""
+        """Append a chunk to the file."""
         self._file.write(chunk)
         self._hash.update(chunk)
         self.size += len(chunk)
 
     def finish(self) -> None:
-        """Nothing more comes: bring it to the disk."""
+        """Synchronise the file with the disk and close it."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
 
     def discard(self) -> None:
-        """Remove what was received."""
+        """Remove the file, unless it was kept."""
         try:
-            self._file.close()  # writes what is still buffered, for which there may be no room
+            self._file.close()  # writes buffered bytes, for which the disk may have no room
         finally:
             self.path.unlink(missing_ok=True)
 
 
 class Store:
-    """The folder of one server, which has it alone until `close`. Methods may be called from any thread.
+    """The folder of one server, which owns it until `close`. Methods may be called from any thread.
 
     Args:
         folder: made when missing.
-        max_runs: how many runs are kept.
+        max_runs: the number of runs that are kept.
         max_total: bytes of all checkpoints together.
-        max_results: how many benchmark results are kept; the oldest make room.
+        max_results: the number of benchmark results that are kept; above it the oldest are deleted.
 
     Raises:
-        StoreError: another server has the folder, or the index is damaged.
+        StoreError: another server owns the folder, or the index is damaged.
         OSError: the folder cannot be made.
     """
 
@@ -122,27 +122,27 @@ class Store:
         self._lock = Lock()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._index = _open_index(self.folder / _INDEX)
-        self._remove_what_nothing_names()
+        self._remove_unreferenced_files()
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         with self._lock:
             self._index.close()
 
-    def _remove_what_nothing_names(self) -> None:
-        named = {name for (name,) in self._index.execute("SELECT file FROM runs")}
+    def _remove_unreferenced_files(self) -> None:
+        referenced = {name for (name,) in self._index.execute("SELECT file FROM runs")}
         for path in self.folder.iterdir():
-            if _OURS.fullmatch(path.name) and path.name not in named:
+            if _OURS.fullmatch(path.name) and path.name not in referenced:
                 path.unlink(missing_ok=True)
 
     # Checkpoints.
 
     def begin(self) -> Upload:
-        """A new file to receive a checkpoint."""
+        """Return a new file to receive a checkpoint."""
         return Upload(self.folder / f"{secrets.token_hex(16)}{_PARTIAL}")
 
     def keep(self, name: str, upload: Upload, summary: Summary) -> tuple[Run, bool]:
-        """Make a finished upload the run's checkpoint, and say whether the run is new.
+        """Make a finished upload the run's checkpoint; return the run, and True if it is new.
 
         Raises:
             StoreFullError: a quota is used up; nothing was changed.
@@ -178,32 +178,32 @@ class Store:
             )
 
     def run(self, name: str) -> Run | None:
-        """The run of that name."""
+        """Return the run of this name; None if there is none."""
         with self._lock:
-            found = self._find(name)
-        return found[0] if found else None
+            match = self._find(name)
+        return match[0] if match else None
 
     def runs(self) -> list[Run]:
-        """All runs, the last written first."""
+        """Return all runs, the last written first."""
         with self._lock:
             rows = self._index.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY updated DESC, name").fetchall()
         return [Run(*row) for row in rows]
 
     def open(self, name: str) -> tuple[Run, BinaryIO] | None:
-        """A run with its checkpoint, opened: it stays readable when it is replaced. The caller closes it."""
+        """Return a run with its opened checkpoint, which stays readable when it is replaced. The caller closes it."""
         with self._lock:
-            found = self._find(name)
-            return (found[0], open(self.folder / found[1], "rb")) if found else None
+            match = self._find(name)
+            return (match[0], open(self.folder / match[1], "rb")) if match else None
 
     def delete(self, name: str) -> bool:
         """Delete a run; False if there is none."""
         with self._lock:
-            found = self._find(name)
-            if found:
+            match = self._find(name)
+            if match:
                 with self._index:
                     self._index.execute("DELETE FROM runs WHERE name = ?", (name,))
-                self._remove(found[1])
-            return found is not None
+                self._remove(match[1])
+            return match is not None
 
     def _find(self, name: str) -> tuple[Run, str] | None:
         row = self._index.execute(f"SELECT {_COLUMNS}, file FROM runs WHERE name = ?", (name,)).fetchone()
@@ -216,7 +216,7 @@ class Store:
     # Benchmark results: the text of a JSON object each.
 
     def add_result(self, result: str) -> tuple[int, str]:
-        """Keep a result. Its number, and when."""
+        """Save a result; return its number and the time."""
         now = _now()
         with self._lock, self._index:
             number = self._index.execute("INSERT INTO results (created, result) VALUES (?, ?)", (now, result)).lastrowid
@@ -225,7 +225,7 @@ class Store:
         return number, now
 
     def results(self) -> list[tuple[int, str, str]]:
-        """Number, time and text of all results, the newest first."""
+        """Return the number, time and text of all results, the newest first."""
         with self._lock:
             return self._index.execute("SELECT id, created, result FROM results ORDER BY id DESC").fetchall()
 
@@ -261,7 +261,7 @@ def _open_index(path: Path) -> sqlite3.Connection:
 
 
 def _synchronize(folder: Path) -> None:
-    """Bring the names in a folder to the disk; Windows does so by itself, and opens no folders."""
+    """Synchronise the entries of a folder with the disk; Windows does so by itself, and opens no folders."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

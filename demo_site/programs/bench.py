@@ -1,6 +1,6 @@
-"""Benchmarks of the library on the device at hand. Each times rounds of enqueued steps with one wait at their end.
+"""Benchmarks of the library in a page. Each times rounds of enqueued steps with one wait at their end.
 
-The page runs `measure` for one name after the other, so that it can draw what is done and stop in between.
+The page runs `measure` for one name after the other, so that it can draw results and stop in between.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import optirs_web as ow
 
 ROUND_SECONDS = 0.15
-"""A round has as many steps as fill this time, so that the clock's resolution does not matter."""
+"""A round has enough steps to fill this time, so that the clock's resolution does not matter."""
 
 PATIENCE = 6.0
-"""Seconds for all rounds of a benchmark, if that leaves two of them."""
+"""Seconds for all rounds of a benchmark, of which there are at least two."""
 
 BYTES_PER_PARAMETER = 28
 """A step of AdamW reads parameter, gradient and two moments, and writes all but the gradient."""
@@ -29,12 +29,12 @@ Wait = Callable[[], Awaitable[Any]]
 
 
 class Work(NamedTuple):
-    """What a benchmark times.
+    """The steps that a benchmark times.
 
     Attributes:
-        enqueue: one step; it does not wait.
-        wait: until all steps are done.
-        amount: what a step does, in the unit of the rate: bytes or floating-point operations.
+        enqueue: enqueues one step without waiting.
+        wait: waits until all steps are done.
+        amount: bytes or floating-point operations of a step, in the unit of the rate.
     """
 
     enqueue: Enqueue
@@ -56,8 +56,8 @@ def _adamw(sizes: list[int]) -> Callable[[ow.Device], Work]:
     def prepare(device: ow.Device) -> Work:
         parameters = [ow.Parameter(ow.ones((size,), device=device)) for size in sizes]
         optimizer = ow.optim.AdamW(parameters)
-        for one in parameters:
-            one.grad = ow.ones(one.shape, device=device)
+        for param in parameters:
+            param.grad = ow.ones(param.shape, device=device)
         step = ow.compile(lambda: optimizer.step(), device=device)
         return Work(step, device.synchronize_async, BYTES_PER_PARAMETER * sum(sizes))
 
@@ -123,7 +123,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, samples: list[float]) -> Spread:
-        """Those of two samples at least."""
+        """Return the spread of two or more samples."""
         q1, median, q3 = statistics.quantiles(samples, n=4, method="inclusive")
         return cls(median, min(samples), max(samples), q1, q3)
 
@@ -131,7 +131,7 @@ class Spread(NamedTuple):
 async def measure(device: ow.Device, name: str, rounds: int = 7) -> dict[str, Any]:
     """Run one benchmark.
 
-    One step warms up (pipelines are built, memory is touched), a second one tells how many make a round.
+    One step warms up (pipelines are built, memory is allocated), a second one determines the steps of a round.
 
     Args:
         device: where it runs.
@@ -139,8 +139,8 @@ async def measure(device: ow.Device, name: str, rounds: int = 7) -> dict[str, An
         rounds: timed rounds, 2 at least; fewer where they would take too long.
 
     Returns:
-        Milliseconds per step and the rate as a `Spread`, those of each round, the steps of a round, what the
-        host alone took per step, and how the device was used by one step.
+        Milliseconds per step and the rate as a `Spread`, the milliseconds of each round, the steps of a round, the
+        host's milliseconds per step, and the device's counts of one step.
     """
     benchmark = BENCHMARKS[name]
     work = benchmark.prepare(device)
@@ -151,32 +151,34 @@ async def measure(device: ow.Device, name: str, rounds: int = 7) -> dict[str, An
     steps = max(1, min(benchmark.most_steps, math.ceil(ROUND_SECONDS / max(once, 1e-6))))
     rounds = max(2, min(rounds, math.floor(PATIENCE / max(steps * once, 1e-6))))
     timed = [await _round(work, steps) for _ in range(rounds)]
-    seconds = [whole / steps for whole, _ in timed]
-    rates = [work.amount / 1e9 / one for one in seconds] if benchmark.rate else []
+    seconds = [total / steps for total, _ in timed]
+    rates = [work.amount / 1e9 / duration for duration in seconds] if benchmark.rate else []
     return {
         "name": name,
         "group": benchmark.group,
         "label": benchmark.label,
         "steps": steps,
-        "milliseconds": Spread.of([1e3 * one for one in seconds])._asdict(),
+        "milliseconds": Spread.of([1e3 * duration for duration in seconds])._asdict(),
         "rate": {"unit": benchmark.rate, **Spread.of(rates)._asdict()} if rates else None,
-        "samples": [1e3 * one for one in seconds],
+        "samples": [1e3 * duration for duration in seconds],
         "host_milliseconds": statistics.median(1e3 * host / steps for _, host in timed),
         "counts": counts,
     }
 
 
 async def _round(work: Work, steps: int) -> tuple[float, float]:
-    """Seconds until the last step was done, and until it was enqueued."""
+    """Return the seconds until the last step was done, and until it was enqueued."""
     began = time.perf_counter()
     for _ in range(steps):
         work.enqueue()
     enqueued = time.perf_counter()
     await work.wait()
-    # A clock may be coarse; no benchmark takes no time.
+    # A coarse clock may show no time at all.
     return max(time.perf_counter() - began, 1e-6), enqueued - began
 
 
 def described() -> list[dict[str, str]]:
-    """The benchmarks in their order."""
-    return [{"name": name, "group": one.group, "label": one.label} for name, one in BENCHMARKS.items()]
+    """Return the benchmarks in the order in which they run."""
+    return [
+        {"name": name, "group": benchmark.group, "label": benchmark.label} for name, benchmark in BENCHMARKS.items()
+    ]

@@ -1,7 +1,7 @@
-"""Train on the digits in steps that a native run can take over, and the other way round.
+"""Train on the digits from checkpoints that native runs can continue, and continue those of native runs.
 
-The run is that of ``optirs-web train digits``: the same network, recipe, order of the images and checkpoint.
-It is written here again for a page that has no NumPy; the tests hold the two together.
+The run is that of ``optirs-web train digits``: the same network, recipe, order of the images and checkpoint. This
+version needs no NumPy; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _FOREIGN = {
 
 
 def offered() -> list[dict[str, Any]]:
-    """Every optimizer that a run can have, by its name for people and its name in a checkpoint."""
+    """Return the optimizers of a run, each with its displayed name and its name in a checkpoint."""
     return [
-        {"name": one.name, "value": value, "common": one in COMMON, "lr": one.lr} for value, one in OPTIMIZERS.items()
+        {"name": entry.name, "value": value, "common": entry in COMMON, "lr": entry.lr}
+        for value, entry in OPTIMIZERS.items()
     ]
 
 
 def first_config(optimizer: str = "adamw", **changed: Any) -> dict[str, Any]:
-    """What a checkpoint says of its run, as `optirs_web.training.Config` has it."""
+    """Return the configuration of a run, with the fields of `optirs_web.training.Config`."""
     chosen = recipe(optimizer)
     config = {
         "device": None,
@@ -59,7 +60,11 @@ def first_config(optimizer: str = "adamw", **changed: Any) -> dict[str, Any]:
 
 
 def _checked(config: dict[str, Any]) -> dict[str, Any]:
-    """The config, unless a value is not what a run in a page can have: a file may say anything."""
+    """Return the config if a run in a page can have all of its values; those of a file may be anything.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
     allowed = {
         "seed": (_is_whole(config["seed"], 0, (1 << 64) - 1), "an integer from 0 to 2**64 - 1"),
         "batch_size": (_is_whole(config["batch_size"], 1, 1 << 16), "an integer from 1 to 65,536"),
@@ -68,9 +73,9 @@ def _checked(config: dict[str, Any]) -> dict[str, Any]:
         "lr_decay": (_is_rate(config["lr_decay"]), "a number, 0 or greater"),
         "hidden": (_are_widths(config["hidden"]), f"at most {MOST_LAYERS} widths, from 1 to {WIDEST:,} each"),
     }
-    for name, (is_allowed, wanted) in allowed.items():
+    for name, (is_allowed, requirement) in allowed.items():
         if not is_allowed:
-            raise ValueError(f"{name} must be {wanted}, not {str(config[name])[:40]}")
+            raise ValueError(f"{name} must be {requirement}, not {str(config[name])[:40]}")
     return config
 
 
@@ -83,7 +88,7 @@ def _is_rate(value: Any) -> bool:
 
 
 def _are_widths(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= MOST_LAYERS and all(_is_whole(one, 1, WIDEST) for one in value)
+    return isinstance(value, list) and len(value) <= MOST_LAYERS and all(_is_whole(width, 1, WIDEST) for width in value)
 
 
 class Run:
@@ -91,12 +96,12 @@ class Run:
 
     Args:
         device: where it is trained.
-        data: what `load_images` takes.
-        config: what `first_config` gives.
+        data: the data of `load_images`.
+        config: a configuration of `first_config`.
 
     Attributes:
         history: for each epoch its number, learning rate, training loss, test loss and test accuracy.
-        has_diverged: a loss became NaN or infinite, so there is nothing to continue or to save.
+        has_diverged: a loss became NaN or infinite, so the run cannot be continued or saved.
     """
 
     def __init__(self, device: ow.Device, data: bytes, config: dict[str, Any]) -> None:
@@ -110,7 +115,7 @@ class Run:
         self._evaluate = ow.compile(self._evaluation, device=device)
 
     def forward(self, images: ow.Tensor) -> ow.Tensor:
-        """The logits, (n, 10), of images, (n, 64)."""
+        """Return the logits, (n, 10), of images, (n, 64)."""
         values, last = images, len(self.config["hidden"])
         for layer in range(last + 1):
             values = values @ self.parameters[f"weight{layer}"] + self.parameters[f"bias{layer}"]
@@ -131,7 +136,7 @@ class Run:
             return ow.cross_entropy(logits, labels), logits
 
     async def train_epoch(self) -> list[float]:
-        """Train one epoch, and add its figures to the history. Waits for the device at its end only.
+        """Train one epoch, add its figures to the history and return them. Waits for the device at its end only.
 
         Raises:
             NonFiniteError: a loss is NaN or infinite.
@@ -160,19 +165,19 @@ class Run:
         return self.history[-1]
 
     async def save(self) -> bytes:
-        """A checkpoint that `load`, and ``optirs-web train digits --resume``, continue from."""
+        """Return a checkpoint for `load` and for ``optirs-web train digits --resume``."""
         extra = {"config": self.config, "epoch": len(self.history), "history": self.history}
         return await ow.dump_checkpoint_async(self.parameters, self.optimizer, extra)
 
     @classmethod
     def load(cls, device: ow.Device, data: bytes, checkpoint: bytes) -> Run:
-        """The run of a checkpoint, where it stopped.
+        """Return the run of a checkpoint, which continues where it stopped.
 
         Raises:
             CheckpointError: it is no checkpoint of a run on the digits.
         """
-        foreign = next((what for first, what in _FOREIGN.items() if checkpoint.startswith(first)), None)
-        if foreign and checkpoint[8:9] != b"{":  # with which the header of a safetensors file begins
+        foreign = next((kind for first, kind in _FOREIGN.items() if checkpoint.startswith(first)), None)
+        if foreign and checkpoint[8:9] != b"{":  # the header of a safetensors file begins with this character
             raise ow.errors.CheckpointError(f"not a safetensors file: this is {foreign}")
         extra = ow.checkpoint_extra(checkpoint)
         try:
@@ -191,7 +196,7 @@ class Run:
 
 
 def _first_parameters(device: ow.Device, config: dict[str, Any]) -> dict[str, ow.Parameter]:
-    """Normal weights, of He et al.'s variance (2015, arXiv:1502.01852) before a relu, LeCun's at the end."""
+    """Return zero biases and normal weights, of He et al.'s variance (arXiv:1502.01852), LeCun's in the last layer."""
     ow.manual_seed(config["seed"])
     widths = [PIXELS, *config["hidden"], CLASSES]
     parameters = {}

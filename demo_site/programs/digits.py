@@ -1,6 +1,6 @@
-"""Train on the handwritten digits while somebody turns the knobs, and recognise what they draw.
+"""Train on the handwritten digits while a visitor changes settings, and recognise the visitor's drawings.
 
-The page runs `run_in_page`. Everything else knows the page only as an object that takes reports and gives messages.
+The page runs `run_in_page`. The other classes know the page only as an object with the methods of `Page`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EPOCHS = 25
 WARM_UP = 2  # epochs
 DECAY = 0.92  # of the learning rate, each epoch
 STEPS_BETWEEN = 8
-"""After so many steps the host waits for the device, so that what is asked for meanwhile is answered soon."""
+"""Steps after which the host waits for the device, so that messages are handled soon."""
 
 WRONG_SHOWN = 60
 
@@ -32,37 +32,37 @@ Schedule = ow.optim.schedules.Schedule
 
 
 def schedules(steps: int) -> dict[str, Schedule]:
-    """What the learning rate is multiplied by, where an epoch has so many steps."""
-    made = ow.optim.schedules
+    """Return schedules of the learning rate's factor by name, for epochs of this number of steps."""
+    factories = ow.optim.schedules
     return {
-        "exponential decay": made.exponential_decay(1.0, steps, DECAY),
-        "cosine": made.cosine_decay_schedule(1.0, EPOCHS * steps),
-        "warm-up, then cosine": made.warmup_cosine_decay_schedule(0.0, 1.0, WARM_UP * steps, EPOCHS * steps),
-        "constant": made.constant_schedule(1.0),
+        "exponential decay": factories.exponential_decay(1.0, steps, DECAY),
+        "cosine": factories.cosine_decay_schedule(1.0, EPOCHS * steps),
+        "warm-up, then cosine": factories.warmup_cosine_decay_schedule(0.0, 1.0, WARM_UP * steps, EPOCHS * steps),
+        "constant": factories.constant_schedule(1.0),
     }
 
 
 class Page(Protocol):
-    """The other side: takes reports, gives messages."""
+    """The page: receives reports, and sends messages."""
 
     def emit(self, kind: str, report: str) -> None:
-        """Report something, as JSON."""
+        """Send a report, as JSON."""
 
     def take(self) -> str | None:
-        """The next message as JSON, {"kind", "value"}."""
+        """Return the next message as JSON, {"kind", "value"}; None if there is none."""
 
     async def pause(self) -> None:
         """Let messages arrive."""
 
     async def wait(self) -> None:
-        """Come back when there is a message."""
+        """Wait for a message."""
 
 
 class Training:
     """The network and its optimizer, which may be changed at any time.
 
     Args:
-        data: what `load_images` takes.
+        data: the data of `load_images`.
         device: where it is trained; None means the default device.
         seed: of the first weights and the order of the images.
     """
@@ -106,9 +106,9 @@ class Training:
         return loss
 
     def batches(self) -> list[list[int]]:
-        """The images of each step of this epoch."""
+        """Return the indices of the images of each step of this epoch."""
         order = epoch_order(len(self.train.rows), self.seed, self.epoch)
-        return [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
+        return [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
 
     def follow(self, schedule: str | None = None, lr: float | None = None) -> None:
         """Continue with another schedule or learning rate."""
@@ -117,13 +117,13 @@ class Training:
         self._scheduler.change(self.schedules[self.schedule], self.lr)
 
     def step(self, batch: Sequence[int]) -> ow.Tensor:
-        """One step."""
+        """Train one step and return its loss, on the device."""
         self.rate = self.optimizer.param_groups[0]["lr"]
         self.steps += 1
         return self._step(*self.train.batch(batch))
 
     async def evaluate(self) -> dict[str, Any]:
-        """The loss and the accuracy on the test images, and the misread ones, the most confident first."""
+        """Return the loss and the accuracy on the test images, and the misread images, the most confident first."""
         images, _ = self.test.batch(range(len(self.test.rows)))
         rows = await self._logits(images).tolist_async()
         loss, wrong = 0.0, []
@@ -133,18 +133,18 @@ class Training:
             best = probabilities.index(max(probabilities))
             if best != label:
                 wrong.append({"ink": ink, "label": label, "predicted": best, "sure": probabilities[best]})
-        wrong.sort(key=lambda one: -one["sure"])
+        wrong.sort(key=lambda image: -image["sure"])
         count = len(rows)
         return {"test_loss": loss / count, "accuracy": 1 - len(wrong) / count, "test_images": count, "wrong": wrong}
 
     async def recognise(self, ink: Sequence[float]) -> list[float]:
-        """The probability of each digit for an image of 64 numbers from 0 to 16."""
-        image = memoryview(self.standard.apply([one / 16 for one in ink])).cast("B").cast("f", (1, PIXELS))
+        """Return the probability of each digit for an image of 64 numbers from 0 to 16."""
+        image = memoryview(self.standard.apply([value / 16 for value in ink])).cast("B").cast("f", (1, PIXELS))
         return softmax((await self._logits(image).tolist_async())[0])
 
 
 def _first_parameters(device: ow.Device, seed: int) -> list[ow.Parameter]:
-    """Normal weights, of He et al.'s variance (2015, arXiv:1502.01852) before the relu, LeCun's at the end."""
+    """Return zero biases and normal weights, of He et al.'s variance (arXiv:1502.01852), LeCun's in the last layer."""
     ow.manual_seed(seed)
     parameters = []
     for inputs, outputs, gain in ((PIXELS, HIDDEN, 2.0), (HIDDEN, CLASSES, 1.0)):
@@ -154,17 +154,17 @@ def _first_parameters(device: ow.Device, seed: int) -> list[ow.Parameter]:
 
 
 def typical_images(images: Images) -> list[list[int]]:
-    """Of each digit the image nearest to the mean of its images."""
+    """Return for each digit the image nearest to the mean of its images."""
     typical = []
     for digit in range(CLASSES):
-        own = [ink for ink, label in zip(images.ink, images.labels, strict=True) if label == digit]
-        mean = [sum(column) / len(own) for column in zip(*own, strict=True)]
-        typical.append(min(own, key=lambda ink: math.dist(ink, mean)))
+        members = [ink for ink, label in zip(images.ink, images.labels, strict=True) if label == digit]
+        mean = [sum(column) / len(members) for column in zip(*members, strict=True)]
+        typical.append(min(members, key=lambda ink: math.dist(ink, mean)))
     return typical
 
 
 class Session:
-    """A training with somebody at its knobs."""
+    """A training that messages of the page control."""
 
     def __init__(self, page: Page, data: bytes | memoryview, device: ow.Device | str | None = None) -> None:
         self.page = page
@@ -177,12 +177,12 @@ class Session:
         self._drawn: list[int] | None = None
 
     def report(self, kind: str, **values: Any) -> None:
-        """Tell the page."""
+        """Send a report to the page."""
         self.page.emit(kind, json.dumps(values))
 
     def report_choices(self) -> None:
-        """What can be chosen, and what is."""
-        choices = [{"name": one.name, "lr": one.lr, "common": one in COMMON} for one in OPTIMIZERS.values()]
+        """Report the available choices and the current ones."""
+        choices = [{"name": entry.name, "lr": entry.lr, "common": entry in COMMON} for entry in OPTIMIZERS.values()]
         training = self.training
         self.report(
             "choices",
@@ -199,7 +199,7 @@ class Session:
         )
 
     async def run(self) -> None:
-        """Train until all epochs are done, and then wait for messages; "close" ends it."""
+        """Train until all epochs are done, then wait for messages; the message "close" ends the session."""
         self.report_choices()
         await self._listen()
         while not self._is_closed:
@@ -213,7 +213,7 @@ class Session:
         for first in range(0, len(batches), STEPS_BETWEEN):
             began = time.perf_counter()
             chosen = batches[first : first + STEPS_BETWEEN]
-            losses = [training.step(one) for one in chosen]
+            losses = [training.step(batch) for batch in chosen]
             values = await asyncio.gather(*(loss.item_async() for loss in losses))
             seconds = time.perf_counter() - began
             if not all(map(math.isfinite, values)):
@@ -244,7 +244,7 @@ class Session:
             wrong_count=len(wrong),
             **figures,
         )
-        if self._drawn is not None:  # the network thinks otherwise now
+        if self._drawn is not None:  # the trained network may classify it otherwise
             await self._recognise(self._drawn)
 
     def _stop_diverged(self) -> None:
@@ -253,11 +253,11 @@ class Session:
         self.report("diverged", epoch=training.epoch + 1, lr=training.lr, optimizer=training.optimizer_name)
 
     async def _listen(self) -> None:
-        """Act on all messages; while paused or done, wait for more."""
+        """Handle all messages; while paused or done, wait for more."""
         while True:
             while (message := self.page.take()) is not None:
-                given = json.loads(message)
-                await self._handle(given["kind"], given["value"])
+                content = json.loads(message)
+                await self._handle(content["kind"], content["value"])
             is_resting = self.is_paused or self.training.epoch >= self.epochs
             if self._is_closed or not is_resting:
                 return
@@ -292,7 +292,7 @@ class Session:
             raise ValueError(f"unknown message '{kind}'")
 
     def _restart(self, optimizer: str, schedule: str, seed: int, lr: float | None = None) -> None:
-        """New weights, and a training with these choices; without a rate with that of the optimizer's recipe."""
+        """Restart with new weights and these choices; without `lr` with the rate of the optimizer's recipe."""
         self.training = Training(self._data, self._device, seed)
         self.training.schedule = schedule
         self.training.choose_optimizer(optimizer, lr)
@@ -310,7 +310,7 @@ class Session:
 
 
 async def run_in_page(data: memoryview) -> None:
-    """Run a session with the page that this Python lives in."""
+    """Run a session with the page in which this Python runs."""
     import page
 
     await Session(page, data).run()

@@ -1,4 +1,4 @@
-"""Parts of the program on the first page: points to classify, and a stage on which the training is watched."""
+"""Functions of the program on the first page: points to classify, and `watch`, which trains and reports progress."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ REACH = 1.2
 """The map shows the plane from -REACH to REACH, at GRID x GRID points."""
 
 TURNS = 0.9
-"""How often an arm winds around the middle."""
+"""The number of times that an arm winds around the middle."""
 
 SHORTEST, LONGEST = 0.06, 0.25
 """Seconds between two reports: the number of steps between them adapts until it takes that long."""
 
 
 class Page(Protocol):
-    """The other side: takes reports, gives messages."""
+    """The page: receives reports, and sends messages."""
 
     def emit_buffer(self, kind: str, report: str, content: Any) -> None:
-        """Report numbers, with a note as JSON."""
+        """Send numbers, with a note as JSON."""
 
     def take(self) -> str | None:
-        """The next message as JSON, {"kind", "value"}."""
+        """Return the next message as JSON, {"kind", "value"}; None if there is none."""
 
     async def pause(self) -> None:
         """Let messages arrive."""
@@ -52,19 +52,19 @@ class Terminal:
         return None
 
     async def pause(self) -> None:
-        """There is nothing to let arrive."""
+        """Return at once: a terminal sends no messages."""
 
 
 def _this_page() -> Page:
     if sys.platform != "emscripten" and sys.modules.get("page") is None:
         return Terminal()
-    import page  # what the worker, or the recorder of runs, registers
+    import page  # the module that the worker, or the recorder of runs, registers
 
     return page
 
 
 def spiral(points: int = 900, arms: int = 3, noise: float = 0.025, seed: int = 0) -> tuple[memoryview, array[int]]:
-    """Points on the arms of a spiral, and the arm of each.
+    """Return points on the arms of a spiral, and the arm of each point.
 
     Returns:
         Coordinates, float32 of shape (points, 2) within about -1 to 1, and labels, int32 of shape (points,).
@@ -75,19 +75,19 @@ def spiral(points: int = 900, arms: int = 3, noise: float = 0.025, seed: int = 0
     if not 1 <= arms <= points:
         raise ValueError(f"arms must be from 1 to {points:,}, the number of points, not {arms:,}")
     chance = random.Random(seed)
-    places, labels = array("f"), array("i")
+    coordinates, labels = array("f"), array("i")
     for number in range(points):
         arm, along = number % arms, number / points
         angle = math.tau * (arm / arms + TURNS * along)
         radius = 0.05 + 0.95 * along
-        places.append(radius * math.cos(angle) + chance.gauss(0, noise))
-        places.append(radius * math.sin(angle) + chance.gauss(0, noise))
+        coordinates.append(radius * math.cos(angle) + chance.gauss(0, noise))
+        coordinates.append(radius * math.sin(angle) + chance.gauss(0, noise))
         labels.append(arm)
-    return memoryview(places).cast("B").cast("f", (points, 2)), labels
+    return memoryview(coordinates).cast("B").cast("f", (points, 2)), labels
 
 
 def dense(inputs: int, outputs: int) -> tuple[ow.Parameter, ow.Parameter]:
-    """The initial weights, (inputs, outputs), and biases, (outputs,), of a layer.
+    """Return the initial weights, (inputs, outputs), and biases, (outputs,), of a layer.
 
     The weights are normal, of He et al.'s variance (2015, arXiv:1502.01852); the biases are zero.
     """
@@ -103,15 +103,15 @@ async def watch(
     steps: int = 2000,
     page: Page | None = None,
 ) -> None:
-    """Train before the visitor's eyes, until all steps are done, the page says stop, or the loss is not finite.
+    """Train and report progress, until all steps are done, the page sends "stop", or the loss is not finite.
 
     Args:
         step: the compiled training step, of coordinates and labels.
-        model: logits, (n, classes), of coordinates, (n, 2).
+        model: returns logits, (n, classes), of coordinates, (n, 2).
         x: the coordinates.
         labels: their classes.
-        steps: how many at most.
-        page: who watches; None means the page that this Python lives in, and natively the terminal.
+        steps: the largest number of steps.
+        page: receives the reports; None means the page in which this Python runs, and natively the terminal.
 
     Raises:
         ValueError: a label is not one of the model's classes.
@@ -134,7 +134,7 @@ async def watch(
         if figures["loss"] is None:
             return
         await page.pause()
-        if page.take() is not None:  # the one message there is: stop
+        if page.take() is not None:  # the only message is "stop"
             return
         if seconds < SHORTEST:
             count *= 2
@@ -143,10 +143,10 @@ async def watch(
 
 
 async def _advance(step: Callable[[], ow.Tensor], count: int) -> tuple[float, dict[str, float | None]]:
-    """Make steps, then wait for the device.
+    """Run steps, then wait for the device.
 
     Returns:
-        The seconds that took, and the last loss (None unless it is finite) with what a step cost.
+        The seconds of all steps; and the last loss (None unless it is finite), with the counts of a step.
     """
     device = ow.device()
     before, started = device.stats.copy(), time.perf_counter()
@@ -165,7 +165,7 @@ async def _advance(step: Callable[[], ow.Tensor], count: int) -> tuple[float, di
 
 
 def _check_classes(labels: array[int], classes: int) -> None:
-    """Refuse labels outside the classes, which `cross_entropy` checks on request only (`ow.debug`): it costs a read."""
+    """Check that labels are classes of the model; `cross_entropy` does so with `ow.debug` only: it costs a read."""
     if max(labels, default=0) >= classes:
         raise ValueError(
             f"labels go up to {max(labels)}, so the model needs {max(labels) + 1} outputs; it has {classes}"
@@ -181,8 +181,8 @@ def _without_gradients(model: Callable[[ow.Tensor], ow.Tensor]) -> Callable[[ow.
 
 
 def _grid() -> memoryview:
-    """The points of the map, row by row from the top left."""
-    along = [REACH * (2 * (one + 0.5) / GRID - 1) for one in range(GRID)]
+    """Return the points of the map, row by row from the top left."""
+    along = [REACH * (2 * (index + 0.5) / GRID - 1) for index in range(GRID)]
     points = array("f", (value for y in reversed(along) for x in along for value in (x, y)))
     return memoryview(points).cast("B").cast("f", (GRID * GRID, 2))
 

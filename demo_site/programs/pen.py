@@ -1,4 +1,4 @@
-"""A GPT writes on the device: each character is drawn and fed back there, and the host reads several at a time."""
+"""`Pen`: a GPT generates text on the device, which samples characters and feeds them back; the host reads several."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from optirs_web.ops import concat
 STROKE = 8
 """Characters of one submit and one read."""
 
-_TINY = 1e-30  # the logarithm of a uniform number of 0 is none
+_TINY = 1e-30  # added to uniform numbers, since 0 has no logarithm
 
 
 class Pen:
-    """What a model writes, with several texts under way.
+    """A generator of texts by a model; several texts can be in progress.
 
     Args:
-        model: gives logits (1, block, characters) of codes (1, block), int32.
-        block: how much of a text it sees.
-        padding: the code that fills up a text shorter than a block.
+        model: returns logits (1, block, characters) of codes (1, block), int32.
+        block: the number of characters that the model sees.
+        padding: the code that fills a text shorter than a block.
     """
 
     def __init__(self, model: Any, block: int, padding: int = 0) -> None:
@@ -29,13 +29,13 @@ class Pen:
         self._texts: dict[str, tuple[ow.Tensor, ow.Tensor, list[int]]] = {}
 
     def begin(self, name: str, codes: memoryview, temperature: float) -> None:
-        """Begin a text of that name after these codes, of which the last block counts; padding precedes a short one."""
+        """Begin a text of this name after the last block of `codes`; shorter codes are padded at the front."""
         seen = array("i", [self._padding] * self._block) + array("i", codes)
         last = memoryview(seen[-self._block :]).cast("B").cast("i", (1, self._block))
         self._texts[name] = ow.tensor(last), ow.tensor([temperature]), []
 
     async def write(self, name: str) -> list[int]:
-        """Write `STROKE` more characters. Returns the codes of all that have been written."""
+        """Generate `STROKE` more characters, and return the codes of all characters of the text so far."""
         codes, temperature, written = self._texts[name]
         codes = self._stroke(codes, temperature)
         (row,) = await codes.tolist_async()
@@ -44,7 +44,7 @@ class Pen:
         return written
 
     def _draw(self, codes: ow.Tensor, temperature: ow.Tensor) -> ow.Tensor:
-        """Of each character's logits the largest with Gumbel noise, which draws by their softmax."""
+        """Return the codes after `STROKE` samples of the softmax: each the largest of the logits plus Gumbel noise."""
         with ow.no_grad():
             for _ in range(STROKE):
                 logits = self._model(codes)[:, -1]

@@ -1,4 +1,4 @@
-"""What programs in the playground can use besides the library: `plot`."""
+"""`plot`: draws a chart below a program of the playground."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def plot(*values: Iterable[float], label: str = "") -> None:
 
     if len(values) not in (1, 2):
         raise TypeError(f"plot takes ys, or xs and ys, not {len(values)} values")
-    columns = [[float(one) for one in column] for column in values]
+    columns = [[float(value) for value in column] for column in values]
     ys = columns[-1]
-    xs = columns[0] if len(columns) == 2 else [float(one) for one in range(len(ys))]
+    xs = columns[0] if len(columns) == 2 else [float(index) for index in range(len(ys))]
     if len(xs) != len(ys):
         raise ValueError(f"there are {len(xs)} positions for {len(ys)} heights")
-    gaps = [one if math.isfinite(one) else None for one in ys]
+    gaps = [height if math.isfinite(height) else None for height in ys]
     page.emit("plot", json.dumps({"x": xs, "y": gaps, "label": label}, allow_nan=False))

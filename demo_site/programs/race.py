@@ -1,4 +1,4 @@
-"""Optimizers race down a surface. Every racer has an optimizer of its own, and one compiled program steps them all.
+"""A race of optimizers down a surface. Each racer has its own optimizer; one compiled program steps them all.
 
 The page runs this file once, and then calls `described`, `heights` and the methods of `Race`.
 """
@@ -15,13 +15,13 @@ import optirs_web as ow
 from optirs_web.ops import concat, where
 
 FRAME = 16
-"""The most steps between two readings: their positions are gathered on the device and read at once."""
+"""The largest number of steps between two reads: their positions are gathered on the device and read at once."""
 
 GRID = 240
 """The surface is drawn from its heights at GRID x GRID points."""
 
 STAY = 25
-"""A racer has arrived when it stays at or below the goal's height for so many steps: to pass it once is not enough."""
+"""Steps for which a racer must stay at or below the goal's height to have arrived; to pass it once is not enough."""
 
 Axis = tuple[float, float]
 Height = Callable[[Any, Any], Any]
@@ -30,7 +30,7 @@ Height = Callable[[Any, Any], Any]
 class Surface(NamedTuple):
     """A surface that the racers run down: its height, the part of the plane shown, the start, the height of the goal.
 
-    `noise` is the standard deviation of what is added to the gradients; `rates` are the learning rates to begin with.
+    `noise` is the standard deviation of the noise in the gradients; `rates` are the initial learning rates.
     """
 
     label: str
@@ -70,7 +70,7 @@ def valley(x: Any, y: Any) -> Any:
 
 
 def _rates(sgd: float, momentum: float, adam: float) -> dict[str, float]:
-    """The initial learning rate of each kind."""
+    """Return the initial learning rate of each kind."""
     like_adam = dict.fromkeys(("adam", "adamw", "amsgrad", "adabelief", "adan"), adam)
     return {"sgd": sgd, "momentum": momentum, "nesterov": momentum, **like_adam, "rmsprop": adam / 5, "lion": adam / 5}
 
@@ -112,7 +112,7 @@ class Result:
 
     Attributes:
         arrived: the first of the `STAY` steps for which it stayed at the goal.
-        out: the step at which it was no longer a finite number, or had left the map by more than its width.
+        out: the step at which its position was not finite, or was outside of the map by more than its width.
     """
 
     arrived: int | None = None
@@ -120,7 +120,7 @@ class Result:
     _since: int | None = None
 
     def follow(self, step: int, point: list[float], surface: Surface) -> None:
-        """Take note of where the racer was before a step, (x, y, height). What has ended stays as it is."""
+        """Record the position of the racer before a step, (x, y, height); without effect after its end."""
         *position, height = point
         if self.arrived is not None or self.out is not None:
             return
@@ -135,7 +135,7 @@ class Result:
 
 
 def _is_near(value: float, axis: Axis) -> bool:
-    """A coordinate is on the map, or outside of it by no more than its width. NaN is not."""
+    """Return True if a coordinate is on the map, or outside of it by no more than its width; False for NaN."""
     low, high = axis
     return 2 * low - high <= value <= 2 * high - low
 
@@ -152,7 +152,7 @@ KINDS = {
     "adabelief": Kind("AdaBelief", "AdaBelief", {}),
     "adan": Kind("Adan", "Adan", {}),
 }
-"""An eye can follow a dozen lines on a map, so these are not all of the library's."""
+"""The kinds of racers. A viewer can follow about a dozen lines, so these are not all of the library's optimizers."""
 
 
 class Race:
@@ -162,13 +162,13 @@ class Race:
         device: where they run.
         surface: a key of `SURFACES`.
         racers: for each a dict with "kind" (a key of `KINDS`) and "lr".
-        start: where they all begin.
-        noise: the standard deviation of what is added to the gradients.
+        start: the position from which all begin.
+        noise: the standard deviation of the noise that is added to the gradients.
         seed: of that noise.
 
     Attributes:
-        steps: how many have been taken.
-        results: of each racer.
+        steps: the number of steps taken.
+        results: the result of each racer.
     """
 
     def __init__(
@@ -185,27 +185,27 @@ class Race:
         self.results = [Result() for _ in racers]
         self._noise, self._random = noise, random.Random(seed)
         self._positions = [ow.Parameter([list(map(float, start))], device=device) for _ in racers]
-        self._optimizers = [_optimizer(one, at) for one, at in zip(racers, self._positions, strict=True)]
-        self._slots = [ow.tensor([[[slot == one]] for slot in range(FRAME)], device=device) for one in range(FRAME)]
+        self._optimizers = [_optimizer(racer, at) for racer, at in zip(racers, self._positions, strict=True)]
+        self._slots = [ow.tensor([[[slot == index]] for slot in range(FRAME)], device=device) for index in range(FRAME)]
         self._track = ow.zeros((FRAME, len(racers), 3), device=device)
         self._step = ow.compile(self._step_all, device=device)
 
     def _step_all(self, noise: ow.Tensor, slot: ow.Tensor, track: ow.Tensor) -> ow.Tensor:
-        """One step of every racer. Where each of them was goes into a slot of the track.
+        """Step every racer, and return the track with their earlier positions in a slot.
 
-        Racers are rows. Only the sum that the gradient comes from adds rows, so one that is NaN spoils no other.
+        Racers are rows. Rows are added only in the sum whose gradient is taken, so a NaN does not affect other racers.
         """
-        for one in self._optimizers:
-            one.zero_grad()
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
         at = concat(self._positions)
         heights = self.surface.height(at[:, :1], at[:, 1:])
         (heights.sum() + (noise * at).sum()).backward()  # the gradient of noise * at is the noise
-        for one in self._optimizers:
-            one.step()
+        for optimizer in self._optimizers:
+            optimizer.step()
         return where(slot, concat([at, heights], axis=1).detach(), track)
 
     async def frame(self, steps: int) -> list[list[list[float]]]:
-        """Take up to `FRAME` steps; for each, x, y and height of every racer before it. Reads once."""
+        """Take up to `FRAME` steps; return for each x, y and height of every racer before the step. Reads once."""
         track = self._track
         for slot in self._slots[:steps]:
             track = self._step(self._draw_noise(), slot, track)
@@ -228,27 +228,29 @@ def _optimizer(racer: dict[str, Any], position: ow.Parameter) -> ow.optim.Optimi
 
 
 async def advance(race: Race, steps: int) -> dict[str, Any]:
-    """A frame, for the page: the points of each step, and the results after them."""
+    """Run a frame for the page; return the points of each step, and the results after the last."""
     points = await race.frame(steps)
-    return {"points": points, "results": [{"arrived": one.arrived, "out": one.out} for one in race.results]}
+    return {"points": points, "results": [{"arrived": result.arrived, "out": result.out} for result in race.results]}
 
 
 async def heights(device: ow.Device, name: str) -> memoryview:
-    """The surface on a grid, row by row from the lowest y: computed by the function that the racers follow."""
+    """Return the heights of a surface on a grid, row by row from the lowest y, by the function of the race."""
 
     def grid(limits: Axis) -> list[float]:
-        return [limits[0] + (limits[1] - limits[0]) * one / (GRID - 1) for one in range(GRID)]
+        return [limits[0] + (limits[1] - limits[0]) * index / (GRID - 1) for index in range(GRID)]
 
     surface = SURFACES[name]
     x = ow.tensor([grid(surface.x)], device=device)
-    y = ow.tensor([[one] for one in grid(surface.y)], device=device)
+    y = ow.tensor([[value] for value in grid(surface.y)], device=device)
     return await surface.height(x, y).read_async()
 
 
 def described() -> dict[str, Any]:
-    """What the page offers."""
-    surfaces: dict[str, Any] = {name: {**one._asdict(), "about": one.height.__doc__} for name, one in SURFACES.items()}
-    for one in surfaces.values():
-        del one["height"]  # a function
-    kinds = {name: one._asdict() for name, one in KINDS.items()}
+    """Return the surfaces and kinds of racers that the page offers."""
+    surfaces: dict[str, Any] = {
+        name: {**surface._asdict(), "about": surface.height.__doc__} for name, surface in SURFACES.items()
+    }
+    for surface in surfaces.values():
+        del surface["height"]  # a function
+    kinds = {name: kind._asdict() for name, kind in KINDS.items()}
     return {"surfaces": surfaces, "kinds": kinds, "grid": GRID, "stay": STAY}

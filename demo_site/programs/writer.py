@@ -1,6 +1,6 @@
-"""Train the GPT of examples/gpt.py while a visitor watches what it writes, and has it continue their own words.
+"""Train the GPT of examples/gpt.py while a visitor watches its texts, and let it continue the visitor's prompts.
 
-The page runs `run_in_page`. Everything else knows the page only as an object that takes reports and gives messages.
+The page runs `run_in_page`. The other classes know the page only as an object with the methods of `Page`.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ import optirs_web as ow
 from optirs_web.nn import functional as F
 
 SAMPLE, ANSWER = 200, 240
-"""How many characters the model writes by itself, and after a prompt."""
+"""The number of characters that the model writes by itself, and after a prompt."""
 
-TEMPERATURE = 0.6  # of what it writes by itself
+TEMPERATURE = 0.6  # of the texts that it writes by itself
 
 LONGEST_PROMPT = 500
 LONGEST_TEXT = 1_000_000
 MOST_CHARACTERS = 4096
-"""The number of different characters of a model: the most frequent of the text. The others become `RARE`."""
+"""The largest number of different characters of a model: the most frequent of the text. The others become `RARE`."""
 RARE = "\ufffd"
-HELD_OUT = 10  # one part in so many, at the end of the text
+HELD_OUT = 10  # 1/HELD_OUT of the text, at its end, is held out
 SHORTEST, LONGEST, MOST_STEPS = 0.06, 0.25, 32
-"""Seconds between two looks at the page: the number of steps between them adapts until it takes that long."""
+"""Seconds between two reads of messages: the number of steps between them adapts until they take that long."""
 
 AT_THE_PEN = 0.04
-"""Seconds of each such turn that a text may take, but for what is written at once: training waits no longer for it."""
+"""Seconds between two reads of messages after which a text is continued later, so that training does not wait."""
 
 
 class Size(NamedTuple):
-    """How large a model is, and how many pieces of text a step takes."""
+    """The size of a model, and the number of pieces of text in a step."""
 
     block: int
     width: int
@@ -48,7 +48,7 @@ class Size(NamedTuple):
     batch: int
 
     def weights(self, characters: int) -> int:
-        """How many numbers are trained."""
+        """Return the number of trained parameters."""
         inside = self.layers * (12 * self.width + 13) * self.width
         return inside + (2 * characters + self.block + 2) * self.width + characters
 
@@ -60,27 +60,27 @@ SIZES = {
 }
 
 
-_RATES = {"AdamW": gpt.RATE, "Adam": gpt.RATE, "Shampoo": 0.03}  # where that of the digits does not do well here
+_RATES = {"AdamW": gpt.RATE, "Adam": gpt.RATE, "Shampoo": 0.03}  # where the rate of the digits trains badly here
 
 
 class Page(Protocol):
-    """The other side: takes reports, gives messages."""
+    """The page: receives reports, and sends messages."""
 
     def emit(self, kind: str, report: str) -> None:
-        """Report something, as JSON."""
+        """Send a report, as JSON."""
 
     def take(self) -> str | None:
-        """The next message as JSON, {"kind", "value"}."""
+        """Return the next message as JSON, {"kind", "value"}; None if there is none."""
 
     async def pause(self) -> None:
         """Let messages arrive."""
 
     async def wait(self) -> None:
-        """Come back when there is a message."""
+        """Wait for a message."""
 
 
 class Refused(ValueError):
-    """What the visitor gave cannot be used; the message says why."""
+    """The visitor's input cannot be used; the message says why."""
 
 
 class Text(NamedTuple):
@@ -88,7 +88,7 @@ class Text(NamedTuple):
 
     Attributes:
         content: its characters.
-        replaced: how many different characters it had too many; each became `RARE`.
+        replaced: the number of different characters above the limit, which became `RARE`.
     """
 
     content: str
@@ -96,10 +96,10 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Text:
-        """Line ends become those of Python; what is too rare for the model becomes one character.
+        """Return a text with Python's line ends, in which characters too rare for the model are one character.
 
         Raises:
-            Refused: the text is too long, or has not two different characters.
+            Refused: the text is too long, or has fewer than two different characters.
         """
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         if len(text) > LONGEST_TEXT:
@@ -115,7 +115,7 @@ class Text(NamedTuple):
     def parts(self, codes: memoryview, size: Size) -> tuple[memoryview, memoryview, bool]:
         """Return the text to learn, the text held out, and True where these are different.
 
-        A text too short for a model of that size is repeated, and all of it is learned.
+        A text too short for a model of this size is repeated, and all of it is learned.
         """
         least = 2 * size.batch * size.block
         if len(codes) >= least:
@@ -129,10 +129,10 @@ class Training:
     """A model that learns a text, and its optimizer, which may be changed at any time.
 
     Args:
-        text: what it learns from.
-        size: the name of one of `SIZES`.
+        text: the text to learn from.
+        size: a key of `SIZES`.
         optimizer: the name of one of the recipes.
-        lr: its learning rate; None means one that does well.
+        lr: its learning rate; None means one that trains well.
         seed: of the first weights and the order of the pieces.
     """
 
@@ -166,13 +166,13 @@ class Training:
             group["lr"] = lr
 
     def step(self) -> ow.Tensor:
-        """One step; its loss, on the device."""
+        """Train one step and return its loss, on the device."""
         loss: ow.Tensor = self._step(*next(self._batches))
         self.steps += 1
         return loss
 
     async def held_out_loss(self) -> float:
-        """The mean cross-entropy on pieces of the part that is held out."""
+        """Return the mean cross-entropy on pieces of the part that is held out."""
         return await self._loss(*self._held_out).item_async()
 
     def _loss_without_gradients(self, codes: ow.Tensor, following: ow.Tensor) -> ow.Tensor:
@@ -181,7 +181,7 @@ class Training:
             return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), following.reshape(-1))
 
     def lines(self) -> str:
-        """The program that is running, without what shows it."""
+        """Return the program that is running, without the code for the page."""
         block, width, layers, heads, batch = self.size
         chosen = recipe(self.optimizer_name)
         options = "".join(f", {name}={value!r}" for name, value in chosen.options.items())
@@ -200,19 +200,19 @@ class Training:
         )
 
 
-def pieces(codes: memoryview, block: int, most: int) -> tuple[ow.Tensor, ow.Tensor]:
-    """Pieces at equal distances, (n, block), and the characters that follow each of theirs."""
+def pieces(codes: memoryview, block: int, count: int) -> tuple[ow.Tensor, ow.Tensor]:
+    """Return `count` pieces at equal distances, (n, block), and the characters that follow each of theirs."""
     last = len(codes) - 1 - block
-    starts = sorted({last * number // (most - 1) for number in range(most)})
-    made = []
-    for first in (0, 1):
-        joined = array("i", (one for start in starts for one in codes[start + first : start + first + block]))
-        made.append(ow.tensor(memoryview(joined).cast("B").cast("i", (len(starts), block))))
-    return made[0], made[1]
+    starts = sorted({last * number // (count - 1) for number in range(count)})
+    tensors = []
+    for shift in (0, 1):
+        joined = array("i", (code for start in starts for code in codes[start + shift : start + shift + block]))
+        tensors.append(ow.tensor(memoryview(joined).cast("B").cast("i", (len(starts), block))))
+    return tensors[0], tensors[1]
 
 
 class Writing(NamedTuple):
-    """A text that is being written: for whom, and what the model was when it began."""
+    """A text in progress: its kind, and the step and loss of the model when it began."""
 
     name: str  # "sample" or "answer"
     number: int
@@ -223,7 +223,7 @@ class Writing(NamedTuple):
 
 
 class Session:
-    """A training with somebody who reads along."""
+    """A training that messages of the page control, and that reports the model's texts."""
 
     def __init__(self, page: Page, text: str) -> None:
         self.page = page
@@ -237,19 +237,21 @@ class Session:
         self._is_closed = False
 
     def report(self, kind: str, **values: Any) -> None:
-        """Tell the page."""
+        """Send a report to the page."""
         self.page.emit(kind, json.dumps(values))
 
     def report_choices(self) -> None:
-        """What can be chosen, and what is."""
+        """Report the available choices and the current ones."""
         training, characters = self.training, len(self.training.alphabet.characters)
         self.report(
             "choices",
             optimizers=[
-                {"name": one.name, "common": one in COMMON, "lr": _RATES.get(one.name, one.lr)}
-                for one in OPTIMIZERS.values()
+                {"name": entry.name, "common": entry in COMMON, "lr": _RATES.get(entry.name, entry.lr)}
+                for entry in OPTIMIZERS.values()
             ],
-            sizes=[{"name": name, "weights": one.weights(characters), **one._asdict()} for name, one in SIZES.items()],
+            sizes=[
+                {"name": name, "weights": size.weights(characters), **size._asdict()} for name, size in SIZES.items()
+            ],
             size=training.size_name,
             optimizer=training.optimizer_name,
             lr=training.lr,
@@ -277,7 +279,7 @@ class Session:
             try:
                 await self._advance()
             except ow.errors.DeviceLostError:
-                raise  # nothing that was on it is left
+                raise  # the model was on the device
             except Exception as error:
                 self._stop_after(error)
             await self.page.pause()
@@ -315,7 +317,7 @@ class Session:
             self._count = max(1, self._count // 2)
 
     async def _look(self) -> None:
-        """Measure the model, and have it write unless it does: less often as it changes more slowly."""
+        """Report the held-out loss, and begin a text unless one is in progress; less often as training goes on."""
         training = self.training
         loss = await training.held_out_loss()
         self.report("held_out", step=training.steps, loss=loss if math.isfinite(loss) else None)
@@ -331,7 +333,7 @@ class Session:
         self._writing[writing.name] = writing
 
     async def _write(self) -> None:
-        """A few characters of each text that is being written."""
+        """Generate and report a few characters of each text in progress."""
         training = self.training
         for name, writing in list(self._writing.items()):
             began, codes = time.perf_counter(), await training.pen.write(name)
@@ -344,16 +346,16 @@ class Session:
             self.report("written", **writing._asdict(), until=training.steps, text=text, done=is_done)
 
     async def _listen(self) -> None:
-        """Act on all messages; while there is nothing to do, wait for more."""
+        """Handle all messages; while there is nothing to do, wait for more."""
         while True:
             while (message := self.page.take()) is not None:
-                given = json.loads(message)
+                content = json.loads(message)
                 try:
-                    self._handle(given["kind"], given["value"])
+                    self._handle(content["kind"], content["value"])
                 except ow.errors.DeviceLostError:
                     raise
                 except Exception as error:
-                    self.report("refused", what=given["kind"], message=described(error))
+                    self.report("refused", what=content["kind"], message=described(error))
             if self._is_closed or not self.is_paused or self._writing:
                 return
             await self.page.wait()
@@ -394,14 +396,16 @@ class Session:
         if not prompt or len(prompt) > LONGEST_PROMPT:
             raise Refused(f"The prompt must have 1 to {LONGEST_PROMPT} characters, not {len(prompt):,}.")
         if unknown := sorted(set(prompt) - set(self.training.alphabet.characters)):
-            shown = " ".join(one if one.isprintable() else f"U+{ord(one):04X}" for one in unknown[:8])
+            shown = " ".join(
+                character if character.isprintable() else f"U+{ord(character):04X}" for character in unknown[:8]
+            )
             raise Refused(f"The training text does not contain these characters: {shown}")
         self._answers += 1
         writing = Writing("answer", self._answers, self.training.steps, None, ANSWER, prompt)
         self._begin(writing, min(max(temperature, 0.05), 2.0))
 
     def _restart(self, text: Text, size: str, **choices: Any) -> None:
-        """New weights, for this text and size, with these `choices` of `Training`; without any with those of before."""
+        """Restart with new weights for a text and a size; `choices` of `Training` default to the earlier ones."""
         before = self.training
         choices = choices or {"optimizer": before.optimizer_name, "lr": before.lr, "seed": before.seed + 1}
         self.training = Training(text, size, **choices)
@@ -414,13 +418,13 @@ class Session:
 
 
 def described(error: Exception) -> str:
-    """An error as a sentence: ours say what is wrong, of others the type is part of that."""
+    """Return an error as a sentence, with the type where it is not an error of this library."""
     is_ours = isinstance(error, (Refused, ow.errors.OptirsError))
     return str(error) if is_ours else f"{type(error).__name__}: {error}"
 
 
 async def run_in_page(text: memoryview) -> None:
-    """Run a session with the page that this Python lives in; the text is ASCII."""
+    """Run a session with the page in which this Python runs; the text is ASCII."""
     import page
 
     await Session(page, bytes(text).decode()).run()

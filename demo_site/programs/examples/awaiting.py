@@ -10,7 +10,7 @@ print("tolist", await (x * 2).tolist_async())
 
 # Several reads can wait together.
 sums = [(x * factor).sum() for factor in range(5)]
-print("sums  ", await asyncio.gather(*(one.item_async() for one in sums)))
+print("sums  ", await asyncio.gather(*(total.item_async() for total in sums)))
 
 await ow.device().synchronize_async()
 print("done")

@@ -9,7 +9,7 @@ REPEATS = 20
 
 
 def seconds_of(a):
-    """Of one a * 2, which reads and writes every element once."""
+    """Return the seconds of one a * 2, which reads and writes every element once."""
     began = time.perf_counter()
     for _ in range(REPEATS):
         a * 2

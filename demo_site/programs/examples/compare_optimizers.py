@@ -30,6 +30,6 @@ def descend(make, steps=80):
 
 
 for name, make in choices.items():
-    losses = [one.item() for one in descend(make)]
+    losses = [loss.item() for loss in descend(make)]
     plot(losses, label=name)
     print(f"{name:18} ends at {losses[-1]:.2e}")

@@ -6,8 +6,8 @@ import optirs_web as ow
 for tensors in (1, 10, 100):
     parameters = [ow.Parameter(ow.ones((64,))) for _ in range(tensors)]
     optimizer = ow.optim.AdamW(parameters)
-    for one in parameters:
-        one.grad = ow.ones((64,))
+    for param in parameters:
+        param.grad = ow.ones((64,))
     optimizer.step()  # the first step builds the pipelines
 
     before = ow.stats()

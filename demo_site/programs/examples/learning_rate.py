@@ -34,5 +34,5 @@ for number in range(steps):
     losses.append(step())
 
 plot(rates, label="learning rate")
-plot([min(one.item(), 0.2) for one in losses], label="loss, at most 0.2")
+plot([min(loss.item(), 0.2) for loss in losses], label="loss, at most 0.2")
 print(f"bias {bias.item():.4f}, loss {losses[-1].item():.2e}")

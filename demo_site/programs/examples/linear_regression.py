@@ -20,5 +20,5 @@ for _ in range(100):
     optimizer.step()
     losses.append(loss)  # not read yet: the GPU runs behind
 
-plot([one.item() for one in losses], label="mean squared error")
+plot([loss_.item() for loss_ in losses], label="mean squared error")
 print(f"y = {slope.item():.3f} x + {offset.item():.3f}")

@@ -3,9 +3,9 @@
 import optirs_web as ow
 
 
-def show(what):
+def show(label):
     stats = ow.memory_stats()
-    print(f"{what:28} live {stats.live_bytes / 2**20:6.1f} MiB, pooled {stats.pooled_bytes / 2**20:6.1f} MiB")
+    print(f"{label:28} live {stats.live_bytes / 2**20:6.1f} MiB, pooled {stats.pooled_bytes / 2**20:6.1f} MiB")
 
 
 show("initially")

@@ -9,9 +9,9 @@ from playground import plot
 # Two arms that wind around each other: no straight line separates them.
 points, labels = [], []
 for number in range(200):
-    turn, arm = number / 200, number % 2
-    angle = 3.5 * math.pi * turn + math.pi * arm
-    points.append([turn * math.cos(angle), turn * math.sin(angle)])
+    fraction, arm = number / 200, number % 2
+    angle = 3.5 * math.pi * fraction + math.pi * arm
+    points.append([fraction * math.cos(angle), fraction * math.sin(angle)])
     labels.append(arm)
 
 # A multi-layer perceptron: 2 inputs, two hidden layers of 32, 2 classes.
@@ -21,7 +21,7 @@ layers = [
     (ow.Parameter(ow.randn((rows, columns)) * math.sqrt(2 / rows)), ow.Parameter(ow.zeros((columns,))))
     for rows, columns in pairwise(widths)
 ]
-optimizer = ow.optim.AdamW([one for layer in layers for one in layer], lr=0.01)
+optimizer = ow.optim.AdamW([param for layer in layers for param in layer], lr=0.01)
 
 
 def forward(values):
@@ -48,7 +48,7 @@ for number in range(301):
     if number % 100 == 0:
         print(f"step {number:3}  loss {losses[-1].item():.4f}")
 
-plot([one.item() for one in losses], label="cross-entropy")
+plot([loss.item() for loss in losses], label="cross-entropy")
 
 with ow.no_grad():
     logits = forward(x).tolist()
