@@ -23,7 +23,7 @@ HEADER = Path(__file__).parent / "wgsl" / "cuda_emulation.h"
 
 
 class Job(NamedTuple):
-    """What to run."""
+    """A module with its arrays, the bytes of its uniform variable, and the number of workgroups."""
 
     module: object
     arrays: dict
@@ -38,7 +38,7 @@ class Job(NamedTuple):
         return cls(module, arrays, uniform, groups)
 
     def copies(self):
-        """Of the arrays."""
+        """Return copies of the arrays by name."""
         return {name: array.copy() for name, array in self.arrays.items()}
 
     def arguments(self, pointers):
@@ -68,7 +68,7 @@ def on_opencl(jobs, dialect="opencl"):
 
 
 def on_opencl_with_subgroups(jobs):
-    """The same, where an invocation is no subgroup by itself. A skip where the driver has no f16 or no subgroups."""
+    """Run jobs by OpenCL with subgroups of several invocations; skip if the driver has no f16 or no subgroups."""
     _, context, _ = _opencl()
     from optirs_web.native_backends.opencl import features_of
 

@@ -1,4 +1,4 @@
-"""Which devices the tests run on.
+"""The devices on which the tests run, and their fixtures.
 
 A test that takes `device` runs once for each name in `DEVICES`, one that takes `numerics` also in the browser and for
 each name in OPTIRS_TEST_TARGETS, as `make test-targets` sets it: what the library does is tested on two kinds of

@@ -75,7 +75,7 @@ def error_code(response):
 
 
 def files_of(folder):
-    """What a server keeps in its folder, the index apart."""
+    """Return the names of a server's files, without the index."""
     return sorted(one.name for one in folder.iterdir() if not one.name.startswith("index.sqlite3"))
 
 
@@ -112,7 +112,7 @@ def connect(url):
 
 
 def is_closed(connection):
-    """Whether the server has ended a connection, within ten seconds; what it sent before does not matter."""
+    """Return True if the server ends a connection within ten seconds; what it sends before does not matter."""
     connection.settimeout(10)
     try:
         while connection.recv(1 << 16):
@@ -125,7 +125,7 @@ def is_closed(connection):
 
 
 def send_raw(url, raw):
-    """What the server answers to these bytes: status, headers, body. The client then hangs up."""
+    """Send bytes, and return the status, headers and body of the server's response."""
     with connect(url) as connection:
         connection.sendall(raw)
         return read_response(connection)

@@ -1,4 +1,4 @@
-"""The device `cpu` by what OPTIRS_CPU says, beside the one that all tests share."""
+"""The device `cpu` with a setting of OPTIRS_CPU, next to the one that all tests share."""
 
 import os
 from unittest import mock

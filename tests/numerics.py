@@ -1,4 +1,4 @@
-"""What is computed for the tables of cases. Runs natively, and inside Pyodide in a browser, so without NumPy.
+"""The computations of the tables of cases. Runs natively, and inside Pyodide in a browser, so without NumPy.
 
 Each function takes arrays (of NumPy, or memoryviews) and a device, and returns what `read` gives: the comparison is
 the caller's. `tests/conftest.py` calls them on every device.
@@ -30,7 +30,7 @@ FIRST_ROWS = {case.optimizer: case for case in reversed([*OPTIMIZERS.values(), *
 
 
 def operation(name, calls, device):
-    """Of each call of an operation: values, gradients, and derivatives of <gradients, tangents>.
+    """Return for each call of an operation: values, gradients, and derivatives of <gradients, tangents>.
 
     A call is the number of a variant, its sources, the gradient that goes in, and a tangent for each float source. The
     last derivatives are for each tangent those by the sources and by the gradient that went in; [] for none.
@@ -111,7 +111,7 @@ def _derivatives(case, number, sources, weights, tangents, device):
 
 
 def _tensor(values, shape, device):
-    """Of that shape, of which an array without elements has lost all but their number on its way to the browser."""
+    """Return a tensor of this shape; an array without elements has lost its shape on the way to the browser."""
     made = ow.tensor(values, device=device)
     return made if made.size else made.reshape(shape)
 
@@ -137,13 +137,13 @@ def _read(nested):
 
 
 def calculated(names, values, device):
-    """What functions of each element make of the values, one after the other."""
+    """Return the results of elementwise functions of the values, by their order in `names`."""
     x = ow.tensor(values, device=device)
     return _read([getattr(ow.ops, name)(x) for name in names])
 
 
 def reduced(names, values, order, axis, keepdims, device):
-    """What functions make of axes of the values, whose own axes are permuted first: by name, with their shapes."""
+    """Return the results of reductions of the values, whose axes are permuted first, with their shapes."""
     x = ow.tensor(values, device=device).permute(*order)
     found = [getattr(ow.ops, name)(x, None if axis is None else tuple(axis), keepdims) for name in names]
     return _read(found)
@@ -190,7 +190,7 @@ def distribution(values, axis, device):
 
 
 def gradient_checks(name, sources, device):
-    """What `gradcheck` and `gradgradcheck` find wrong with an operation at its first shapes: "" for nothing."""
+    """Return the errors of `gradcheck` and `gradgradcheck` for an operation at its first shapes; "" for none."""
     case = OPERATIONS[name]
     variant = case.variants[0]
     inputs = [ow.tensor(one, device=device) for one in sources]
@@ -374,7 +374,7 @@ def random(seed, count, device):
 
 
 def schedule(name, kind, steps, device):
-    """What the options that a scheduler sets are, for 1 + `steps` counts: on the host, and on the device.
+    """Return the options that a scheduler sets, for 1 + `steps` counts: on the host, and on the device.
 
     One list for each option and group, of the first option the groups first.
     """

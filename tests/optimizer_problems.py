@@ -28,7 +28,7 @@ def assert_close(got, want, tolerance):
 
 
 def replay_cost(optimizer, params, device):
-    """What the second of two steps costs that are recorded, with gradients of ones that stay."""
+    """Return the device's counts of the second of two steps that are recorded, with constant gradients of ones."""
     for param in params:
         param.grad = np.ones(param.shape, np.float32)
     step = ow.compile(lambda: optimizer.step(), device=device)

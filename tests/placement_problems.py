@@ -1,4 +1,4 @@
-"""What the tests of placement run, what a machine would have been measured to take, and the bytes that are moved."""
+"""Programs of the tests of placement, rates as of a measured machine, and counts of the bytes that are moved."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def matrix(device="cpu", value=0.5):
 
 
 def counted(device, call):
-    """What a call returns, and the bytes that were written to the device and read from it."""
+    """Return the result of a call, and the bytes that were written to the device and read from it."""
     up, write, before = [], device.write, device.stats.copy()
     device.write = lambda view, data: up.append(data.nbytes) or write(view, data)
     try:
@@ -27,7 +27,7 @@ def counted(device, call):
 
 
 def rates(transfer=1e-6, **seconds):
-    """Rates that are the same for every size: FAST unless said otherwise."""
+    """Return rates that are the same for every size, FAST where none are given."""
     transfers = {"up": transfer, "down": transfer}
     by_kind = {kind: {**transfers, **seconds}.get(kind, FAST) for kind in Rates._fields}
     return Rates(**{kind: [(1.0, own), (1e12, own)] for kind, own in by_kind.items()})

@@ -1,4 +1,4 @@
-"""WGSL functions with hand-written results, for what is printed of them."""
+"""WGSL functions with hand-written results, for the tests of printed code."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Programs in processes of their own, for what would disturb the tests' own."""
+"""Run programs in processes of their own, where they would disturb the tests' process."""
 
 import json
 import os

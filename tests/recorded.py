@@ -1,4 +1,4 @@
-"""What torch and optax compute for the cases that are compared with them, recorded in `tests/recorded.npz`.
+"""The results of torch and optax for the cases that are compared with them, recorded in `tests/recorded.npz`.
 
 `make test` compares with the record and so needs neither library; `make test-all` compares every element with the
 libraries, and the record too. `make references` writes it. Of each array the record keeps SAMPLES elements.
@@ -54,7 +54,7 @@ def samples(array):
 
 
 def recorded(name):
-    """What was recorded of a case: samples by the names of arrays."""
+    """Return the record of a case: samples by the names of arrays."""
     prefix = f"{name}: "
     found = {key.removeprefix(prefix): array for key, array in _file().items() if key.startswith(prefix)}
     assert found, f"{name} is not recorded: run make references"

@@ -1,4 +1,4 @@
-"""What a test needs besides the clone, and which tests a run takes: by what they need, never by what is installed.
+"""The needs of tests besides the clone, and the tests of a run: selected by what they need, never by what is installed.
 
 `make test` runs `pytest --part first`: the tests that need no more than BASE and are neither `slow` nor open a page;
 those pages that are marked `first` it opens. `make test-all` runs the others too, `--part rest`, and there a skip for
@@ -58,7 +58,7 @@ OF_THE_SYSTEM = {"vulkan", "webgpu", "opencl", "g++", "naga", "shader-compilers"
 
 
 class Selection:
-    """Which part runs, the test that is running, and what was left out: how many tests for each reason."""
+    """The part that runs, the test that is running, and the number of tests left out for each reason."""
 
     def __init__(self):
         self.part = ""
@@ -66,7 +66,7 @@ class Selection:
         self.left_out = Counter()
 
     def takes(self, item):
-        """Whether the part has this test; what the first part leaves out is counted."""
+        """Return True if the part has this test; tests that the first part leaves out are counted."""
         reasons = reasons_of(item)
         if self.part == "first" and reasons:
             self.left_out[min(reasons)] += 1
@@ -77,7 +77,7 @@ selection = Selection()
 
 
 def needs_of(item):
-    """What a test declares: by `@pytest.mark.needs("torch")`, by a fixture of that name, or a device as a parameter."""
+    """Return the needs of a test: by `@pytest.mark.needs("torch")`, a fixture of that name, or a device parameter."""
     found = {name for mark in item.iter_markers("needs") for name in mark.args}
     found |= EXTRAS & set(item.fixturenames)
     found |= {"webgpu"} if "browser" in item.fixturenames else set()
@@ -102,12 +102,12 @@ def named():
 
 
 def required():
-    """What has to be there: the names in OPTIRS_REQUIRE and, in the second part, what `make test-all` installs."""
+    """Return what must be installed: the names in OPTIRS_REQUIRE and, in the second part, those of `make test-all`."""
     return named() | (expected() if selection.part == "rest" else set())
 
 
 def expected():
-    """What `make test-all` has installed, all of it where CI runs it."""
+    """Return the names that `make test-all` installs; in CI, all of them."""
     found = (EXTRAS | BASE.keys()) - BY_HAND
     if "CI" in os.environ:
         return found
@@ -119,7 +119,7 @@ def expected():
 
 
 def source_of(case):
-    """What a case of an optimizer is compared with: "torch", "optax", or a module of `tests/optimizer_references`."""
+    """Return the source of an optimizer's case: "torch", "optax", or a module of `tests/optimizer_references`."""
     return case.source.partition(".")[0].removesuffix("_twins")
 
 
@@ -154,7 +154,7 @@ def check_declared(name):
 
 
 def released(package, module, *, is_needed=False):
-    """Whether the authors' code is there, a package of the index; if it is needed and is not, a skip or a failure."""
+    """Return True if a package of the authors' code is installed; skip or fail if it is needed and is not."""
     is_there = find_spec(module.partition(".")[0]) is not None
     if is_needed and not is_there:
         missing("released", f"{package} is not installed")

@@ -26,7 +26,7 @@ def values_of(optimizer, *names):
 
 
 def on_device(optimizer, name="lr", group=0):
-    """What the optimizer's kernels will read."""
+    """Return the value of an option that the optimizer's kernels will read."""
     optimizer._refresh()
     layout = optimizer._built
     word = group * len(layout.rule.hyper) + layout.rule.hyper.index(name)

@@ -1,4 +1,4 @@
-"""The average that ASGD keeps, and gives to the parameters on request."""
+"""The average of ASGD, and its assignment to the parameters on request."""
 
 import pytest
 

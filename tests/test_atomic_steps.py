@@ -133,7 +133,7 @@ def test_a_mask_of_a_projection_may_read(device):
 
 
 def test_statistics_may_be_read_and_computed_as_anything_else(device):
-    """What a step asks a callable for is not part of the work that is done as a whole."""
+    """The work of a callable that a step calls is not part of the work that is done as a whole."""
     w = ow.Parameter([[1.0, 2.0]], device=device)
     seen = []
 

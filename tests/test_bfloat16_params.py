@@ -68,7 +68,7 @@ TAKING = [
 
 @pytest.mark.parametrize("name", TAKING)
 def test_the_master_is_trained_as_float32_bit_for_bit(open_device, name):
-    """Of a rule that keeps a copy of the parameters the copy is of what the model sees: they begin rounded."""
+    """A rule's copy of the parameters is a copy of the rounded ones: they begin rounded."""
     make = all_optimizers()[name]
     values, grads = problem(shapes=SHAPES[: 1 if make.needs else 2], steps=6)
     values = [bfloat16(one) for one in values]

@@ -88,7 +88,7 @@ def within(code):
 
 
 def steps(code):
-    """What a function does but for where it jumps."""
+    """Yield the operations and arguments of a function's code, without the targets of jumps."""
     for one in dis.get_instructions(code):
         if one.opcode not in LAYOUT:
             yield one.opcode, None if isinstance(one.argval, types.CodeType) else one.argval

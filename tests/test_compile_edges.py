@@ -1,4 +1,4 @@
-"""What is easy to get wrong in compiled steps."""
+"""Edge cases of compiled steps."""
 
 import asyncio
 import gc
@@ -155,7 +155,7 @@ class Scaled:
 
     @ow.compile
     def step(self, x, power=1):
-        """What x becomes."""
+        """Return the scaled x, to a power."""
         return (self.factor * x) ** power
 
 

@@ -1,4 +1,4 @@
-"""What a compiled step depends on besides its arguments: flags of tensors and modules, and where parameters lie."""
+"""A compiled step depends on more than its arguments: flags of tensors and modules, and the storage of parameters."""
 
 import copy
 import pickle

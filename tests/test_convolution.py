@@ -1,4 +1,4 @@
-"""Convolutions and pooling: turns over the batch, memory, ties, NaN, and what is refused."""
+"""Convolutions and pooling: passes over the batch, memory, ties, NaN, and what is refused."""
 
 import numpy as np
 import pytest

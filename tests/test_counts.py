@@ -1,4 +1,4 @@
-"""What the host does for a few cases is what `counts.json` expects: a count that grows is noticed where it does."""
+"""Counts of the host's work in a few cases equal those of `counts.json`, so that a count that grows is noticed."""
 
 import json
 import subprocess

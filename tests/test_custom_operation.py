@@ -32,7 +32,7 @@ fn swish_grad_beta(g: f32, x: f32, output: f32) -> f32 {
 
 
 def composed(x, beta):
-    """The same of the library's operations."""
+    """Compute the custom operation by the library's operations."""
     return x * (x * beta).sigmoid()
 
 

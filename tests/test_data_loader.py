@@ -148,7 +148,7 @@ WIDE = np.ones((6, 8, 4096), np.float32)  # batches too large to be sent along w
 
 
 def work_of(device, loader):
-    """What the device was asked for, in order, by a loop that reads a value in each step."""
+    """Return the kinds of the device's work, in the order of time, for a loop that reads a value in each step."""
     device.synchronize()
     with ow.profile(device) as profile:
         for x in loader:

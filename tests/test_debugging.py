@@ -1,4 +1,4 @@
-"""What `ow.debug` checks: indices in tensors that name nothing."""
+"""The checks of `ow.debug`: indices in tensors that are out of range."""
 
 import asyncio
 import threading

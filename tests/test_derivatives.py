@@ -289,7 +289,7 @@ def test_gradcheck_names_input_and_element_with_both_values(device):
     wrong[1, 2] = 1.01
 
     def scaled(a, x):
-        """Of slope 2 in x, of which one element is told to be 2.02."""
+        """Return 2 x plus a, with a gradient that claims a slope of 2.02 for one element."""
         y = x * 2.0
         y.register_hook(lambda g: g * ow.tensor(wrong, device=device))
         return a.detach() + y

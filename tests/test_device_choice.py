@@ -1,4 +1,4 @@
-"""What "auto" takes: by real measurements, by what is preferred, required or avoided; and what it says."""
+"""The device that "auto" selects, by measurements and by what is preferred, required or avoided; and its reasons."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the documentation shows runs and gives what it says: docstrings of every module, the README and `docs`.
+"""The examples of the documentation run with the results shown: docstrings of every module, the README and `docs`.
 
 Every public name has an explanation and, but for those that are listed here, an example; links lead somewhere.
 """

@@ -1,4 +1,4 @@
-"""What `examples/` promises: each model follows torch's, trains alike on every device, learns, and can be run."""
+"""The models of `examples/` agree with torch's, train alike on every device, learn, and run from the command line."""
 
 import doctest
 import hashlib

@@ -1,4 +1,4 @@
-"""What happens where a device has no room: what is let go, what is computed again, what the error says."""
+"""A device without free memory: what is freed, what is computed again, and the error."""
 
 import gc
 import json
@@ -43,7 +43,7 @@ def perceptron(device, depth=8):
 
 
 def blocks(device):
-    """The same of residual blocks with normalization, attention and dropout."""
+    """Return the parameters and the training step of residual blocks with normalization, attention and dropout."""
     ow.manual_seed(0)
     nn = ow.nn
 
@@ -66,7 +66,7 @@ X = np.random.default_rng(1).standard_normal((SIDE, SIDE), np.float32)
 
 
 def live_bytes(device):
-    """What is in use once all is freed that can be."""
+    """Return the bytes in use after everything unused is freed."""
     gc.collect()
     device.trim()
     return device.memory_stats().live_bytes

@@ -16,7 +16,7 @@ def arrays(*shapes):
 
 
 def names(step):
-    """What a replay of a compiled step runs."""
+    """Return the names of the kernels and copies of a compiled step."""
     return [one.kernel.name if isinstance(one, Launch) else "copy" for one in step.program.launches]
 
 

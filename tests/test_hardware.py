@@ -1,4 +1,4 @@
-"""`optirs-web check` and `optirs-web hardware`: what an unmeasured GPU should tell, tried on a software adapter."""
+"""`optirs-web check` and `optirs-web hardware`: the measurements of a new GPU, tried on a software adapter."""
 
 import json
 import signal

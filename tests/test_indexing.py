@@ -1,4 +1,4 @@
-"""Elements by index, and parts joined: what the table of operations does not say of them."""
+"""Elements by index, and joined parts: tests that the table of operations does not have."""
 
 import math
 

@@ -350,7 +350,7 @@ def test_more_layers_than_a_kernel_sees_at_once(device, monkeypatch):
 
 
 def test_a_compiled_step_takes_its_statistics_from_backward(device):
-    """Of a network 64-32-10: what is added to the outputs of a layer has their gradient."""
+    """A tensor that is added to the outputs of a layer has their gradient, in a network 64-32-10."""
     images, labels = (one[:256] for one in load_digits()[:2])
     rng = np.random.default_rng(0)
     shapes = [(64, 32), (32,), (32, 10), (10,)]

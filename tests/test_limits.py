@@ -1,4 +1,4 @@
-"""Operations over more memory than a kernel can be shown at once: cut into launches that the limit allows."""
+"""Operations over more memory than a kernel can bind at once: divided into launches that the limit allows."""
 
 from dataclasses import replace
 
@@ -133,7 +133,7 @@ def test_an_embedding_and_its_gradient_in_parts_natively_and_in_a_page(numerics)
 
 
 def _losses(device, fuse=True):
-    """Of a small language model, trained by a compiled step."""
+    """Return the losses of a small language model, trained by a compiled step."""
     rng = np.random.default_rng(0)
     table, weight = (
         ow.Parameter(rng.standard_normal(shape).astype(np.float32) * 0.3, device=device)

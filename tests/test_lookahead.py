@@ -96,7 +96,7 @@ def test_a_state_dict_that_does_not_fit_lookahead_changes_nothing(device):
 
 
 def test_a_hook_may_make_a_state_dict_fit(device):
-    """What the hook returns says which parameters have slow weights, and not what it was given."""
+    """The state dict that the hook returns decides which parameters have slow weights, not the one passed to it."""
     w = ow.Parameter([1.0], device=device)
     optimizer = ow.optim.Lookahead(ow.optim.SGD([w], lr=0.5), k=2)
     optimizer.step(grads=[[1.0]])

@@ -1,4 +1,4 @@
-"""State in fewer bits of rules with lines and with matrices, and of rows: what it costs, and what rounding does."""
+"""State in fewer bits of rules with rows and columns, of rules with matrices, and of sparse rows: costs and errors."""
 
 import copy
 
@@ -84,7 +84,7 @@ def trained(name, device, kind="float32", steps=6, **options):
 
 
 def side_by_side(name, device, kind, steps):
-    """The same state after some steps, to go on in fewer bits and in float32."""
+    """Return two optimizers with the same state after some steps: one in fewer bits, one in float32."""
     params, optimizer = trained(name, device, kind, steps=steps)
     found = [made(name, [one.numpy() for one in params], device, its) for its in (kind, "float32")]
     for _, one in found:
@@ -185,7 +185,7 @@ def test_an_average_is_turned_into_a_new_basis_up_to_rounding(device, kind):
 @by_kind
 @pytest.mark.parametrize("name", ["SM3", "Shampoo"])
 def test_a_run_is_off_by_what_rounding_adds_up_to(device, name, kind):
-    """Of rules whose steps are linear in the momentum: what each rounding adds fades with it, and moves parameters."""
+    """The bound is of rules whose steps are linear in the momentum, in which the error of each rounding decays."""
     steps, momentum = 10, 0.9
     params, _ = trained(name, device, kind, steps=steps)
     exact, other = trained(name, device, steps=steps)

@@ -13,7 +13,7 @@ from optirs_web.interop.torch import to_torch
 
 
 def cost_of_a_replayed_step(optimizer, params, device):
-    """What the device counts for one replayed step with gradients of random numbers."""
+    """Return the device's counts of one replayed step with gradients of random numbers."""
     rng = np.random.default_rng(0)
     for param in params:
         param.grad = rng.standard_normal(param.shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What users see of a device's memory: the pool given back, and the timeline as events, JSON, table and picture."""
+"""The public functions for a device's memory: trimming, and the timeline as events, JSON, table and picture."""
 
 import gc
 import json

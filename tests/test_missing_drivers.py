@@ -1,4 +1,4 @@
-"""What is said where a driver or a package is missing, hidden, damaged or of a wrong version: it names what to do."""
+"""Messages where a driver or a package is missing, hidden, damaged or of a wrong version: they say what to do."""
 
 import sys
 import tomllib

@@ -1,4 +1,4 @@
-"""Optimizers that are told more than gradients, or have parts that run on call."""
+"""Optimizers that take more than gradients, or have parts that run on request."""
 
 import numpy as np
 import pytest

@@ -72,7 +72,7 @@ SEEN = {}
 
 
 def observed():
-    """What asking for a gradient here adds to SEEN."""
+    """Read a gradient in the current mode, and return the entry that this adds to SEEN."""
     x = ow.tensor([1.0], device="cpu")
     _ = x.grad
     return SEEN.pop(id(x), None)

@@ -1,4 +1,4 @@
-"""float16 on a device with f16: its kernels are of f16, and give the bits that halves of words give elsewhere."""
+"""float16 on a device with f16: its kernels use f16, and give the same bits as packed 16-bit words elsewhere."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -100,7 +100,7 @@ def test_bfloat16_and_devices_without_f16_go_by_words(gpu):
 
 
 def bits(device, kernel, kinds, operands, size, parameters, groups=1):
-    """What a kernel over 16 bits writes, over a buffer of ones."""
+    """Return the 16-bit words that a kernel writes over a buffer of ones."""
     views = [View.whole(device.allocate(4 * -(-len(one) // 4))) for one in (*operands, bytes(2 * size + size % 2 * 2))]
     for view, one in zip(views, (*operands, b"\xff" * (2 * size + size % 2 * 2)), strict=True):
         device.write(view, memoryview(one.ljust(view.nbytes, b"\xff")))

@@ -1,4 +1,4 @@
-"""`nn.Module` and its containers: what they find, their modes and hooks, and how they train."""
+"""`nn.Module` and its containers: their parameters, modes and hooks, and how they train."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""What modules hold: state dicts, files, copies, buffers, the statistics of batch norm, and their way to a device."""
+"""The state of modules: state dicts, files, copies, buffers, statistics of batch norm, and transfers to a device."""
 
 import asyncio
 import copy

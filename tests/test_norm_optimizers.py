@@ -26,7 +26,7 @@ def parameters(device, *values):
 
 
 def estimates(optimizer):
-    """What each tensor holds as the d of all."""
+    """Return the estimate `d` in the state of each tensor, which all tensors share."""
     return [float(one["d"]) for one in optimizer.state_dict()["state"].values()]
 
 

@@ -414,7 +414,7 @@ def test_processes_compile_into_one_folder_at_the_same_time(numba, tmp_path):
 
 
 def from_first_steps(program, folder):
-    """What a program does whose kernels are compiled from its first step on."""
+    """Run a program whose kernels are compiled from its first step on, and return its output."""
     program = f"{FIRST_STEPS}\nnumba_kernels._PATIENCE = 0\n{program}"
     return completed(program, OPTIRS_CPU="", NUMBA_CACHE_DIR="", XDG_CACHE_HOME=str(folder))
 

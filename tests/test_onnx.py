@@ -33,7 +33,7 @@ def content(onnx, nodes, inputs, weights, opset=17, outputs=("y",)):
 
 
 def reference(source, *inputs):
-    """What ONNX's own implementation computes."""
+    """Return the outputs of ONNX's own implementation."""
     from onnx.reference import ReferenceEvaluator
 
     run = ReferenceEvaluator(source)
@@ -334,7 +334,7 @@ def image_model():
 
 
 class Tokens(nn.Module):
-    """What uses operations of tensors, among them batches of products."""
+    """A module that uses operations of tensors, including batches of products."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is OpenCL's own: what is said where it is missing, what is kept on disk, and the driver's errors as ours."""
+"""The device `opencl`: messages where OpenCL is missing, the cache on disk, and errors of the driver."""
 
 import asyncio
 import os

@@ -44,7 +44,7 @@ class Call:
 
 
 class Found:
-    """What the device has made of a call: as float64 arrays."""
+    """The device's results of a call, as float64 arrays."""
 
     def __init__(self, call, result):
         value, gradients, seconds = result
@@ -161,7 +161,7 @@ def test_gradients_and_their_gradients_pass_gradcheck(case, numerics):
 
 
 def _public_operations():
-    """What `ops` exports, and every other public function of its modules that gives tensors."""
+    """Return the names that `ops` exports, and those of other public functions of its modules that return tensors."""
     found = set(ops.__all__)
     for one in pkgutil.iter_modules(ops.__path__, f"{ops.__name__}."):
         module = importlib.import_module(one.name)
@@ -207,7 +207,7 @@ def test_each_row_calls_the_operations_that_it_names(open_device):
 
 
 def test_a_wrong_gradient_and_a_lost_second_derivative_are_found():
-    """What the comparisons would say of exp with the gradient 1.0001 exp, and of one whose gradient has no history."""
+    """The comparisons detect an exp with the gradient 1.0001 exp, and one whose gradient has no history."""
     exact = next(case for case in CASES if case.name == "exp")
 
     def with_rule(rule):

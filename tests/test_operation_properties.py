@@ -1,4 +1,4 @@
-"""Properties of operations for shapes, axes, walks and values at random: what holds for all of them."""
+"""Properties of operations that hold for all shapes, axes, strides and values, tried at random."""
 
 import math
 

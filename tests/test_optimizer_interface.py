@@ -1,4 +1,4 @@
-"""What users of torch expect of an optimizer besides its rule: names, hooks, copies, a readable form."""
+"""torch's interface of optimizers besides the rule: names, hooks, copies, a readable form."""
 
 import copy
 import pickle

@@ -67,7 +67,7 @@ def large_problem():
 
 @cache
 def large_result(name):
-    """What the case's source makes of it: every 97th element, and all of the last blocks."""
+    """Return the result of the case's source: every 97th element, and all of the last blocks."""
     case, given = LARGE_CASES[name], large_problem()
     if case.source == "torch":  # each element by itself
         given = [one[COMPARED] for one in given]

@@ -33,7 +33,7 @@ def programs_can_be_imported(monkeypatch):
 
 @pytest.fixture
 def plots(monkeypatch):
-    """What `plot` gives to the page."""
+    """Return the list that receives the plots sent to the page."""
     found = []
     page = types.ModuleType("page")
     page.emit = lambda kind, text: found.append((kind, json.loads(text)))

@@ -113,7 +113,7 @@ def test_a_tensor_of_zeros_stays_on_its_way_to_the_sphere(device):
 
 
 def test_a_parameter_in_the_place_of_one_that_has_gone_is_another(device):
-    """What was made for a parameter is kept by its id, and Python gives that away again."""
+    """Buffers are kept by the parameter's id, which Python reuses."""
     made = InPlace(Rule("average", folder="arena"), [ow.Parameter([1.0], device=device)])
     gc.collect()
     assert not made.fits([ow.Parameter([2.0], device=device)])

@@ -25,7 +25,7 @@ def rectification(beta2):
 
 
 def steps_at(device, beta2):
-    """What RAdam subtracts at each of the steps at lr 1 if all gradients are 1: then both corrected averages are 1.
+    """Return what RAdam subtracts at each of the steps at lr 1 if all gradients are 1: both corrected averages are 1.
 
     A parameter for each step, and all in one go: their states are loaded.
     """

@@ -84,7 +84,7 @@ for name, asked in options.items():
 
 
 def options_of(case):
-    """What both sides are given: with `maximize` the rule is the same for the gradients negated."""
+    """Return the options of both sides: `maximize` is the same rule for negated gradients."""
     return {name: value for name, value in case.options.items() if name != "maximize"}
 
 

@@ -1,4 +1,4 @@
-"""Devices: what is there, what is chosen, and how work reaches them."""
+"""Devices: which are available, which is chosen, and how work reaches them."""
 
 import asyncio
 

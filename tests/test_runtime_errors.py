@@ -1,4 +1,4 @@
-"""Errors of a device: owners that go at a bad moment, forks, devices that are lost or closed, shaders it refuses."""
+"""Errors of a device: owners freed at a bad moment, forks, devices that are lost or closed, refused shaders."""
 
 import copy
 import gc

@@ -1,4 +1,4 @@
-"""Rules as the runtime sees them: what a rule may not be."""
+"""Rules in the runtime: those that are refused."""
 
 import pytest
 

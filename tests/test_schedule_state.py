@@ -1,4 +1,4 @@
-"""Schedules that are saved, taken over from torch, or go on from an epoch."""
+"""Schedules that are saved, loaded from torch, or continued from an epoch."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""What `make test` and `make test-all` run: chosen by what tests need, never by what is installed."""
+"""The tests of `make test` and `make test-all`: selected by what tests need, never by what is installed."""
 
 import json
 import os
@@ -121,7 +121,7 @@ def test_the_tests_of_the_first_part_are_the_same_whatever_is_installed():
 
 
 def recipe(*targets, **variables):
-    """What `make` would run for targets in a fresh clone."""
+    """Return the commands that `make` would run for targets in a fresh clone."""
     arguments = [f"{name}={value}" for name, value in {"NPM": "npm", "OPTIRS_REQUIRE": "", **variables}.items()]
     done = subprocess.run(
         ["make", "--no-print-directory", "--dry-run", "--always-make", *targets, *arguments],

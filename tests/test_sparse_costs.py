@@ -1,4 +1,4 @@
-"""What a step over some rows of a parameter reads and writes: what is named, and nothing else."""
+"""A step over some rows of a parameter reads and writes the named rows, and nothing else."""
 
 from contextlib import contextmanager
 from dataclasses import replace

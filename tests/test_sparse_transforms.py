@@ -24,7 +24,7 @@ KINDS = {"rows": (True, True, True), "both kinds": (True, False, True)}
 
 
 def gradients(device, step, bad=None):
-    """Of rows, several times the same; `bad` is a value in one of them."""
+    """Return gradients of rows, some of them repeated; `bad` is a value in one row."""
     rng = np.random.default_rng(step)
     found = []
     for shape in SHAPES:

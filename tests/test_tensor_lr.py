@@ -1,4 +1,4 @@
-"""A learning rate that is a tensor: each step uses the value that it has on the device by then."""
+"""A learning rate that is a tensor: each step uses the value that it has on the device at that time."""
 
 import copy
 import pickle

@@ -83,7 +83,7 @@ def in_halves(device, seed):
 
 
 def through_the_pool(device, seed):
-    """What is allocated and freed again and again, in parts by the garbage collector."""
+    """Allocate and free tensors repeatedly, some by the garbage collector; return their total."""
     rng = np.random.default_rng(seed)
     total = ow.zeros((33,), device=device)
     for number in range(4 * STEPS):
@@ -104,7 +104,7 @@ JOBS = [eager, compiled, in_halves, through_the_pool]
 
 
 def each_in_a_thread(calls):
-    """What the calls return, all begun at once."""
+    """Run each call in a thread, all at once, and return their results."""
     at_once = threading.Barrier(len(calls))
 
     def begun(call):

@@ -1,4 +1,4 @@
-"""What is told of devices: kind, memory, features, and which of them are one piece of hardware."""
+"""Facts of devices: kind, memory, features, and which devices are the same hardware."""
 
 import json
 import os

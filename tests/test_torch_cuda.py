@@ -25,7 +25,7 @@ DEFAULT = 1  # CUDA's default stream
 
 @pytest.fixture
 def to_gpu(torch, cuda, monkeypatch):
-    """What puts a model or a tensor of torch on the GPU of the device `cuda`."""
+    """Return a function that moves a model or a tensor of torch to the GPU of the device `cuda`."""
     if torch.cuda.is_available():
         return lambda one: one.cuda()
     if "software" not in cuda.info.description.lower():

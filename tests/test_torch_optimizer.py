@@ -99,7 +99,7 @@ def cnn(torch):
 
 
 def losses(torch, model, optimizer, largest_lr, steps=200):
-    """Of a training run as they are written for torch: a scheduler, and clipped gradients."""
+    """Return the losses of a training run as written for torch: with a scheduler, and clipped gradients."""
     digits = load_digits()
     images, labels = torch.from_numpy(digits.train_images), torch.from_numpy(digits.train_labels)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=largest_lr, total_steps=steps)
@@ -137,7 +137,7 @@ def test_one_line_changes_in_a_training_script_and_the_loss_curve_stays(model, n
 
 
 def during(call, times=1):
-    """What the device does meanwhile."""
+    """Return the device's counts during calls."""
     device = ow.device("cpu")
     before = device.stats.copy()
     for _ in range(times):

@@ -1,4 +1,4 @@
-"""The main job as library code: it learns, the same on every device, and goes on where it stopped."""
+"""Training on the digits as library code: it learns, the same on every device, and continues where it stopped."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What optimizers make of gradient transforms: masks, arenas in parts, changed limits, norms that are not finite."""
+"""Optimizers with gradient transforms: masks, arenas in parts, changed limits, norms that are not finite."""
 
 import copy
 import pickle

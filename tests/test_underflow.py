@@ -1,4 +1,4 @@
-"""Numbers so small that float32 has none for their squares: every optimizer's parameters stay numbers."""
+"""Gradients so small that their squares underflow float32: every optimizer's parameters stay finite."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is particular to the `xla` device: what is compiled, how often, and for whom."""
+"""The device `xla`: what it compiles, how often, and for which platform."""
 
 import os
 import re

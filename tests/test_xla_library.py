@@ -1,4 +1,4 @@
-"""What takes the place of each cooperative kernel on `xla` leaves what NumPy leaves, launch by launch."""
+"""The library calls that replace cooperative kernels on `xla` agree with NumPy's, launch by launch."""
 
 import numpy as np
 import pytest

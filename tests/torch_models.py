@@ -1,4 +1,4 @@
-"""What the tests of optimizers over torch parameters share: the module, and a model that trains."""
+"""Helpers of the tests of optimizers over torch parameters: the module, and a model that trains."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Our modules and functions beside torch's: values that both are called with, weights that both have, comparison."""
+"""Compare our modules and functions with torch's: the same arguments, the same weights."""
 
 import numpy as np
 

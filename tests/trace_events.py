@@ -1,4 +1,4 @@
-"""What a file in Chromium's Trace Event Format has to be, so that viewers open it."""
+"""Checks of files in Chromium's Trace Event Format, so that viewers open them."""
 
 from numbers import Real
 
@@ -42,7 +42,7 @@ def nanoseconds(event):
 
 
 def check_nesting(events):
-    """Of two events of a thread, one lies in the other, or they are apart."""
+    """Check that two events of a thread are nested, or do not overlap."""
     open_until = []
     for event in sorted(events, key=lambda one: (nanoseconds(one)[0], -nanoseconds(one)[1])):
         start, end = nanoseconds(event)

@@ -1,4 +1,4 @@
-"""What the tests of gradient transforms share: parameters and gradients, how close, and what a recorded step costs."""
+"""Helpers of the tests of gradient transforms: parameters and gradients, tolerances, and counts of a recorded step."""
 
 import numpy as np
 

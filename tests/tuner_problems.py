@@ -1,4 +1,4 @@
-"""What the tests of the tuner compute, and what they find and put in its cache folder."""
+"""Helpers of the tests of the tuner: computations, and reading and writing of its cache folder."""
 
 import numpy as np
 

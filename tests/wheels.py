@@ -1,4 +1,4 @@
-"""Builds the two wheels for the tests that look into them or load them into a page."""
+"""Build the two wheels for the tests that read them or load them into a page."""
 
 import shutil
 import subprocess

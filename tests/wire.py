@@ -26,7 +26,7 @@ def encode(value):
 
 
 def decode(content, array=lambda view, shape: view):
-    """What was encoded; `array` makes one of a typed memoryview and a shape."""
+    """Decode a value; `array` makes an array of a typed memoryview and a shape."""
     raw = memoryview(content)
     at = 8 + int.from_bytes(raw[:8], "little")
     value = json.loads(bytes(raw[8:at]))

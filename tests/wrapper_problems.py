@@ -1,4 +1,4 @@
-"""What the tests of optimizers around others step: some tensors, and a loss whose Hessian is diagonal."""
+"""The problem of the tests of optimizers around others: some tensors, and a loss whose Hessian is diagonal."""
 
 import numpy as np
 from optimizer_cases.driven_cases import Problem
@@ -41,5 +41,5 @@ def given_gradients(steps, seed=1):
 
 
 def in_float64():
-    """What the devices are given, as float32 holds it."""
+    """Return the values of the devices' float32 parameters and curvatures, in float64."""
     return [[one.astype(np.float32).astype(np.float64) for one in given] for given in (STARTS, CURVATURES)]

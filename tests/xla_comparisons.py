@@ -1,4 +1,4 @@
-"""What takes the place of a kernel on the `xla` device, beside what does on `cpu`, on the same bytes."""
+"""Compare the replacement of a kernel on the `xla` device with that on `cpu`, on the same bytes."""
 
 from functools import partial
 

@@ -35,12 +35,12 @@ _HERE = Path(__file__).parent
 
 
 class Shader(NamedTuple):
-    """What is compiled, and where it comes from.
+    """A shader to compile, and the kernel that it comes from.
 
     Attributes:
-        for_naga: None for what only Dawn compiles.
-        for_nvidia: printed for CUDA; None for what is for other adapters.
-        fits: into the limits that Dawn's null backend has, which are the least that WebGPU allows.
+        for_naga: None for shaders that only Dawn compiles.
+        for_nvidia: printed for CUDA; None for shaders of other adapters.
+        fits: True within the limits of Dawn's null backend, which are the least that WebGPU allows.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Shader(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What naga and spirv-val say of a shader.
+    """The results of naga and spirv-val for a shader.
 
     Attributes:
         digest: of its text.
         sizes: of its translations, in bytes, by target.
-        refused: what is said against it.
+        refused: the error; "" if it is valid.
         later: its SPIR-V, which naga-wasm writes in version 1.0, is valid as version 1.3 alone.
         is_for_nvidia: NVIDIA's compiler takes it too.
     """
@@ -76,7 +76,7 @@ def _naga() -> Naga:
 
 
 def translate(shader: Shader) -> Verdict:
-    """What naga and spirv-val say."""
+    """Translate a shader by naga, check the SPIR-V by spirv-val, and return the results."""
     digest = hashlib.sha256(shader.for_tint.encode()).digest()
     if shader.for_naga is None:
         return Verdict(shader.name, digest, {}, "", is_for_nvidia=False)
@@ -103,7 +103,7 @@ def _as_1_3(words: bytes) -> bytes:
 
 
 def spirv_val(words: bytes) -> str:
-    """What spirv-val says against a module; "" if nothing."""
+    """Return the errors of spirv-val for a module; "" if it is valid."""
     command = ["spirv-val", "--target-env", ENVIRONMENT]
     done = subprocess.run(command, input=words, capture_output=True, check=False)
     return (done.stdout + done.stderr).decode(errors="replace").strip() if done.returncode else ""
@@ -157,7 +157,7 @@ class Nvidia:
             self._compile()
 
     def finish(self) -> list[str]:
-        """What it says against some of them."""
+        """Compile the remaining kernels, and return the errors of all."""
         self._compile()
         return self._refused
 
@@ -172,7 +172,7 @@ _FAST = ("--Ofast-compile=max",)
 
 
 def refused_by_nvidia(texts: Mapping[str, str], arch: str | None = None) -> dict[str, str]:
-    """What NVIDIA's compiler says against CUDA text of kernels, by name; together they take a fraction of the time.
+    """Return the errors of NVIDIA's compiler for CUDA texts of kernels, by name; compiled together for speed.
 
     With `arch` it makes machine code for that architecture, as the device `cuda` has it, otherwise PTX in a hurry.
     """
@@ -194,7 +194,7 @@ def refused_by_nvidia(texts: Mapping[str, str], arch: str | None = None) -> dict
 
 
 def missing_tools() -> list[str]:
-    """What of them is not installed, and how to install it."""
+    """Return the tools that are not installed, and how to install each."""
     missing = []
     if shutil.which("node") is None or not (_HERE / "node_modules" / "webgpu").is_dir():
         missing.append("Tint: install Node.js 20 or newer (https://nodejs.org), then npm ci --prefix tests/adapters")

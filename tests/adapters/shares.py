@@ -22,10 +22,10 @@ _BUFFERS = 8
 
 
 class Share(NamedTuple):
-    """What one process has found: of the shaders it made, of Tint, and of the files that no kernel was made of.
+    """The results of one process: verdicts of its shaders, Tint's output, and the files of which no kernel was made.
 
     Attributes:
-        refused: by Tint or NVIDIA's compiler, and what they say.
+        refused: the errors of Tint and of NVIDIA's compiler.
     """
 
     verdicts: list[Verdict]

@@ -1,4 +1,4 @@
-"""What the tests of pages share: the demo's server, patience, and a look at a screen and a phone."""
+"""Fixtures of the tests of pages: the demo's server, timeouts, and the sizes of a screen and a phone."""
 
 import os
 import re

@@ -10,7 +10,7 @@ PAGES = ["/", "/digits", "/gpt", "/race", "/playground", "/shaders", "/bench", "
 
 
 def violations(page):
-    """What axe-core calls serious or critical, with the elements."""
+    """Return the violations that axe-core rates as serious or critical, with their elements."""
     page.evaluate(AXE.read_text("utf-8"))
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     return [

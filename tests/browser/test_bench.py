@@ -1,4 +1,4 @@
-"""The benchmarks run in the page, stop when told to, and are saved."""
+"""The benchmarks run in the page, stop on request, and are saved."""
 
 import json
 import re

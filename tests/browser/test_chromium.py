@@ -1,4 +1,4 @@
-"""What the tests' own browser does when Chromium's process of a page is gone."""
+"""The tests' browser reports an error when Chromium's process of a page is gone."""
 
 import pytest
 from chromium import chromium_context

@@ -28,7 +28,7 @@ globalThis.countCalls = (transport) => {
 
 
 def counts_of(browser_python, program):
-    """What happens in the last call of `step`, by name."""
+    """Return the counts of the last call of `step`, by name."""
     return json.loads(
         browser_python.run(
             with_training(

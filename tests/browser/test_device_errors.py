@@ -1,4 +1,4 @@
-"""What the device `webgpu` says in a real page where there is no WebGPU, no memory left, or a shader is refused."""
+"""Errors of the device `webgpu` in a real page: without WebGPU, without memory, and for a shader that is refused."""
 
 import json
 import textwrap

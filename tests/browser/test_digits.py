@@ -1,4 +1,4 @@
-"""The digits: trained to at least 97%, with knobs that work meanwhile, and a digit that is drawn is recognised."""
+"""The digits: trained to at least 97%, with settings that can be changed meanwhile, and recognition of drawn digits."""
 
 import math
 import re

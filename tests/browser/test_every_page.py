@@ -1,4 +1,4 @@
-"""What holds on every page that computes: it can be seen without a GPU, and it says why Python could not be loaded."""
+"""Every page that computes is shown without a GPU too, and reports why Python could not be loaded."""
 
 import pytest
 from playwright.sync_api import expect

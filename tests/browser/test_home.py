@@ -28,7 +28,7 @@ def run_program(page, source):
 
 
 def is_painted(page, selector):
-    """Whether a canvas shows more than one colour."""
+    """Return True if a canvas shows more than one colour."""
     return page.locator(selector).evaluate(
         "canvas => new Set(new Uint32Array("
         "canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 1"

@@ -1,4 +1,4 @@
-"""What the device `webgpu` says of an operation that the browser refuses after it was submitted."""
+"""Errors of the device `webgpu` for operations that the browser refuses after they were submitted."""
 
 import json
 

@@ -30,7 +30,7 @@ def shared(page):
 
 
 def refused(page):
-    """What a page says of an address that it cannot read."""
+    """Return the locator of a page's message about an address that it cannot read."""
     return page.locator(".toast", has_text="Ignored invalid parts of the address")
 
 

@@ -56,7 +56,7 @@ USED = """
 
 
 def loaded_anew(python):
-    """The same page from the beginning: IndexedDB is all that it keeps."""
+    """Reload the page: it keeps nothing but IndexedDB."""
     python.page.goto(python.exchange.url)
     python.page.evaluate(SETUP, [{"numpy": bool(os.environ.get("OPTIRS_PYODIDE_DIST"))}])
 

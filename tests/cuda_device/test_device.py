@@ -1,4 +1,4 @@
-"""What is CUDA's own of the device: its order and graphs, what goes wrong, and what is kept on disk."""
+"""The device `cuda`: the order of streams, graphs, errors, and the cache on disk."""
 
 import asyncio
 import json

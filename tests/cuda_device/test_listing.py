@@ -1,4 +1,4 @@
-"""What is said of each GPU of NVIDIA, and why there is none."""
+"""The list of NVIDIA's GPUs: their facts, and the reason where there is none."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What the server has compilers of others make: once, a few at a time, in a process that can be lost."""
+"""The server's texts of other compilers: each is made once, a few at a time, in a process that may crash."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""Whom the demo answers, and how often."""
+"""The clients whose requests the demo accepts, and its limits of rates."""
 
 import pytest
 from demo_servers import TOKEN, error_code

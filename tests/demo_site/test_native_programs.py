@@ -1,4 +1,4 @@
-"""What a page shows as the native form of its program runs natively, as it stands."""
+"""The native program that a page shows runs natively, unchanged."""
 
 import os
 import subprocess

@@ -64,7 +64,7 @@ def eventually(is_so):
 
 
 def receives(data):
-    """Whether the server has begun to write an upload down."""
+    """Return True if the server has begun to write an upload."""
     return any(name.endswith(".part") for name in files_of(data))
 
 

@@ -1,4 +1,4 @@
-"""What a generator decides: drawn by a seed, or given, so that fewer and smaller decisions make a smaller program."""
+"""The decisions of a generator: drawn by a seed, or given, so that fewer and smaller ones make a smaller program."""
 
 import random
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ class Choices:
         return value
 
     def chance(self, percent):
-        """Whether to do what happens in so many of a hundred cases."""
+        """Return True in `percent` of a hundred cases."""
         return self.below(100) >= 100 - percent
 
     def pick(self, options):

@@ -17,7 +17,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 class Interval(NamedTuple):
-    """What f32 values may be, element by element; both ends are NaN where they are NaN for sure.
+    """The range of f32 values, element by element; both ends are NaN where the value is certainly NaN.
 
     Attributes:
         low, high: the ends, float64.
@@ -145,7 +145,7 @@ def divide(a, b):
 
 
 def power(x, y):
-    """Of an x that is not negative. C99 has 1 to any power and any number to the power 0 be 1, NaNs too."""
+    """The power of an x that is not negative. In C99, 1 to any power and any number to the power 0 are 1, NaNs too."""
     result = _power(x, y)
     maybe_one = (np.isnan(y.low) & (x.low <= 1.0) & (x.high >= 1.0)) | (
         np.isnan(x.low) & (y.low <= 0.0) & (y.high >= 0.0)

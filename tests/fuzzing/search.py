@@ -7,7 +7,7 @@ SHARE = {"exact": 0.7, "real": 0.3}  # of the programs that run on all targets
 
 
 def programs(count, seed, first=0, kernels=0):
-    """So many programs for all targets, then so many kernels; each by its own seed, its number being in its name."""
+    """Yield `count` programs for all targets, then `kernels` kernels; each has its own seed, and its number as name."""
     for number in range(first, first + count):
         kind = "real" if number % 10 >= 10 * SHARE["exact"] else "exact"
         yield Program.of(kind, f"{seed}:{number}", name=f"p{number}")

@@ -1,4 +1,4 @@
-"""What a row of the table of operations says, and the ways in which each is called."""
+"""A row of the table of operations, and the ways in which its operation is called."""
 
 import importlib
 from collections.abc import Callable, Sequence

@@ -16,7 +16,7 @@ def rows_of(shares, x):
 
 
 def shares_of(labels, classes, weights=None, smoothing=0.0, ignored=None):
-    """What each class of each row is meant to have."""
+    """Return the target probability of each class of each row."""
     weights = np.ones(classes) if weights is None else np.array(weights)
     labels = np.array(labels)
     one_hot = (labels[:, None] == np.arange(classes)) * 1.0

@@ -146,7 +146,7 @@ ATTENTION = [
 
 
 def dropped_and_kept(x):
-    """What dropout keeps, and what it drops of the same numbers: together 2 x."""
+    """Return what dropout keeps plus what it drops with the same random numbers: 2 x."""
     ow.manual_seed(7)
     kept = ops.dropout(x, 0.5)
     ow.manual_seed(7)

@@ -1,4 +1,4 @@
-"""Sums, means and what else takes axes away; and functions along an axis."""
+"""Sums, means and other reductions; and functions along an axis."""
 
 from optirs_web import ops
 

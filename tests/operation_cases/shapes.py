@@ -1,4 +1,4 @@
-"""Operations that give another walk over the same elements, or put elements elsewhere."""
+"""Operations that return another strided view of the same elements, or move elements."""
 
 from optirs_web import ops
 

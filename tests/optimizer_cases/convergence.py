@@ -1,4 +1,4 @@
-"""What each optimizer has to reach: a problem, at a learning rate, in a number of steps."""
+"""The convergence that each optimizer must reach: on a problem, at a learning rate, in a number of steps."""
 
 from typing import Any, NamedTuple
 

@@ -32,7 +32,7 @@ class Problem:
         return closure
 
     def zeroed(self, optimizer, optimum):
-        """The same once the gradients are zero."""
+        """Return a closure that sets the gradients to zero first."""
         closure = self.closure(optimum)
 
         def zeroed():
@@ -42,7 +42,7 @@ class Problem:
         return zeroed
 
     def products(self, optimum):
-        """Of the Hessian with vectors."""
+        """Return a function that computes products of the Hessian with vectors."""
 
         def hvp(vectors):
             moved = [(one - optimum).detach() for one in self.params]

@@ -1,4 +1,4 @@
-"""What optimizers are compared with, in float64: torch, optax, and rules written from the papers, apart from the WGSL.
+"""The references of optimizers, in float64: torch, optax, and rules written from the papers, independently of the WGSL.
 
 A reference takes the parameters and a list of gradients for each step, and gives the parameters and a list of dicts of
 state after them, in NumPy's float64: `reference(params, grads, **options)`.

@@ -10,7 +10,7 @@ __all__ = ["gradients", "hessian", "lbfgs", "lookahead", "metasgd", "newton_cg",
 
 
 def gradients(values, curvatures, optimum=0.0):
-    """Of c (w - optimum)²/2 + (w - optimum)⁴/4, summed."""
+    """Return the gradients of the sum of c (w - optimum)²/2 + (w - optimum)⁴/4."""
     return [c * (w - optimum) + (w - optimum) ** 3 for c, w in zip(curvatures, values, strict=True)]
 
 

@@ -11,7 +11,7 @@ def rows(values):
 
 
 def norm(values, norm_type):
-    """Of all values together."""
+    """Return the norm of all values together."""
     magnitudes = np.abs(np.concatenate([np.ravel(one) for one in values]))
     return magnitudes.max() if norm_type == np.inf else (magnitudes**norm_type).sum() ** (1 / norm_type)
 

@@ -1,4 +1,4 @@
-"""What the tests of placement share: two devices, and a cache folder of their own."""
+"""Fixtures of the tests of placement: two devices, and a cache folder of their own."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the limits of a device do not allow runs on the other one under a policy, and says so once."""
+"""Operations beyond the limits of a device run on the other one under a policy, with one warning."""
 
 import warnings
 from dataclasses import replace

@@ -41,7 +41,7 @@ class Driver:
         return self._library.software_cuda_count(name.encode())
 
     def set(self, **settings):
-        """What it pretends to be; the names stand in `driver.cpp`."""
+        """Set properties of the emulated driver; `driver.cpp` has their names."""
         for name, value in settings.items():
             self._library.software_cuda_set(name.encode(), value)
 

@@ -1,4 +1,4 @@
-"""What the tests of the tuner share: a cache folder of their own, and a device that is left as it was."""
+"""Fixtures of the tests of the tuner: a cache folder of their own, and a device that is restored."""
 
 import pytest
 

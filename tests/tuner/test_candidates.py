@@ -1,4 +1,4 @@
-"""What can be chosen for kernels: every candidate computes the same, and a device is given none that it cannot run."""
+"""The candidates of kernels: all compute the same, and a device gets none that it cannot run."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the tests of the WGSL front end share: the kernels beside this file, and naga's opinion."""
+"""Fixtures of the tests of the WGSL front end: the kernels next to this file, and validation by naga."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the checker infers, and where and with which words it refuses wrong programs."""
+"""The types that the checker infers, and the positions and messages with which it refuses wrong programs."""
 
 import numpy as np
 import pytest

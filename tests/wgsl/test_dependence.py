@@ -1,4 +1,4 @@
-"""Which inputs reach which outputs, and which state slots a rule needs."""
+"""The inputs that reach each output, and the state slots that a rule needs."""
 
 import pytest
 from map_functions import checked

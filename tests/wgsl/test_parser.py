@@ -1,4 +1,4 @@
-"""What the parser reads, and where and with which words it refuses the rest."""
+"""The programs that the parser reads, and the positions and messages with which it refuses others."""
 
 import pytest
 

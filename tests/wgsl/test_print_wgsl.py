@@ -1,4 +1,4 @@
-"""What is printed reads back as the same tree, every number as the same bits, and naga takes it."""
+"""Printed WGSL parses to the same tree, every number to the same bits, and naga accepts it."""
 
 import struct
 import textwrap
