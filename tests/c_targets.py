@@ -43,11 +43,15 @@ class Job(NamedTuple):
 
     def arguments(self, pointers):
         """The values of the kernel's arguments, a pointer's from `pointers`."""
-        for one in interface_of(self.module).arguments:
-            if one.kind == "buffer":
-                yield pointers[one.name]
+        for argument in interface_of(self.module).arguments:
+            if argument.kind == "buffer":
+                yield pointers[argument.name]
             else:
-                yield self.uniform if one.kind == "uniform" else np.uint32(one.elements(self.arrays[one.name].nbytes))
+                yield (
+                    self.uniform
+                    if argument.kind == "uniform"
+                    else np.uint32(argument.elements(self.arrays[argument.name].nbytes))
+                )
 
 
 @functools.cache
@@ -139,8 +143,8 @@ def _run_wgpu(device, job):
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": shader, "entry_point": "main"})
     contents = [*job.arrays.values(), *([np.frombuffer(job.uniform, np.uint8)] if job.uniform else [])]
     buffers = [
-        device.create_buffer_with_data(data=np.ascontiguousarray(one), usage="STORAGE | UNIFORM | COPY_SRC")
-        for one in contents
+        device.create_buffer_with_data(data=np.ascontiguousarray(content), usage="STORAGE | UNIFORM | COPY_SRC")
+        for content in contents
     ]
     entries = [
         {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}

@@ -60,7 +60,7 @@ CRASH = "Target crashed"
 def chromium_path():
     """The browser: CHROMIUM, or the first of the usual names on the path."""
     names = [os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-    return next((found for found in map(shutil.which, filter(None, names)) if found), None)
+    return next((result for result in map(shutil.which, filter(None, names)) if result), None)
 
 
 def pyodide_folder():

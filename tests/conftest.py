@@ -244,10 +244,10 @@ def pytest_runtest_logreport(report):
 
 
 def _count(optimizer, passed):
-    found = _errors.setdefault(optimizer, {}).setdefault(passed["device"], {"cases": 0, "error": 0.0, "source": []})
-    found["cases"] += 1
-    found["error"] = max(found["error"], passed["error"])
-    found["source"] = sorted({*found["source"], passed["source"]})
+    result = _errors.setdefault(optimizer, {}).setdefault(passed["device"], {"cases": 0, "error": 0.0, "source": []})
+    result["cases"] += 1
+    result["error"] = max(result["error"], passed["error"])
+    result["source"] = sorted({*result["source"], passed["source"]})
 
 
 @pytest.hookimpl(optionalhook=True)

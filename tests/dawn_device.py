@@ -18,7 +18,7 @@ def with_software_driver():
     """Return environment variables that give Vulkan only Chromium's driver; none if the user has named others."""
     named = os.environ.keys() & {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}
     folders = [Path(os.path.realpath(chromium_path() or "")).parent, *map(Path, _FOLDERS)]
-    driver = next((one / _DRIVER for one in folders if (one / _DRIVER).is_file()), None)
+    driver = next((folder / _DRIVER for folder in folders if (folder / _DRIVER).is_file()), None)
     return {} if named or driver is None else {"VK_DRIVER_FILES": str(driver), "VK_ICD_FILENAMES": str(driver)}
 
 

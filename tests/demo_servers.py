@@ -76,7 +76,7 @@ def error_code(response):
 
 def files_of(folder):
     """Return the names of a server's files, without the index."""
-    return sorted(one.name for one in folder.iterdir() if not one.name.startswith("index.sqlite3"))
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("index.sqlite3"))
 
 
 @contextlib.contextmanager

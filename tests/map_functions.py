@@ -60,7 +60,7 @@ def evaluate_in_jax(namespaces, functions, leaves, **options):
         with np.errstate(all="ignore"):
             for namespace, function, own in zip(namespaces, functions, leaves, strict=True):
                 remaining = iter(own)
-                arguments = [nested(one.type, remaining, namespace) for one in function.parameters]
+                arguments = [nested(param.type, remaining, namespace) for param in function.parameters]
                 result = namespace[python_name(function.name)](*arguments)
                 results.append(flat(function.return_type, result))
         return results
@@ -131,10 +131,10 @@ def entry_point(functions, *, one_input=False):
     lines = []
     if one_input:
         parameters = functions[0].parameters
-        lines += [f"let given_{one.name} = {_construct(one.type, loads)};" for one in parameters]
+        lines += [f"let given_{param.name} = {_construct(param.type, loads)};" for param in parameters]
     for function in functions:
         if one_input:
-            arguments = ", ".join(f"given_{one.name}" for one in parameters)
+            arguments = ", ".join(f"given_{param.name}" for param in parameters)
         else:
             arguments = ", ".join(_construct(parameter.type, loads) for parameter in function.parameters)
         lines.append(f"let result_{function.name} = {function.name}({arguments});")

@@ -114,13 +114,13 @@ def multiplying_by_matrices(device, shapes, largest_subgroup, subgroup):
         largest_subgroup: that it would tell.
         subgroup: invocations of the subgroups in which the kernels run.
     """
-    found, own = {}, device.capabilities
+    result, own = {}, device.capabilities
 
     def of_emulated(call):
         def with_emulated(kernel, *arguments):
-            if kernel not in found:
-                found[kernel] = _Emulated(kernel, subgroup) if MATRIX_EXTENSION in kernel.wgsl("tint") else kernel
-            return call(found[kernel], *arguments)
+            if kernel not in result:
+                result[kernel] = _Emulated(kernel, subgroup) if MATRIX_EXTENSION in kernel.wgsl("tint") else kernel
+            return call(result[kernel], *arguments)
 
         return with_emulated
 
@@ -131,6 +131,6 @@ def multiplying_by_matrices(device, shapes, largest_subgroup, subgroup):
     try:
         yield ran
     finally:
-        ran += [one.base for one in found.values() if isinstance(one, _Emulated)]
+        ran += [one.base for one in result.values() if isinstance(one, _Emulated)]
         device.capabilities = own
         del device.backend.bind, device.backend.expect

@@ -22,24 +22,28 @@ _PARTS = {"measure": MeasureKernel.of, "settle": SettleKernel.of}
 
 def named_kernels(folder: str) -> Iterator[tuple[str, Kernel]]:
     """Those of a folder of ``shaders``, with a name for each."""
-    for one in sorted(files("optirs_web.shaders").joinpath(folder).iterdir(), key=lambda one: one.name):
-        if one.name.endswith(".wgsl"):
-            name = one.name.removesuffix(".wgsl")
+    for path in sorted(files("optirs_web.shaders").joinpath(folder).iterdir(), key=lambda one: one.name):
+        if path.name.endswith(".wgsl"):
+            name = path.name.removesuffix(".wgsl")
             module = package_loader()((folder, name))
             yield from _OF[folder](name, module)
 
 
 def _flags(module) -> Iterator[dict[str, bool]]:
     yield {}
-    for one in module.declarations:
-        if isinstance(one, Override) and isinstance(one.value, Literal) and isinstance(one.value.value, bool):
-            yield {one.name: not one.value.value}
+    for declaration in module.declarations:
+        if (
+            isinstance(declaration, Override)
+            and isinstance(declaration.value, Literal)
+            and isinstance(declaration.value.value, bool)
+        ):
+            yield {declaration.name: not declaration.value.value}
 
 
 def _map_functions(file, module):
-    for function in (one for one in module.declarations if isinstance(one, Function)):
+    for function in (declaration for declaration in module.declarations if isinstance(declaration, Function)):
         if all(parameter.type_name.name in _SCALARS for parameter in function.parameters):
-            operands = ("tensor",) * sum(one.name != "index" for one in function.parameters)
+            operands = ("tensor",) * sum(param.name != "index" for param in function.parameters)
             yield function.name, elementwise(file, function.name, operands, 3 * (function.name in _STRIDED))
 
 

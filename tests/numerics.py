@@ -92,15 +92,15 @@ def by_tiles(device, tiles="software"):
 def _derivatives(case, number, sources, weights, tangents, device):
     variant = case.variants[number]
     leaves = [_tensor(*one, device) for one in zip(sources, variant.sources, strict=True)]
-    real = [one for one in leaves if one.dtype == "float32"]
-    for one in real:
-        one.requires_grad = not case.why_not
+    real = [leaf for leaf in leaves if leaf.dtype == "float32"]
+    for tensor in real:
+        tensor.requires_grad = not case.why_not
     value = case.ours(*variant.walked(leaves))
     if case.why_not or not real:
         return [value, [], []]
     cotangent = _tensor(weights, value.shape, device)
     cotangent.requires_grad = True
-    along = [_tensor(one, leaf.shape, device) for one, leaf in zip(tangents, real, strict=True)]
+    along = [_tensor(tangent, leaf.shape, device) for tangent, leaf in zip(tangents, real, strict=True)]
     slopes = ow.gradients(value, real, cotangent, create_graph=True)
     seconds = [
         ow.gradients(slope, [*real, cotangent], tangent, retain_graph=True)
@@ -128,7 +128,7 @@ def _read(nested):
         return one
 
     gather(nested)
-    values = iter([[list(one.shape), read] for one, read in zip(tensors, read_together(tensors), strict=True)])
+    values = iter([[list(tensor.shape), read] for tensor, read in zip(tensors, read_together(tensors), strict=True)])
 
     def fill(one):
         return [fill(part) for part in one] if isinstance(one, list) else [] if one is None else next(values)
@@ -145,13 +145,13 @@ def calculated(names, values, device):
 def reduced(names, values, order, axis, keepdims, device):
     """Return the results of reductions of the values, whose axes are permuted first, with their shapes."""
     x = ow.tensor(values, device=device).permute(*order)
-    found = [getattr(ow.ops, name)(x, None if axis is None else tuple(axis), keepdims) for name in names]
-    return _read(found)
+    result = [getattr(ow.ops, name)(x, None if axis is None else tuple(axis), keepdims) for name in names]
+    return _read(result)
 
 
 def broadcast(a, b, weights, device):
     """a * b + b - a, and the gradients of its weighted sum."""
-    a, b = (ow.tensor(one, device=device, requires_grad=True) for one in (a, b))
+    a, b = (ow.tensor(values, device=device, requires_grad=True) for values in (a, b))
     result = a * b + b - a
     return _read([result, *ow.gradients(result, [a, b], weights)])
 
@@ -176,8 +176,8 @@ STEPS = {
 def multiplied(a, b, swapped, device):
     """A product of matrices of which some are transposed walks, as the device multiplies and by tiles."""
     a, b = (
-        ow.tensor(one, device=device).transpose(-1, -2) if is_swapped else ow.tensor(one, device=device)
-        for one, is_swapped in zip((a, b), swapped, strict=True)
+        ow.tensor(values, device=device).transpose(-1, -2) if is_swapped else ow.tensor(values, device=device)
+        for values, is_swapped in zip((a, b), swapped, strict=True)
     )
     product = a @ b
     with by_tiles(device):
@@ -193,9 +193,9 @@ def gradient_checks(name, sources, device):
     """Return the errors of `gradcheck` and `gradgradcheck` for an operation at its first shapes; "" for none."""
     case = OPERATIONS[name]
     variant = case.variants[0]
-    inputs = [ow.tensor(one, device=device) for one in sources]
-    for one in inputs:
-        one.requires_grad = one.dtype == "float32"
+    inputs = [ow.tensor(source, device=device) for source in sources]
+    for input_ in inputs:
+        input_.requires_grad = input_.dtype == "float32"
     wrong = []
     for check in (ow.gradcheck, ow.gradgradcheck):
         try:
@@ -210,7 +210,7 @@ def steps(name, params, grads, device):
     ours, optimizer = _optimizer(name, params, device)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
-    return [one.read() for one in ours], _by_text(optimizer.state_dict()["state"])
+    return [mine.read() for mine in ours], _by_text(optimizer.state_dict()["state"])
 
 
 def sparse_steps(name, params, grads, device):
@@ -219,17 +219,17 @@ def sparse_steps(name, params, grads, device):
     for step_grads in grads:
         pairs = zip(step_grads, ours, strict=True)
         optimizer.step(grads=[pair and ow.SparseRows(*pair, one.shape, device=device) for pair, one in pairs])
-    return [one.read() for one in ours], _by_text(optimizer.state_dict()["state"])
+    return [mine.read() for mine in ours], _by_text(optimizer.state_dict()["state"])
 
 
 def sparse_run(optimizer, options, params, grads, device):
     """Parameters after a step of an optimizer with each of the lists of pairs of rows and values."""
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     stepped = getattr(ow.optim, optimizer)(ours, **options)
     for step_grads in grads:
         pairs = zip(step_grads, ours, strict=True)
         stepped.step(grads=[ow.SparseRows(*pair, one.shape, device=device) for pair, one in pairs])
-    return [one.read() for one in ours]
+    return [mine.read() for mine in ours]
 
 
 def sparse_sums(rows, values, shape, device):
@@ -239,7 +239,7 @@ def sparse_sums(rows, values, shape, device):
     optimizer = ow.optim.SGD([others[0], table, others[1]], lr=1.0)
     grad = ow.SparseRows(ow.tensor(rows, device=device), ow.tensor(values, device=device), shape)
     optimizer.step(grads=[None, grad, None])
-    return grad.to_dense().read(), grad.to_dense().read(), table.read(), [one.item() for one in others]
+    return grad.to_dense().read(), grad.to_dense().read(), table.read(), [other.item() for other in others]
 
 
 def long_steps(name, param, grad, factors, stride, tail, device):
@@ -255,51 +255,51 @@ def long_steps(name, param, grad, factors, stride, tail, device):
 
 def transformed(specs, optimizer, options, params, grads, device):
     """Parameters after each step of an optimizer whose gradients go through transforms, given by name and arguments."""
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     its = [getattr(ow.optim.transforms, name)(**arguments) for name, arguments in specs]
     stepped = getattr(ow.optim, optimizer)(ours, transforms=its, **options)
-    found = []
+    result = []
     for step_grads in grads:
         stepped.step(grads=step_grads)
-        found.append([one.read() for one in ours])
-    return found
+        result.append([mine.read() for mine in ours])
+    return result
 
 
 def projected(name, arguments, values, device):
     """Tensors after a projection."""
-    ours = [ow.Parameter(one, device=device) for one in values]
+    ours = [ow.Parameter(value, device=device) for value in values]
     getattr(ow.optim.projections, name)(**arguments).apply(ours)
-    return [one.read() for one in ours]
+    return [mine.read() for mine in ours]
 
 
 def clipped_grads(grads, max_norm, norm_type, limit, device):
     """The norm, and the gradients once they are clipped by it and by value."""
-    ours = [ow.Parameter(one, device=device) for one in grads]
-    for one, grad in zip(ours, grads, strict=True):
-        one.grad = grad
+    ours = [ow.Parameter(grad, device=device) for grad in grads]
+    for mine, grad in zip(ours, grads, strict=True):
+        mine.grad = grad
     norm = ow.optim.clip_grad_norm_(ours, max_norm, float(norm_type)).item()
-    by_norm = [one.grad.read() for one in ours]
+    by_norm = [mine.grad.read() for mine in ours]
     ow.optim.clip_grad_value_(ours, limit)
-    return norm, by_norm, [one.grad.read() for one in ours]
+    return norm, by_norm, [mine.grad.read() for mine in ours]
 
 
 def averages(name, arguments, values, device):
     """The averages of each list of values, and the parameters while they are swapped and afterwards."""
-    ours = [ow.Parameter(one, device=device) for one in values[0]]
+    ours = [ow.Parameter(value, device=device) for value in values[0]]
     average = getattr(ow.optim.averaging, name)(ours, **arguments)
     for ones in values:
         for param, value in zip(ours, ones, strict=True):
             param.assign(value)
         average.update_parameters()
-    found = [one.read() for one in average.averages()]
+    result = [average.read() for average in average.averages()]
     with average.swapped():
-        swapped = [one.read() for one in ours]
-    return found, swapped, [one.read() for one in ours]
+        swapped = [mine.read() for mine in ours]
+    return result, swapped, [mine.read() for mine in ours]
 
 
 def scaled_steps(transforms, options, params, grads, scaler, device):
     """Parameters and scales after steps whose gradients were multiplied by the scale, and the steps that were taken."""
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     its = [getattr(ow.optim.transforms, name)(**arguments) for name, arguments in transforms]
     optimizer, scaler = ow.optim.AdamW(ours, transforms=its, **options), ow.optim.GradScaler(device, **scaler)
     scales = []
@@ -309,21 +309,21 @@ def scaled_steps(transforms, options, params, grads, scaler, device):
         scaler.step(optimizer)
         scaler.update()
         scales.append(scaler.get_scale())
-    return [one.read() for one in ours], scales, float(optimizer.state_dict()["state"][0]["step"])
+    return [mine.read() for mine in ours], scales, float(optimizer.state_dict()["state"][0]["step"])
 
 
 def driven_steps(name, starts, curvatures, device):
     """Parameters and state after the steps of an optimizer that asks for gradients itself."""
-    ours = [ow.Parameter(one, device=device) for one in starts]
-    problem = optimizer_cases.Problem(ours, [ow.tensor(one, device=device) for one in curvatures])
+    ours = [ow.Parameter(start, device=device) for start in starts]
+    problem = optimizer_cases.Problem(ours, [ow.tensor(curvature, device=device) for curvature in curvatures])
     case = DRIVEN[name]
     state = case.run(problem, case.steps, **case.options)
-    return [one.read() for one in ours], [one.read() for one in state]
+    return [mine.read() for mine in ours], [one.read() for one in state]
 
 
 def _optimizer(name, params, device):
     case = OPTIMIZERS[name]
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     return ours, getattr(ow.optim, case.optimizer)(ours, **case.options)
 
 
@@ -438,7 +438,7 @@ def example_losses(module, model, sizes, data, steps, batch, device):
     ow.manual_seed(0)
     example = importlib.import_module(module)
     losses = example.train(getattr(example, model)(**sizes, device=device), *data, steps, batch)
-    return [one.tolist() for one in read_together(list(losses))]
+    return [tensor.tolist() for tensor in read_together(list(losses))]
 
 
 def in_bfloat16(values, device):
@@ -480,7 +480,7 @@ def _shown(device, nbytes):
 
 def product_in_parts(a, b, nbytes, device):
     """A product, its gradients for the gradient 2 C, and the launches of the product."""
-    x, y = (ow.tensor(one, device=device, requires_grad=True) for one in (a, b))
+    x, y = (ow.tensor(values, device=device, requires_grad=True) for values in (a, b))
     with _shown(x.device, nbytes):
         before = x.device.stats.copy()
         product = x @ y

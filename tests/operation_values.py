@@ -38,7 +38,7 @@ def make_sources(case, variant):
     """The arrays that go to the device, float32 or int32."""
     rng = np.random.default_rng([len(case.name), len(str(variant))])
     made = [DOMAINS[domain](rng, shape) for domain, shape in zip(case.domains, variant.sources, strict=True)]
-    return [np.asarray(one, one.dtype if np.issubdtype(one.dtype, np.integer) else np.float32) for one in made]
+    return [np.asarray(array, array.dtype if np.issubdtype(array.dtype, np.integer) else np.float32) for array in made]
 
 
 def is_real(array):
@@ -50,7 +50,8 @@ def random_like(arrays, seed):
     """Numbers of sizes from 1/2 to 3/2 and either sign, in float32: gradients that go in, and directions."""
     rng = np.random.default_rng(seed)
     return [
-        np.asarray(rng.uniform(0.5, 1.5, one.shape) * rng.choice([-1.0, 1.0], one.shape), np.float32) for one in arrays
+        np.asarray(rng.uniform(0.5, 1.5, array.shape) * rng.choice([-1.0, 1.0], array.shape), np.float32)
+        for array in arrays
     ]
 
 
@@ -71,8 +72,8 @@ class Differences:
 
     def __init__(self, case, variant, sources, weights):
         self.case, self.variant = case, variant
-        self.sources = [one.astype(np.float64) if is_real(one) else one for one in sources]
-        self.real = [one for one in self.sources if is_real(one)]
+        self.sources = [source.astype(np.float64) if is_real(source) else source for source in sources]
+        self.real = [source for source in self.sources if is_real(source)]
         self.weights = weights
 
     def _at(self, *moves):
@@ -81,19 +82,21 @@ class Differences:
         for directions, by in moves:
             moved = [one + by * direction for one, direction in zip(moved, directions, strict=True)]
         steps = iter(moved)
-        return evaluate(self.case, self.variant, [next(steps) if is_real(one) else one for one in self.sources])
+        return evaluate(
+            self.case, self.variant, [next(steps) if is_real(source) else source for source in self.sources]
+        )
 
     def gradients(self):
         """With respect to each real source, element by element."""
-        found = []
+        result = []
         for number, source in enumerate(self.real):
             gradient = np.zeros_like(source)
             for index in np.ndindex(source.shape):
-                unit = [np.zeros_like(one) for one in self.real]
+                unit = [np.zeros_like(values) for values in self.real]
                 unit[number][index] = 1.0
                 gradient[index] = (self.weights * self.along(unit)).sum()
-            found.append(gradient)
-        return found
+            result.append(gradient)
+        return result
 
     def along(self, directions):
         """The derivative of the reference itself."""
@@ -110,17 +113,17 @@ class Differences:
 
 def torch_derivatives(torch, case, variant, sources, weights, tangents):
     """Values, gradients, and those of <gradients, tangents> by the sources and by the weights, in float64."""
-    leaves = [torch.tensor(one, dtype=torch.float64 if is_real(one) else torch.int64) for one in sources]
-    real = [one.requires_grad_() for one in leaves if one.is_floating_point()]
+    leaves = [torch.tensor(source, dtype=torch.float64 if is_real(source) else torch.int64) for source in sources]
+    real = [leaf.requires_grad_() for leaf in leaves if leaf.is_floating_point()]
     cotangent = torch.tensor(weights, dtype=torch.float64, requires_grad=True)
     value = case.torch(*variant.walked(leaves))
     if not real or case.why_not:
         return value, [], [], None
     slopes = torch.autograd.grad(value, real, cotangent, create_graph=True)
-    along = sum((one * torch.tensor(v, dtype=torch.float64)).sum() for one, v in zip(slopes, tangents, strict=True))
+    along = sum((slope * torch.tensor(v, dtype=torch.float64)).sum() for slope, v in zip(slopes, tangents, strict=True))
     inputs = [*real, cotangent]
-    found = [None] * len(inputs)
+    result = [None] * len(inputs)
     if along.requires_grad:  # torch's gradient of sign is a constant
-        found = torch.autograd.grad(along, inputs, allow_unused=True)
-    second = [torch.zeros_like(of) if one is None else one for one, of in zip(found, inputs, strict=True)]
+        result = torch.autograd.grad(along, inputs, allow_unused=True)
+    second = [torch.zeros_like(of) if one is None else one for one, of in zip(result, inputs, strict=True)]
     return value, slopes, second[:-1], second[-1]

@@ -80,4 +80,4 @@ def open_in_perfetto(browser, trace):
 
 def within(slices, outer):
     """Those that lie in another."""
-    return [one for one in slices if outer.ts <= one.ts and one.ts + one.dur <= outer.ts + outer.dur]
+    return [slice_ for slice_ in slices if outer.ts <= slice_.ts and slice_.ts + slice_.dur <= outer.ts + outer.dur]

@@ -43,5 +43,5 @@ def run_with_arrays(program, options, arrays, folder):
     command = [sys.executable, "-W", "ignore", "-c", source, str(folder)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert process.returncode == 0, process.stderr
-    with np.load(folder / "results.npz") as found:
-        return dict(found)
+    with np.load(folder / "results.npz") as result:
+        return dict(result)

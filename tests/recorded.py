@@ -56,9 +56,9 @@ def samples(array):
 def recorded(name):
     """Return the record of a case: samples by the names of arrays."""
     prefix = f"{name}: "
-    found = {key.removeprefix(prefix): array for key, array in _file().items() if key.startswith(prefix)}
-    assert found, f"{name} is not recorded: run make references"
-    return found
+    result = {key.removeprefix(prefix): array for key, array in _file().items() if key.startswith(prefix)}
+    assert result, f"{name} is not recorded: run make references"
+    return result
 
 
 @cache
@@ -92,10 +92,10 @@ def compute():
 
 
 def _arrays(name, params, state):
-    found = {f"{name}: {index}": samples(param) for index, param in enumerate(params)}
+    result = {f"{name}: {index}": samples(param) for index, param in enumerate(params)}
     for index, slots in enumerate(state):
-        found |= {f"{name}: {index}.{slot}": samples(value) for slot, value in slots.items()}
-    return found
+        result |= {f"{name}: {index}.{slot}": samples(value) for slot, value in slots.items()}
+    return result
 
 
 def torchs_schedule(case):

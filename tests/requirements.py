@@ -78,11 +78,11 @@ selection = Selection()
 
 def needs_of(item):
     """Return the needs of a test: by `@pytest.mark.needs("torch")`, a fixture of that name, or a device parameter."""
-    found = {name for mark in item.iter_markers("needs") for name in mark.args}
-    found |= EXTRAS & set(item.fixturenames)
-    found |= {"webgpu"} if "browser" in item.fixturenames else set()
+    result = {name for mark in item.iter_markers("needs") for name in mark.args}
+    result |= EXTRAS & set(item.fixturenames)
+    result |= {"webgpu"} if "browser" in item.fixturenames else set()
     params = item.callspec.params if hasattr(item, "callspec") else {}
-    return found | {params[name] for name in ("numerics", "compute", "device") if isinstance(params.get(name), str)}
+    return result | {params[name] for name in ("numerics", "compute", "device") if isinstance(params.get(name), str)}
 
 
 def reasons_of(item):
@@ -108,14 +108,14 @@ def required():
 
 def expected():
     """Return the names that `make test-all` installs; in CI, all of them."""
-    found = (EXTRAS | BASE.keys()) - BY_HAND
+    result = (EXTRAS | BASE.keys()) - BY_HAND
     if "CI" in os.environ:
-        return found
-    found.discard("software-cuda")  # NVIDIA's own driver takes its place
+        return result
+    result.discard("software-cuda")  # NVIDIA's own driver takes its place
     if sys.platform != "linux":
-        found.discard("linux")
+        result.discard("linux")
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    return found if is_root and shutil.which("apt-get") else found - OF_THE_SYSTEM
+    return result if is_root and shutil.which("apt-get") else result - OF_THE_SYSTEM
 
 
 def source_of(case):

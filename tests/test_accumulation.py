@@ -41,10 +41,10 @@ def test_a_tensor_without_a_gradient_at_the_last_call_steps_with_what_it_gathere
     optimizer = ow.optim.SGD(params, lr=1.0, transforms=[T.accumulate(2, "sum"), T.clip_by_norm(3.0)])
     optimizer.step(grads=[[1.0], [5.0], None])
     optimizer.step(grads=[[1.0], None, None])
-    assert [one.item() for one in params] == pytest.approx([-2.0, -3.0, 0.0], rel=1e-6)
+    assert [param.item() for param in params] == pytest.approx([-2.0, -3.0, 0.0], rel=1e-6)
     optimizer.step(grads=[None, None, [1.0]])
     optimizer.step(grads=[None, [7.0], [1.0]])
-    assert [one.item() for one in params] == pytest.approx([-2.0, -6.0, -2.0], rel=1e-6)
+    assert [param.item() for param in params] == pytest.approx([-2.0, -6.0, -2.0], rel=1e-6)
 
 
 def test_what_was_gathered_survives_a_new_group(device):
@@ -61,7 +61,7 @@ def test_a_state_dict_goes_on_in_the_middle_of_an_accumulation(device, optimizer
     params, grads = make_problem(9, shapes=[(3,), (40, 10)])
 
     def of_this(values):
-        ours = [ow.Parameter(one, device=device) for one in values]
+        ours = [ow.Parameter(value, device=device) for value in values]
         its = [T.add_noise(0.1), T.accumulate(4), T.clip_by_global_norm(5.0), T.add_noise(0.1, seed=1)]
         return ours, getattr(ow.optim, optimizer)(ours, lr=0.1, transforms=its)
 
@@ -69,15 +69,15 @@ def test_a_state_dict_goes_on_in_the_middle_of_an_accumulation(device, optimizer
     for number, step_grads in enumerate(grads):
         if number in (2, 6):
             state_dict = first.state_dict()
-            ours, second = of_this([one.numpy() for one in ours])
+            ours, second = of_this([mine.numpy() for mine in ours])
             second.load_state_dict(state_dict)
             first = second
         first.step(grads=step_grads)
     whole, unbroken = of_this(params)
     for step_grads in grads:
         unbroken.step(grads=step_grads)
-    for one, other in zip(ours, whole, strict=True):
-        assert (one.numpy() == other.numpy()).all()
+    for mine, other in zip(ours, whole, strict=True):
+        assert (mine.numpy() == other.numpy()).all()
     assert unbroken.state_dict()["state"][0]["add_noise_draw"] == 9
 
 

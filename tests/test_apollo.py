@@ -23,15 +23,15 @@ def test_dispatches_do_not_depend_on_the_number_of_matrices_of_a_shape(device, c
 def test_what_is_not_projected_takes_the_steps_of_adamw(device):
     shapes = [(7,), (3, 2, 4), (4, 9), (9, 4), ()]
     params, grads = make_problem(shapes, 5)
-    ours, others = ([ow.Parameter(one, device=device) for one in params] for _ in range(2))
+    ours, others = ([ow.Parameter(param, device=device) for param in params] for _ in range(2))
     optimizer = ow.optim.APOLLO(ours, lr=0.01, weight_decay=0.1, rank=4, scale=3.0)
     adamw = ow.optim.AdamW(others, lr=0.01, weight_decay=0.1)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
         adamw.step(grads=step_grads)
-    for one, other in zip(ours, others, strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=0, atol=1e-6)
-    state, want = (one.state_dict()["state"] for one in (optimizer, adamw))
+    for mine, other in zip(ours, others, strict=True):
+        np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=0, atol=1e-6)
+    state, want = (optimizer.state_dict()["state"] for optimizer in (optimizer, adamw))
     for number, shape in enumerate(shapes):
         for name in ("exp_avg", "exp_avg_sq"):
             assert state[number][name].shape == shape
@@ -43,7 +43,7 @@ def test_the_state_of_the_mini_variant_is_two_numbers_per_channel(device, shape,
     optimizer = ow.optim.APOLLO(make_params([shape], device), rank=1, scale_type="tensor")
     optimizer.step(grads=[np.ones(shape, np.float32)])
     state = optimizer.state_dict()["state"][0]
-    assert {name: one.shape for name, one in state.items() if one.shape} == {"exp_avg": low, "exp_avg_sq": low}
+    assert {name: array.shape for name, array in state.items() if array.shape} == {"exp_avg": low, "exp_avg_sq": low}
     assert set(state) == {"step", "norm", "exp_avg", "exp_avg_sq"}
 
 
@@ -102,9 +102,9 @@ def test_projections_are_renewed_and_differ_by_seed_and_tensor(device):
     optimizer = ow.optim.APOLLO(params, lr=1.0, betas=(0.0, 0.0), rank=2, update_proj_gap=3, gamma=0.0)
     steps = []
     for _ in range(6):
-        before = [one.numpy() for one in params]
+        before = [param.numpy() for param in params]
         optimizer.step(grads=[grad, grad])
-        steps.append([one.numpy() - start for one, start in zip(params, before, strict=True)])
+        steps.append([param.numpy() - start for param, start in zip(params, before, strict=True)])
     for first, second, is_same in ((0, 2, True), (2, 3, False), (3, 5, True)):
         assert np.allclose(steps[first][0], steps[second][0], rtol=0, atol=1e-5) == is_same
     assert not np.allclose(steps[0][0], steps[0][1], rtol=0, atol=1e-3)
@@ -126,36 +126,36 @@ def test_factors_are_those_of_adam_but_for_the_root_of_the_rank(device):
 
 def test_groups_of_their_own_options(device):
     params, grads = make_problem([(6, 9), (6, 9), (6, 9)], 4)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     others = {"scale_type": "tensor", "seed": 3}
     optimizer = ow.optim.APOLLO([{"params": ours[:1]}, {"params": ours[1:], **others}], lr=0.1, rank=2)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
     plain, _ = apollo(params, grads, lr=0.1, rank=2)
     whole, _ = apollo(params, grads, lr=0.1, rank=2, **others)
-    for one, want in zip(ours, [plain[0], *whole[1:]], strict=True):
-        assert_close(one.numpy(), want, 5e-6)
+    for mine, want in zip(ours, [plain[0], *whole[1:]], strict=True):
+        assert_close(mine.numpy(), want, 5e-6)
 
 
 def test_a_state_dict_goes_on_where_it_was_taken(device):
     params, grads = make_problem([(4, 6), (5,), (6, 4), (3, 2, 2)], 9)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.APOLLO(ours, lr=0.05, rank=2, update_proj_gap=3)
     for step_grads in grads[:5]:
         optimizer.step(grads=step_grads)
     state = optimizer.state_dict()
-    lying = {name: (one + 0.0).numpy() for name, one in optimizer.state[ours[0]].items() if one.shape}
+    lying = {name: (array + 0.0).numpy() for name, array in optimizer.state[ours[0]].items() if array.shape}
     assert set(lying) == {"exp_avg", "exp_avg_sq"}
-    for name, one in lying.items():
-        np.testing.assert_array_equal(one, state["state"][0][name])
-    others = [ow.Parameter(one.numpy(), device=device) for one in ours]
+    for name, tensor in lying.items():
+        np.testing.assert_array_equal(tensor, state["state"][0][name])
+    others = [ow.Parameter(mine.numpy(), device=device) for mine in ours]
     again = ow.optim.APOLLO(others, rank=2)
     again.load_state_dict(state)
     for step_grads in grads[5:]:
         optimizer.step(grads=step_grads)
         again.step(grads=step_grads)
-    for one, other in zip(ours, others, strict=True):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    for tensor, other in zip(ours, others, strict=True):
+        np.testing.assert_array_equal(tensor.numpy(), other.numpy())
     wrong = {0: {**state["state"][0], "exp_avg": np.zeros((4, 6), np.float32)}}
     with pytest.raises(CheckpointError, match=r"of parameter 0 has the shape \(4, 6\)"):
         again.load_state_dict({**state, "state": wrong})
@@ -165,7 +165,7 @@ def test_state_is_kept_when_a_group_is_added_and_steps_are_skipped(device):
     params, grads = make_problem([(4, 6), (6, 5)], 6)
     results = []
     for is_disturbed in (False, True):
-        first, second = (ow.Parameter(one, device=device) for one in params)
+        first, second = (ow.Parameter(param, device=device) for param in params)
         optimizer = ow.optim.APOLLO([first], lr=0.05, rank=2, update_proj_gap=2, skip_nonfinite=True)
         for number, (grad, other) in enumerate(grads):
             if number == 3 and is_disturbed:
@@ -184,11 +184,11 @@ def test_more_matrices_than_a_kernel_sees_at_once(device, monkeypatch):
     results = []
     for limit in (device.capabilities.max_binding_bytes, 65536):
         monkeypatch.setattr(device, "capabilities", replace(device.capabilities, max_binding_bytes=limit))
-        ours = [ow.Parameter(one, device=device) for one in params]
+        ours = [ow.Parameter(param, device=device) for param in params]
         optimizer = ow.optim.APOLLO(ours, lr=0.05, rank=16)
         for step_grads in grads:
             optimizer.step(grads=step_grads)
-        results.append([one.numpy() for one in ours])
+        results.append([mine.numpy() for mine in ours])
     for whole, in_parts in zip(*results, strict=True):
         np.testing.assert_allclose(whole, in_parts, rtol=0, atol=1e-6)
 

@@ -120,8 +120,8 @@ def test_without_memory_a_step_changes_nothing_and_can_be_tried_again(device, li
 
     want, _ = train(None)
     for limit in (0, 5000, 12_000, 20_000):
-        found, refused = train(limit)
-        np.testing.assert_array_equal(found, want)
+        actual, refused = train(limit)
+        np.testing.assert_array_equal(actual, want)
         assert refused == len(grads) or limit
 
 
@@ -143,7 +143,7 @@ def test_statistics_may_be_read_and_computed_as_anything_else(device):
             x = ow.tensor([[number, 0.0]], device=device)
             kept.append(x * 3.0)
             del x
-        seen.extend(one.tolist() for one in kept)
+        seen.extend(tensor.tolist() for tensor in kept)
         return [(kept[0], ow.tensor([[1.0]], device=device))]
 
     ow.optim.KFAC([w], lr=0.1, statistics=statistics).step(grads=[[[1.0, 1.0]]])

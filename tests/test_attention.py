@@ -22,7 +22,7 @@ def parameters(device, *shapes):
 
 
 def reference(query, key, value, scale=None):
-    query, key, value = (one.astype(np.float64) for one in (query, key, value))
+    query, key, value = (array.astype(np.float64) for array in (query, key, value))
     scores = query @ key.swapaxes(-1, -2) * (scale or query.shape[-1] ** -0.5)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ value
@@ -73,7 +73,7 @@ def test_later_keys_are_hidden_where_there_are_more_keys_or_fewer(device, querie
     result = scaled_dot_product_attention(query, key, value, is_causal=True)
     result.sum().backward()
     for row in range(queries):
-        met = [one.numpy()[:, : row + 1] for one in (key, value)]
+        met = [tensor.numpy()[:, : row + 1] for tensor in (key, value)]
         assert_close(result.numpy()[:, row], reference(query.numpy()[:, row : row + 1], *met)[:, 0])
     for later in (key, value):
         assert (later.grad.numpy()[:, queries:] == 0).all()
@@ -82,7 +82,7 @@ def test_later_keys_are_hidden_where_there_are_more_keys_or_fewer(device, querie
 def test_tiles_of_later_keys_are_not_even_read(device):
     key, value = random((96, 8)), random((96, 8), 1)
     key[64:] = value[64:] = np.nan
-    query, key, value = (ow.Parameter(one, device=device) for one in (random((96, 8), 2), key, value))
+    query, key, value = (ow.Parameter(values, device=device) for values in (random((96, 8), 2), key, value))
     result = scaled_dot_product_attention(query, key, value, is_causal=True)
     result.backward(np.concatenate([np.ones((64, 8)), np.zeros((32, 8))]).astype(np.float32))
     assert np.isfinite(result.numpy()[:64]).all()
@@ -106,14 +106,14 @@ def test_a_query_that_sees_no_key_gets_zeros_and_gives_no_gradient(device, kind)
 
 def test_scores_whose_exponentials_overflow_are_no_trouble(device):
     query, key, value = random((40, 8)) * 100, random((70, 8), 1) * 100, random((70, 8), 2)
-    result = scaled_dot_product_attention(*(ow.tensor(one, device=device) for one in (query, key, value)))
+    result = scaled_dot_product_attention(*(ow.tensor(values, device=device) for values in (query, key, value)))
     assert_close(result.numpy(), reference(query, key, value), 1e-4)  # the scores have 5 digits before the point
 
 
 def test_weights_by_numpy_are_those_of_the_result_in_the_gradients_too():
     query, key = 5 * random((8, 64, 32)), 5 * random((8, 64, 32), 1)  # scores up to 100
     value, g = random((8, 64, 32), 2), random((8, 64, 32), 3)
-    leaves = [ow.Parameter(one, device="cpu") for one in (query, key, value)]
+    leaves = [ow.Parameter(values, device="cpu") for values in (query, key, value)]
     scaled_dot_product_attention(*leaves).backward(g)
     seen, added = np.ones((64, 64), bool), np.zeros((64, 64), np.float32)
     *_, want = reference_with_gradients(query, key, value, g, seen, added)
@@ -124,7 +124,7 @@ def test_nan_stays_in_the_rows_of_its_query(device):
     query = random((35, 4))
     query[3, 0] = np.nan
     key, value = random((40, 4), 1), random((40, 4), 2)
-    result = scaled_dot_product_attention(*(ow.tensor(one, device=device) for one in (query, key, value))).numpy()
+    result = scaled_dot_product_attention(*(ow.tensor(values, device=device) for values in (query, key, value))).numpy()
     assert np.isnan(result[3]).all()
     assert np.isfinite(np.delete(result, 3, 0)).all()
 
@@ -150,12 +150,12 @@ def test_a_compiled_step_gives_what_an_eager_one_gives(device):
     query, key, value = parameters(device, *[(2, 3, 20, 8)] * 3)
 
     def gradients():
-        for one in (query, key, value):
-            one.grad = None
+        for param in (query, key, value):
+            param.grad = None
         scaled_dot_product_attention(query, key, value, is_causal=True).sum().backward()
-        return [one.grad for one in (query, key, value)]
+        return [param.grad for param in (query, key, value)]
 
-    eager = [one.numpy() for one in gradients()]
+    eager = [grad.numpy() for grad in gradients()]
     step = ow.compile(gradients, device=device)
     for _ in range(2):
         for got, want in zip(step(), eager, strict=True):
@@ -189,7 +189,7 @@ def test_where_there_is_nothing_to_attend_to(device, shapes):
 
 def reference_with_gradients(query, key, value, g, seen, added):
     """Return the result in float64, and the gradients of query, key and value. Hidden pairs have no weight."""
-    query, key, value, g = (one.astype(np.float64) for one in (query, key, value, g))
+    query, key, value, g = (array.astype(np.float64) for array in (query, key, value, g))
     scale = query.shape[-1] ** -0.5
     scores = np.where(seen, query @ key.swapaxes(-1, -2) * scale + added, -np.inf)
     weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e30))
@@ -234,7 +234,7 @@ def test_each_tile_equals_a_reference_in_float64(open_device, monkeypatch, case)
         seen[queries // 2] = False
         added = random((queries, keys), 6) if kind == "float" else added
     mask = {"bool": seen, "float": np.where(seen, added, -np.inf).astype(np.float32)}.get(kind)
-    leaves = [ow.Parameter(one, device=device) for one in operands[:3]]
+    leaves = [ow.Parameter(operand, device=device) for operand in operands[:3]]
     result = scaled_dot_product_attention(
         *leaves, None if mask is None else ow.tensor(mask, device=device), is_causal=kind == "causal"
     )
@@ -244,15 +244,15 @@ def test_each_tile_equals_a_reference_in_float64(open_device, monkeypatch, case)
     ):
         assert_close(got.numpy(), want)
     used = [kernel.constants for kernel in kernels if kernel.name in ("attention", "attention_grad")]
-    assert {(one["OWN_TILE"], one["OWN_ROWS"], one["BY_VECTORS"]) for one in used} == {(*tile, by_vectors)}
+    assert {(entry["OWN_TILE"], entry["OWN_ROWS"], entry["BY_VECTORS"]) for entry in used} == {(*tile, by_vectors)}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_16_bits_are_read_and_written_by_the_kernel_itself(open_device, monkeypatch, dtype):
     device, kernels = on_gpus(open_device, monkeypatch, "discrete")
     operands = [ow.randn((2, 40, 8), device=device, seed=seed).astype(dtype) for seed in range(4)]
-    rounded = [one.numpy().astype(np.float32) for one in operands]
-    leaves = [one.detach() for one in operands[:3]]
+    rounded = [operand.numpy().astype(np.float32) for operand in operands]
+    leaves = [operand.detach() for operand in operands[:3]]
     for leaf in leaves:
         leaf.requires_grad = True
     kernels.clear()
@@ -260,7 +260,7 @@ def test_16_bits_are_read_and_written_by_the_kernel_itself(open_device, monkeypa
     assert len(kernels) == 1
     gradients = ow.gradients(result, leaves, operands[3])
     assert len(kernels) == 5
-    assert {one.dtype.name for one in (result, *gradients)} == {dtype}
+    assert {array.dtype.name for array in (result, *gradients)} == {dtype}
     everything, nothing = np.ones((40, 40), bool), np.zeros((40, 40))
     for got, want in zip([result, *gradients], reference_with_gradients(*rounded, everything, nothing), strict=True):
         assert_close(got.numpy(), want, 2**-8 if dtype == "bfloat16" else 2**-10)
@@ -296,6 +296,6 @@ FITTING = (2, 4), (3, 4), (3, 2)
     ],
 )
 def test_bad_calls_say_what_is_wrong(shapes, mask, is_causal, error, message):
-    given = None if mask is None else ow.tensor(mask, device="cpu")
+    inputs = None if mask is None else ow.tensor(mask, device="cpu")
     with pytest.raises(error, match=message):
-        scaled_dot_product_attention(*parameters("cpu", *shapes), given, is_causal=is_causal)
+        scaled_dot_product_attention(*parameters("cpu", *shapes), inputs, is_causal=is_causal)

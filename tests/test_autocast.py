@@ -60,15 +60,15 @@ def test_types_have_torchs_names(device):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_tensors_of_16_bits_are_copied_and_kept(device, dtype):
     x = ow.tensor([1.5, -2.0, 0.25], device=device, dtype=dtype)
-    for one in (
+    for tensor in (
         copy.deepcopy(x),
         pickle.loads(pickle.dumps(x)),
         ow.tensor(x),
         ow.tensor(x, device="cpu"),
         ow.nn.Buffer(x),
     ):
-        assert one.dtype == dtype
-        assert one.tolist() == [1.5, -2.0, 0.25]
+        assert tensor.dtype == dtype
+        assert tensor.tolist() == [1.5, -2.0, 0.25]
 
 
 @pytest.mark.parametrize(("dtype", "word"), [("float16", "F16"), ("bfloat16", "BF16")])
@@ -91,35 +91,35 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [one for one in ROWS if one in CASES])
+@pytest.mark.parametrize("name", [row for row in ROWS if row in CASES])
 @pytest.mark.parametrize("walk", ["in order", "sliced"])
 def test_an_operation_gives_what_it_gives_in_float32_rounded(device, name, walk):
     case = CASES[name]
-    variants = [one for one in case.variants if one.walk == walk]
+    variants = [variant for variant in case.variants if variant.walk == walk]
     if not variants:
         assert "sliced" not in case.walks
         return
-    sources = [rounded(one, "bfloat16") if is_real(one) else one for one in make_sources(case, variants[0])]
+    sources = [rounded(source, "bfloat16") if is_real(source) else source for source in make_sources(case, variants[0])]
     wide, slopes = result_and_slopes(case, variants[0], sources, device, "float32")
     short, short_slopes = result_and_slopes(case, variants[0], sources, device, "bfloat16")
     assert short.dtype == "bfloat16"
     half = 0.5 * SPACING["bfloat16"]
     before_bias = half * np.abs(wide.numpy()).max() if name == "conv2d" else 1e-6  # rounded before it is added, too
     np.testing.assert_allclose(short.numpy(), wide.numpy(), rtol=half, atol=before_bias)
-    for one, expected in zip(short_slopes, slopes, strict=True):
-        assert one.dtype == "bfloat16"
+    for slope, expected in zip(short_slopes, slopes, strict=True):
+        assert slope.dtype == "bfloat16"
         largest = np.abs(expected.numpy()).max(initial=1.0)
-        np.testing.assert_allclose(one.numpy(), expected.numpy(), atol=2 * SPACING["bfloat16"] * largest)
+        np.testing.assert_allclose(slope.numpy(), expected.numpy(), atol=2 * SPACING["bfloat16"] * largest)
 
 
 def result_and_slopes(case, variant, sources, device, dtype):
-    leaves = [ow.tensor(one, device=device, dtype=dtype if is_real(one) else None) for one in sources]
-    real = [one for one, source in zip(leaves, sources, strict=True) if is_real(source)]
-    for one in real:
-        one.requires_grad = True
+    leaves = [ow.tensor(source, device=device, dtype=dtype if is_real(source) else None) for source in sources]
+    real = [leaf for leaf, source in zip(leaves, sources, strict=True) if is_real(source)]
+    for tensor in real:
+        tensor.requires_grad = True
     result = case.ours(*variant.walked(leaves))
     result.float().sum().backward()
-    return result, [one.grad for one in real]
+    return result, [param.grad for param in real]
 
 
 def test_a_kernel_that_does_not_read_element_by_element_says_so():
@@ -158,14 +158,14 @@ def test_operations_choose_their_types_by_torchs_lists(dtype):
     x = ow.randn((4, 4), device="cpu", seed=0)
     for call, expected in TYPES:
         with ow.autocast(dtype):
-            found = call(x, x.to(dtype)).dtype
-        assert found == (dtype if expected == "half" else expected)
+            actual = call(x, x.to(dtype)).dtype
+        assert actual == (dtype if expected == "half" else expected)
 
 
 def test_outside_of_autocast_16_bits_stay_16_bits(device):
     h = ow.randn((3, 3), device=device, seed=0).half()
-    for one in (h @ h, h.softmax(), h.sum(), h.exp(), h.max(), ops.where(h > 0.0, h, 0.0)):
-        assert one.dtype == "float16"
+    for array in (h @ h, h.softmax(), h.sum(), h.exp(), h.max(), ops.where(h > 0.0, h, 0.0)):
+        assert array.dtype == "float16"
     assert (h @ h.float()).dtype == (h + h.bfloat16()).dtype == "float32"
 
 
@@ -235,12 +235,12 @@ def test_a_replay_that_changes_a_parameter_has_it_rounded_again(device):
         optimizer.step()
 
     compiled = ow.compile(step, device=device)
-    found = []
+    actual = []
     with ow.autocast("bfloat16"):
         for _ in range(3):
-            found.append((x @ w).item())
+            actual.append((x @ w).item())
             compiled()
-    assert found == [4.0, 3.0, 2.0]
+    assert actual == [4.0, 3.0, 2.0]
 
 
 def test_what_is_rounded_without_history_does_not_stand_for_a_parameter_with_one():
@@ -270,13 +270,13 @@ def test_checkpointed_functions_compute_again_in_the_same_types(device):
 
 def test_activations_take_half_the_memory(device):
     x = ow.randn((128, 256), device=device, seed=0)
-    layers = [ow.Parameter(ow.randn((256, 256), device=device, seed=one) * 0.1) for one in range(4)]
+    layers = [ow.Parameter(ow.randn((256, 256), device=device, seed=index) * 0.1) for index in range(4)]
 
     def kept(**how):
         y = x
         with ow.autocast(**how):
-            for one in layers:
-                y = (y @ one).gelu()
+            for layer in layers:
+                y = (y @ layer).gelu()
         before = device.memory_stats().asked_bytes
         del y
         return before - device.memory_stats().asked_bytes
@@ -298,7 +298,7 @@ def perceptron(device):
 def train(device, how, steps=12):
     """The losses of the perceptron."""
     values, x, labels = perceptron(device)
-    w1, b1, w2 = parameters = [ow.Parameter(one, device=device) for one in values]
+    w1, b1, w2 = parameters = [ow.Parameter(value, device=device) for value in values]
     optimizer = ow.optim.SGD(parameters, lr=0.5)
     scaler = ow.optim.GradScaler(device, enabled=how.get("dtype") == "float16")
 
@@ -324,7 +324,7 @@ def test_a_perceptron_trains_as_in_float32(device):
 
 def test_a_perceptron_trains_as_in_torch(device, torch):
     values, x, labels = perceptron(device)
-    w1, b1, w2 = parameters = [torch.tensor(one, dtype=torch.float32, requires_grad=True) for one in values]
+    w1, b1, w2 = parameters = [torch.tensor(value, dtype=torch.float32, requires_grad=True) for value in values]
     optimizer = torch.optim.SGD(parameters, lr=0.5)
     losses = []
     for _ in range(12):

@@ -124,9 +124,9 @@ def test_a_graph_that_is_dropped_frees_its_memory_without_the_collector(device):
 
 def test_assigning_a_gradient_copies_and_checks_it(device):
     x = ow.Parameter([1.0, 2.0], device=device)
-    given = ow.tensor([3.0, 4.0], device=device)
-    x.grad = given
-    assert x.grad.view != given.view
+    inputs = ow.tensor([3.0, 4.0], device=device)
+    x.grad = inputs
+    assert x.grad.view != inputs.view
     assert x.grad.tolist() == [3.0, 4.0]
     with pytest.raises(ShapeError, match="the gradient has the shape"):
         x.grad = [1.0]
@@ -284,8 +284,8 @@ def test_an_optimizer_tried_again_after_it_found_no_memory_keeps_the_gradients(d
     gc.collect()
     device.trim()
     params = [ow.Parameter(np.ones(100_000, np.float32), device=device) for _ in range(3)]
-    for one in params:
-        one.grad = np.full(100_000, 2.0, np.float32)
+    for param in params:
+        param.grad = np.full(100_000, 2.0, np.float32)
     device.set_memory_limit(device.memory_stats().live_bytes + 3 * 400_000 + 20_000)
     try:
         with pytest.raises(OutOfDeviceMemoryError):
@@ -293,7 +293,7 @@ def test_an_optimizer_tried_again_after_it_found_no_memory_keeps_the_gradients(d
     finally:
         device.set_memory_limit(None)
     ow.optim.SGD(params, lr=1.0).step()
-    assert [one.numpy()[0] for one in params] == [-1.0] * 3
+    assert [param.numpy()[0] for param in params] == [-1.0] * 3
 
 
 def test_parameters_are_not_changed_in_place_by_operators(device):

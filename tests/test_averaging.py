@@ -35,8 +35,8 @@ def make_values(count, shapes=SHAPES):
 
 
 def assert_close(got, want):
-    for one, other in zip(got, want, strict=True):
-        assert np.abs(np.asarray(one) - other).max() <= 5e-6 * np.abs(other).max()
+    for values, other in zip(got, want, strict=True):
+        assert np.abs(np.asarray(values) - other).max() <= 5e-6 * np.abs(other).max()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -46,8 +46,8 @@ def test_an_average_follows_its_reference(name, numerics):
     want = [np.zeros(shape) for shape in SHAPES]
     for number, ones in enumerate(values):
         want = [old + weight(number + 1) * (one.astype(float) - old) for old, one in zip(want, ones, strict=True)]
-    found, swapped, back = numerics("averages", kind, arguments, values)
-    assert_close(found, want)
+    actual, swapped, back = numerics("averages", kind, arguments, values)
+    assert_close(actual, want)
     assert_close(swapped, want)
     for one, last in zip(back, values[-1], strict=True):
         assert (np.asarray(one).ravel() == last.ravel()).all()
@@ -87,8 +87,8 @@ def test_averages_are_those_of_torchs_averaged_model(device, torch, kind):
 def test_an_average_in_a_compiled_step_costs_two_dispatches(device):
     params = [ow.Parameter(np.ones(shape, np.float32), device=device) for shape in SHAPES * 20]
     optimizer, average = ow.optim.SGD(params, lr=0.5), A.EMA(params, 0.5)
-    for one in params:
-        one.grad = np.ones(one.shape, np.float32)
+    for param in params:
+        param.grad = np.ones(param.shape, np.float32)
 
     def step():
         optimizer.step()
@@ -171,17 +171,17 @@ def test_before_the_first_value_a_swap_changes_nothing(device):
 def test_an_average_continues_from_its_state_dict(device):
     values = make_values(10)
     first, second = ([ow.Parameter(np.zeros(shape), device=device) for shape in SHAPES] for _ in range(2))
-    one, other = A.EMA(first, 0.9), A.EMA(second, 0.9)
+    optimizer, other = A.EMA(first, 0.9), A.EMA(second, 0.9)
     for number, ones in enumerate(values):
         if number == 5:
-            other.load_state_dict(one.state_dict())
-        for params, average in ((first, one), (second, other)):
+            other.load_state_dict(optimizer.state_dict())
+        for params, average in ((first, optimizer), (second, other)):
             for param, value in zip(params, ones, strict=True):
                 param.assign(value)
-            if average is one or number >= 5:
+            if average is optimizer or number >= 5:
                 average.update_parameters()
     assert other.n_averaged == 10
-    for got, want in zip(other.averages(), one.averages(), strict=True):
+    for got, want in zip(other.averages(), optimizer.averages(), strict=True):
         assert (got.numpy() == want.numpy()).all()
 
 

@@ -49,8 +49,8 @@ def bench(*arguments):
 
 
 def side(seconds_of_each):
-    given = iter(seconds_of_each)
-    return timing.Side(lambda: next(given), own_clock=True)
+    inputs = iter(seconds_of_each)
+    return timing.Side(lambda: next(inputs), own_clock=True)
 
 
 def test_sides_alternate_and_each_round_has_one_time_of_each():
@@ -101,8 +101,8 @@ def test_ours_and_numpy_compute_the_same(name, open_device):
 def test_ours_and_torch_compute_the_same(name, torch, open_device):
     cpu = open_device("cpu")
     ours, theirs = (CASES[name].make(one)() for one in (Ours(cpu), rival("torch", cpu)))
-    for one, other in zip(ours if isinstance(ours, tuple) else [ours], theirs, strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-5)
+    for tensor, other in zip(ours if isinstance(ours, tuple) else [ours], theirs, strict=True):
+        np.testing.assert_allclose(tensor.numpy(), other.numpy(), atol=1e-5)
 
 
 @pytest.mark.needs("torch")

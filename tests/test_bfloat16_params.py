@@ -24,7 +24,7 @@ def bfloat16(values):
 
 
 def are_bfloat16(params):
-    return all((one.numpy().view(np.uint32) & 0xFFFF == 0).all() for one in params)
+    return all((param.numpy().view(np.uint32) & 0xFFFF == 0).all() for param in params)
 
 
 def problem(seed=0, shapes=SHAPES, steps=STEPS):
@@ -34,7 +34,7 @@ def problem(seed=0, shapes=SHAPES, steps=STEPS):
 
 
 def trained(make, device, values, grads, **options):
-    params = [ow.Parameter(one, device=device) for one in values]
+    params = [ow.Parameter(value, device=device) for value in values]
     optimizer = make(params, **options)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
@@ -42,16 +42,16 @@ def trained(make, device, values, grads, **options):
 
 
 def bits(params):
-    return [one.numpy().view(np.uint32).tolist() for one in params]
+    return [param.numpy().view(np.uint32).tolist() for param in params]
 
 
 @by_rounding
 def test_the_model_sees_numbers_of_bfloat16(device, rounding):
     values, grads = problem()
-    params = [ow.Parameter(one, device=device) for one in values]
+    params = [ow.Parameter(value, device=device) for value in values]
     optimizer = ow.optim.AdamW(params, lr=0.01, param_dtype="bfloat16", rounding=rounding)
-    for one, value in zip(params, values, strict=True):
-        np.testing.assert_array_equal(one.numpy(), bfloat16(value))
+    for param, value in zip(params, values, strict=True):
+        np.testing.assert_array_equal(param.numpy(), bfloat16(value))
     for step_grads in grads:
         optimizer.step(grads=step_grads)
         assert are_bfloat16(params)
@@ -71,32 +71,32 @@ def test_the_master_is_trained_as_float32_bit_for_bit(open_device, name):
     """A rule's copy of the parameters is a copy of the rounded ones: they begin rounded."""
     make = all_optimizers()[name]
     values, grads = problem(shapes=SHAPES[: 1 if make.needs else 2], steps=6)
-    values = [bfloat16(one) for one in values]
+    values = [bfloat16(value) for value in values]
     for device in ("cpu", "vulkan"):
         exact, _ = trained(make, open_device(device), values, grads)
         params, optimizer = trained(make, open_device(device), values, grads, param_dtype="bfloat16")
         state = optimizer.state_dict()["state"]
-        for number, (one, other) in enumerate(zip(params, exact, strict=True)):
+        for number, (param, other) in enumerate(zip(params, exact, strict=True)):
             np.testing.assert_array_equal(state[number]["master"], other.numpy())
-            np.testing.assert_array_equal(one.numpy(), bfloat16(other.numpy()))
+            np.testing.assert_array_equal(param.numpy(), bfloat16(other.numpy()))
 
 
 def test_the_master_begins_with_all_digits(device):
     values, grads = problem()
     exact, _ = trained(ow.optim.AdamW, device, values, grads)
     params, _ = trained(ow.optim.AdamW, device, values, grads, param_dtype="bfloat16")
-    for one, other in zip(params, exact, strict=True):
-        np.testing.assert_array_equal(one.numpy(), bfloat16(other.numpy()))
+    for param, other in zip(params, exact, strict=True):
+        np.testing.assert_array_equal(param.numpy(), bfloat16(other.numpy()))
 
 
 @by_rounding
 @pytest.mark.parametrize("state_dtype", ["float32", "8bit", {"exp_avg": "bfloat16"}], ids=["float32", "8bit", "mixed"])
 def test_every_device_rounds_alike(open_device, rounding, state_dtype):
     options = {"param_dtype": "bfloat16", "rounding": rounding, "state_dtype": state_dtype, "lr": 0.01}
-    first, one = trained(ow.optim.AdamW, open_device("cpu"), *problem(), **options)
+    first, optimizer = trained(ow.optim.AdamW, open_device("cpu"), *problem(), **options)
     second, other = trained(ow.optim.AdamW, open_device("vulkan"), *problem(), **options)
     assert bits(first) == bits(second)
-    np.testing.assert_equal(one.state_dict(), other.state_dict())
+    np.testing.assert_equal(optimizer.state_dict(), other.state_dict())
 
 
 @by_rounding
@@ -106,13 +106,13 @@ def test_every_target_does(numerics, request, rounding, state_dtype):
     contracts = request.node.callspec.params["numerics"] == "xla"
     values, grads = problem()
     options = {"param_dtype": "bfloat16", "rounding": rounding, "state_dtype": state_dtype, "lr": 0.01}
-    params = [ow.Parameter(one, device="cpu") for one in values]
+    params = [ow.Parameter(value, device="cpu") for value in values]
     optimizer = ow.optim.AdamW(params, **options)
-    for step_grads, found in zip(grads, numerics("transformed", [], "AdamW", options, values, grads), strict=True):
+    for step_grads, actual in zip(grads, numerics("transformed", [], "AdamW", options, values, grads), strict=True):
         optimizer.step(grads=step_grads)
-        for one, other in zip(params, found, strict=True):
-            assert (one.numpy() != other).sum() <= contracts * one.size // 1000
-            np.testing.assert_allclose(other, one.numpy(), rtol=contracts * 2.0**-7, atol=0)
+        for param, other in zip(params, actual, strict=True):
+            assert (param.numpy() != other).sum() <= contracts * param.size // 1000
+            np.testing.assert_allclose(other, param.numpy(), rtol=contracts * 2.0**-7, atol=0)
 
 
 # What rounding does to small steps.
@@ -182,7 +182,7 @@ def test_a_step_that_is_left_out_changes_nothing(device, rounding):
 def test_saved_it_goes_on_bit_for_bit(device, rounding):
     options = {"lr": 0.01, "param_dtype": "bfloat16", "rounding": rounding}
     params, optimizer = trained(ow.optim.AdamW, device, *problem(), **options)
-    again = [ow.Parameter(one.numpy(), device=device) for one in params]
+    again = [ow.Parameter(param.numpy(), device=device) for param in params]
     loaded = ow.optim.AdamW(again, **options)
     content = ow.dump_checkpoint(dict(zip("abc", params, strict=True)), optimizer)
     ow.load_checkpoint(content, dict(zip("abc", again, strict=True)), loaded)
@@ -196,7 +196,7 @@ def test_saved_it_goes_on_bit_for_bit(device, rounding):
 
 def test_a_copy_made_before_the_first_step_has_all_digits(device):
     values, grads = problem()
-    params = [ow.Parameter(one, device=device) for one in values]
+    params = [ow.Parameter(value, device=device) for value in values]
     optimizer = ow.optim.SGD(params, lr=0.1, param_dtype="bfloat16")
     copied, another = copy.deepcopy((params, optimizer))
     for one in (optimizer, another):
@@ -209,7 +209,7 @@ def test_a_copy_made_before_the_first_step_has_all_digits(device):
 @by_rounding
 def test_groups_and_flags_may_change(device, rounding):
     values, grads = problem()
-    params = [ow.Parameter(one, device=device) for one in values]
+    params = [ow.Parameter(value, device=device) for value in values]
     options = {"lr": 0.1, "param_dtype": "bfloat16", "rounding": rounding}
     optimizer = ow.optim.SGD(params[:2], **options)
     optimizer.step(grads=grads[0][:2])
@@ -271,7 +271,7 @@ def test_a_compiled_step_does_the_same(device, rounding):
     values, grads = problem()
     options = {"lr": 0.01, "param_dtype": "bfloat16", "rounding": rounding}
     expected, _ = trained(ow.optim.AdamW, device, values, grads, **options)
-    params = [ow.Parameter(one, device=device) for one in values]
+    params = [ow.Parameter(value, device=device) for value in values]
     optimizer = ow.optim.AdamW(params, **options)
 
     @ow.compile
@@ -279,7 +279,7 @@ def test_a_compiled_step_does_the_same(device, rounding):
         optimizer.step(grads=given)
 
     for step_grads in grads:
-        step(*(ow.tensor(one, device=device) for one in step_grads))
+        step(*(ow.tensor(grad, device=device) for grad in step_grads))
     assert bits(params) == bits(expected)
 
 
@@ -299,7 +299,7 @@ def test_transforms_projections_and_a_rule_of_ones_own(device, rounding):
     options = {"lr": 0.1, "param_dtype": "bfloat16", "rounding": rounding, "transforms": transforms}
     params, _ = trained(make, device, *problem(), **options)
     assert are_bfloat16(params)
-    assert all(np.abs(one.numpy()).max() <= 0.5 for one in params)
+    assert all(np.abs(param.numpy()).max() <= 0.5 for param in params)
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ def page_with_more(tmp_path_factory):
 
 
 def extracted(folder, *wheels):
-    for one in wheels:
-        zipfile.ZipFile(io.BytesIO(one)).extractall(folder)
+    for wheel in wheels:
+        zipfile.ZipFile(io.BytesIO(wheel)).extractall(folder)
     return folder
 
 
@@ -84,14 +84,14 @@ def compiled(source):
 
 
 def within(code):
-    return [one for one in code.co_consts if isinstance(one, types.CodeType)]
+    return [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
 
 
 def steps(code):
     """Yield the operations and arguments of a function's code, without the targets of jumps."""
-    for one in dis.get_instructions(code):
-        if one.opcode not in LAYOUT:
-            yield one.opcode, None if isinstance(one.argval, types.CodeType) else one.argval
+    for instruction in dis.get_instructions(code):
+        if instruction.opcode not in LAYOUT:
+            yield instruction.opcode, None if isinstance(instruction.argval, types.CodeType) else instruction.argval
 
 
 def private_names(code):
@@ -142,7 +142,7 @@ def test_it_is_small():
 def test_installers_know_it_for_one_of_pyodide():
     assert wheel_name().endswith("-py3-none-pyemscripten_2026_0_wasm32.whl")
     names = zipfile.ZipFile(io.BytesIO(library_wheel())).namelist()
-    assert {one.rpartition("/")[2] for one in names} == {
+    assert {name.rpartition("/")[2] for name in names} == {
         "__init__.py", "unpack.py", "library.xz", "METADATA", "WHEEL", "RECORD", "LICENSE"
     }  # fmt: skip
 
@@ -157,9 +157,11 @@ def archived(folder, package):
 def texts(page_with_more):
     """Each file of both wheels by its place in the package."""
     packed = {Path(path): text for path, text in archived(page_with_more, "optirs_web").items()}
-    beside = [one for one in (page_with_more / "optirs_web").rglob("*") if one.suffix in SUFFIXES and one not in packed]
-    found = packed | {one: one.read_text("utf-8") for one in beside}
-    return {path.relative_to(page_with_more).as_posix(): text for path, text in found.items()}
+    beside = [
+        path for path in (page_with_more / "optirs_web").rglob("*") if path.suffix in SUFFIXES and path not in packed
+    ]
+    result = packed | {one: one.read_text("utf-8") for one in beside}
+    return {path.relative_to(page_with_more).as_posix(): text for path, text in result.items()}
 
 
 def test_each_file_is_in_one_of_the_two(texts):

@@ -34,11 +34,11 @@ def make_run(device, optimizer="AdamW", **options):
 def train(params, optimizer, first, last):
     for step in range(first, last):
         rng = np.random.default_rng(step)
-        optimizer.step(grads=[rng.standard_normal(one.shape).astype(np.float32) for one in params.values()])
+        optimizer.step(grads=[rng.standard_normal(param.shape).astype(np.float32) for param in params.values()])
 
 
 def snapshot(params, optimizer):
-    return {name: one.numpy() for name, one in params.items()}, optimizer.state_dict()
+    return {name: param.numpy() for name, param in params.items()}, optimizer.state_dict()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_pipe_or_a_device_is_written_to_and_not_replaced_by_a_file(tmp_path):
     with open(os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
         save_file(tmp_path / "pipe", {"x": Entry("F32", (1,), memoryview(bytes(4)))}, {})
         assert load(reader.read())[0]["x"].shape == (1,)
-    assert [one.is_fifo() for one in tmp_path.iterdir()] == [True]
+    assert [path.is_fifo() for path in tmp_path.iterdir()] == [True]
 
 
 def notes_with(**changes):
@@ -308,8 +308,8 @@ def test_the_digest_is_the_sha256_of_what_the_documentation_says(tmp_path):
     with safetensors.safe_open(path, "np") as file:
         metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in sorted(file.keys())}
     digest = metadata.pop(DIGEST)
-    about = {"metadata": metadata, "tensors": {name: ["F32", list(one.shape)] for name, one in tensors.items()}}
-    content = b"".join(one.tobytes() for one in tensors.values())
+    about = {"metadata": metadata, "tensors": {name: ["F32", list(tensor.shape)] for name, tensor in tensors.items()}}
+    content = b"".join(tensor.tobytes() for tensor in tensors.values())
     text = json.dumps(about, sort_keys=True, separators=(",", ":")).encode()
     assert hashlib.sha256(text + content).hexdigest() == digest
 
@@ -376,11 +376,11 @@ def test_what_is_not_parameters_by_name_is_refused_on_both_ways_and_changes_noth
         return model, ow.optim.AdamW(model.parameters())
 
     def contents(model, opt):
-        return [one.numpy() for one in model.parameters()], opt.state_dict()
+        return [param.numpy() for param in model.parameters()], opt.state_dict()
 
     path = tmp_path / "x.safetensors"
     saved, its_opt = run()
-    its_opt.step(grads=[ow.ones(one.shape, device="cpu") for one in saved.parameters()])
+    its_opt.step(grads=[ow.ones(param.shape, device="cpu") for param in saved.parameters()])
     ow.save_checkpoint(path, saved.state_dict(keep_vars=True), its_opt)
     other, other_opt = run()
     before = contents(other, other_opt)
@@ -454,7 +454,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path):
     with pytest.raises(TypeError):
         save_file(path, {"x": Unreadable()}, {})
     assert path.read_bytes() == want
-    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize(

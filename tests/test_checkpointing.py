@@ -21,8 +21,8 @@ def blocks(device, count=8):
 
 
 def through(x, weights, wrap):
-    for one in weights:
-        x = wrap(lambda x, one=one: ((x @ one).exp() * 0.1).relu() + x * 0.5, x)
+    for weight in weights:
+        x = wrap(lambda x, one=weight: ((x @ one).exp() * 0.1).relu() + x * 0.5, x)
     return (x * x).sum()
 
 
@@ -35,12 +35,12 @@ def gradients_of(device, wrap, compiled):
     x = ow.tensor(np.linspace(-1, 1, 8 * WIDTH, dtype=np.float32).reshape(8, WIDTH), device=device, requires_grad=True)
 
     def step():
-        for one in (x, *weights):
-            one.grad = None
+        for param in (x, *weights):
+            param.grad = None
         through(x, weights, wrap).backward()
 
     (ow.compile(step, device=device) if compiled else step)()
-    return [one.grad.numpy() for one in (x, *weights)]
+    return [param.grad.numpy() for param in (x, *weights)]
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
@@ -87,10 +87,10 @@ def test_a_step_that_does_not_fit_says_what_would_make_it_fit_and_then_does(devi
     with pytest.raises(OutOfDeviceMemoryError, match=r"optirs_web\.checkpoint"):
         through(x, weights, plainly).backward()
     gc.collect()
-    for one in weights:
-        one.grad = None
+    for weight in weights:
+        weight.grad = None
     through(x, weights, ow.checkpoint).backward()
-    assert all(np.isfinite(one.grad.numpy()).all() for one in weights)
+    assert all(np.isfinite(weight.grad.numpy()).all() for weight in weights)
 
 
 def test_bad_calls_say_what_is_wrong():

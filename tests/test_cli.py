@@ -22,7 +22,7 @@ PROGRAM = [sys.executable, "-c", "from optirs_web.cli import main; main()"]
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli, [str(one) for one in arguments])
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def train(out, *arguments):
@@ -33,7 +33,7 @@ def test_devices_lists_each_and_says_what_auto_takes():
     result = run("devices")
     assert result.exit_code == 0
     names = [line.split()[0] for line in result.output.splitlines() if line]
-    assert {one.label for one in ow.devices()} <= set(names)
+    assert {device.label for device in ow.devices()} <= set(names)
     assert f'"auto" selects {ow.device("auto").name}: ' in result.output
 
 
@@ -110,7 +110,7 @@ def test_train_writes_its_files_and_says_what_it_did(tmp_path):
     out = tmp_path / "runs" / "digits"
     result = train(out, "--epochs", 2, "--optimizer", "sgd")
     assert result.exit_code == 0, result.output
-    assert {one.name for one in out.iterdir()} == FILES
+    assert {path.name for path in out.iterdir()} == FILES
     assert (out / "curves.png").read_bytes().startswith(PNG)
     metrics = json.loads((out / "metrics.json").read_text())
     assert f"test accuracy {metrics['test_accuracy']:.2%}" in result.stdout
@@ -142,11 +142,11 @@ def test_folds_trains_on_each_and_prints_the_mean(tmp_path):
     result = train(tmp_path, "--epochs", 1, "--folds")
     assert result.exit_code == 0
     metrics = json.loads((tmp_path / "metrics.json").read_text())
-    accuracies = [one["test_accuracy"] for one in metrics["folds"]]
+    accuracies = [metric["test_accuracy"] for metric in metrics["folds"]]
     assert len(accuracies) == 5
     assert metrics["test_accuracy"] == pytest.approx(sum(accuracies) / 5)
     assert f"mean of 5 folds: test accuracy {metrics['test_accuracy']:.2%}" in result.stdout
-    assert {one.name for one in (tmp_path / "fold4").iterdir()} == FILES
+    assert {path.name for path in (tmp_path / "fold4").iterdir()} == FILES
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_what_the_machine_refuses_is_one_line_too(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     result = run("shader", "adamw", "--output", old)
     assert (result.exit_code, result.stderr) == (1, f"Error: {os.strerror(errno.ENOSPC)}\n")
-    assert [one.read_text() for one in tmp_path.iterdir()] == ["old"]
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
     monkeypatch.setenv("OPTIRS_POWER", "most")
     result = run("devices")
     assert (result.exit_code, result.stderr) == (

@@ -13,9 +13,9 @@ LARGEST = 0.01
 
 def clipped(grads, norm_type, max_norm):
     """The norm of all gradients, and they after clipping by it and then by value, in float64."""
-    grads = [one.astype(float) for one in grads]
-    norm = np.linalg.norm(np.concatenate([one.ravel() for one in grads]), norm_type)
-    by_norm = [one * min(1.0, max_norm / (norm + 1e-6)) for one in grads]
+    grads = [grad.astype(float) for grad in grads]
+    norm = np.linalg.norm(np.concatenate([grad.ravel() for grad in grads]), norm_type)
+    by_norm = [grad * min(1.0, max_norm / (norm + 1e-6)) for grad in grads]
     return norm, by_norm, [np.clip(one, -LARGEST, LARGEST) for one in by_norm]
 
 
@@ -29,7 +29,7 @@ def test_the_global_norm_and_the_functions_in_place_are_those_in_float64(numeric
     assert_close(ours_by_value, by_value)
     if norm_type != np.inf:  # JSON has none
         spec = [["clip_by_global_norm", {"max_norm": max_norm, "norm_type": norm_type}]]
-        ((*after,),) = numerics("transformed", spec, "SGD", {"lr": 1.0}, [0 * one for one in grads], [grads])
+        ((*after,),) = numerics("transformed", spec, "SGD", {"lr": 1.0}, [0 * grad for grad in grads], [grads])
         assert_close(after, [-one for one in by_norm])
 
 
@@ -37,19 +37,19 @@ def test_the_global_norm_and_the_functions_in_place_are_those_in_float64(numeric
 def test_the_reference_is_torchs(torch, norm_type, max_norm):
     _, (grads,) = make_problem(1)
     want, by_norm, by_value = clipped(grads, norm_type, max_norm)
-    theirs = [torch.nn.Parameter(torch.zeros(one.shape, dtype=torch.float64)) for one in grads]
-    for one, grad in zip(theirs, grads, strict=True):
-        one.grad = torch.tensor(grad.astype(float))
+    theirs = [torch.nn.Parameter(torch.zeros(grad.shape, dtype=torch.float64)) for grad in grads]
+    for reference, grad in zip(theirs, grads, strict=True):
+        reference.grad = torch.tensor(grad.astype(float))
     assert torch.nn.utils.clip_grad_norm_(theirs, max_norm, norm_type).item() == pytest.approx(want, rel=1e-12)
-    assert_close([one.grad.numpy() for one in theirs], by_norm, 1e-12)
+    assert_close([reference.grad.numpy() for reference in theirs], by_norm, 1e-12)
     torch.nn.utils.clip_grad_value_(theirs, LARGEST)
-    assert_close([one.grad.numpy() for one in theirs], by_value, 1e-12)
+    assert_close([reference.grad.numpy() for reference in theirs], by_value, 1e-12)
 
 
 def test_clip_grad_norm_in_a_recorded_step_costs_four_dispatches(device):
     params = [ow.Parameter(np.zeros(shape, np.float32), device=device) for shape in SHAPES]
-    for one in params:
-        one.grad = np.ones(one.shape, np.float32)
+    for param in params:
+        param.grad = np.ones(param.shape, np.float32)
     ow.optim.clip_grad_norm_(params, 1.0)
     assert cost_of_replay(device, lambda: ow.optim.clip_grad_norm_(params, 1.0)) == 4
 

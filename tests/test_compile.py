@@ -163,12 +163,12 @@ def test_recording_again_and_again_uses_the_memory_of_recordings_that_have_gone(
         kept = ow.compile(step, device=device)
         for _ in range(4):
             for rows in range(8, 168, 8):
-                one = kept if ending == "replaced" else ow.compile(step, device=device)
+                index = kept if ending == "replaced" else ow.compile(step, device=device)
                 if ending == "fails":
                     with pytest.raises(UnsupportedError):
-                        one(np.ones((rows, 64), np.float32))
+                        index(np.ones((rows, 64), np.float32))
                 else:
-                    assert one(np.ones((rows, 64), np.float32)).item() == rows * 64 * 64
+                    assert index(np.ones((rows, 64), np.float32)).item() == rows * 64 * 64
             gc.collect()
             now = device.memory_stats()
             held.append(now.live_bytes + now.pooled_bytes)

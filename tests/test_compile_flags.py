@@ -182,7 +182,7 @@ def test_a_method_runs_where_its_object_lies(open_device):
 
     models = [Scale(open_device(name)) for name in ("cpu", "vulkan")]
     for _ in range(2):
-        assert [(one.scaled([2.0]).tolist(), one.scaled([2.0]).device.name) for one in models] == [
+        assert [(model.scaled([2.0]).tolist(), model.scaled([2.0]).device.name) for model in models] == [
             ([6.0], "cpu"),
             ([6.0], "vulkan"),
         ]

@@ -15,11 +15,11 @@ def numbers(*shape):
 
 def derivatives(device, x, weight, **options):
     """The result of a convolution, its gradients, and the gradients of these."""
-    given = [ow.tensor(one, device=device, requires_grad=True) for one in (x, weight)]
-    result = ops.conv2d(*given, **options)
-    first = ow.gradients((result * result * result).sum(), given, create_graph=True)
-    second = ow.gradients(sum((one * one).sum() for one in first), given)
-    return [one.numpy() for one in (result, *first, *second)]
+    inputs = [ow.tensor(values, device=device, requires_grad=True) for values in (x, weight)]
+    result = ops.conv2d(*inputs, **options)
+    first = ow.gradients((result * result * result).sum(), inputs, create_graph=True)
+    second = ow.gradients(sum((one * one).sum() for one in first), inputs)
+    return [tensor.numpy() for tensor in (result, *first, *second)]
 
 
 def test_a_batch_that_is_taken_in_turns_gives_the_same(device, monkeypatch):
@@ -72,7 +72,7 @@ def test_a_small_network_of_convolutions_learns_in_a_compiled_step(device):
     images[labels == 1, 0, 2:4] += 1.0  # a horizontal bar
     images[labels == 0, 0, :, 2:4] += 1.0  # an upright one
     params = [
-        ow.Parameter(one, device=device) for one in (numbers(4, 1, 3, 3) * 0.3, np.zeros(4), numbers(16, 2) * 0.1)
+        ow.Parameter(values, device=device) for values in (numbers(4, 1, 3, 3) * 0.3, np.zeros(4), numbers(16, 2) * 0.1)
     ]
     optimizer = ow.optim.Adam(params, lr=0.05)
 

@@ -107,17 +107,17 @@ def test_a_convolution_and_its_gradients_equal_float64(open_device, as_on_gpu, n
     x, w = numbers(*images), numbers(*filters)
     want, slopes, of_images, of_filters = by_taps(x, w, lambda shape: numbers(*shape), **options)
     kernels = as_on_gpu(device, tile, 64 if cut else 0)
-    ours = [ow.tensor(one, device=device, requires_grad=True) for one in (x, w)]
+    ours = [ow.tensor(values, device=device, requires_grad=True) for values in (x, w)]
     result = ops.conv2d(*ours, **options)
     result.backward(ow.tensor(slopes.astype(np.float32), device=device))
     close(result.numpy(), want, filters[1] * filters[2] * filters[3])
     close(ours[0].grad.numpy(), of_images, filters[0] * filters[2] * filters[3])
     close(ours[1].grad.numpy(), of_filters, want.size / filters[0])
-    names = [one.name for one in kernels]
+    names = [kernel.name for kernel in kernels]
     is_pixelwise = filters[2:] == (1, 1) and "stride" not in options
     assert names.count(PIXELS) == 3 - is_pixelwise - ("stride" in options)
     assert "unfold" not in names or "stride" in options
-    assert all(tile_of(one) == tile for one in kernels if one.name == PIXELS)
+    assert all(tile_of(kernel) == tile for kernel in kernels if kernel.name == PIXELS)
     if name in ("of many windows", "of many channels"):
         assert ("sum" in names) == cut
 
@@ -129,16 +129,16 @@ def test_a_convolution_by_bands_and_its_gradients_equal_float64(open_device, as_
     x, w = numbers(*images), numbers(*filters)
     want, slopes, of_images, of_filters = by_taps(x, w, lambda shape: numbers(*shape), **options)
     kernels = as_on_gpu(device, _32)
-    ours = [ow.tensor(one, device=device, requires_grad=True) for one in (x, w)]
+    ours = [ow.tensor(values, device=device, requires_grad=True) for values in (x, w)]
     result = ops.conv2d(*ours, **options)
     result.backward(ow.tensor(slopes.astype(np.float32), device=device))
     close(result.numpy(), want, filters[1] * 9)
     close(ours[0].grad.numpy(), of_images, filters[0] * 9)
     close(ours[1].grad.numpy(), of_filters, want.size / filters[0])
-    used = [one for one in kernels if one.name in (BAND, PIXELS)]
+    used = [kernel for kernel in kernels if kernel.name in (BAND, PIXELS)]
     assert [one.name for one in used] == [BAND if one else PIXELS for one in (*bands, None)]
     tiles = [(one.constants["TILE_ROWS"], one.constants["REGION_WIDTH"]) for one in used if one.name == BAND]
-    assert tiles == [one for one in bands if one]
+    assert tiles == [band for band in bands if band]
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_a_convolution_by_bands_and_its_gradients_equal_float64(open_device, as_
 def test_bands_are_taken_where_regions_fill_images_and_a_gpu(open_device, filters, windows, images, groups, expected):
     capabilities = replace(open_device("vulkan").capabilities, quads=False, tiles="discrete", max_workgroups=65_535)
     launch = band_launch(capabilities, filters, windows, images, groups)
-    found = launch and (*map(launch[0].constants.get, ("TILE_ROWS", "REGION_WIDTH")), launch[1])
-    assert found == expected
+    actual = launch and (*map(launch[0].constants.get, ("TILE_ROWS", "REGION_WIDTH")), launch[1])
+    assert actual == expected
 
 
 @pytest.mark.parametrize("filters", [4, 20], ids=["by tiles", "by bands"])
@@ -181,7 +181,7 @@ def test_more_columns_than_a_grid_takes_are_computed_in_several_launches(open_de
     kernels = as_on_gpu(device, _32, max_workgroups=4)
     result = ops.conv2d(ow.tensor(x, device=device), ow.tensor(w, device=device), padding=1)
     close(result.numpy(), want, 18)
-    assert [one.name for one in kernels] == [PIXELS] * 3  # 270 columns, 128 at once
+    assert [kernel.name for kernel in kernels] == [PIXELS] * 3  # 270 columns, 128 at once
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-3), ("bfloat16", 8e-3)])
@@ -189,7 +189,7 @@ def test_more_columns_than_a_grid_takes_are_computed_in_several_launches(open_de
 def test_images_and_filters_of_16_bits_are_read_and_written(open_device, as_on_gpu, images, filters, dtype, tolerance):
     device = open_device("vulkan")
     as_on_gpu(device, _32, 4)
-    x, w = (ow.tensor(one, device=device).astype(dtype) for one in (numbers(*images), numbers(*filters)))
+    x, w = (ow.tensor(values, device=device).astype(dtype) for values in (numbers(*images), numbers(*filters)))
     want, *_ = by_taps(x.float().numpy(), w.float().numpy(), np.zeros, padding=1)
     result = ops.conv2d(x, w, padding=1)
     assert result.dtype == dtype
@@ -202,10 +202,12 @@ def test_what_follows_a_convolution_is_computed_with_it(open_device, as_on_gpu, 
     as_on_gpu(device, _64)
     x, w, bias = numbers(2, 3, 32, 32), numbers(filters, 3, 3, 3), numbers(filters)
     want, *_ = by_taps(x, w, np.zeros, padding=1)
-    given = [ow.tensor(one, device=device) for one in (x, w, bias)]
+    inputs = [ow.tensor(values, device=device) for values in (x, w, bias)]
     step = ow.compile(lambda x, w, bias: ops.conv2d(x, w, bias, padding=1).relu(), device=device)
-    close(step(*given).numpy(), np.maximum(want + bias[:, None, None], 0), 27)
-    assert [one.kernel.name for one in step.program.launches if isinstance(one, Launch)] == [f"{name}+add+relu"]
+    close(step(*inputs).numpy(), np.maximum(want + bias[:, None, None], 0), 27)
+    assert [launch.kernel.name for launch in step.program.launches if isinstance(launch, Launch)] == [
+        f"{name}+add+relu"
+    ]
 
 
 def test_no_columns_are_stored(open_device, as_on_gpu):
@@ -224,7 +226,7 @@ def test_a_library_that_multiplies_is_given_columns(open_device, as_on_gpu):
     device = open_device("vulkan")
     kernels = as_on_gpu(device, _32, replaced=frozenset({"matmul"}))
     ops.conv2d(ow.tensor(numbers(1, 2, 4, 4), device=device), ow.tensor(numbers(2, 2, 3, 3), device=device))
-    assert [one.name for one in kernels] == ["unfold", "matmul"]
+    assert [kernel.name for kernel in kernels] == ["unfold", "matmul"]
 
 
 def test_tiles_with_more_rows_than_64_are_not_taken(open_device, as_on_gpu):
@@ -232,4 +234,4 @@ def test_tiles_with_more_rows_than_64_are_not_taken(open_device, as_on_gpu):
     kernels = as_on_gpu(device, _32)
     TILE_CLASSES["forced"] = TileClass((*sorted(TILES, reverse=True)[:2], _64, _32), 0)
     ops.conv2d(ow.tensor(numbers(1, 2, 16, 16), device=device), ow.tensor(numbers(256, 2, 3, 3), device=device))
-    assert [tile_of(one) for one in kernels] == [_64]
+    assert [tile_of(kernel) for kernel in kernels] == [_64]

@@ -19,15 +19,15 @@ def test_the_host_does_no_more_than_expected(name, open_device):
     info = open_device(name).info
     if info.kind not in ("cpu", "software"):
         pytest.skip("the expected counts are those of a software adapter, which takes other kernels than a GPU")
-    found = differences(EXPECTED[name], measured(name), EXPECTED["python"] == PYTHON)
-    assert not found, "\n".join(found)
+    actual = differences(EXPECTED[name], measured(name), EXPECTED["python"] == PYTHON)
+    assert not actual, "\n".join(actual)
 
 
 def test_kernels_have_no_more_instructions_than_expected():
     if why_not := missing_compiler("spirv"):
         missing("naga", why_not)
-    found = differences(EXPECTED["spirv"], measured("spirv"))
-    assert not found, "\n".join(found)
+    actual = differences(EXPECTED["spirv"], measured("spirv"))
+    assert not actual, "\n".join(actual)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def counts(calls):
 @pytest.mark.parametrize(("calls", "said"), [(101, "101 calls, 100 were expected"), (89, "only 89 calls"),
                                              (100, None), (90, None)])  # fmt: skip
 def test_growth_and_a_large_fall_are_told(calls, said):
-    found = differences(counts(100), counts(calls))
-    assert found == [] if said is None else len(found) == 1 and said in found[0] and "`make counts`" in found[0]
+    actual = differences(counts(100), counts(calls))
+    assert actual == [] if said is None else len(actual) == 1 and said in actual[0] and "`make counts`" in actual[0]
 
 
 def test_other_versions_of_python_may_call_somewhat_more():

@@ -69,7 +69,7 @@ def test_a_last_batch_that_is_smaller_can_be_left_out(device):
 
 
 def test_samples_can_be_joined_by_the_user(device):
-    loader = DataLoader(["a", "bcd"], 2, collate_fn=lambda words: np.array([len(one) for one in words], np.int32),
+    loader = DataLoader(["a", "bcd"], 2, collate_fn=lambda words: np.array([len(word) for word in words], np.int32),
                         device=device)  # fmt: skip
     assert [batch.tolist() for batch in loader] == [[1, 3]]
 
@@ -140,7 +140,7 @@ def test_the_device_has_its_work_before_the_host_picks_the_next_batch(device):
     first, down = device.stats.submits, device.stats.bytes_down
     for x, _ in DataLoader(Watched(), 1, device=device):
         x * 2.0
-    assert [one - first for one in submits] == list(range(7))
+    assert [submit - first for submit in submits] == list(range(7))
     assert device.stats.bytes_down == down
 
 
@@ -157,10 +157,10 @@ def work_of(device, loader):
 
 
 def test_the_next_batch_is_uploaded_between_a_steps_submit_and_its_wait(device):
-    found = work_of(device, DataLoader(WIDE, 2, device=device))
-    assert found == ["write", *["submit", "write", "read"] * 2, "submit", "read"]
-    found = work_of(device, DataLoader(WIDE, 2, device=device, prefetch=False))
-    assert found == ["write", "submit", "read"] * 3
+    actual = work_of(device, DataLoader(WIDE, 2, device=device))
+    assert actual == ["write", *["submit", "write", "read"] * 2, "submit", "read"]
+    actual = work_of(device, DataLoader(WIDE, 2, device=device, prefetch=False))
+    assert actual == ["write", "submit", "read"] * 3
 
 
 def test_a_batch_that_is_uploaded_ahead_takes_no_third_buffer(device):

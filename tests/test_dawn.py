@@ -45,12 +45,12 @@ def test_power_is_for_auto_only():
 
 @pytest.mark.needs("dawn")
 def test_a_driver_that_cannot_be_used_is_said(open_device):
-    found = run_python(OPEN, VK_DRIVER_FILES="/nonexistent.json", VK_ICD_FILENAMES="/nonexistent.json")[-1]
-    assert "no vulkan-dawn adapter found: VK_DRIVER_FILES=/nonexistent.json hides all drivers" in found
+    actual = run_python(OPEN, VK_DRIVER_FILES="/nonexistent.json", VK_ICD_FILENAMES="/nonexistent.json")[-1]
+    assert "no vulkan-dawn adapter found: VK_DRIVER_FILES=/nonexistent.json hides all drivers" in actual
     usual = open_device("vulkan").info.description
     refused = f"no vulkan-dawn adapter found: Dawn refuses {usual}, and has written to the terminal what it misses"
-    found = run_python(OPEN)[-1]
-    assert found == "vulkan-dawn" or refused in found  # as it refuses Mesa 22, but not 25
+    actual = run_python(OPEN)[-1]
+    assert actual == "vulkan-dawn" or refused in actual  # as it refuses Mesa 22, but not 25
 
 
 def test_a_device_through_dawn_is_one_of_its_own(dawn, open_device):
@@ -58,9 +58,9 @@ def test_a_device_through_dawn_is_one_of_its_own(dawn, open_device):
     assert dawn is not vulkan
     assert dawn.name == "vulkan-dawn"
     assert ow.device("vulkan-dawn:0") is ow.device("vulkan:0", through="dawn") is dawn
-    assert "vulkan-dawn" not in [one.name for one in ow.devices()]  # each adapter is listed once
+    assert "vulkan-dawn" not in [device.name for device in ow.devices()]  # each adapter is listed once
     x = np.random.default_rng(0).normal(size=(33, 20)).astype(np.float32)
-    a, b = (ow.tensor(x, device=one) for one in (dawn, vulkan))
+    a, b = (ow.tensor(x, device=values) for values in (dawn, vulkan))
     np.testing.assert_allclose((a @ a.T).numpy(), (b @ b.T).numpy(), rtol=1e-5, atol=1e-5)
     assert a.to(vulkan).device is vulkan
 
@@ -86,10 +86,10 @@ def test_errors_are_ours(dawn):
 def test_timestamps_are_not_rounded(dawn):
     with ow.profile(dawn) as profile:
         ow.ones((64, 64), device=dawn).sum()
-    durations = [one.end - one.start for one in profile.kernels]
+    durations = [kernel.end - kernel.start for kernel in profile.kernels]
     assert profile.clock == "gpu timestamps"
     assert min(durations) > 0
-    assert any(round(1e9 * one) % 1024 for one in durations)  # what a page is told is rounded to 65,536 ns
+    assert any(round(1e9 * duration) % 1024 for duration in durations)  # what a page is told is rounded to 65,536 ns
 
 
 @pytest.mark.needs("dawn")

@@ -110,11 +110,11 @@ def test_a_block_is_of_its_thread_and_task_and_the_switch_of_all():
         return False
 
     def in_a_thread():
-        found = []
-        thread = threading.Thread(target=lambda: found.append(is_checked()))
+        result = []
+        thread = threading.Thread(target=lambda: result.append(is_checked()))
         thread.start()
         thread.join()
-        return found == [True]
+        return result == [True]
 
     async def in_tasks():
         async def task(enabled):

@@ -20,12 +20,12 @@ def composed(x):
 def with_torch(torch, function, order):
     """The gradient of the function, of the gradient's sum, and so on, in float64."""
     x = torch.tensor(X, dtype=torch.float64, requires_grad=True)
-    value, found = function(x), []
+    value, result = function(x), []
     for _ in range(order):
         (slope,) = torch.autograd.grad(value, x, create_graph=True)
-        found.append(slope.detach().numpy())
+        result.append(slope.detach().numpy())
         value = slope.sum()
-    return found
+    return result
 
 
 def assert_equal(got, want, tolerance=2e-6):

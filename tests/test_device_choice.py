@@ -36,7 +36,9 @@ class Chooser:
     """`choose()` as "auto" does it among real adapters, or those given; notes what is opened, and for what."""
 
     def __init__(self, listed=None):
-        self.listed = listed or {name: [one for one in ow.devices() if one.name == name] for name in ("vulkan", "cpu")}
+        self.listed = listed or {
+            name: [device for device in ow.devices() if device.name == name] for name in ("vulkan", "cpu")
+        }
         self.measured, self.refused = [], set()
 
     def choose(self, power=""):
@@ -71,9 +73,9 @@ def real(software, monkeypatch):
 def keep(chooser, **seconds):
     """Have these figures for a device as if measured: one number for all three."""
     for adapters in chooser.listed.values():
-        for one in adapters:
-            if one.label in seconds:
-                figures.store(one, Figures(*[seconds[one.label]] * 3))
+        for adapter in adapters:
+            if adapter.label in seconds:
+                figures.store(adapter, Figures(*[seconds[adapter.label]] * 3))
 
 
 def made_up(**kinds):
@@ -93,7 +95,7 @@ def test_auto_takes_the_device_that_was_measured_to_be_the_fastest_and_tells_the
     assert all(seconds > 0 for times in kept.values() for seconds in times)
     as_fast = [name for name in sums if sums[name] <= 1.1 * min(sums.values())]
     assert chosen.name == as_fast[0]
-    for info in (one for adapters in real.listed.values() for one in adapters):
+    for info in (adapter for adapters in real.listed.values() for adapter in adapters):
         assert f"{info.label} {figures.load(info)}" in real.reasons[chosen.name]
     assert real.choose() is chosen
     assert real.measured == ["vulkan", "cpu"]  # not again
@@ -216,7 +218,7 @@ def test_a_device_that_does_not_open_is_passed_over_and_that_is_logged_once(capl
         assert chooser.choose().name == "metal"
         registry.avoided.clear()
     assert "vulkan is avoided: it could not be opened (it refused)" in chooser.reasons["metal"]
-    (record,) = [one for one in caplog.records if "vulkan is avoided" in one.message]
+    (record,) = [record for record in caplog.records if "vulkan is avoided" in record.message]
     assert record.levelname == "WARNING"
     assert record.message.startswith("'auto' takes metal: ")
 
@@ -246,7 +248,7 @@ def test_optirs_require_allows_what_it_names_and_everything_where_it_names_no_de
 
 
 def cpu():
-    return {"cpu": [one for one in ow.devices() if one.name == "cpu"]}
+    return {"cpu": [device for device in ow.devices() if device.name == "cpu"]}
 
 
 # Devices that fail.
@@ -361,14 +363,14 @@ except ow.errors.DeviceLostError:
 
 def test_work_moves_from_a_lost_device_to_the_next_where_that_is_allowed(open_device, tmp_path):
     open_device("vulkan")
-    given = {"XDG_CACHE_HOME": tmp_path, "MESA_SHADER_CACHE_DIR": MESA, "OPTIRS_AUTO_SOFTWARE": 1}
-    given["OCL_ICD_VENDORS"] = tmp_path  # the next is the processor
-    lines = run_python(LOSING, **given, OPTIRS_REQUIRE=None, OPTIRS_POWER=None, OPTIRS_DEVICE=None)
-    again, moves = (one for one in lines if one.startswith("WARNING"))  # once, though both happen twice
+    inputs = {"XDG_CACHE_HOME": tmp_path, "MESA_SHADER_CACHE_DIR": MESA, "OPTIRS_AUTO_SOFTWARE": 1}
+    inputs["OCL_ICD_VENDORS"] = tmp_path  # the next is the processor
+    lines = run_python(LOSING, **inputs, OPTIRS_REQUIRE=None, OPTIRS_POWER=None, OPTIRS_DEVICE=None)
+    again, moves = (row for row in lines if row.startswith("WARNING"))  # once, though both happen twice
     assert again.endswith("; vulkan is retried, since there is no other: it was lost")
     assert moves.startswith("WARNING 'auto' takes cpu: ")
     assert moves.endswith("; vulkan is avoided: it was lost")
-    assert [one for one in lines if one not in (again, moves)] == [
+    assert [row for row in lines if row not in (again, moves)] == [
         "vulkan",  # OPTIRS_REQUIRE allows no other
         "vulkan",  # nobody said that it may move
         "vulkan cpu cpu",

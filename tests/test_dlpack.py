@@ -89,7 +89,7 @@ def test_the_pool_does_not_reuse_memory_that_somebody_sees(cpu):
     gc.collect()
     others = [ow.ones((300,), device=cpu) * 2.0 for _ in range(20)]
     assert seen.tolist() == list(range(1, 301))
-    assert [one.sum().item() for one in others] == [600.0] * 20
+    assert [other.sum().item() for other in others] == [600.0] * 20
     assert buffer() is not None
     del seen
     gc.collect()

@@ -20,12 +20,16 @@ ROOT = Path(__file__).parent.parent
 
 MODULES = [
     "optirs_web",
-    *(one.name for one in pkgutil.walk_packages(optirs_web.__path__, "optirs_web.") if "shaders" not in one.name),
+    *(
+        module.name
+        for module in pkgutil.walk_packages(optirs_web.__path__, "optirs_web.")
+        if "shaders" not in module.name
+    ),
 ]
 # These import Pyodide's modules, or a rival of the benchmarks.
 OF_OTHERS = ("optirs_web.browser.", "optirs_web.benchmarks.torch_models", "optirs_web.benchmarks.libraries.torch_",
              "optirs_web.benchmarks.libraries.of_")  # fmt: skip
-MODULES = [one for one in MODULES if not one.startswith(OF_OTHERS)]
+MODULES = [module for module in MODULES if not module.startswith(OF_OTHERS)]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -86,7 +90,7 @@ def blocks(page):
 
 PAGES = [one.relative_to(ROOT).as_posix() for one in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]]
 IN_PAGES = {"docs/jupyterlite.md", "docs/package.md"}  # these await at the top level; tests/browser has the notebook
-EXAMPLES = [one for one in PAGES if one not in IN_PAGES and blocks(one)]
+EXAMPLES = [page for page in PAGES if page not in IN_PAGES and blocks(page)]
 
 # What else a page needs than the library, and what is true at its end.
 NEEDS = {"docs/interop.md": ["torch", "onnx"]}
@@ -102,7 +106,12 @@ def test_there_are_pages_with_examples():
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(one, marks=pytest.mark.needs(*NEEDS.get(one, ()))) for one in EXAMPLES if one not in DEVICES]
+    "page",
+    [
+        pytest.param(example, marks=pytest.mark.needs(*NEEDS.get(example, ())))
+        for example in EXAMPLES
+        if example not in DEVICES
+    ],
 )
 def test_the_examples_of_a_page_run(page, requires, tmp_path, monkeypatch):
     """One after the other, with the names of those before."""
@@ -133,12 +142,12 @@ def test_links_between_pages_lead_somewhere():
             assert path.exists(), f"{page}: {link}"
             if heading:
                 headings = re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE)
-                anchors = [re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings]
+                anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
                 assert heading in anchors, f"{page}: {link}"
 
 
 def test_commands_that_run_a_file_of_the_clone_name_its_environment():
     """In a fresh clone no other Python has the library. Only `make` and `pip install .` come before."""
-    for path in [*(ROOT / one for one in PAGES), *(ROOT / "examples").glob("*.*")]:
+    for path in [*(ROOT / page for page in PAGES), *(ROOT / "examples").glob("*.*")]:
         commands = re.findall(r"\S*python\s(?:benchmarks|examples)/\w+\.py", path.read_text("utf-8"))
-        assert {one.split()[0].lstrip("`(") for one in commands} <= {".venv/bin/python"}, path
+        assert {command.split()[0].lstrip("`(") for command in commands} <= {".venv/bin/python"}, path

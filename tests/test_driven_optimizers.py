@@ -28,9 +28,9 @@ def reference(requires):
 @pytest.mark.parametrize("case", by_source(DRIVEN_CASES))
 def test_follows_its_source(case, numerics, reference, note_error):
     want, want_state = reference(case)
-    given = [[one.astype(np.float32) for one in arrays] for arrays in (STARTS, CURVATURES)]
-    ours, state = numerics("driven_steps", case.name, *given)
-    largest = max(np.abs(one).max() for one in want)
+    inputs = [[array.astype(np.float32) for array in arrays] for arrays in (STARTS, CURVATURES)]
+    ours, state = numerics("driven_steps", case.name, *inputs)
+    largest = max(np.abs(values).max() for values in want)
     error = max(float(np.abs(np.asarray(got) - one).max() / largest) for got, one in zip(ours, want, strict=True))
     assert error <= case.tolerance
     for got, one in zip(state, want_state, strict=True):
@@ -41,7 +41,7 @@ def test_follows_its_source(case, numerics, reference, note_error):
 def test_the_reference_of_metasgd_goes_down_the_query_loss():
     lr, small, support, query = 0.05, 1e-6, 0.5, -0.25
     values, curvatures = in_float64()
-    alphas = [np.full_like(one, lr) for one in values]
+    alphas = [np.full_like(value, lr) for value in values]
 
     def query_loss():
         inner = driven.gradients(values, curvatures, support)

@@ -26,9 +26,9 @@ def test_the_rate_of_what_is_dropped(device, p):
 def test_neighbours_are_dropped_independently(device):
     ow.manual_seed(2)
     is_dropped = dropped(device, 0.5).reshape(200, -1) == 0
-    for one, other in [(is_dropped[:, :-1], is_dropped[:, 1:]), (is_dropped[:-1], is_dropped[1:])]:
-        correlation = np.corrcoef(one.ravel(), other.ravel())[0, 1]
-        assert abs(correlation) < 4 / np.sqrt(one.size)
+    for array, other in [(is_dropped[:, :-1], is_dropped[:, 1:]), (is_dropped[:-1], is_dropped[1:])]:
+        correlation = np.corrcoef(array.ravel(), other.ravel())[0, 1]
+        assert abs(correlation) < 4 / np.sqrt(array.size)
 
 
 def test_the_gradient_drops_the_same_elements(device):
@@ -100,7 +100,7 @@ def step(device):
         return kept, normal, uniform, again, ones, w.grad
 
     compiled = ow.compile(draw, device=device)
-    return lambda: [one.numpy() for one in compiled()]
+    return lambda: [tensor.numpy() for tensor in compiled()]
 
 
 def test_each_replay_draws_new_numbers(step):
@@ -172,7 +172,9 @@ def test_what_is_computed_again_draws_again(device, is_compiled):
             second = ops.dropout(x)
         return first, between, second, ops.dropout(x)
 
-    first, between, second, after = (one.numpy() for one in (ow.compile(twice, device) if is_compiled else twice)())
+    first, between, second, after = (
+        tensor.numpy() for tensor in (ow.compile(twice, device) if is_compiled else twice)()
+    )
     np.testing.assert_array_equal(first, second)
     assert (first != between).any()
     assert (after != between).any()

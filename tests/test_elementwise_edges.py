@@ -40,7 +40,7 @@ def tensor(values, device, requires_grad=True):
 
 
 def derivative(result, *inputs):
-    return [one.numpy() for one in ow.gradients(result.sum(), inputs)]
+    return [grad.numpy() for grad in ow.gradients(result.sum(), inputs)]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -123,9 +123,9 @@ def test_places_are_those_of_the_first_over_any_length(length, device):
     values[1, -1, 1] = -1
     values[1, length // 3, 0] = NAN
     for name in ("argmax", "argmin"):
-        found = getattr(tensor(values, device), name)
-        np.testing.assert_array_equal(found(1).numpy(), getattr(values, name)(1))
-        assert found().item() == getattr(values, name)()
+        actual = getattr(tensor(values, device), name)
+        np.testing.assert_array_equal(actual(1).numpy(), getattr(values, name)(1))
+        assert actual().item() == getattr(values, name)()
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint32", "bool"])
@@ -165,7 +165,7 @@ COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_e
 
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons_know_nan_infinities_and_zeros(name, device):
-    left, right = (one.ravel() for one in np.meshgrid(np.float32(EDGES), np.float32(EDGES)))
+    left, right = (array.ravel() for array in np.meshgrid(np.float32(EDGES), np.float32(EDGES)))
     ours, numpys = getattr(ops, name), getattr(np, name)
     a, b = tensor(left, device), tensor(right, device)
     assert ours(a, b).dtype == "bool"

@@ -58,7 +58,7 @@ def model_of(case, device):
 
 
 def arrays(batch):
-    return [np.array(one.numpy()) for one in batch]
+    return [np.array(tensor.numpy()) for tensor in batch]
 
 
 @each
@@ -67,9 +67,9 @@ def test_a_run_follows_torch_from_the_same_weights_over_the_same_batches(case, o
 
     steps, model = 100, model_of(case, open_device("cpu"))
     twin = getattr(torch_models, case.model)(**case.options, **case.sizes)
-    twin.load_state_dict({name: torch.tensor(one.numpy()) for name, one in model.state_dict().items()})
+    twin.load_state_dict({name: torch.tensor(tensor.numpy()) for name, tensor in model.state_dict().items()})
     ow.manual_seed(SEED)
-    batches = [arrays(one) for one in islice(case.module.batches(model, *case.data, case.batch), steps)]
+    batches = [arrays(batch) for batch in islice(case.module.batches(model, *case.data, case.batch), steps)]
     ow.manual_seed(SEED)
     ours = [loss.item() for loss in case.module.train(model, *case.data, steps, case.batch)]
     theirs, optimizer = [], twin.optimizer()
@@ -95,8 +95,8 @@ def test_a_page_needs_no_numpy_to_train(open_device):
     """Buffers of Python's own give what arrays do."""
     device, case = open_device("cpu"), CASES[0]
     call = case.module.__name__, case.model, {**case.options, **case.small}
-    found = [numerical_cases.example_losses(*call, [data], 3, 8, device) for data in (CODES, ALPHABET.codes(BOOK))]
-    assert found[0] == found[1]
+    actual = [numerical_cases.example_losses(*call, [data], 3, 8, device) for data in (CODES, ALPHABET.codes(BOOK))]
+    assert actual[0] == actual[1]
 
 
 @pytest.fixture

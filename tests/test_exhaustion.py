@@ -35,8 +35,8 @@ def perceptron(device, depth=8):
     params = [ow.Parameter(rng.standard_normal((SIDE, SIDE), np.float32) * 0.1, device=device) for _ in range(depth)]
 
     def loss_of(x):
-        for one in params:
-            x = (x @ one).tanh()
+        for param in params:
+            x = (x @ param).tanh()
         return (x * x).mean()
 
     return params, trains(ow.optim.AdamW(params, lr=1e-2), loss_of)
@@ -84,7 +84,7 @@ def trained(device, make, room=None):
         losses += [step(X).item() for _ in range(3)]
     finally:
         device.set_memory_limit(None)
-    return losses, [one.numpy().tolist() for one in params], step
+    return losses, [param.numpy().tolist() for param in params], step
 
 
 @pytest.mark.parametrize(("make", "share"), [(perceptron, 0.9), (perceptron, 0.5), (blocks, 0.8)])
@@ -98,9 +98,9 @@ def test_a_compiled_step_that_does_not_fit_computes_again_what_it_cannot_keep(de
     assert (again, params_again) == (losses, params)  # the same kernels over the same values
     assert program.nbytes <= share * kept + 1024
     assert program.recomputed == program.dispatches + program.copies - dispatches > 0
-    found = ow.explain(step)
-    assert (found.recomputed, found.replayed.dispatches) == (program.recomputed, program.dispatches)
-    assert f"{found.recomputed} of these run twice" in str(found)
+    actual = ow.explain(step)
+    assert (actual.recomputed, actual.replayed.dispatches) == (program.recomputed, program.dispatches)
+    assert f"{actual.recomputed} of these run twice" in str(actual)
 
 
 def test_a_step_that_cannot_fit_says_what_it_needs_and_a_smaller_one_runs(device, limited):
@@ -114,8 +114,8 @@ def test_a_step_that_cannot_fit_says_what_it_needs_and_a_smaller_one_runs(device
     with pytest.raises(OutOfDeviceMemoryError) as caught:
         step(X)
     words = r"needs ([\d,]+) bytes, ([\d,]+) with recomputation, .* there is room for ([\d,]+)"
-    wanted, least, room = (int(one.replace(",", "")) for one in re.search(words, str(caught.value)).groups())
-    assert wanted > least == caught.value.asked > room
+    expected, least, room = (int(group.replace(",", "")) for group in re.search(words, str(caught.value)).groups())
+    assert expected > least == caught.value.asked > room
     assert caught.value.excess == least - room
     assert params[0].numpy().tolist() == before
     del caught
@@ -174,11 +174,11 @@ def test_the_error_names_the_largest_holders_by_operation(device, limited):
     kernel = timeline.events[0].kernel
     with pytest.raises(OutOfDeviceMemoryError) as caught:
         ow.zeros((1 << 20,), device=device)
-    found = holders(device)
-    assert found[kernel] >= 4 * MATRIX
-    assert found["(parameters, optimizers, inputs of steps)"] >= 3 * 2 * MATRIX
+    actual = holders(device)
+    assert actual[kernel] >= 4 * MATRIX
+    assert actual["(parameters, optimizers, inputs of steps)"] >= 3 * 2 * MATRIX
     assert "In use, by operation: " in str(caught.value)
-    name, nbytes = found.most_common(1)[0]
+    name, nbytes = actual.most_common(1)[0]
     assert f"{name} {nbytes:,}" in str(caught.value)
     del kept, more, optimizer
 
@@ -187,8 +187,8 @@ def test_eager_training_goes_on_after_an_error(device, limited):
     params, train_step = perceptron(device)
     x = ow.tensor(X, device=device)
     train_step(x)
-    for one in params:
-        one.grad = None
+    for param in params:
+        param.grad = None
     live = live_bytes(device)
     limited(8 * MATRIX)
     with pytest.raises(OutOfDeviceMemoryError, match=r"optirs_web.checkpoint"):

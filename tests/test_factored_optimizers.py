@@ -17,12 +17,12 @@ factored = pytest.mark.parametrize("name", OPTIMIZERS)
 
 
 def make(name, params, device, **options):
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     return ours, getattr(ow.optim, name)(ours, **OPTIMIZERS[name], **options)
 
 
 def values(params):
-    return [np.asarray(one.read()) for one in params]
+    return [np.asarray(param.read()) for param in params]
 
 
 @pytest.mark.parametrize(("name", "dispatches"), [("Adafactor", 6), ("CAME", 8), ("SM3", 4)])
@@ -76,7 +76,7 @@ def test_state_has_the_names_and_shapes_of_its_source(name, device):
         ],
     }[name]  # fmt: skip
     live = optimizer.state[ours[1]]
-    assert {key: one.shape for key, one in live.items()} == shapes[1]
+    assert {key: array.shape for key, array in live.items()} == shapes[1]
 
 
 @factored
@@ -90,8 +90,8 @@ def test_a_loaded_state_dict_goes_on_as_the_optimizer_it_is_of(name, device):
     for step_grads in grads[6:]:
         optimizer.step(grads=step_grads)
         other.step(grads=step_grads)
-    for one, another in zip(values(ours), values(others), strict=True):
-        assert_close(another, one, 1e-6)
+    for value, another in zip(values(ours), values(others), strict=True):
+        assert_close(another, value, 1e-6)
 
 
 @factored
@@ -107,8 +107,8 @@ def test_a_group_added_later_leaves_the_state_of_the_others(name, device):
     for step_grads in grads[3:]:
         optimizer.step(grads=step_grads)
         other.step(grads=step_grads)
-    for one, another in zip(values(ours)[:2], values(others), strict=True):
-        np.testing.assert_array_equal(one, another)
+    for value, another in zip(values(ours)[:2], values(others), strict=True):
+        np.testing.assert_array_equal(value, another)
 
 
 @factored
@@ -117,7 +117,7 @@ def test_skip_nonfinite_leaves_rows_and_columns_as_they_were(name, device):
     ours, optimizer = make(name, params, device, skip_nonfinite=True)
     optimizer.step(grads=grads[0])
     before = values(ours), optimizer.state_dict()["state"]
-    poisoned = [one.copy() for one in grads[1]]
+    poisoned = [grad.copy() for grad in grads[1]]
     poisoned[2][4, 1, 12] = np.nan
     optimizer.step(grads=poisoned)
     np.testing.assert_equal((values(ours), optimizer.state_dict()["state"]), before)
@@ -161,8 +161,8 @@ def test_long_rows_tall_columns_and_many_small_matrices_follow_the_source(name, 
 
     params, grads = make_problem(EXTREMES, 4)
     case = Case("", name, OPTIMIZERS[name], "torch" if name == "Adafactor" else "factored.came")
-    shown = [index for index, one in enumerate(params) if one.size]
-    want, _ = result_of(case, [params[one] for one in shown], [[one[index] for index in shown] for one in grads])
+    shown = [index for index, param in enumerate(params) if param.size]
+    want, _ = result_of(case, [params[one] for one in shown], [[grad[index] for index in shown] for grad in grads])
     ours, optimizer = make(name, params, device)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
@@ -204,10 +204,10 @@ def test_lines_are_measured_of_what_gradient_transforms_leave(name, device):
     others, other = make(name, params, device)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
-        clipped = [np.clip(one, -0.5, 0.5) for one in step_grads]
+        clipped = [np.clip(grad, -0.5, 0.5) for grad in step_grads]
         other.step(grads=[one - rows_mean(one) for one in clipped])
-    for one, another in zip(values(ours), values(others), strict=True):
-        assert_close(another, one, 5e-6)
+    for value, another in zip(values(ours), values(others), strict=True):
+        assert_close(another, value, 5e-6)
 
 
 def test_state_that_fits_another_shape_is_refused():

@@ -37,7 +37,7 @@ def start_writer(path):
 
 
 def names_in(folder):
-    return sorted(one.name for one in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_what_a_killed_write_left_is_removed_by_the_next_to_that_path(tmp_path):

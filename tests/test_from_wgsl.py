@@ -37,11 +37,11 @@ def momentum():
 def test_a_rule_of_ones_own_does_what_it_says(momentum, device, nesterov):
     rng = np.random.default_rng(0)
     values = [rng.standard_normal(size).astype(np.float32) for size in (3, 300)]
-    params = [ow.Parameter(one, device=device) for one in values]
+    params = [ow.Parameter(value, device=device) for value in values]
     optimizer = momentum([{"params": params[:1], "lr": 0.5}, {"params": params[1:]}], nesterov=nesterov)
-    want, average = [one.astype(np.float64) for one in values], [0.0, 0.0]
+    want, average = [value.astype(np.float64) for value in values], [0.0, 0.0]
     for _ in range(10):
-        grads = [rng.standard_normal(one.shape).astype(np.float32) for one in values]
+        grads = [rng.standard_normal(value.shape).astype(np.float32) for value in values]
         optimizer.step(grads=grads)
         for index, (lr, grad) in enumerate(zip((0.5, 0.1), grads, strict=True)):
             average[index] = 0.9 * average[index] + 0.1 * grad.astype(np.float64)

@@ -17,7 +17,7 @@ def arrays(*shapes):
 
 def names(step):
     """Return the names of the kernels and copies of a compiled step."""
-    return [one.kernel.name if isinstance(one, Launch) else "copy" for one in step.program.launches]
+    return [launch.kernel.name if isinstance(launch, Launch) else "copy" for launch in step.program.launches]
 
 
 WIDE = 192  # columns and rows of products that are fused with what follows them
@@ -62,17 +62,17 @@ STEPS = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_a_compiled_step_runs_less_and_gives_the_same(device, name):
-    function, shapes, wanted = STEPS[name]
-    inputs = [ow.tensor(one, device=device) for one in arrays(*shapes)]
+    function, shapes, expected = STEPS[name]
+    inputs = [ow.tensor(array, device=device) for array in arrays(*shapes)]
     step = ow.compile(function, device=device)
     results, eager = step(*inputs), function(*inputs)
     for got, want in zip(*([one] if isinstance(one, ow.Tensor) else one for one in (results, eager)), strict=True):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
-    assert names(step) == wanted
+    assert names(step) == expected
 
 
 def test_without_fusion_a_step_is_what_its_operations_are_bit_for_bit(device):
-    x, w = (ow.tensor(one, device=device) for one in arrays((6, 5), (5, 6)))
+    x, w = (ow.tensor(array, device=device) for array in arrays((6, 5), (5, 6)))
     function = lambda x, w: ((x @ w) * 0.3 + 0.7).exp()  # noqa: E731
     step = ow.compile(function, device=device, fuse=False)
     assert step(x, w).tolist() == function(x, w).tolist()
@@ -122,16 +122,16 @@ def test_gradients_add_up_over_two_losses_in_one_step(device):
 
 
 def test_more_operands_than_a_kernel_binds_take_more_kernels(device):
-    inputs = [ow.tensor(one, device=device) for one in arrays(*[(5,)] * 20)]
+    inputs = [ow.tensor(array, device=device) for array in arrays(*[(5,)] * 20)]
 
     def total(*tensors):
         result = tensors[0]
-        for one in tensors[1:]:
-            result = result + one
+        for tensor in tensors[1:]:
+            result = result + tensor
         return result
 
     step = ow.compile(total, device=device)
-    np.testing.assert_allclose(step(*inputs).numpy(), sum(one.numpy() for one in inputs), rtol=1e-6)
+    np.testing.assert_allclose(step(*inputs).numpy(), sum(input_.numpy() for input_ in inputs), rtol=1e-6)
     assert len(names(step)) < 19
 
 
@@ -154,11 +154,11 @@ def test_explain_returns_what_became_of_a_step(capsys):
     with pytest.raises(TypeError, match=r"what optirs_web\.compile returns"):
         ow.explain(lambda x: x)
     step(*arrays((WIDE, 4), (4, WIDE)))
-    found = ow.explain(step)
-    assert (found.called.dispatches, found.replayed.dispatches) == (2, 1)
-    assert found.kernels == ("matmul+relu",)
-    assert found.replayed.bytes < found.called.bytes
-    assert "1 × matmul+relu" in str(found)
+    actual = ow.explain(step)
+    assert (actual.called.dispatches, actual.replayed.dispatches) == (2, 1)
+    assert actual.kernels == ("matmul+relu",)
+    assert actual.replayed.bytes < actual.called.bytes
+    assert "1 × matmul+relu" in str(actual)
     assert capsys.readouterr().out == ""
 
 
@@ -182,13 +182,13 @@ MAKERS = [
     lambda one, other: one * 0.5 - other,
     lambda one, other: one.relu() * other,
     lambda one, other: one @ other * 0.1,
-    lambda one, other: one.T + other,
+    lambda array, other: array.T + other,
     lambda one, other: one.sum(axis=0) * 0.1 + other,
     lambda one, other: one.sum(axis=1, keepdims=True) * 0.1 * other,
-    lambda one, other: one.reshape(2, 18).sum() * 0.01 + other,
+    lambda array, other: array.reshape(2, 18).sum() * 0.01 + other,
     lambda one, other: one + other[:1].reshape(6) * other[0, 0].relu(),
     lambda one, other: ops.concat([other[3:].clone(), one[:3].clone()]),
-    lambda one, other: (one.reshape(9, 4) + 1.0).reshape(6, 6) * other,
+    lambda array, other: (array.reshape(9, 4) + 1.0).reshape(6, 6) * other,
 ]
 
 
@@ -206,7 +206,7 @@ def test_any_step_gives_the_same_compiled(steps, kept):
             values.append(MAKERS[maker](values[one % len(values)], values[other % len(values)]).relu())
         return [values[-1], *(values[number % len(values)] * 1.0 for number in sorted(kept))]
 
-    inputs = [ow.tensor(one, device="cpu") for one in arrays((6, 6), (6, 6))]
+    inputs = [ow.tensor(array, device="cpu") for array in arrays((6, 6), (6, 6))]
     compiled = ow.compile(run, device="cpu")(*inputs)
     for got, want in zip(compiled, run(*inputs), strict=True):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-6)

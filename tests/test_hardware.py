@@ -18,7 +18,7 @@ BRIEF = ["--device", "vulkan", "--brief", "--part", "parity", "--part", "tuning"
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli, [str(one) for one in arguments])
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def parts_of(file):
@@ -42,8 +42,8 @@ def test_check_says_what_an_adapter_does(open_device, tmp_path, monkeypatch):
     assert device["bandwidth"] > 0
     assert device["product"]["rate"] > 0
     assert device["limits"]["max_workgroups"] >= 65535
-    assert {one["name"] for one in facts["adapters"]} >= {"cpu", "vulkan"}
-    assert not any("host" in one for one in facts["adapters"])  # the machine's name
+    assert {entry["name"] for entry in facts["adapters"]} >= {"cpu", "vulkan"}
+    assert not any("host" in entry for entry in facts["adapters"])  # the machine's name
     assert "share of arithmetic" in done.output
     assert "0x0" not in done.output  # which stands for quads
 

@@ -39,8 +39,8 @@ def test_one_step_solves_least_squares_with_the_exact_statistics(device, in_firs
     optimizer = ow.optim.KFAC(params, **NEWTON, in_first=in_first, statistics=lambda: [(a, g)])
     weight_gradient = gradient[:-1] if in_first else gradient[:-1].T
     optimizer.step(grads=[weight_gradient.astype(np.float32), gradient[-1].astype(np.float32)])
-    found = np.vstack([params[0].numpy() if in_first else params[0].numpy().T, params[1].numpy()])
-    assert np.abs(found - solution).max() <= 2e-5 * np.abs(np.vstack([w, b]) - solution).max()
+    actual = np.vstack([params[0].numpy() if in_first else params[0].numpy().T, params[1].numpy()])
+    assert np.abs(actual - solution).max() <= 2e-5 * np.abs(np.vstack([w, b]) - solution).max()
 
 
 def test_a_layer_is_stepped_by_the_inverse_of_its_fisher_matrix(device):
@@ -59,15 +59,15 @@ def test_changing_statistics_are_averaged_as_in_the_paper(device):
     params, grads = make_problem(SHAPES, 30)
     drawn = [draw_statistics(LAYERS, 32, number) for number in range(30)]
     options = {"lr": 0.1, "damping": 0.1, "stat_decay": 0.8, "kl_clip": 1e-2, "update_freq": 4}
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.KFAC(ours, **options)
     for step_grads, statistics in zip(grads, drawn, strict=True):
         optimizer.step(grads=step_grads, statistics=statistics)
-    given = iter(drawn)
-    want, want_state = kfac(params, grads, statistics=lambda: next(given), **options)
+    inputs = iter(drawn)
+    want, want_state = kfac(params, grads, statistics=lambda: next(inputs), **options)
     state = optimizer.state_dict()["state"]
-    for number, one in enumerate(ours):
-        assert_close(one.numpy(), want[number], 5e-6)
+    for number, mine in enumerate(ours):
+        assert_close(mine.numpy(), want[number], 5e-6)
         assert set(state[number]) == set(want_state[number])
         for name, value in want_state[number].items():
             assert_close(state[number][name], value, 1e-5)
@@ -78,10 +78,10 @@ def test_clipping_bounds_the_change_of_all_layers_together(device):
     statistics = draw_statistics(LAYERS)
     changes = []
     for kl_clip in (None, 1e-4):
-        ours = [ow.Parameter(one, device=device) for one in params]
+        ours = [ow.Parameter(param, device=device) for param in params]
         optimizer = ow.optim.KFAC(ours, lr=0.5, momentum=0.0, damping=0.1, kl_clip=kl_clip)
         optimizer.step(grads=grads[0], statistics=statistics)
-        changes.append([one.numpy().astype(np.float64) - start for one, start in zip(ours, params, strict=True)])
+        changes.append([mine.numpy().astype(np.float64) - start for mine, start in zip(ours, params, strict=True)])
     free, clipped = changes
     # Steps are -lr D, so that lr² D gradient is -lr (step gradient).
     change = -0.5 * sum(np.sum(step * grad) for step, grad in zip(free, grads[0], strict=True))
@@ -113,8 +113,8 @@ def test_statistics_of_low_rank_and_any_size_leave_steps_finite(device, scale):
     optimizer = ow.optim.KFAC(params, statistics=lambda: [(a, g)], update_freq=1)
     for _ in range(3):
         optimizer.step(grads=[(g.T @ a / 8).astype(np.float32), g.mean(0)])
-    values = [one.numpy() for one in params]
-    assert all(np.isfinite(one).all() for one in values)
+    values = [param.numpy() for param in params]
+    assert all(np.isfinite(value).all() for value in values)
     assert (values[0][:, 0] == 1.0).all()
     assert scale > 1.0 or np.abs(values[1] - 1.0).max() > 1e-5  # beside large inputs, that of a bias is small
 
@@ -136,16 +136,16 @@ def test_statistics_of_zeros_leave_a_layer_where_it_is(device, zero, damping):
 def test_steps_whose_statistics_are_not_finite_or_too_large_are_skipped_if_asked(device, bad):
     """Squares of 1e30 are beyond float32, and so would be the factors."""
     params, grads = make_problem(SHAPES, 1)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.KFAC(ours, skip_nonfinite=True, damping=0.1)
     good = draw_statistics(LAYERS)
     optimizer.step(grads=grads[0], statistics=good)
-    before = [one.tolist() for one in ours], optimizer.state_dict()["state"]
+    before = [mine.tolist() for mine in ours], optimizer.state_dict()["state"]
     poisoned = copy.deepcopy(good)
     poisoned[1][1][5, 2] = bad
     optimizer.step(grads=grads[0], statistics=poisoned)
-    optimizer.step(grads=[np.full(one.shape, bad * 1e300) for one in params], statistics=good)
-    after = [one.tolist() for one in ours], optimizer.state_dict()["state"]
+    optimizer.step(grads=[np.full(param.shape, bad * 1e300) for param in params], statistics=good)
+    after = [mine.tolist() for mine in ours], optimizer.state_dict()["state"]
     assert before[0] == after[0]
     np.testing.assert_equal(before[1], after[1])
     with pytest.raises(NonFiniteError, match=r"2 step\(s\) were skipped"):
@@ -193,10 +193,10 @@ def test_statistics_that_are_missing_or_do_not_fit_change_nothing(device, statis
     optimizer = ow.optim.KFAC(params)
     with pytest.raises(error, match=message):
         optimizer.step(grads=[np.ones((3, 2)), np.ones(3)], statistics=statistics)
-    assert all((one.numpy() == 1.0).all() for one in params)
+    assert all((param.numpy() == 1.0).all() for param in params)
     assert optimizer.state_dict()["state"] == {}
     optimizer.step(statistics=ONE)
-    assert all((one.numpy() != 1.0).any() for one in params)
+    assert all((param.numpy() != 1.0).any() for param in params)
 
 
 @pytest.mark.parametrize("shapes", [[(3,)], [(3, 2), (2,)], [(3, 2), (3,), (3,)], [(2, 3, 4)], [(3, 2), ()], [(0, 2)]])
@@ -241,15 +241,15 @@ def test_what_does_not_go_together_is_refused():
 
 def test_layers_and_biases_without_a_gradient_stay(device):
     params, grads = make_problem(SHAPES, 1)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.KFAC(ours, statistics=lambda: draw_statistics(LAYERS))
     optimizer.step(grads=[grads[0][0], None, None, *grads[0][3:]])
-    moved = [not np.array_equal(one.numpy(), start) for one, start in zip(ours, params, strict=True)]
+    moved = [not np.array_equal(mine.numpy(), start) for mine, start in zip(ours, params, strict=True)]
     assert moved == [True, False, False, True, True]
     state = optimizer.state_dict()["state"]
     assert set(state) == {0, 3, 4}
     # The weight moves as if its bias had a gradient of zeros.
-    alone = [ow.Parameter(one, device=device) for one in params]
+    alone = [ow.Parameter(param, device=device) for param in params]
     gradients = [grads[0][0], np.zeros(4), np.zeros((3, 4)), *grads[0][3:]]
     ow.optim.KFAC(alone).step(grads=gradients, statistics=draw_statistics(LAYERS))
     np.testing.assert_allclose(ours[0].numpy(), alone[0].numpy(), rtol=0, atol=1e-6)
@@ -258,21 +258,21 @@ def test_layers_and_biases_without_a_gradient_stay(device):
 def test_a_state_dict_goes_on_where_it_was_taken_and_so_does_a_copy(device):
     params, grads = make_problem(SHAPES, 9)
     options = {"damping": 0.1, "update_freq": 3}
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.KFAC(ours, **options)
     for number, step_grads in enumerate(grads[:5]):
         optimizer.step(grads=step_grads, statistics=draw_statistics(LAYERS, seed=number))
     state = optimizer.state_dict()
-    shapes = {name: one.shape for name, one in state["state"][0].items() if one.shape}
+    shapes = {name: array.shape for name, array in state["state"][0].items() if array.shape}
     assert shapes == {"momentum_buffer": (4, 6), "A_bar": (7, 7), "A_bar_inverse": (7, 7)} | dict.fromkeys(
         ("G", "G_inverse"), (4, 4)
     )
     assert set(state["state"][2]) == {"step", "momentum_buffer", "A", "A_inverse", "G", "G_inverse"}
     assert set(state["state"][1]) == {"step", "momentum_buffer"}
-    lying = {name: (one + 0.0).numpy() for name, one in optimizer.state[ours[0]].items() if one.shape}
+    lying = {name: (array + 0.0).numpy() for name, array in optimizer.state[ours[0]].items() if array.shape}
     for name, one in lying.items():
         np.testing.assert_array_equal(one, state["state"][0][name])
-    others = [ow.Parameter(one.numpy(), device=device) for one in ours]
+    others = [ow.Parameter(mine.numpy(), device=device) for mine in ours]
     again = ow.optim.KFAC(others)
     again.load_state_dict(state)
     copied = copy.deepcopy(optimizer)
@@ -291,7 +291,7 @@ def test_a_group_that_is_added_keeps_the_state(device):
     params, grads = make_problem(SHAPES, 6)
     results = []
     for is_disturbed in (False, True):
-        ours = [ow.Parameter(one, device=device) for one in params]
+        ours = [ow.Parameter(param, device=device) for param in params]
         optimizer = ow.optim.KFAC(ours[:2], damping=0.1, update_freq=4, kl_clip=None)
         for number, step_grads in enumerate(grads):
             if number == 3 and is_disturbed:
@@ -299,32 +299,32 @@ def test_a_group_that_is_added_keeps_the_state(device):
             count = len(optimizer._params())
             layers = LAYERS[: 1 if count == 2 else 3]
             optimizer.step(grads=step_grads[:count], statistics=draw_statistics(layers, seed=number))
-        results.append([one.numpy() for one in ours[:2]])
+        results.append([mine.numpy() for mine in ours[:2]])
     for plain, disturbed in zip(*results, strict=True):
         np.testing.assert_array_equal(plain, disturbed)
 
 
 def test_gradients_go_through_transforms_once(device):
     params, grads = make_problem(SHAPES, 6)
-    given = ow.optim.transforms
-    its = [given.clip_by_value(1.0), given.accumulate(2, "sum"), given.clip_by_norm(1e6)]
+    inputs = ow.optim.transforms
+    its = [inputs.clip_by_value(1.0), inputs.accumulate(2, "sum"), inputs.clip_by_norm(1e6)]
     results = []
     for transforms in (its, []):
-        ours = [ow.Parameter(one, device=device) for one in params]
+        ours = [ow.Parameter(param, device=device) for param in params]
         optimizer = ow.optim.KFAC(ours, transforms=transforms, damping=0.1, weight_decay=0.1)
         for first, second in zip(grads[::2], grads[1::2], strict=True):
-            both = [[np.clip(one, -1, 1) for one in step_grads] for step_grads in (first, second)]
+            both = [[np.clip(grad, -1, 1) for grad in step_grads] for step_grads in (first, second)]
             summed = [[one + other for one, other in zip(*both, strict=True)]]
             for step_grads in [first, second] if transforms else summed:
                 optimizer.step(grads=step_grads, statistics=draw_statistics(LAYERS))
-        results.append([one.numpy() for one in ours])
+        results.append([mine.numpy() for mine in ours])
     for one, other in zip(*results, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [1, 10])
 def test_dispatches_but_for_statistics_do_not_depend_on_the_number_of_layers_of_a_shape(device, count):
-    params = [ow.Parameter(one, device=device) for one in make_problem([(4, 6), (4,)] * count, 0)[0]]
+    params = [ow.Parameter(values, device=device) for values in make_problem([(4, 6), (4,)] * count, 0)[0]]
     optimizer = ow.optim.KFAC(params, statistics=lambda: draw_statistics([(6, 4)] * count))
     cost = cost_of_a_replayed_step(optimizer, params, device)
     inverses = 2 * (1 + 2 * 24 + 1)
@@ -340,32 +340,32 @@ def test_more_layers_than_a_kernel_sees_at_once(device, monkeypatch):
     results = []
     for limit in (device.capabilities.max_binding_bytes, 65536):
         monkeypatch.setattr(device, "capabilities", replace(device.capabilities, max_binding_bytes=limit))
-        ours = [ow.Parameter(one, device=device) for one in params]
+        ours = [ow.Parameter(param, device=device) for param in params]
         optimizer = ow.optim.KFAC(ours, damping=0.1)
         for number, step_grads in enumerate(grads):
             optimizer.step(grads=step_grads, statistics=draw_statistics(layers, seed=number))
-        results.append([one.numpy() for one in ours])
+        results.append([mine.numpy() for mine in ours])
     for whole, in_parts in zip(*results, strict=True):
         np.testing.assert_allclose(whole, in_parts, rtol=0, atol=1e-6)
 
 
 def test_a_compiled_step_takes_its_statistics_from_backward(device):
     """A tensor that is added to the outputs of a layer has their gradient, in a network 64-32-10."""
-    images, labels = (one[:256] for one in load_digits()[:2])
+    images, labels = (array[:256] for array in load_digits()[:2])
     rng = np.random.default_rng(0)
     shapes = [(64, 32), (32,), (32, 10), (10,)]
-    starts = [rng.standard_normal(one) * (one[0] ** -0.5 if len(one) > 1 else 0) for one in shapes]
+    starts = [rng.standard_normal(shape) * (shape[0] ** -0.5 if len(shape) > 1 else 0) for shape in shapes]
     x = ow.tensor(np.asarray(images, np.float32).reshape(256, 64), device=device)
     labels = ow.tensor(np.asarray(labels, np.int32), device=device)
-    params = w0, b0, w1, b1 = [ow.Parameter(one.astype(np.float32), device=device) for one in starts]
+    params = w0, b0, w1, b1 = [ow.Parameter(start.astype(np.float32), device=device) for start in starts]
     added = [ow.zeros((256, size), device, requires_grad=True) for size in (32, 10)]
     optimizer = ow.optim.KFAC(params, lr=0.1, damping=1e-2, kl_clip=1e-2, in_first=True)
 
     def train_step():
         optimizer.zero_grad()
         hidden = (x @ w0 + b0 + added[0]).relu()
-        for one in added:
-            one.grad = None
+        for param in added:
+            param.grad = None
         loss = ow.cross_entropy(hidden @ w1 + b1 + added[1], labels)
         loss.backward()
         optimizer.step(statistics=[(x, added[0].grad * 256.0), (hidden, added[1].grad * 256.0)])

@@ -39,7 +39,7 @@ def gradients(x, w):
 def slices(x):
     x = x.detach()
     x.requires_grad = True
-    first, second, third = (x.reshape(6, 3, 4)[:, one] for one in range(3))
+    first, second, third = (x.reshape(6, 3, 4)[:, index] for index in range(3))
     ((first.T * 2.0).sum() + (second * second).sum() + (third.T.reshape(2, 12) * 3.0).sum()).backward()
     return x.grad
 
@@ -48,7 +48,7 @@ def slices_in_other_orders(x):
     """The gradient of one slice lies in the order of the whole, those of the others do not."""
     x = x.detach()
     x.requires_grad = True
-    first, second, third = (x.reshape(4, 5, 3, 6)[:, :, one] for one in range(3))
+    first, second, third = (x.reshape(4, 5, 3, 6)[:, :, index] for index in range(3))
     both = (second.transpose(1, 2) * 2.0).square().sum() + (third.transpose(0, 2) * 3.0).square().sum()
     ((first * first).sum() + both).backward()
     return x.grad
@@ -81,23 +81,23 @@ STEPS = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_a_large_step_gives_the_same(device, name):
-    function, shapes, wanted = STEPS[name]
-    inputs = [ow.tensor(one, device=device) for one in arrays(*shapes)]
+    function, shapes, expected = STEPS[name]
+    inputs = [ow.tensor(array, device=device) for array in arrays(*shapes)]
     step = ow.compile(function, device=device)
     for _ in range(2):  # a replay finds what the one before left
         results = step(*inputs)
     eager = function(*inputs)
     for got, want in zip(*([one] if isinstance(one, ow.Tensor) else one for one in (results, eager)), strict=True):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
-    if wanted is not None:
-        assert names(step) == wanted
+    if expected is not None:
+        assert names(step) == expected
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Shampoo", "GaLore", "Muon"])
 def test_a_large_step_of_an_optimizer_with_tables_of_structs_gives_the_same(device, name):
     def trained(compiled):
-        weights = [ow.Parameter(one * 0.1, device=device) for one in arrays((8, 8), (8, 4))]
+        weights = [ow.Parameter(array * 0.1, device=device) for array in arrays((8, 8), (8, 4))]
         x = ow.tensor(arrays((6, 8))[0], device=device)
         optimizer = getattr(ow.optim, name)(weights, lr=0.01)
 
@@ -109,7 +109,7 @@ def test_a_large_step_of_an_optimizer_with_tables_of_structs_gives_the_same(devi
         step = ow.compile(train_step, device=device) if compiled else train_step
         for _ in range(3):
             step()
-        return [one.numpy() for one in weights]
+        return [weight.numpy() for weight in weights]
 
     for got, want in zip(trained(True), trained(False), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
@@ -135,10 +135,10 @@ def test_what_is_cheap_is_computed_again_where_memory_is_scarce(open_device):
             x = (x @ activated) * product
         return x
 
-    inputs = [one / 100 for one in arrays((128, 128), (128, 128))]
+    inputs = [array / 100 for array in arrays((128, 128), (128, 128))]
     step = ow.compile(deep, device=open_device("cpu"))
     np.testing.assert_array_equal(
-        step(*inputs).numpy(), deep(*(ow.tensor(one, device="cpu") for one in inputs)).numpy()
+        step(*inputs).numpy(), deep(*(ow.tensor(input_, device="cpu") for input_ in inputs)).numpy()
     )
     kept = ow.compile(deep, device="cpu", fuse=False)
     kept(*inputs)
@@ -158,7 +158,7 @@ def mlp_parameters(depth):
 
 def gradients_of_mlp(x, params):
     """Return the gradients of the mean square of the last block's result, in float64; GELU by its tanh formula."""
-    x, params = x.astype(np.float64), [one.astype(np.float64) for one in params]
+    x, params = x.astype(np.float64), [param.astype(np.float64) for param in params]
     kept = []
     for weight, bias, first, second in zip(*(params[at::4] for at in range(4)), strict=True):
         scale = 1 / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
@@ -186,7 +186,7 @@ def gradients_of_mlp(x, params):
 def trained_mlp(device, depth):
     """The gradients of a compiled step, and the bytes that the step needed."""
     F = ow.nn.functional
-    params = [ow.Parameter(one, device=device) for one in mlp_parameters(depth)]
+    params = [ow.Parameter(param, device=device) for param in mlp_parameters(depth)]
     optimizer = ow.optim.SGD(params, lr=0.0)
 
     def train_step(x):
@@ -203,13 +203,13 @@ def trained_mlp(device, depth):
     before = device.memory_stats().live_bytes
     step(x)
     needed = device.memory_stats().live_bytes - before
-    return x, [one.grad.numpy() for one in params], needed
+    return x, [param.grad.numpy() for param in params], needed
 
 
 def test_normalized_rows_and_what_gelu_returns_are_not_kept(device):
     """A block keeps its input, the mean and scale of each row and what GELU is given; gradients as in float64."""
-    x, found, more = trained_mlp(device, 8)
-    for got, want in zip(found, gradients_of_mlp(x, mlp_parameters(8)), strict=True):
+    x, actual, more = trained_mlp(device, 8)
+    for got, want in zip(actual, gradients_of_mlp(x, mlp_parameters(8)), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-6 * np.abs(want).max())
     _, _, fewer = trained_mlp(device, 4)
     assert more - fewer == pytest.approx(4 * 4 * ROWS * (WIDTH + 2 + 4 * WIDTH), rel=1e-3)
@@ -237,7 +237,7 @@ def test_a_page_runs_a_large_step(numerics):
 def test_the_profiler_knows_what_each_launch_of_a_large_step_costs(open_device):
     device = open_device("cpu")
     step = ow.compile(lambda a, b: [a @ b, b @ a, (b.T @ a).sum()], device=device)
-    inputs = [ow.tensor(one, device=device) for one in arrays((24, 24), (24, 24))]
+    inputs = [ow.tensor(array, device=device) for array in arrays((24, 24), (24, 24))]
     step(*inputs)
     with ow.profile(device) as p:
         step(*inputs)
@@ -250,8 +250,10 @@ def test_the_profiler_knows_what_each_launch_of_a_large_step_costs(open_device):
 
 SLICING = [
     lambda one, other: one[:, :1] * 0.5 + other[:1],
-    lambda one, other: (one.reshape(6, 3, 2)[:, 1] @ other.reshape(3, 2, 6)[0]) * 0.1,
-    lambda one, other: sum_of(one.reshape(6, 3, 2)[:, at].T.reshape(3, 4).sum(axis=0) for at in range(3)).sum() + other,
+    lambda array, other: (array.reshape(6, 3, 2)[:, 1] @ other.reshape(3, 2, 6)[0]) * 0.1,
+    lambda array, other: (
+        sum_of(array.reshape(6, 3, 2)[:, at].T.reshape(3, 4).sum(axis=0) for at in range(3)).sum() + other
+    ),
 ]
 
 
@@ -274,15 +276,19 @@ def sum_of(some):
 )
 def test_any_large_step_and_its_gradients_are_the_same(steps, kept):
     def run(*given_):
-        values = [one.detach() for one in given_]
-        for one in values:
-            one.requires_grad = True
-        for maker, one, other in steps:
-            values.append((MAKERS + SLICING)[maker](values[one % len(values)], values[other % len(values)]).relu())
+        values = [tensor.detach() for tensor in given_]
+        for tensor in values:
+            tensor.requires_grad = True
+        for maker, tensor, other in steps:
+            values.append((MAKERS + SLICING)[maker](values[tensor % len(values)], values[other % len(values)]).relu())
         slopes = ow.gradients((values[-1] * values[-1]).mean(), values[:2])
-        return [values[-1], *(one for one in slopes if one is not None), *(values[at % len(values)] for at in kept)]
+        return [
+            values[-1],
+            *(slope for slope in slopes if slope is not None),
+            *(values[at % len(values)] for at in kept),
+        ]
 
-    inputs = [ow.tensor(one / 2, device="cpu") for one in arrays((6, 6), (6, 6))]
+    inputs = [ow.tensor(array / 2, device="cpu") for array in arrays((6, 6), (6, 6))]
     for got, want in zip(ow.compile(run, device="cpu")(*inputs), run(*inputs), strict=True):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-6)
 
@@ -297,14 +303,14 @@ def book():
 def test_the_step_of_the_example_is_fewer_dispatches_and_half_the_memory(device, book):
     """`ow.explain` of the training step of examples/gpt.py, and the gradients of a step that is not fused."""
     alphabet, codes = book
-    found = []
+    actual = []
     for fuse in (True, False):
         ow.manual_seed(0)
         model = gpt.GPT(len(alphabet.characters), device=device)
         step = ow.compile(gpt.train_step(model, ow.optim.AdamW(model.parameters()))._step, fuse=fuse)
         batch = next(gpt.batches(model, codes))
         step(*batch)
-        found.append({name: one.grad.numpy() for name, one in model.named_parameters()})
+        actual.append({name: param.grad.numpy() for name, param in model.named_parameters()})
         if fuse:
             explained = ow.explain(step)
             device.synchronize()
@@ -315,5 +321,5 @@ def test_the_step_of_the_example_is_fewer_dispatches_and_half_the_memory(device,
     assert explained.replayed.dispatches == spent.dispatches <= 0.8 * explained.called.dispatches
     assert explained.called.memory >= 2 * explained.replayed.memory
     assert (spent.submits, spent.replays, spent.bytes_down) == (1, 1, 0)
-    for name, wanted in found[1].items():
-        np.testing.assert_allclose(found[0][name], wanted, rtol=1e-5, atol=1e-7, err_msg=name)
+    for name, expected in actual[1].items():
+        np.testing.assert_allclose(actual[0][name], expected, rtol=1e-5, atol=1e-7, err_msg=name)

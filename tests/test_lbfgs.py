@@ -36,14 +36,14 @@ def closure_of(problem, optimizer, params, constant):
 
 
 def ours(problem, device, starts=None, **options):
-    params = [ow.Parameter(np.asarray(one, np.float32), device=device) for one in starts or STARTS[problem]]
+    params = [ow.Parameter(np.asarray(values, np.float32), device=device) for values in starts or STARTS[problem]]
     optimizer = ow.optim.LBFGS(params, **options)
     curvatures = ow.tensor(CURVATURES.reshape(4, 16).astype(np.float32), device=device)
     return params, optimizer, closure_of(problem, optimizer, params, lambda _: curvatures)
 
 
 def theirs(torch, problem, starts=None, **options):
-    params = [torch.nn.Parameter(torch.tensor(one, dtype=torch.float64)) for one in starts or STARTS[problem]]
+    params = [torch.nn.Parameter(torch.tensor(values, dtype=torch.float64)) for values in starts or STARTS[problem]]
     optimizer = torch.optim.LBFGS(params, **options)
     return params, optimizer, closure_of(problem, optimizer, params, torch.tensor)
 
@@ -126,7 +126,7 @@ def test_continues_a_torch_run_and_torch_continues_ours(device, torch):
     optimizer.load_state_dict(torch_optimizer.state_dict())
     optimizer.step(closure)
 
-    again, torch_again, closure_again = theirs(torch, "quadratic", [one.numpy() for one in mine], **options)
+    again, torch_again, closure_again = theirs(torch, "quadratic", [tensor.numpy() for tensor in mine], **options)
     torch_again.load_state_dict(to_torch(optimizer.state_dict()))
     torch_again.step(closure_again)
 
@@ -189,7 +189,7 @@ def test_the_awaited_step_is_the_same(device):
     other_optimizer.register_step_post_hook(lambda *_: called.append("after"))
     loss = optimizer.step(closure).item()
     assert asyncio.run(other_optimizer.step_async(other_closure)).item() == loss
-    assert [one.tolist() for one in other] == [one.tolist() for one in mine]
+    assert [tensor.tolist() for tensor in other] == [tensor.tolist() for tensor in mine]
     assert called == ["after"]
 
 

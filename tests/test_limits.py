@@ -37,12 +37,12 @@ def _limit_of(case):
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(one, id=one.name, marks=[] if one.name in AT_ONCE else [pytest.mark.slow]) for one in CASES],
+    [pytest.param(case, id=case.name, marks=[] if case.name in AT_ONCE else [pytest.mark.slow]) for case in CASES],
 )
 def test_values_and_derivatives_of_what_is_cut_equal_those_in_float64(case, vulkan, monkeypatch):
     calls = [Call(case, number) for number in range(len(case.variants))]
     device = limited(vulkan, monkeypatch, _limit_of(case))
-    results = numerical_cases.operation(case.name, [one.arguments() for one in calls], device=device)
+    results = numerical_cases.operation(case.name, [call.arguments() for call in calls], device=device)
     for call, result in zip(calls, results, strict=True):
         compare_with_numpy(None, call, Found(call, result))
 
@@ -88,7 +88,7 @@ def test_random_numbers_are_those_of_one_launch(vulkan, monkeypatch):
         ow.manual_seed(3)
         x = ow.ones((40, 50), device=vulkan)
         draws = [ow.rand((2000,), device=vulkan), ow.randn((40, 50), device=vulkan), ow.ops.dropout(x, 0.5)]
-        return [one.numpy() for one in (*draws, ow.ops.bernoulli(x * 0.5), ow.arange(2000, device=vulkan))]
+        return [tensor.numpy() for tensor in (*draws, ow.ops.bernoulli(x * 0.5), ow.arange(2000, device=vulkan))]
 
     whole = drawn()
     limited(vulkan, monkeypatch, 1024)
@@ -157,7 +157,7 @@ def _losses(device, fuse=True):
 
 
 def _launches(step):
-    return [one for one in step.program.launches if isinstance(one, Launch)]
+    return [launch for launch in step.program.launches if isinstance(launch, Launch)]
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_what_is_cut_is_recorded_and_replayed(fuse, vulkan, monkeypatch):
     assert got == pytest.approx(want, rel=1e-5)
     assert got[-1] < 0.9 * got[0]
     assert step.program.dispatches > whole.program.dispatches
-    bound = [view.nbytes for one in _launches(step) for view in one.views]
+    bound = [view.nbytes for launch in _launches(step) for view in launch.views]
     assert max(bound) <= 65536  # not even what was fused binds more
 
 
@@ -177,7 +177,7 @@ def test_what_fits_takes_the_launches_that_it_took(vulkan, monkeypatch):
     """A limit that nothing exceeds changes nothing: the same launches over the same views."""
     _, whole = _losses(vulkan)
     _, step = _losses(limited(vulkan, monkeypatch, 1 << 20))
-    assert [one.kernel.name for one in _launches(step)] == [one.kernel.name for one in _launches(whole)]
+    assert [launch.kernel.name for launch in _launches(step)] == [launch.kernel.name for launch in _launches(whole)]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -210,7 +210,7 @@ def test_rows_of_an_odd_number_of_16_bits_are_right_or_say_the_limit(dtype, vulk
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_product_of_16_bits_cut_by_its_inner_axis_is_summed_in_float32_and_rounded_once(dtype, vulkan, monkeypatch):
-    x, y = (ow.tensor(one, device=vulkan, dtype=dtype) for one in (_normal(17, 64), _normal(64, 33)))
+    x, y = (ow.tensor(values, device=vulkan, dtype=dtype) for values in (_normal(17, 64), _normal(64, 33)))
     want = (x.float() @ y.float()).numpy()
     limited(vulkan, monkeypatch, 1024)
     np.testing.assert_allclose((x @ y).float().numpy(), want, rtol=2**-7, atol=1e-2)
@@ -267,7 +267,7 @@ def test_a_window_with_more_taps_than_a_loop_may_have_iterations_says_the_limit(
 def test_a_product_of_144_mib_equals_that_in_float64(device):
     rows, inner, columns = _LARGE // 1024, 1024, 4
     a, b = _normal(rows, inner), _normal(inner, columns)
-    x, y = (ow.tensor(one, device=device, requires_grad=True) for one in (a, b))
+    x, y = (ow.tensor(values, device=device, requires_grad=True) for values in (a, b))
     product = x @ y
     product.sum().backward()
     np.testing.assert_allclose(product.numpy(), a.astype(np.float64) @ b, rtol=1e-5, atol=1e-3)
@@ -284,9 +284,9 @@ def test_an_embedding_of_a_table_of_144_mib_and_its_gradient_equal_those_in_floa
     index = np.random.default_rng(1).integers(0, rows, 500).astype(np.int32)
     index[:3] = 0, rows - 1, rows - 1
     table = ow.Parameter(values, device=device)
-    found = ow.ops.embedding(table, index)
-    (found * found).sum().backward()
-    np.testing.assert_array_equal(found.numpy(), values[index])
+    actual = ow.ops.embedding(table, index)
+    (actual * actual).sum().backward()
+    np.testing.assert_array_equal(actual.numpy(), values[index])
     want = np.zeros((rows, 64))
     np.add.at(want, index, 2.0 * values[index].astype(np.float64))
     np.testing.assert_allclose(table.grad.numpy(), want, rtol=1e-6)

@@ -26,7 +26,7 @@ def test_a_recorded_lookahead_step_counts_on_the_device(device):
         compiled(*step_grads)
     cost = device.stats - before
     assert (cost.dispatches, cost.submits, cost.bytes_down) == (4, 1, 0)
-    assert [one.tolist() for one in others] == [one.tolist() for one in params]
+    assert [other.tolist() for other in others] == [param.tolist() for param in params]
 
 
 def test_lookahead_begins_at_what_was_assigned_before_its_first_step(device):
@@ -49,13 +49,13 @@ def test_lookahead_goes_on_from_its_state_dict(device):
     assert set(saved["state"][0]) == {"step", "exp_avg", "exp_avg_sq", "slow_step", "slow_param"}
     assert (float(saved["state"][0]["step"]), float(saved["state"][0]["slow_step"])) == (7, 2)
     assert saved["param_groups"][0]["lookahead_k"] == 5
-    others = parameters(device, [one.numpy() for one in params])
+    others = parameters(device, [param.numpy() for param in params])
     other = ow.optim.Lookahead(ow.optim.Adam(others))
     other.load_state_dict(saved)
     for step_grads in grads[7:]:
         optimizer.step(grads=step_grads)
         other.step(grads=step_grads)
-    assert [one.tolist() for one in others] == [one.tolist() for one in params]
+    assert [other.tolist() for other in others] == [param.tolist() for param in params]
 
 
 def test_lookahead_survives_copies_and_checkpoints(device):
@@ -64,9 +64,9 @@ def test_lookahead_survives_copies_and_checkpoints(device):
     for step_grads in grads[:5]:
         optimizer.step(grads=step_grads)
     copied = copy.deepcopy(optimizer)
-    named = {str(number): one for number, one in enumerate(params)}
+    named = {str(number): param for number, param in enumerate(params)}
     content = ow.dump_checkpoint(named, optimizer)
-    restored = {name: ow.Parameter(np.zeros(one.shape, np.float32), device=device) for name, one in named.items()}
+    restored = {name: ow.Parameter(np.zeros(array.shape, np.float32), device=device) for name, array in named.items()}
     other = ow.optim.Lookahead(ow.optim.Adam(list(restored.values())))
     ow.load_checkpoint(content, restored, other)
     for step_grads in grads[5:]:
@@ -74,7 +74,7 @@ def test_lookahead_survives_copies_and_checkpoints(device):
             one.step(grads=step_grads)
     assert copied.param_groups is copied.optimizer.param_groups
     for got in (copied.param_groups[0]["params"], restored.values()):
-        assert [one.tolist() for one in got] == [one.tolist() for one in params]
+        assert [tensor.tolist() for tensor in got] == [param.tolist() for param in params]
 
 
 def test_a_state_dict_that_does_not_fit_lookahead_changes_nothing(device):

@@ -61,7 +61,7 @@ def problem(name, steps):
 
 
 def made(name, values, device, kind="float32", **options):
-    params = [ow.Parameter(one, device=device) for one in values]
+    params = [ow.Parameter(value, device=device) for value in values]
     its = {**OPTIMIZERS, **ROWS}[name]
     return params, getattr(ow.optim, name)(params, **{**its, **options}, state_dtype=kind)
 
@@ -69,8 +69,8 @@ def made(name, values, device, kind="float32", **options):
 def step(optimizer, params, grads):
     optimizer.step(
         grads=[
-            ow.SparseRows(*one, param.shape, device=param.device) if isinstance(one, tuple) else one
-            for one, param in zip(grads, params, strict=True)
+            ow.SparseRows(*grad, param.shape, device=param.device) if isinstance(grad, tuple) else grad
+            for grad, param in zip(grads, params, strict=True)
         ]
     )
 
@@ -86,10 +86,10 @@ def trained(name, device, kind="float32", steps=6, **options):
 def side_by_side(name, device, kind, steps):
     """Return two optimizers with the same state after some steps: one in fewer bits, one in float32."""
     params, optimizer = trained(name, device, kind, steps=steps)
-    found = [made(name, [one.numpy() for one in params], device, its) for its in (kind, "float32")]
-    for _, one in found:
+    result = [made(name, [param.numpy() for param in params], device, its) for its in (kind, "float32")]
+    for _, one in result:
         one.load_state_dict(optimizer.state_dict())
-    return found
+    return result
 
 
 def slots_of(optimizer):
@@ -146,8 +146,8 @@ def test_a_step_is_that_of_float32_and_its_state_is_rounded_once(device, name, k
     grads = problem(name, 7)[1][6]
     step(smaller, params, grads)
     step(exact, others, grads)
-    for one, other in zip(params, others, strict=True):
-        assert relative_error(one.numpy(), other.numpy()) <= LAST_DIGITS[kind]
+    for param, other in zip(params, others, strict=True):
+        assert relative_error(param.numpy(), other.numpy()) <= LAST_DIGITS[kind]
     got, want = smaller.state_dict()["state"], exact.state_dict()["state"]
     in_fewer_bits = slots_of(smaller)
     rounded = 0
@@ -190,21 +190,25 @@ def test_a_run_is_off_by_what_rounding_adds_up_to(device, name, kind):
     params, _ = trained(name, device, kind, steps=steps)
     exact, other = trained(name, device, steps=steps)
     lr = OPTIMIZERS[name]["lr"]
-    for number, (one, another) in enumerate(zip(params, exact, strict=True)):
+    for number, (param, another) in enumerate(zip(params, exact, strict=True)):
         largest = 2 * np.abs(other.state_dict()["state"][number]["momentum_buffer"]).max()  # of any step
         bound = lr * steps * ROUNDING[kind] * largest / (1 - momentum)
-        assert np.abs(one.numpy() - another.numpy()).max() <= bound
+        assert np.abs(param.numpy() - another.numpy()).max() <= bound
 
 
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_rows_are_stored_alike_on_every_device(open_device, name, kind):
     """Neighbours that share a word are stored by different invocations at once."""
-    (first, one), (second, other) = (trained(name, open_device(device), kind, steps=20) for device in ("cpu", "vulkan"))
+    (first, optimizer), (second, other) = (
+        trained(name, open_device(device), kind, steps=20) for device in ("cpu", "vulkan")
+    )
     for a, b in zip(first, second, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=0, atol=2e-6)
-    for entry, another in zip(one.state_dict()["state"].values(), other.state_dict()["state"].values(), strict=True):
-        for slot in slots_of(one):
+    for entry, another in zip(
+        optimizer.state_dict()["state"].values(), other.state_dict()["state"].values(), strict=True
+    ):
+        for slot in slots_of(optimizer):
             spacing = 2 * ROUNDING[stored_as(kind, slot)] * np.abs(entry[slot])  # a last digit may decide to which side
             assert (np.abs(entry[slot] - another[slot]) <= spacing).all()
 
@@ -215,7 +219,7 @@ def test_rows_are_stored_alike_on_every_device(open_device, name, kind):
 BFLOAT16_ROWS = [one for one in CONVERGENCE if one.optimizer in OPTIMIZERS and one.optimizer != "Shampoo"]
 
 
-@pytest.mark.parametrize("row", BFLOAT16_ROWS, ids=[f"{one.optimizer}-{one.problem}" for one in BFLOAT16_ROWS])
+@pytest.mark.parametrize("row", BFLOAT16_ROWS, ids=[f"{row.optimizer}-{row.problem}" for row in BFLOAT16_ROWS])
 def test_lowers_its_problem_by_the_stated_factor_with_state_in_bfloat16(row):
     device = ow.device("cpu")
     params, loss_of = PROBLEMS[row.problem](device)
@@ -255,7 +259,7 @@ def test_lowers_a_quadratic_of_which_each_step_sees_some_rows(kind):
 )
 def test_saved_state_goes_on_bit_for_bit(device, name, kind):
     params, optimizer = trained(name, device, kind)
-    again, loaded = made(name, [one.numpy() for one in params], device, kind)
+    again, loaded = made(name, [param.numpy() for param in params], device, kind)
     names = [str(number) for number in range(len(params))]
     content = ow.dump_checkpoint(dict(zip(names, params, strict=True)), optimizer)
     ow.load_checkpoint(content, dict(zip(names, again, strict=True)), loaded)
@@ -264,8 +268,8 @@ def test_saved_state_goes_on_bit_for_bit(device, name, kind):
     grads = problem(name, 7)[1][6]
     optimizer_grads = [
         *(
-            one if not isinstance(one, tuple) else ow.SparseRows(*one, its.shape, device=device)
-            for one, its in zip(grads, params, strict=True)
+            grad if not isinstance(grad, tuple) else ow.SparseRows(*grad, its.shape, device=device)
+            for grad, its in zip(grads, params, strict=True)
         ),
         None,
     ]
@@ -292,8 +296,8 @@ def test_a_recorded_step_stores_the_same(device, name, kind):
         def train_step(*given):
             optimizer.step(
                 grads=[
-                    ow.SparseRows(*pair, one.shape)
-                    for pair, one in zip(zip(given[::2], given[1::2], strict=True), params, strict=True)
+                    ow.SparseRows(*pair, param.shape)
+                    for pair, param in zip(zip(given[::2], given[1::2], strict=True), params, strict=True)
                 ]
             )
     else:
@@ -304,12 +308,12 @@ def test_a_recorded_step_stores_the_same(device, name, kind):
     recorded = ow.compile(train_step, device=device)
     for step_grads in grads:
         before = device.stats.copy()
-        recorded(*(part for one in step_grads for part in (one if isinstance(one, tuple) else [one])))
+        recorded(*(part for grad in step_grads for part in (grad if isinstance(grad, tuple) else [grad])))
         cost = device.stats - before
         step(other, others, step_grads)
     assert (cost.replays, cost.bytes_down) == (1, 0)
-    for one, another in zip(params, others, strict=True):
-        assert one.tolist() == another.tolist()
+    for param, another in zip(params, others, strict=True):
+        assert param.tolist() == another.tolist()
 
 
 @pytest.mark.parametrize(("name", "kind"), [("CAME", "8bit"), ("SOAP", "bfloat16"), ("GaLore", "8bit")])
@@ -321,9 +325,9 @@ def test_every_device_gets_as_near_to_float32(numerics, name, kind):
         numerics("transformed", [], name, {**options, "state_dtype": its}, params, grads)[-1]
         for its in (kind, "float32")
     )
-    moved = max(np.abs(np.asarray(one) - before).max() for one, before in zip(exact, params, strict=True))
-    for one, another in zip(smaller, exact, strict=True):
-        assert np.abs(np.asarray(one) - np.asarray(another)).max() <= 8 * ROUNDING[kind] * moved
+    moved = max(np.abs(np.asarray(values) - before).max() for values, before in zip(exact, params, strict=True))
+    for values, another in zip(smaller, exact, strict=True):
+        assert np.abs(np.asarray(values) - np.asarray(another)).max() <= 8 * ROUNDING[kind] * moved
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
@@ -333,9 +337,9 @@ def test_rows_get_as_near_to_float32(numerics, kind):
         numerics("sparse_run", "SparseAdam", {"lr": 0.1, "state_dtype": its}, params, grads)
         for its in (kind, "float32")
     )
-    moved = max(np.abs(np.asarray(one) - before).max() for one, before in zip(exact, params, strict=True))
-    for one, another in zip(smaller, exact, strict=True):
-        assert 0 < np.abs(np.asarray(one) - np.asarray(another)).max() <= 8 * ROUNDING[kind] * moved
+    moved = max(np.abs(np.asarray(values) - before).max() for values, before in zip(exact, params, strict=True))
+    for values, another in zip(smaller, exact, strict=True):
+        assert 0 < np.abs(np.asarray(values) - np.asarray(another)).max() <= 8 * ROUNDING[kind] * moved
 
 
 # What is refused.

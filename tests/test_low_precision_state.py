@@ -29,7 +29,7 @@ def problem():
 
 def trained(make, device, kind, **options):
     values, grads = problem()
-    params = [ow.Parameter(one, device=device) for one in values]
+    params = [ow.Parameter(value, device=device) for value in values]
     optimizer = make(params, lr=0.01, state_dtype=kind, **options)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
@@ -39,7 +39,7 @@ def trained(make, device, kind, **options):
 @by_kind
 @pytest.mark.parametrize("make", [ow.optim.AdamW, ow.optim.LAMB], ids=["AdamW", "LAMB"])
 def test_every_device_stores_the_same(open_device, make, kind):
-    first, one = trained(make, open_device("cpu"), kind)
+    first, optimizer = trained(make, open_device("cpu"), kind)
     second, other = trained(make, open_device("vulkan"), kind)
     tolerance = (
         0 if make is ow.optim.AdamW else 2e-3
@@ -47,7 +47,7 @@ def test_every_device_stores_the_same(open_device, make, kind):
     for a, b in zip(first, second, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=0, atol=tolerance)
     if not tolerance:
-        np.testing.assert_equal(one.state_dict(), other.state_dict())
+        np.testing.assert_equal(optimizer.state_dict(), other.state_dict())
 
 
 def nearest(numbers, values):
@@ -91,7 +91,7 @@ def test_8_bit_adam_does_what_the_paper_says(device):
 @by_kind
 def test_saved_state_goes_on_bit_for_bit(device, kind):
     params, optimizer = trained(ow.optim.AdamW, device, kind)
-    again = [ow.Parameter(one.numpy(), device=device) for one in params]
+    again = [ow.Parameter(param.numpy(), device=device) for param in params]
     loaded = ow.optim.AdamW(again, lr=0.01, state_dtype=kind)
     content = ow.dump_checkpoint(dict(zip("abc", params, strict=True)), optimizer)
     ow.load_checkpoint(content, dict(zip("abc", again, strict=True)), loaded)
@@ -113,7 +113,7 @@ def test_state_stays_when_a_group_is_added(device, kind):
 
 def test_state_of_float32_is_taken_over(device):
     params, optimizer = trained(ow.optim.AdamW, device, "float32")
-    again = [ow.Parameter(one.numpy(), device=device) for one in params]
+    again = [ow.Parameter(param.numpy(), device=device) for param in params]
     smaller = ow.optim.AdamW(again, lr=0.01, state_dtype="8bit")
     smaller.load_state_dict(optimizer.state_dict())
     optimizer.load_state_dict(smaller.state_dict())
@@ -291,9 +291,11 @@ def test_a_nan_stays_one(device, place):
     del changed["state"][1]["exp_avg_largest"]
     changed["state"][1]["exp_avg"][place] = np.nan
     optimizer.load_state_dict(changed)
-    copied, found = (one.state_dict()["state"][1]["exp_avg"] for one in (copy.deepcopy(optimizer), optimizer))
-    np.testing.assert_equal(copied, found)
-    np.testing.assert_array_equal(np.isnan(found), np.arange(5000) // 256 == place // 256)
+    copied, actual = (
+        optimizer.state_dict()["state"][1]["exp_avg"] for optimizer in (copy.deepcopy(optimizer), optimizer)
+    )
+    np.testing.assert_equal(copied, actual)
+    np.testing.assert_array_equal(np.isnan(actual), np.arange(5000) // 256 == place // 256)
 
 
 def test_what_float16_has_no_number_for_is_refused():
@@ -335,12 +337,12 @@ def test_the_digits_are_learned_as_well(monkeypatch, options, loss, accuracy):
     monkeypatch.setitem(OPTIMIZERS, "smaller", recipe._replace(options={**recipe.options, **options}))
 
     def results(optimizer):
-        found = []
+        result = []
         for seed in range(3):
             training = DigitsTraining(Config(device="cpu", optimizer=optimizer, seed=seed, epochs=15))
             last = list(training.run())[-1]
-            found.append((last.train_loss, last.test_accuracy))
-        return np.mean(found, axis=0)
+            result.append((last.train_loss, last.test_accuracy))
+        return np.mean(result, axis=0)
 
     exact, smaller = results("adamw"), results("smaller")
     assert abs(smaller[0] / exact[0] - 1) <= loss

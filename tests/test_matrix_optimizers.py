@@ -25,7 +25,7 @@ def cost_of_a_replayed_step(optimizer, params, device):
 
 
 def make_params(shapes, device):
-    return [ow.Parameter(one, device=device) for one in make_problem(shapes, 0)[0]]
+    return [ow.Parameter(values, device=device) for values in make_problem(shapes, 0)[0]]
 
 
 @pytest.mark.parametrize("count", [1, 40])
@@ -41,27 +41,27 @@ def test_a_replayed_step_is_the_step_and_heeds_a_changed_option(device):
     params, grads = make_problem(shapes, 4)
     results = []
     for is_compiled in (False, True):
-        ours = [ow.Parameter(one, device=device) for one in params]
+        ours = [ow.Parameter(param, device=device) for param in params]
         optimizer = ow.optim.Muon(ours, lr=0.1)
         step = ow.compile(lambda: optimizer.step(), device=device) if is_compiled else optimizer.step  # noqa: B023
         for number, step_grads in enumerate(grads):
-            for one, grad in zip(ours, step_grads, strict=True):
-                one.grad = grad
+            for mine, grad in zip(ours, step_grads, strict=True):
+                mine.grad = grad
             optimizer.param_groups[0]["lr"] = 0.1 / (number + 1)
             optimizer.param_groups[0]["ns_coefficients"] = (2.0, -1.5, 0.5 + 0.01 * number)
             step()
-        results.append([one.numpy() for one in ours])
+        results.append([mine.numpy() for mine in ours])
     for eager, replayed in zip(*results, strict=True):
         np.testing.assert_array_equal(eager, replayed)
 
 
 def test_a_matrix_without_a_gradient_stays_in_a_batch_with_others(device):
     params = make_params([(4, 4), (4, 4), (4, 4)], device)
-    before = [one.numpy() for one in params]
+    before = [param.numpy() for param in params]
     optimizer = ow.optim.Muon(params, weight_decay=0.0)
     grad = np.arange(16, dtype=np.float32).reshape(4, 4)
     optimizer.step(grads=[grad, None, grad])
-    change = [one.numpy() - old for one, old in zip(params, before, strict=True)]
+    change = [param.numpy() - old for param, old in zip(params, before, strict=True)]
     assert (change[1] == 0).all()
     np.testing.assert_allclose(change[0], change[2], atol=1e-6)
     assert np.abs(change[0]).max() > 1e-4
@@ -71,10 +71,10 @@ def test_a_matrix_without_a_gradient_stays_in_a_batch_with_others(device):
 def test_muon_groups_of_different_iterations_and_shapes(device):
     shapes = [(6, 6), (6, 6), (5, 3)]
     params, grads = make_problem(shapes, 3)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     groups = [{"params": ours[:1], "ns_steps": 2}, {"params": ours[1:], "adjust_lr_fn": "match_rms_adamw"}]
     optimizer = ow.optim.Muon(groups, lr=0.1)
-    alone = [ow.Parameter(one, device=device) for one in params]
+    alone = [ow.Parameter(param, device=device) for param in params]
     optimizers = [
         ow.optim.Muon([alone[0]], lr=0.1, ns_steps=2),
         ow.optim.Muon([alone[1]], lr=0.1, adjust_lr_fn="match_rms_adamw"),
@@ -102,25 +102,25 @@ def test_muon_continues_a_torch_run_and_torch_continues_ours(device, torch):
     """torch orthogonalises in bfloat16: its step differs from ours by up to 0.03 of the largest element."""
     options = {"lr": 0.02, "weight_decay": 0.1, "momentum": 0.9, "adjust_lr_fn": "match_rms_adamw"}
     params, grads = make_problem(((16, 16), (40, 24), (7, 30)), 12)
-    theirs = [torch.nn.Parameter(torch.tensor(one)) for one in params]
+    theirs = [torch.nn.Parameter(torch.tensor(param)) for param in params]
     torch_optimizer = torch.optim.Muon(theirs, **options)
 
     def torch_steps(optimizer, tensors, some):
         for step_grads in some:
-            for one, grad in zip(tensors, step_grads, strict=True):
-                one.grad = torch.tensor(grad)
+            for tensor, grad in zip(tensors, step_grads, strict=True):
+                tensor.grad = torch.tensor(grad)
             optimizer.step()
 
     torch_steps(torch_optimizer, theirs, grads[:6])
-    ours = [ow.Parameter(one.detach().numpy(), device=device) for one in theirs]
+    ours = [ow.Parameter(reference.detach().numpy(), device=device) for reference in theirs]
     optimizer = ow.optim.Muon(ours)
     optimizer.load_state_dict(torch_optimizer.state_dict())
     assert optimizer.param_groups[0]["lr"] == 0.02
     optimizer.step(grads=grads[6])
-    before = [one.detach().numpy().copy() for one in theirs]
+    before = [reference.detach().numpy().copy() for reference in theirs]
     torch_steps(torch_optimizer, theirs, grads[6:7])
-    for one, other, start in zip(ours, theirs, before, strict=True):
-        change, want = one.numpy() - start, other.detach().numpy() - start
+    for tensor, other, start in zip(ours, theirs, before, strict=True):
+        change, want = tensor.numpy() - start, other.detach().numpy() - start
         assert np.abs(change - want).max() <= 0.06 * np.abs(want).max()
     state = optimizer.state_dict()
     for number, entry in state["state"].items():
@@ -128,13 +128,13 @@ def test_muon_continues_a_torch_run_and_torch_continues_ours(device, torch):
         want = torch_optimizer.state_dict()["state"][number]["momentum_buffer"].numpy()
         assert_close(entry["momentum_buffer"], want, 1e-6)
 
-    again = [torch.nn.Parameter(torch.tensor(one.numpy())) for one in ours]
+    again = [torch.nn.Parameter(torch.tensor(mine.numpy())) for mine in ours]
     torch_again = torch.optim.Muon(again)
     torch_again.load_state_dict(to_torch(state))
     torch_steps(torch_again, again, grads[7:])
     torch_steps(torch_optimizer, theirs, grads[7:])
-    for one, other in zip(again, theirs, strict=True):
-        assert_close(one.detach().numpy(), other.detach().numpy(), 2e-3)
+    for tensor, other in zip(again, theirs, strict=True):
+        assert_close(tensor.detach().numpy(), other.detach().numpy(), 2e-3)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_soaps_basis_are_eigenvectors_and_stays_orthogonal_where_gradients_have_
 
 def test_soap_skips_the_first_step_and_then_is_adam_without_sides(device):
     start = np.array([1.0, 2.0], np.float32)
-    grads = [np.array(one, np.float32) for one in ([3.0, 1.0], [0.5, -1.0], [0.25, 2.0])]
+    grads = [np.array(values, np.float32) for values in ([3.0, 1.0], [0.5, -1.0], [0.25, 2.0])]
     param, other = (ow.Parameter(start, device=device) for _ in range(2))
     soap = ow.optim.SOAP([param], lr=0.1, betas=(0.9, 0.99), weight_decay=0.0, eps=0.0)
     adam = ow.optim.Adam([other], lr=0.1, betas=(0.9, 0.99), eps=0.0)
@@ -255,26 +255,26 @@ SHAPES = {
 def test_a_state_dict_goes_on_where_it_was_taken(device, name, options):
     shapes = [(4, 6), (5,), (6, 4), (3, 2, 2)]
     params, grads = make_problem(shapes, 9)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = getattr(ow.optim, name)(ours, lr=0.05, **options)
     for step_grads in grads[:5]:
         optimizer.step(grads=step_grads)
     state = optimizer.state_dict()
-    shapes = {name: one.shape for name, one in state["state"][3].items()}  # of a tensor seen as (3, 4)
+    shapes = {name: array.shape for name, array in state["state"][3].items()}  # of a tensor seen as (3, 4)
     assert shapes | SHAPES[name] == shapes
     assert "direction" not in state["state"][0]
-    lying = {name: (one + 0.0).numpy() for name, one in optimizer.state[ours[0]].items() if one.shape}
-    assert set(lying) == {name for name, one in state["state"][0].items() if one.shape}
-    for key, one in lying.items():
-        np.testing.assert_array_equal(one, state["state"][0][key])
-    others = [ow.Parameter(one.numpy(), device=device) for one in ours]
+    lying = {name: (array + 0.0).numpy() for name, array in optimizer.state[ours[0]].items() if array.shape}
+    assert set(lying) == {name for name, array in state["state"][0].items() if array.shape}
+    for key, tensor in lying.items():
+        np.testing.assert_array_equal(tensor, state["state"][0][key])
+    others = [ow.Parameter(mine.numpy(), device=device) for mine in ours]
     again = getattr(ow.optim, name)(others, **({"rank": 2} if name == "GaLore" else {}))
     again.load_state_dict(state)
     for step_grads in grads[5:]:
         optimizer.step(grads=step_grads)
         again.step(grads=step_grads)
-    for one, other in zip(ours, others, strict=True):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    for tensor, other in zip(ours, others, strict=True):
+        np.testing.assert_array_equal(tensor.numpy(), other.numpy())
     other_shape = {"exp_avg_sq" if name != "Shampoo" else "L": np.zeros((7, 7), np.float32)}
     with pytest.raises(CheckpointError, match=r"of parameter 0 has the shape \(7, 7\)"):
         again.load_state_dict({**state, "state": {0: {**state["state"][0], **other_shape}}})
@@ -285,7 +285,7 @@ def test_matrices_keep_their_state_when_a_group_is_added_and_steps_are_skipped(d
     params, grads = make_problem([(4, 6), (6, 5)], 6)
     results = []
     for is_disturbed in (False, True):
-        first, second = (ow.Parameter(one, device=device) for one in params)
+        first, second = (ow.Parameter(param, device=device) for param in params)
         optimizer = getattr(ow.optim, name)([first], lr=0.05, skip_nonfinite=True)
         for number, (grad, other) in enumerate(grads):
             if number == 3 and is_disturbed:
@@ -308,11 +308,11 @@ def test_more_matrices_than_a_kernel_sees_at_once(device, monkeypatch, name):
     results = []
     for limit in (device.capabilities.max_binding_bytes, 65536):
         monkeypatch.setattr(device, "capabilities", replace(device.capabilities, max_binding_bytes=limit))
-        ours = [ow.Parameter(one, device=device) for one in params]
+        ours = [ow.Parameter(param, device=device) for param in params]
         optimizer = getattr(ow.optim, name)(ours, lr=0.05)
         for step_grads in grads:
             optimizer.step(grads=step_grads)
-        results.append([one.numpy() for one in ours])
+        results.append([mine.numpy() for mine in ours])
     for whole, in_parts in zip(*results, strict=True):
         np.testing.assert_allclose(whole, in_parts, rtol=0, atol=1e-6)
 

@@ -12,19 +12,19 @@ from optirs_web.runtime.measure import STEADY, Plan, Times, fastest, rotated, ro
 
 def measured(seconds, plan, **options):
     """The times, and what was called, where each call of a name takes the next of its seconds, the last for ever."""
-    asked, given = [], {name: list(own) for name, own in seconds.items()}
+    requested, inputs = [], {name: list(own) for name, own in seconds.items()}
 
     def answer(request):
-        asked.append(request)
-        own = given[request[0]]
+        requested.append(request)
+        own = inputs[request[0]]
         return own.pop(0) if len(own) > 1 else own[0]
 
-    return drive(rounds(list(seconds), plan, **options), answer), asked
+    return drive(rounds(list(seconds), plan, **options), answer), requested
 
 
 def test_the_first_call_compiles_and_the_least_of_the_others_that_warm_up_says_how_often_to_repeat():
-    times, asked = measured({"a": [9.0, 2e-3, 1e-3, 1e-3]}, Plan(warm_up=3, sample=5e-3, fewest=2))
-    assert asked == [("a", 1)] * 3 + [("a", 5)] * 2
+    times, requested = measured({"a": [9.0, 2e-3, 1e-3, 1e-3]}, Plan(warm_up=3, sample=5e-3, fewest=2))
+    assert requested == [("a", 1)] * 3 + [("a", 5)] * 2
     assert times == {"a": [1e-3] * 2}
 
 
@@ -39,13 +39,15 @@ def test_the_first_call_compiles_and_the_least_of_the_others_that_warm_up_says_h
     ],
 )
 def test_short_calls_warm_up_and_repeat_more_often_than_long_ones(seconds, plan, warm_ups, repeats):
-    _, asked = measured({"a": seconds}, plan)
-    assert asked[warm_ups:] == [("a", repeats)] * plan.fewest
+    _, requested = measured({"a": seconds}, plan)
+    assert requested[warm_ups:] == [("a", repeats)] * plan.fewest
 
 
 def test_names_alternate_in_rounds_that_begin_with_another_each():
-    _, asked = measured({"a": [1.0], "b": [1.0]}, Plan(warm_up=1, samples=2, settling=1, fewest=2, most=2, at_most=9))
-    first, second = asked[:6], asked[6:]
+    _, requested = measured(
+        {"a": [1.0], "b": [1.0]}, Plan(warm_up=1, samples=2, settling=1, fewest=2, most=2, at_most=9)
+    )
+    first, second = requested[:6], requested[6:]
     assert [name for name, _ in first] == ["a"] * 3 + ["b"] * 3
     assert [name for name, _ in second] == ["b"] * 3 + ["a"] * 3
 
@@ -72,9 +74,9 @@ def test_what_is_hopeless_is_not_measured_again_and_ends_the_rounds_where_one_is
     assert fastest(times) == "b"
     times, _ = measured({"a": [1e-3], "b": [5e-3]}, plan)  # short enough to be looked at for a round
     assert {name: len(own) for name, own in times.items()} == {"a": 5, "b": 5}
-    times, asked = measured({"a": [0.1], "b": [0.5]}, plan)
+    times, requested = measured({"a": [0.1], "b": [0.5]}, plan)
     assert {name: len(own) for name, own in times.items()} == {"a": 5, "b": 1}
-    assert asked[-2:] == [("b", 1)] * 2
+    assert requested[-2:] == [("b", 1)] * 2
 
 
 def test_what_cannot_be_measured_is_the_slowest():

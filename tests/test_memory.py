@@ -163,11 +163,11 @@ def test_the_json_has_every_event_with_the_attributes_that_are_documented(emptie
         chain(emptied)
     text = timeline.to_json(tmp_path / "timeline.json")
     assert (tmp_path / "timeline.json").read_text("utf-8").strip() == text
-    found = json.loads(text)
-    assert (found.pop("format"), found.pop("version")) == ("optirs_web.memory_timeline", 1)
-    events = [MemoryEvent(**event) for event in found.pop("events")]
+    actual = json.loads(text)
+    assert (actual.pop("format"), actual.pop("version")) == ("optirs_web.memory_timeline", 1)
+    events = [MemoryEvent(**event) for event in actual.pop("events")]
     assert events == timeline.events
-    assert found == {
+    assert actual == {
         "device": emptied.name,
         "limit": None,
         "first_live": timeline.first_live,

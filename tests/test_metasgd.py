@@ -11,7 +11,7 @@ SUPPORT, QUERY = 0.5, -0.25
 
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_a_recorded_episode_is_an_eager_one(device, is_exact):
-    found = []
+    actual = []
     for is_recorded in (False, True):
         params = parameters(device)
         problem = make_problem(params, device)
@@ -27,8 +27,8 @@ def test_a_recorded_episode_is_an_eager_one(device, is_exact):
         run = ow.compile(episode, device=device) if is_recorded else episode
         for _ in range(5):
             run()
-        found.append([(one.tolist(), optimizer.state[one]["alpha"].tolist()) for one in params])
-    assert found[0] == found[1]
+        actual.append([(param.tolist(), optimizer.state[param]["alpha"].tolist()) for param in params])
+    assert actual[0] == actual[1]
 
 
 def test_metasgd_adapts_with_the_rates_it_learned(device):

@@ -27,9 +27,9 @@ except ow.errors.DeviceNotAvailableError as error:
 
 def reasons(before="", **environment):
     """By name, why it is not there, in a process of its own; and what "auto" says."""
-    given = {"OPTIRS_DEVICE": None, "OPTIRS_REQUIRE": None, **environment}
+    inputs = {"OPTIRS_DEVICE": None, "OPTIRS_REQUIRE": None, **environment}
     return dict(
-        line.split(": ", 1) if ": " in line else (line[:-1], "") for line in run_python(before + REASONS, **given)
+        line.split(": ", 1) if ": " in line else (line[:-1], "") for line in run_python(before + REASONS, **inputs)
     )
 
 
@@ -43,18 +43,18 @@ def on_linux():
 def test_drivers_that_a_variable_hides_are_found_by_its_name(open_device):
     open_device("vulkan")  # elsewhere there is no driver to hide
     none = "/nonexistent.json"
-    found = reasons(VK_DRIVER_FILES=none, VK_ICD_FILENAMES=none, __EGL_VENDOR_LIBRARY_FILENAMES=none)
-    assert found["vulkan"] == (
+    actual = reasons(VK_DRIVER_FILES=none, VK_ICD_FILENAMES=none, __EGL_VENDOR_LIBRARY_FILENAMES=none)
+    assert actual["vulkan"] == (
         "no vulkan adapter found: VK_DRIVER_FILES=/nonexistent.json hides all drivers but those that it names, and "
         "/nonexistent.json does not exist: unset VK_DRIVER_FILES; or install the graphics card's Vulkan driver, or a "
         "software one (Debian: apt install mesa-vulkan-drivers)"
     )
-    assert "__EGL_VENDOR_LIBRARY_FILENAMES=/nonexistent.json hides all drivers" in found["gl"]
-    assert "unset __EGL_VENDOR_LIBRARY_FILENAMES; or install an OpenGL driver (Debian: apt install" in found["gl"]
-    assert found["metal"] == "no metal adapter found: Metal needs macOS; use vulkan"
-    assert found["dx12"] == "no dx12 adapter found: DX12 needs Windows 10 or later; use vulkan"
-    assert found["webgpu"].startswith("it runs in a browser, inside Pyodide; natively use vulkan")
-    assert found["auto"].startswith("cpu no hardware adapter was found (no metal, no cuda, no vulkan, no dx12")
+    assert "__EGL_VENDOR_LIBRARY_FILENAMES=/nonexistent.json hides all drivers" in actual["gl"]
+    assert "unset __EGL_VENDOR_LIBRARY_FILENAMES; or install an OpenGL driver (Debian: apt install" in actual["gl"]
+    assert actual["metal"] == "no metal adapter found: Metal needs macOS; use vulkan"
+    assert actual["dx12"] == "no dx12 adapter found: DX12 needs Windows 10 or later; use vulkan"
+    assert actual["webgpu"].startswith("it runs in a browser, inside Pyodide; natively use vulkan")
+    assert actual["auto"].startswith("cpu no hardware adapter was found (no metal, no cuda, no vulkan, no dx12")
 
 
 @pytest.mark.usefixtures("on_linux")
@@ -62,19 +62,19 @@ def test_libraries_that_cannot_be_loaded_are_named_with_their_packages(open_devi
     open_device("vulkan")
     for name in ("libvulkan.so.1", "libEGL.so.1", "libEGL.so"):
         (tmp_path / name).touch()
-    found = reasons(LD_LIBRARY_PATH=tmp_path)
-    assert "the Vulkan loader, libvulkan.so.1, cannot be loaded (Debian: apt install libvulkan1" in found["vulkan"]
-    assert "and install the graphics card's Vulkan driver, or a software one" in found["vulkan"]
-    assert "libEGL.so.1 cannot be loaded; install an OpenGL driver (Debian: apt install" in found["gl"]
+    actual = reasons(LD_LIBRARY_PATH=tmp_path)
+    assert "the Vulkan loader, libvulkan.so.1, cannot be loaded (Debian: apt install libvulkan1" in actual["vulkan"]
+    assert "and install the graphics card's Vulkan driver, or a software one" in actual["vulkan"]
+    assert "libEGL.so.1 cannot be loaded; install an OpenGL driver (Debian: apt install" in actual["gl"]
 
 
 @pytest.mark.usefixtures("on_linux")
 def test_a_driver_without_a_gpu_is_named_with_what_the_process_sees(open_device, tmp_path):
     open_device("vulkan")
-    found = reasons(VK_DRIVER_FILES=tmp_path / "none.json", before=WITH_A_DRIVER)
-    assert "none of the installed Vulkan drivers (" in found["vulkan"]
-    assert "lvp_icd" in found["vulkan"] or ".json" in found["vulkan"]
-    assert "docker run --gpus all" in found["vulkan"] or "/dev/" in found["vulkan"]
+    actual = reasons(VK_DRIVER_FILES=tmp_path / "none.json", before=WITH_A_DRIVER)
+    assert "none of the installed Vulkan drivers (" in actual["vulkan"]
+    assert "lvp_icd" in actual["vulkan"] or ".json" in actual["vulkan"]
+    assert "docker run --gpus all" in actual["vulkan"] or "/dev/" in actual["vulkan"]
 
 
 # The variable hides the drivers from wgpu, which looks first; then it is as if it had not been set.
@@ -100,28 +100,28 @@ def test_triton_of_torch_is_loaded_before_a_driver(open_device, tmp_path, import
     (tmp_path / "triton.py").write_text(f"{LOADED}\nraise ImportError('torch goes on without it')", "utf-8")
     (tmp_path / "torch.py").touch()  # what is installed as torch may be without Triton
     program = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{imports}\nimport optirs_web as ow\n"
-    found = run_python(f"{program}ow.device('vulkan')\n{LOADED}")
-    assert found == [*before, "a driver is loaded: True"]
+    actual = run_python(f"{program}ow.device('vulkan')\n{LOADED}")
+    assert actual == [*before, "a driver is loaded: True"]
 
 
 def test_without_numpy_and_wgpu_each_device_says_what_to_install():
-    found = reasons("import sys\nsys.modules['numpy'] = sys.modules['wgpu'] = None\n")
+    actual = reasons("import sys\nsys.modules['numpy'] = sys.modules['wgpu'] = None\n")
     numpy, wgpu = (f"the Python package {name} is not installed: pip install" for name in ("numpy", "wgpu"))
-    assert found["cpu"] == f"{numpy} 'numpy>=2'"
+    assert actual["cpu"] == f"{numpy} 'numpy>=2'"
     for name in ("vulkan", "metal", "dx12", "gl"):
-        assert found[name] == f"{wgpu} 'wgpu>=0.32,<0.33'"
-    assert found["auto"].startswith(f"no device is available: cpu: {found['cpu']}; ")
-    assert f"vulkan: {found['vulkan']}" in found["auto"]
+        assert actual[name] == f"{wgpu} 'wgpu>=0.32,<0.33'"
+    assert actual["auto"].startswith(f"no device is available: cpu: {actual['cpu']}; ")
+    assert f"vulkan: {actual['vulkan']}" in actual["auto"]
 
 
 def test_a_damaged_package_is_an_error_of_one_device_and_says_how_to_mend_it(tmp_path):
     for name, content in {"wgpu": "", "numpy": "raise ImportError('no C extensions:\\n  see the manual')"}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(content)
-    found = reasons(PYTHONPATH=tmp_path)
-    assert found["cpu"] == "a Python package that it needs cannot be imported: no C extensions: see the manual"
-    assert "wgpu is damaged or the wrong version (cannot import name" in found["vulkan"]
-    assert found["vulkan"].endswith("pip install 'wgpu>=0.32,<0.33'")
+    actual = reasons(PYTHONPATH=tmp_path)
+    assert actual["cpu"] == "a Python package that it needs cannot be imported: no C extensions: see the manual"
+    assert "wgpu is damaged or the wrong version (cannot import name" in actual["vulkan"]
+    assert actual["vulkan"].endswith("pip install 'wgpu>=0.32,<0.33'")
 
 
 def test_versions_that_do_not_serve_are_told_apart_from_what_is_missing(monkeypatch, open_device):
@@ -131,16 +131,16 @@ def test_versions_that_do_not_serve_are_told_apart_from_what_is_missing(monkeypa
     monkeypatch.setattr(np, "__version__", "1.26.4")
     monkeypatch.setattr(wgpu, "__version__", "0.29.0")
     monkeypatch.setattr(wgpu, "version_info", (0, 29, 0))
-    found = {one.name: one.reason for one in ow.devices()}
+    actual = {device.name: device.reason for device in ow.devices()}
     does_not_serve = "the Python package {} is of version {}, which is not supported: pip install '{}'"
-    assert found["cpu"] == does_not_serve.format("numpy", "1.26.4", "numpy>=2")
+    assert actual["cpu"] == does_not_serve.format("numpy", "1.26.4", "numpy>=2")
     for name in ("vulkan", "gl"):
-        assert found[name] == does_not_serve.format("wgpu", "0.29.0", "wgpu>=0.32,<0.33")
+        assert actual[name] == does_not_serve.format("wgpu", "0.29.0", "wgpu>=0.32,<0.33")
 
 
 def test_what_is_to_be_installed_is_what_the_package_asks_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {one.partition(";")[0] for one in project["dependencies"]}
-    assert set(packages.REQUIREMENTS.values()) >= wanted
+    expected = {one.partition(";")[0] for one in project["dependencies"]}
+    assert set(packages.REQUIREMENTS.values()) >= expected
     for name in ("numpy", "wgpu"):
         assert packages.wrong_version(name, sys.modules[name].__version__) == ""

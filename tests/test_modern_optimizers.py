@@ -28,7 +28,7 @@ def assert_close(ours, want, tolerance=5e-6):
 def test_eval_gives_the_average_and_train_goes_back(device, name):
     reference, options = SCHEDULE_FREE[name]
     params, grads = make_problem(SHAPES, 40)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = getattr(ow.optim, name)(ours, **options)
     optimizer.eval()  # x and y are equal here
     optimizer.train()
@@ -46,7 +46,7 @@ def test_eval_gives_the_average_and_train_goes_back(device, name):
 def test_a_saved_average_is_trained_further(device, name):
     reference, options = SCHEDULE_FREE[name]
     params, grads = make_problem(SHAPES, 20)
-    first = [ow.Parameter(one, device=device) for one in params]
+    first = [ow.Parameter(param, device=device) for param in params]
     optimizer = getattr(ow.optim, name)(first, **options)
     for step_grads in grads[:12]:
         optimizer.step(grads=step_grads)
@@ -54,7 +54,7 @@ def test_a_saved_average_is_trained_further(device, name):
     saved = optimizer.state_dict()
     assert saved["param_groups"][0]["train_mode"] is False
 
-    second = [ow.Parameter(np.array(one.tolist(), np.float32), device=device) for one in first]
+    second = [ow.Parameter(np.array(tensor.tolist(), np.float32), device=device) for tensor in first]
     again = getattr(ow.optim, name)(second, **options)
     again.load_state_dict(saved)
     again.train()
@@ -83,7 +83,7 @@ def test_the_average_is_not_stepped(device):
 
 def test_learning_rates_of_zero_weigh_nothing(device):
     params, grads = make_problem(SHAPES, 10)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.SGDScheduleFree(ours, lr=0.0)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
@@ -107,11 +107,11 @@ def spread(size):
 @pytest.mark.parametrize("distribution", ["gaussian", "rademacher"])
 def test_sophia_takes_hutchinsons_estimate_every_few_steps(device, distribution):
     params, grads = make_problem(SHAPES, 25)
-    hessians = [spread(one.size) for one in params]
+    hessians = [spread(param.size) for param in params]
     drawn = []
 
     def hvp(vectors):
-        drawn.append([np.asarray(one.tolist()) for one in vectors])
+        drawn.append([np.asarray(vector.tolist()) for vector in vectors])
         return [
             (hessian @ vector.reshape(-1)).reshape(vector.shape).astype(np.float32)
             for hessian, vector in zip(hessians, drawn[-1], strict=True)
@@ -122,7 +122,7 @@ def test_sophia_takes_hutchinsons_estimate_every_few_steps(device, distribution)
         return vector * (hessians[index].astype(np.float64) @ vector.reshape(-1)).reshape(vector.shape)
 
     options = {"lr": 0.01, "gamma": 1.0, "update_interval": 4}
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.SophiaH(ours, **options, hvp=hvp, distribution=distribution, seed=7)
     for step_grads in grads[:10]:
         optimizer.step(grads=step_grads)
@@ -135,7 +135,7 @@ def test_sophia_takes_hutchinsons_estimate_every_few_steps(device, distribution)
     assert_close(ours, modern.sophia(params, grads, **options, diagonals=diagonals)[0])
 
     values = np.stack([one[1] for one in drawn])
-    assert len({tuple(one) for one in values}) == 7
+    assert len({tuple(value) for value in values}) == 7
     assert abs(values.mean()) < 0.1
     assert values.var() == pytest.approx(1, abs=0.1)
     if distribution == "rademacher":
@@ -148,13 +148,13 @@ def test_sophia_looks_at_the_hessian_before_a_replay(device):
 
     def hvp(vectors):
         calls.append(1)
-        return [3.0 * one for one in vectors]
+        return [3.0 * vector for vector in vectors]
 
     options = {"lr": 0.01, "gamma": 1.0, "update_interval": 3}
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.SophiaH(ours, **options, hvp=hvp, distribution="rademacher")
-    for one, grad in zip(ours, grads[0], strict=True):
-        one.grad = grad
+    for mine, grad in zip(ours, grads[0], strict=True):
+        mine.grad = grad
     step = ow.compile(lambda: optimizer.step(), device=device)
     for _ in range(7):
         step()
@@ -176,12 +176,12 @@ def test_sophia_without_hvp_is_told_when_to_look(device):
 
 def test_diagonal_newton_solves_a_separable_quadratic_in_one_step(device):
     params, _ = make_problem(SHAPES, 0)
-    curvatures = [np.linspace(0.5, 50, one.size).reshape(one.shape).astype(np.float32) for one in params]
-    ours = [ow.Parameter(one, device=device) for one in params]
+    curvatures = [np.linspace(0.5, 50, param.size).reshape(param.shape).astype(np.float32) for param in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.DiagonalNewton(ours, damping=0.0, diagonal=lambda: curvatures)
-    optimizer.step(grads=[c * one for c, one in zip(curvatures, params, strict=True)])
-    for one, start in zip(ours, params, strict=True):
-        assert np.abs(np.asarray(one.tolist())).max() <= 1e-6 * np.abs(start).max()
+    optimizer.step(grads=[c * param for c, param in zip(curvatures, params, strict=True)])
+    for mine, start in zip(ours, params, strict=True):
+        assert np.abs(np.asarray(mine.tolist())).max() <= 1e-6 * np.abs(start).max()
 
 
 def test_diagonal_newton_asks_before_each_replay(device):
@@ -213,7 +213,7 @@ def test_a_diagonal_that_is_missing_or_does_not_fit_changes_nothing(device):
 
 def test_ftrl_from_zero_is_the_papers_algorithm_and_makes_zeros(device):
     params, grads = make_problem(SHAPES, 60)
-    zeros = [np.zeros_like(one) for one in params]
+    zeros = [np.zeros_like(param) for param in params]
     options = {"lr": 0.1, "lambda1": 8.0}
     ours = [ow.Parameter(one, device=device) for one in zeros]
     optimizer = ow.optim.FTRL(ours, **options)
@@ -221,9 +221,9 @@ def test_ftrl_from_zero_is_the_papers_algorithm_and_makes_zeros(device):
         optimizer.step(grads=step_grads)
     want = modern.ftrl(zeros, grads, **options)[0]
     assert_close(ours, want)
-    for one, expected in zip(ours, want, strict=True):
-        assert ((np.asarray(one.tolist()) == 0) == (expected == 0)).all()
-    assert 0 < sum((one == 0).sum() for one in want) < sum(one.size for one in want)
+    for mine, expected in zip(ours, want, strict=True):
+        assert ((np.asarray(mine.tolist()) == 0) == (expected == 0)).all()
+    assert 0 < sum((one == 0).sum() for one in want) < sum(array.size for array in want)
 
 
 def test_adopts_first_step_only_looks(device):
@@ -257,7 +257,7 @@ def test_where_nothing_agrees_nothing_moves(device, name):
 )
 def test_dispatches_of_a_step(device, name, dispatches):
     params, grads = make_problem(SHAPES, 1)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = getattr(ow.optim, name)(ours)
     optimizer.step(grads=grads[0])
     before = device.stats.copy()

@@ -110,7 +110,7 @@ def test_a_block_of_another_thread_does_not_hold_here_while_it_is_open(mode):
         done.result()
 
 
-@pytest.mark.parametrize("mode", [one for one in MODES if one != "a recording"])  # which waits for nothing
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "a recording"])  # which waits for nothing
 def test_overlapping_tasks_leave_everything_as_it_was(mode):
     block, holds = MODES[mode]
 
@@ -383,7 +383,7 @@ def test_what_another_thread_computes_is_no_part_of_a_checkpoint():
         return x * made[0]
 
     _, sources = sources_of(compute)
-    assert {id(one) for one in sources} == {id(x), id(made[0])}
+    assert {id(source) for source in sources} == {id(x), id(made[0])}
 
 
 # Policies of placement.
@@ -396,7 +396,7 @@ def test_a_policy_outside_of_blocks_holds_in_threads_that_run_and_that_start_lat
         try:
             for pool in (running, ThreadPoolExecutor(1)):
                 policy = pool.submit(current).result()
-                assert [one.name for one in policy.candidates] == ["cpu"]
+                assert [candidate.name for candidate in policy.candidates] == ["cpu"]
         finally:
             ow.placement(None)
         assert running.submit(current).result() is current() is None
@@ -407,11 +407,11 @@ def test_a_policy_in_a_block_ends_with_it_and_is_no_other_thread_s():
         with ow.placement("minimize_transfers"):
             before = current()
             ow.placement("cpu")
-            assert [one.name for one in current().candidates] == ["cpu"]
+            assert [candidate.name for candidate in current().candidates] == ["cpu"]
             assert other.submit(current).result() is None
             with ow.placement("minimize_transfers"):
                 assert not current().candidates
-            assert [one.name for one in current().candidates] == ["cpu"]
+            assert [candidate.name for candidate in current().candidates] == ["cpu"]
         assert (before is not None, current()) == (True, None)
 
 
@@ -422,7 +422,7 @@ def test_a_policy_in_a_task_leaves_the_block_around_the_task_alone():
 
             async def evaluate():
                 ow.placement("cpu")
-                return [one.name for one in current().candidates]
+                return [candidate.name for candidate in current().candidates]
 
             assert await asyncio.create_task(evaluate()) == ["cpu"]
             assert current() is policy

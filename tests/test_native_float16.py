@@ -34,18 +34,18 @@ def gpu(open_device):
 
 def kernels_of(device, call):
     """The kernels over 16 bits that a call enqueues."""
-    found = []
+    result = []
 
     def observe(kernel, _):
         if isinstance(kernel, PackedKernel):
-            found.append(kernel)
+            result.append(kernel)
 
     device.observers.append(observe)
     try:
         call()
     finally:
         device.observers.remove(observe)
-    return found
+    return result
 
 
 CALLS = {
@@ -70,15 +70,15 @@ def test_kernels_over_float16_are_of_f16(gpu, call):
     h = ow.randn((6, 6), device=gpu, seed=0).half()
     kernels = kernels_of(gpu, lambda: call(h))
     assert kernels
-    for one in kernels:
-        text = one.wgsl()
-        assert "float16" not in one.name
-        assert "_f16" in one.name
+    for kernel in kernels:
+        text = kernel.wgsl()
+        assert "float16" not in kernel.name
+        assert "_f16" in kernel.name
         assert text.startswith("enable f16;\n")
         assert "array<f16>" in text
         assert "atomic" not in text
         assert "0xffffu" not in text
-        assert [one.type for one in one.bindings].count("array<f16>") == one.kinds.count("f16")
+        assert [binding.type for binding in kernel.bindings].count("array<f16>") == kernel.kinds.count("f16")
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
@@ -208,7 +208,7 @@ def test_profiles_and_explanations_name_f16(gpu):
     with ow.profile(gpu) as profile:
         step(x)
     names = {"identity_f32_f16", "matmul_f16", "relu_f16"}
-    assert {one.name for one in profile.kernels} - {"copy"} == names
+    assert {kernel.name for kernel in profile.kernels} - {"copy"} == names
     explained = ow.explain(step)
     assert set(explained.kernels) == names
     assert "matmul_f16" in str(explained)
@@ -235,7 +235,7 @@ def test_in_a_page_a_device_is_asked_outside_of_a_recording(gpu, monkeypatch):
     compiled = ow.compile(step, device=gpu)
     assert compiled(np.eye(3, dtype=np.float32)).tolist() == np.eye(3).tolist()
     assert len(calls) == 2
-    assert "matmul_f16" in [one.kernel.name for one in compiled.program.launches]
+    assert "matmul_f16" in [launch.kernel.name for launch in compiled.program.launches]
 
 
 def test_without_an_answer_words_are_used(gpu, monkeypatch):

@@ -17,7 +17,7 @@ def newton(device, **options):
 
 def test_newton_cg_with_exact_products_and_many_iterations_is_newtons_method(device):
     params, optimizer, closure = newton(device, max_iter=60, tolerance=1e-6)
-    values = [one.astype(np.float32).astype(np.float64) for one in STARTS]
+    values = [start.astype(np.float32).astype(np.float64) for start in STARTS]
     for _ in range(3):
         optimizer.step(closure)
         steps = zip(values, gradients(values, CURVATURES), hessian(values, CURVATURES), strict=True)
@@ -41,7 +41,7 @@ def test_newton_cg_converges_and_counts_what_it_waits_for(device):
     assert own == entry["func_evals"] + entry["hvp_evals"] + entry["n_iter"]
     assert max(reads) <= 4 * 67
     assert losses[-1] <= 1e-10 * losses[0]
-    assert all(np.abs(one.numpy()).max() < 1e-4 for one in params)
+    assert all(np.abs(param.numpy()).max() < 1e-4 for param in params)
 
 
 def test_newton_cg_goes_down_the_gradient_where_the_curvature_is_negative(device):

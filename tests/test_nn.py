@@ -39,7 +39,7 @@ def test_attributes_are_found_in_the_order_of_assignment(device):
 
 def test_a_tied_parameter_is_one_parameter_under_two_names(device):
     net = Net(device)
-    assert sum(one is net.first.weight for one in net.parameters()) == 1
+    assert sum(param is net.first.weight for param in net.parameters()) == 1
     assert names(net.named_parameters(remove_duplicate=False)).count("second.weight") == 1
     net.load_state_dict({**net.state_dict(), "first.weight": [[7.0] * 3] * 3, "second.weight": [[8.0] * 3] * 3})
     assert net.first.weight.tolist() == [[8.0] * 3] * 3
@@ -152,8 +152,8 @@ def test_parts_are_found_by_path(device):
 def test_modes_reach_every_module(device):
     net = nn.Sequential(nn.Dropout(), nn.ModuleList([nn.Dropout()]), nn.ModuleDict({"a": nn.Dropout()}))
     assert not net.eval().training
-    assert not any(one.training for one in net.modules())
-    assert all(one.training for one in net.train().modules())
+    assert not any(module.training for module in net.modules())
+    assert all(module.training for module in net.train().modules())
 
 
 def test_freezing_and_forgetting_gradients(device):
@@ -165,7 +165,7 @@ def test_freezing_and_forgetting_gradients(device):
     net.zero_grad(set_to_none=False)
     assert net.second.bias.grad.tolist() == [0.0] * 3
     net.zero_grad()
-    assert all(one.grad is None for one in net.parameters())
+    assert all(param.grad is None for param in net.parameters())
 
 
 def test_apply_visits_children_first(device):
@@ -239,8 +239,8 @@ def test_a_dict_of_modules_is_edited_like_a_dict():
     assert "b" in heads
     assert isinstance(heads.pop("b"), nn.Tanh)
     del heads["c"]
-    assert [(name, type(one)) for name, one in heads.items()] == [("a", nn.ReLU)]
-    assert [type(one) for one in heads.values()] == [nn.ReLU]
+    assert [(name, type(head)) for name, head in heads.items()] == [("a", nn.ReLU)]
+    assert [type(head) for head in heads.values()] == [nn.ReLU]
 
 
 # Training.

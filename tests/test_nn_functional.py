@@ -70,7 +70,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 CALLS = [
-    pytest.param(*one, id=f"{name}-{number}") for name, calls in FUNCTIONS.items() for number, one in enumerate(calls)
+    pytest.param(*call, id=f"{name}-{number}") for name, calls in FUNCTIONS.items() for number, call in enumerate(calls)
 ]
 
 
@@ -82,15 +82,15 @@ def test_every_function_has_a_row():
 def test_functions_are_called_as_torchs(torch, call, makers):
     rng = np.random.default_rng(0)
     values = [make(rng) for make in makers]
-    their_inputs = [in_torch(torch, one) for one in values]
-    our_inputs = [in_ours(one, "cpu") for one in values]
+    their_inputs = [in_torch(torch, value) for value in values]
+    our_inputs = [in_ours(value, "cpu") for value in values]
     other = call(torch.nn.functional, *their_inputs).double()
-    one = call(nn.functional, *our_inputs)
-    assert_close(one, other, "value")
+    tensor = call(nn.functional, *our_inputs)
+    assert_close(tensor, other, "value")
     if other.requires_grad:
         weights = rng.standard_normal(tuple(other.shape)).astype(np.float32)
         other.backward(torch.from_numpy(weights).double())
-        one.backward(weights)
+        tensor.backward(weights)
         for number, (mine, its) in enumerate(zip(our_inputs, their_inputs, strict=True)):
             assert (mine.grad is None) == (its.grad is None)
             if its.grad is not None:

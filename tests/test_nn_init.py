@@ -110,8 +110,8 @@ def test_a_seed_gives_the_same_weights_on_every_device(open_device):
             nn.Embedding(5, 4, device=device),
             nn.MultiheadAttention(4, 2, device=device),
         )
-        return [one.numpy() for one in net.parameters()]
+        return [param.numpy() for param in net.parameters()]
 
-    for one, other in zip(weights(open_device("cpu")), weights(open_device("vulkan")), strict=True):
-        assert np.abs(one - other).max() <= 1e-6 * np.abs(one).max()
-        assert one.any() or not other.any()
+    for weight, other in zip(weights(open_device("cpu")), weights(open_device("vulkan")), strict=True):
+        assert np.abs(weight - other).max() <= 1e-6 * np.abs(weight).max()
+        assert weight.any() or not other.any()

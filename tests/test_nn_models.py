@@ -118,8 +118,8 @@ def test_a_model_in_torchs_words_follows_torch(torch, device, name):
         assert losses[0].item() == pytest.approx(losses[1].item(), rel=TOLERANCE)
         if step == 0:
             pairs = zip(ours.named_parameters(), theirs.named_parameters(), strict=True)
-            for (parameter, one), (_, other) in pairs:
-                error = np.abs(one.grad.numpy() - other.grad.numpy()).max()
+            for (parameter, param), (_, other) in pairs:
+                error = np.abs(param.grad.numpy() - other.grad.numpy()).max()
                 assert error <= TOLERANCE * np.abs(other.grad.numpy()).max(), parameter
         for optimizer in optimizers:
             optimizer.step()

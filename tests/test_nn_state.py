@@ -28,8 +28,8 @@ def test_a_state_dict_follows_training(device):
 
 def test_loading_is_strict_and_happens_as_a_whole(device):
     net, before = Net(device), None
-    state = {name: one.numpy() + 1.0 for name, one in net.state_dict().items()}
-    before = {name: one.tolist() for name, one in net.state_dict().items()}
+    state = {name: tensor.numpy() + 1.0 for name, tensor in net.state_dict().items()}
+    before = {name: tensor.tolist() for name, tensor in net.state_dict().items()}
     wrong = {**state, "first.bias": np.zeros(4), "other": 1.0}
     del wrong["mask"]
     with pytest.raises(CheckpointError) as raised:
@@ -38,11 +38,11 @@ def test_loading_is_strict_and_happens_as_a_whole(device):
         assert part in str(raised.value)
     with pytest.raises(CheckpointError, match="shape"):
         net.load_state_dict(wrong, strict=False)
-    assert {name: one.tolist() for name, one in net.state_dict().items()} == before
+    assert {name: tensor.tolist() for name, tensor in net.state_dict().items()} == before
     del wrong["first.bias"]
-    found = net.load_state_dict(wrong, strict=False)
-    assert found.missing_keys == ["mask", "first.bias"]
-    assert found.unexpected_keys == ["other"]
+    actual = net.load_state_dict(wrong, strict=False)
+    assert actual.missing_keys == ["mask", "first.bias"]
+    assert actual.unexpected_keys == ["other"]
     assert net.scale.tolist() == [3.0]
 
 
@@ -65,10 +65,10 @@ def test_loading_writes_where_an_optimizer_and_a_compiled_step_look(device):
 
 
 def test_a_module_loads_from_another_one(device):
-    one, other = Net(device), Net(device)
-    other.load_state_dict(one.state_dict())
+    optimizer, other = Net(device), Net(device)
+    other.load_state_dict(optimizer.state_dict())
     x = ow.ones((2, 3), device=device)
-    assert other(x).tolist() == one(x).tolist()
+    assert other(x).tolist() == optimizer(x).tolist()
 
 
 def test_safetensors_hold_a_state_dict(device, tmp_path):
@@ -77,7 +77,7 @@ def test_safetensors_hold_a_state_dict(device, tmp_path):
     ow.interop.safetensors.save_state_dict(path, net.state_dict())
     other = nn.Sequential(Net(device), nn.BatchNorm1d(3, device=device))
     other.load_state_dict(ow.interop.safetensors.load_state_dict(path))
-    same = [one.tolist() == two.tolist() for one, two in zip(net.parameters(), other.parameters(), strict=True)]
+    same = [param.tolist() == two.tolist() for param, two in zip(net.parameters(), other.parameters(), strict=True)]
     assert all(same)
 
 
@@ -130,11 +130,11 @@ def test_a_checkpoint_has_the_buffers_of_a_module(device, tmp_path):
     optimizer.step()
     ow.save_checkpoint(tmp_path / "net", net.state_dict(keep_vars=True), optimizer)
     other = copy.deepcopy(net)
-    for one in [*other.parameters(), *other.buffers()]:
-        one.assign(ow.zeros(one.shape, device=device, dtype=one.dtype))
+    for tensor in [*other.parameters(), *other.buffers()]:
+        tensor.assign(ow.zeros(tensor.shape, device=device, dtype=tensor.dtype))
     ow.load_checkpoint(tmp_path / "net", other.state_dict(keep_vars=True), ow.optim.Adam(other.parameters()))
-    for (name, one), two in zip(net.state_dict().items(), other.state_dict().values(), strict=True):
-        assert one.tolist() == two.tolist(), name
+    for (name, tensor), two in zip(net.state_dict().items(), other.state_dict().values(), strict=True):
+        assert tensor.tolist() == two.tolist(), name
 
 
 # Devices.
@@ -146,12 +146,12 @@ def test_a_module_moves_as_it_is(open_device):
     x = ow.tensor([[1.0, 2.0, 3.0]], device=cpu)
     expected = net(x).tolist()
     net(x).sum().backward()
-    grads = [one.grad.tolist() for one in net.parameters()]
+    grads = [param.grad.tolist() for param in net.parameters()]
     before = [*net.parameters(), *net.buffers()]
     assert net.to("vulkan") is net
     after = [*net.parameters(), *net.buffers()]
     assert all(one is other and one.device is vulkan for one, other in zip(before, after, strict=True))
-    assert [one.grad.tolist() for one in net.parameters()] == grads
+    assert [param.grad.tolist() for param in net.parameters()] == grads
     assert net(ow.tensor(x, device=vulkan)).tolist()[0] == pytest.approx(expected[0])
     ow.optim.SGD(net.parameters(), lr=0.1).step()
     assert net.scale.device is vulkan
@@ -186,12 +186,12 @@ def test_buffers_are_in_snapshots():
     layer = nn.BatchNorm1d(1, device=device)
     layer(ow.tensor([[1.0], [3.0]], device=device))
     ow.snapshot(device)
-    kept = [one.tolist() for one in layer.buffers()]
+    kept = [buffer.tolist() for buffer in layer.buffers()]
     layer(ow.tensor([[5.0], [9.0]], device=device))
-    assert [one.tolist() for one in layer.buffers()] != kept
-    for one in layer.buffers():
-        one.revive(device)
-    assert [one.tolist() for one in layer.buffers()] == kept
+    assert [buffer.tolist() for buffer in layer.buffers()] != kept
+    for buffer in layer.buffers():
+        buffer.revive(device)
+    assert [buffer.tolist() for buffer in layer.buffers()] == kept
 
 
 # Buffers.
@@ -248,8 +248,8 @@ def test_batch_norm_counts_its_batches_in_a_compiled_step_too(device):
     step = ow.compile(lambda x: compiled(x), device=device)
     for batch in batches:
         assert np.allclose(eager(ow.tensor(batch, device=device)).numpy(), step(batch).numpy(), atol=1e-6)
-    for one, other in zip(eager.buffers(), compiled.buffers(), strict=True):
-        assert np.allclose(one.numpy(), other.numpy(), atol=1e-6)
+    for buffer, other in zip(eager.buffers(), compiled.buffers(), strict=True):
+        assert np.allclose(buffer.numpy(), other.numpy(), atol=1e-6)
     assert eager.num_batches_tracked.item() == compiled.num_batches_tracked.item() == 4
 
 

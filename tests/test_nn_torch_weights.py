@@ -190,30 +190,30 @@ def test_weights_outputs_and_gradients_are_torchs(torch, device, row):
     ours.train(row.trains)
     rng = np.random.default_rng(0)
     values = [make(rng) for make in row.inputs]
-    their_inputs = [in_torch(torch, one) for one in values]
-    our_inputs = [in_ours(one, device) for one in values]
+    their_inputs = [in_torch(torch, value) for value in values]
+    our_inputs = [in_ours(value, device) for value in values]
     their_results = parts(row.call(theirs, *their_inputs))
     our_results = parts(row.call(ours, *our_inputs))
-    for number, (one, other) in enumerate(zip(our_results, their_results, strict=True)):
-        assert_close(one, other, f"output {number}")
+    for number, (param, other) in enumerate(zip(our_results, their_results, strict=True)):
+        assert_close(param, other, f"output {number}")
         weights = rng.standard_normal(tuple(other.shape)).astype(np.float32)
         is_last = number == len(our_results) - 1
         other.backward(torch.from_numpy(weights).double(), retain_graph=not is_last)
-        one.backward(weights, retain_graph=not is_last)
-    for (name, one), (_, other) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
-        assert_close(one.grad, other.grad, f"the gradient of {name}")
-    for number, (one, other) in enumerate(zip(our_inputs, their_inputs, strict=True)):
+        param.backward(weights, retain_graph=not is_last)
+    for (name, param), (_, other) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        assert_close(param.grad, other.grad, f"the gradient of {name}")
+    for number, (param, other) in enumerate(zip(our_inputs, their_inputs, strict=True)):
         if other.requires_grad:
-            assert_close(one.grad, other.grad, f"the gradient of input {number}")
-    for (name, one), (_, other) in zip(ours.named_buffers(), theirs.named_buffers(), strict=True):
-        assert_close(one, other, name)
+            assert_close(param.grad, other.grad, f"the gradient of input {number}")
+    for (name, param), (_, other) in zip(ours.named_buffers(), theirs.named_buffers(), strict=True):
+        assert_close(param, other, name)
 
 
 @pytest.mark.parametrize("row", CASES)
 def test_names_shapes_and_text_are_torchs(torch, row):
     theirs, ours = row.build(torch), row.build(ow)
-    described = [(name, tuple(one.shape)) for name, one in theirs.state_dict().items()]
-    assert [(name, one.shape) for name, one in ours.state_dict().items()] == described
+    described = [(name, tuple(array.shape)) for name, array in theirs.state_dict().items()]
+    assert [(name, array.shape) for name, array in ours.state_dict().items()] == described
     for mine, its in [
         (ours.named_parameters(), theirs.named_parameters()),
         (ours.named_modules(), theirs.named_modules()),
@@ -226,20 +226,20 @@ def test_weights_go_back_to_torch(torch):
     build = lambda lib: lib.nn.Sequential(lib.nn.Conv2d(2, 3, 3), lib.nn.BatchNorm2d(3))  # noqa: E731
     theirs, ours = build(torch), build(ow)
     theirs.load_state_dict(ow.interop.torch.to_torch(ours.state_dict()))
-    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert one.numpy().tolist() == other.tolist()
+    for param, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert param.numpy().tolist() == other.tolist()
 
 
 def test_weights_come_as_arrays_and_files_too(torch, tmp_path):
     build = lambda lib: lib.nn.Sequential(lib.nn.Linear(3, 4), lib.nn.BatchNorm1d(4))  # noqa: E731
     theirs = build(torch)
-    arrays = {name: one.numpy() for name, one in theirs.state_dict().items()}
+    arrays = {name: tensor.numpy() for name, tensor in theirs.state_dict().items()}
     save_file(arrays, tmp_path / "model.safetensors")
     x = np.ones((2, 3), np.float32)
     expected = theirs.eval()(torch.from_numpy(x)).tolist()
     for state in (
         arrays,
-        {name: one.half() for name, one in theirs.state_dict().items()},
+        {name: tensor.half() for name, tensor in theirs.state_dict().items()},
         {name: one.bfloat16() if one.is_floating_point() else one for name, one in theirs.state_dict().items()},
         dict(theirs.named_parameters()) | dict(theirs.named_buffers()),
         ow.interop.safetensors.load_state_dict(tmp_path / "model.safetensors"),
@@ -267,8 +267,8 @@ def test_first_values_have_torchs_distributions(torch, name):
     torch.manual_seed(0)
     ow.manual_seed(0)
     theirs, ours = LARGE[name](torch), LARGE[name](ow)
-    for (name, one), (_, other) in zip(ours.state_dict().items(), theirs.state_dict().items(), strict=True):
-        got, want = np.sort(one.numpy(), axis=None), np.sort(other.numpy(), axis=None)
+    for (name, tensor), (_, other) in zip(ours.state_dict().items(), theirs.state_dict().items(), strict=True):
+        got, want = np.sort(tensor.numpy(), axis=None), np.sort(other.numpy(), axis=None)
         steps = (
             np.searchsorted(got, want, side="right") / got.size - np.searchsorted(want, want, side="right") / want.size
         )

@@ -22,12 +22,12 @@ by_distance = pytest.mark.parametrize("name", DISTANCES)
 
 
 def parameters(device, *values):
-    return [ow.Parameter(np.asarray(one, np.float32), device=device) for one in values]
+    return [ow.Parameter(np.asarray(value, np.float32), device=device) for value in values]
 
 
 def estimates(optimizer):
     """Return the estimate `d` in the state of each tensor, which all tensors share."""
-    return [float(one["d"]) for one in optimizer.state_dict()["state"].values()]
+    return [float(entry["d"]) for entry in optimizer.state_dict()["state"].values()]
 
 
 @by_name
@@ -47,9 +47,9 @@ def test_skip_nonfinite_leaves_the_measures_too_as_they_were(device, name):
     good = [[1.0, -1.0], [0.5]]
     for grads in (good, good):
         optimizer.step(grads=grads)
-    before = [one.tolist() for one in params], optimizer.state_dict()["state"]
+    before = [param.tolist() for param in params], optimizer.state_dict()["state"]
     optimizer.step(grads=[[1.0, float("nan")], None])
-    np.testing.assert_equal(([one.tolist() for one in params], optimizer.state_dict()["state"]), before)
+    np.testing.assert_equal(([param.tolist() for param in params], optimizer.state_dict()["state"]), before)
     with pytest.raises(NonFiniteError):
         optimizer.check_finite()
 
@@ -76,35 +76,36 @@ def test_d_finds_its_magnitude_from_a_millionth(device, name):
     ours = parameters(device, *params)
     optimizer = getattr(ow.optim, name)(ours)
     for step_grads in grads:
-        optimizer.step(grads=[one.astype(np.float32) for one in step_grads])
+        optimizer.step(grads=[grad.astype(np.float32) for grad in step_grads])
     assert want_state[0]["d"] > 1e-3
     # At first a parameter moves by its last bits, and Prodigy measures by how much: what float32 rounds stays in its d.
     tolerance = 1e-2 if name == "Prodigy" else 1e-5
     assert estimates(optimizer) == pytest.approx([float(want_state[0]["d"])] * 2, rel=tolerance)
-    for got, one in zip(ours, want, strict=True):
-        assert np.abs(got.numpy() - one).max() <= tolerance * np.abs(one).max()
+    for got, values in zip(ours, want, strict=True):
+        assert np.abs(got.numpy() - values).max() <= tolerance * np.abs(values).max()
 
 
 def test_tensors_without_a_gradient_rest_but_know_d(device):
     rng = np.random.default_rng(0)
     params = [rng.standard_normal(shape) for shape in ((4,), (3, 5), (1,), (300,))]
-    slopes = [rng.standard_normal(one.shape) for one in params]
+    slopes = [rng.standard_normal(param.shape) for param in params]
     # The last one has its first gradient when d has grown; no step has all.
     grads = [
-        [one * 0.9**k if (k + i) % 3 and (i < 3 or k > 20) else None for i, one in enumerate(slopes)] for k in range(40)
+        [slope * 0.9**k if (k + i) % 3 and (i < 3 or k > 20) else None for i, slope in enumerate(slopes)]
+        for k in range(40)
     ]
     want, want_state = norms.prodigy(params, grads, d0=0.01)
     assert want_state[0]["d"] > 0.02
     ours = parameters(device, *params)
     optimizer = ow.optim.Prodigy(ours, d0=0.01)
     for k, step_grads in enumerate(grads):
-        optimizer.step(grads=[None if one is None else one.astype(np.float32) for one in step_grads])
+        optimizer.step(grads=[None if grad is None else grad.astype(np.float32) for grad in step_grads])
         if k in (5, 39):
             assert len(set(estimates(optimizer))) == 1
             assert len(estimates(optimizer)) == 4
     state = optimizer.state_dict()["state"]
-    for i, one in enumerate(want):
-        assert np.abs(ours[i].numpy() - one).max() <= 2e-5 * np.abs(one).max()
+    for i, values in enumerate(want):
+        assert np.abs(ours[i].numpy() - values).max() <= 2e-5 * np.abs(values).max()
         for key, value in want_state[i].items():
             assert np.abs(state[i][key] - value).max() <= 1e-4 * np.abs(value).max(), key
 
@@ -125,14 +126,14 @@ def test_a_new_group_and_a_loaded_optimizer_know_d(device, name):
     run(optimizer, 3)
     assert len(set(estimates(optimizer))) == 1
 
-    copies = parameters(device, *(one.numpy() for one in (first, resting, third)))
+    copies = parameters(device, *(tensor.numpy() for tensor in (first, resting, third)))
     other = getattr(ow.optim, name)([{"params": copies[:2]}, {"params": copies[2:]}], d0=1e-3)
     other.load_state_dict(optimizer.state_dict())
     for one in (optimizer, other):
         run(one, 3)
         one.step(grads=[None, [1.0], None])
     np.testing.assert_equal(other.state_dict()["state"], optimizer.state_dict()["state"])
-    assert [one.tolist() for one in copies] == [one.tolist() for one in (first, resting, third)]
+    assert [copied.tolist() for copied in copies] == [tensor.tolist() for tensor in (first, resting, third)]
 
 
 @by_distance

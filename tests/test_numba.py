@@ -40,12 +40,12 @@ def trained(device, name, options, sizes=(1000, 3, 513), steps=3):
     w = [ow.Parameter(random.standard_normal(size).astype(np.float32), device=device) for size in sizes]
     optimizer = getattr(ow.optim, name)([{"params": w[:1]}, {"params": w[1:], "lr": 0.01}], **options)
     for step in range(steps):
-        for number, one in enumerate(w):
-            grad = random.standard_normal(one.shape).astype(np.float32)
-            one.grad = None if step and number == 2 else ow.tensor(grad, device=device)
+        for number, param in enumerate(w):
+            grad = random.standard_normal(param.shape).astype(np.float32)
+            param.grad = None if step and number == 2 else ow.tensor(grad, device=device)
         optimizer.step()
     state = optimizer.state_dict()["state"]
-    return [one.numpy() for one in w] + [np.asarray(v) for one in state.values() for v in one.values()]
+    return [tensor.numpy() for tensor in w] + [np.asarray(v) for one in state.values() for v in one.values()]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def computed(device):
     column = ow.tensor(np.array([[1.0], [np.nan], [-2.0], [np.inf]], np.float32), device=device)
     step = ow.compile(lambda: (x.T * 2.0 - column.T).relu() + x.T, device=device)
     hooked = ow.compile(lambda: (x @ x.T).relu() * 2.0 - column, device=device)
-    return [one.numpy() for one in (step(), hooked(), x + column, x.T > 0, x.exp(), ow.arange(7, device=device))]
+    return [tensor.numpy() for tensor in (step(), hooked(), x + column, x.T > 0, x.exp(), ow.arange(7, device=device))]
 
 
 def test_operations_have_the_bits_of_numpys(both):
@@ -174,7 +174,7 @@ def test_what_numba_refuses_stays_numpys(numba, caplog, cache_folder):
         call()
         assert y.view(np.float32).tolist() == [0, 2]
     assert not candidate._is_compiled
-    assert [one.getMessage().partition(":")[0] for one in caplog.records] == [
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "Numba refuses 'relu'; cpu runs it in NumPy"
     ]
 
@@ -201,7 +201,9 @@ def replace(path, other):
 def test_what_numba_keeps_is_compiled_again_where_a_file_is_damaged_or_anothers(kind, damage, numba, cache_folder):
     def computed():
         loops = [Loop(one, name) for one, name in ((DOUBLES, "doubles"), (TRIPLES, "triples"))]
-        return [one.bound((7,), 1, 1)() for one in loops], [sum(one._launch.stats.cache_hits.values()) for one in loops]
+        return [loop.bound((7,), 1, 1)() for loop in loops], [
+            sum(loop._launch.stats.cache_hits.values()) for loop in loops
+        ]
 
     assert computed() == ([14, 21], [0, 0])
     assert computed() == ([14, 21], [1, 1])
@@ -271,9 +273,11 @@ def forks():
 
 
 def test_threads_and_forked_processes_compute_the_same_on_every_layer_and_compile_once(both, forks, tmp_path):
-    found = [run(IN_A_PROCESS, NUMBA_THREADING_LAYER=one, XDG_CACHE_HOME=str(tmp_path)) for one in ("omp", "workqueue")]
-    assert int(found[0]) == 0
-    assert int(found[1]) > 0
+    actual = [
+        run(IN_A_PROCESS, NUMBA_THREADING_LAYER=one, XDG_CACHE_HOME=str(tmp_path)) for one in ("omp", "workqueue")
+    ]
+    assert int(actual[0]) == 0
+    assert int(actual[1]) > 0
 
 
 AFTER_OTHER_CODE = """

@@ -54,5 +54,5 @@ def test_what_is_no_number_stays_in_its_row(columns):
 
 def test_blocks_are_all_rows_in_order():
     for rows, columns in ((0, 4), (5, 0), (1000, 1024), (3, 1 << 20)):
-        found = [row for block in row_blocks(rows, columns) for row in range(rows)[block]]
-        assert found == [*range(rows)]
+        actual = [row for block in row_blocks(rows, columns) for row in range(rows)[block]]
+        assert actual == [*range(rows)]

@@ -24,9 +24,9 @@ def content(onnx, nodes, inputs, weights, opset=17, outputs=("y",)):
     graph = helper.make_graph(
         made,
         "graph",
-        [helper.make_tensor_value_info(name, kinds[one.dtype], one.shape) for name, one in inputs.items()],
+        [helper.make_tensor_value_info(name, kinds[input_.dtype], input_.shape) for name, input_ in inputs.items()],
         [helper.make_tensor_value_info(name, kind.FLOAT, None) for name in outputs],
-        [onnx.numpy_helper.from_array(np.asarray(one), name) for name, one in weights.items()],
+        [onnx.numpy_helper.from_array(np.asarray(weight), name) for name, weight in weights.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     return model.SerializeToString()
@@ -186,8 +186,8 @@ def made(onnx, name):
 def test_a_graph_computes_here_what_the_reference_computes(name, onnx, device):
     source, values = made(onnx, name)
     got = ow.interop.onnx.load(source, device=device)(*values)
-    (wanted,) = reference(source, *values)
-    assert got.numpy() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    (expected,) = reference(source, *values)
+    assert got.numpy() == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
@@ -362,13 +362,13 @@ def test_a_module_is_written_as_what_it_computes(name, onnx, tmp_path):
     ow.interop.onnx.save(model, examples[name], path)
     again = ow.interop.onnx.load(path, device="cpu")
     for values in (examples[name], more[name]):  # the batch may have another length
-        wanted = model.eval()(ow.tensor(values, device="cpu"))
+        expected = model.eval()(ow.tensor(values, device="cpu"))
         got = again(values)
-        for one, its, other in zip(
-            *(_several(one) for one in (wanted, got, reference(str(path), values))), strict=True
+        for tensor, its, other in zip(
+            *(_several(one) for one in (expected, got, reference(str(path), values))), strict=True
         ):
-            assert its.numpy() == pytest.approx(one.numpy(), rel=1e-5, abs=1e-6)
-            assert other == pytest.approx(one.numpy(), rel=1e-5, abs=1e-6)
+            assert its.numpy() == pytest.approx(tensor.numpy(), rel=1e-5, abs=1e-6)
+            assert other == pytest.approx(tensor.numpy(), rel=1e-5, abs=1e-6)
     assert {name.replace(".", "_") for name, _ in model.named_parameters()} == dict(again.named_parameters()).keys()
     assert not list(tmp_path.glob(".*"))
 

@@ -121,8 +121,8 @@ def test_texts_declare_what_they_call_so_that_pocl_reads_no_header(opencl):
 def test_workgroups_that_run_at_the_same_time_have_memory_of_their_own(opencl):
     x = np.random.default_rng(0).standard_normal((80_000, 16), np.float32)
     powers = np.exp(x)
-    found = ow.tensor(x, device=opencl).softmax(axis=-1).numpy()
-    np.testing.assert_allclose(found, powers / powers.sum(axis=1, keepdims=True), rtol=1e-5)
+    actual = ow.tensor(x, device=opencl).softmax(axis=-1).numpy()
+    np.testing.assert_allclose(actual, powers / powers.sum(axis=1, keepdims=True), rtol=1e-5)
 
 
 def test_a_replayed_step_sets_no_arguments_and_builds_nothing(opencl):
@@ -198,7 +198,7 @@ def test_subgroups_are_there_where_a_device_has_them_and_all_that_extends_them(o
     from optirs_web.native_backends.opencl import features_of
 
     names = ("ballot", "non_uniform_arithmetic", "shuffle", "shuffle_relative")
-    extensions = {f"cl_khr_subgroup_{one}" for one in names} - {lacks}
+    extensions = {f"cl_khr_subgroup_{name}" for name in names} - {lacks}
     # PoCL 3.1 has none of them.
     device = SimpleNamespace(version=version, extensions=" ".join(extensions), max_num_sub_groups=most)
     assert features_of(device) == ({"subgroups"} if has_them else set())

@@ -33,8 +33,8 @@ class Call:
         self.case, self.number = case, number
         self.variant = case.variants[number]
         self.sources = make_sources(case, self.variant)
-        real = [one for one in self.sources if is_real(one)]
-        exact = [one.astype(np.float64) if is_real(one) else one for one in self.sources]
+        real = [source for source in self.sources if is_real(source)]
+        exact = [source.astype(np.float64) if is_real(source) else source for source in self.sources]
         self.value = evaluate(case, self.variant, exact)
         (self.weights,) = random_like([self.value], seed=1)
         self.tangents = random_like(real, seed=2)
@@ -49,8 +49,8 @@ class Found:
     def __init__(self, call, result):
         value, gradients, seconds = result
         self.value = _array(value)
-        self.gradients = [_array(one) for one in gradients]
-        shapes = [one.shape for one in call.tangents]
+        self.gradients = [_array(grad) for grad in gradients]
+        shapes = [tangent.shape for tangent in call.tangents]
         self.by_sources = [np.zeros(shape) for shape in shapes]
         self.by_weights = np.zeros(call.weights.shape)
         for row in seconds:
@@ -76,7 +76,7 @@ def found(request, numerics):
         key = request.node.callspec.params["numerics"], case.name
         if key not in _found:
             calls = [Call(case, number) for number in range(len(case.variants))]
-            results = numerics("operation", case.name, [one.arguments() for one in calls])
+            results = numerics("operation", case.name, [call.arguments() for call in calls])
             _found[key] = [(call, Found(call, result)) for call, result in zip(calls, results, strict=True)]
         return _found[key]
 
@@ -117,7 +117,7 @@ def compare_with_numpy(_, call, ours):
     if case.why_not:
         return
     reference = Differences(case, call.variant, call.sources, call.weights.astype(np.float64))
-    if call.number == 0 and sum(one.size for one in ours.gradients) <= FEW:
+    if call.number == 0 and sum(grad.size for grad in ours.gradients) <= FEW:
         for got, want in zip(ours.gradients, reference.gradients(), strict=True):
             assert_close(got, want, case.slopes, f"gradient of {what}")
     assert_close(ours.by_weights, reference.along(call.tangents), SECOND * case.slopes, f"derivative along, of {what}")
@@ -131,7 +131,7 @@ def compare_with_numpy(_, call, ours):
 def _assert_product(derivatives, direction, want, tolerance, what):
     """The derivative along a direction, relative to what it is a sum of."""
     terms = [a * b for a, b in zip(derivatives, direction, strict=True)]
-    got, size = sum(one.sum() for one in terms), sum(np.abs(one).sum() for one in terms)
+    got, size = sum(term.sum() for term in terms), sum(np.abs(term).sum() for term in terms)
     assert abs(got - want) <= tolerance * max(size, 1e-2), f"{what}, along a direction: {got}, not {want}"
 
 
@@ -162,16 +162,16 @@ def test_gradients_and_their_gradients_pass_gradcheck(case, numerics):
 
 def _public_operations():
     """Return the names that `ops` exports, and those of other public functions of its modules that return tensors."""
-    found = set(ops.__all__)
+    result = set(ops.__all__)
     for one in pkgutil.iter_modules(ops.__path__, f"{ops.__name__}."):
         module = importlib.import_module(one.name)
         functions = {name: getattr(module, name) for name in module.__all__}
-        found |= {
+        result |= {
             name
             for name, function in functions.items()
             if inspect.isfunction(function) and inspect.signature(function).return_annotation == "Tensor"
         }
-    return found
+    return result
 
 
 def test_every_operation_has_its_derivatives_tested_on_every_target(request):
@@ -196,7 +196,7 @@ def test_each_row_calls_the_operations_that_it_names(open_device):
     device = open_device("cpu")
     for case in CASES:
         called = set()
-        sources = [ow.tensor(one, device=device) for one in make_sources(case, case.variants[0])]
+        sources = [ow.tensor(source, device=device) for source in make_sources(case, case.variants[0])]
         sys.setprofile(lambda frame, event, _, seen=called: seen.add(frame.f_code) if event == "call" else None)
         try:
             case.ours(*case.variants[0].walked(sources))

@@ -78,9 +78,9 @@ VALUES = st.floats(width=32, allow_subnormal=False)
 @example([88.7, 88.8, -87.3, -87.4, -103.0, 1e-7, -1e-7, 3.1415927, 1e6, 1e20, 2.0**24, 0.99999994, 1.0000001])
 def test_functions_of_each_element_equal_numpys_for_all_values(numerics, values):
     x = np.array(values, np.float32)
-    found = numerics("calculated", list(FUNCTIONS), x)
+    actual = numerics("calculated", list(FUNCTIONS), x)
     with np.errstate(all="ignore"):
-        for (name, reference), got in zip(FUNCTIONS.items(), map(of_pair, found), strict=True):
+        for (name, reference), got in zip(FUNCTIONS.items(), map(of_pair, actual), strict=True):
             absolute = abs(np.log(TINY)) * TINY if name in OF_TINY else 0.0
             assert_near(got, reference(x.astype(np.float64)), 1e-6, absolute, name)
 
@@ -114,7 +114,7 @@ def test_gradients_of_what_was_broadcast_are_sums(numerics, shapes):
         return  # arrays without elements lose their shape on the way to a page; the table of operations has them
     weights = numbers_like(result_shape, 2)
     value, of_a, of_b = map(of_pair, numerics("broadcast", a, b, weights))
-    exact_a, exact_b, w = (one.astype(np.float64) for one in (a, b, weights))
+    exact_a, exact_b, w = (array.astype(np.float64) for array in (a, b, weights))
     assert_near(value, exact_a * exact_b + exact_b - exact_a, 1e-6, 1e-6)
 
     def summed(g, shape):
@@ -141,10 +141,10 @@ def test_reductions_of_any_axes_of_any_walk_equal_numpys(numerics, call):
     exact = values.astype(np.float64).transpose(order)
     named = {"axis": None if axes is None else tuple(axes), "keepdims": keepdims}
     names = ["sum", "mean", "max", "min", "logsumexp"]
-    found = numerics("reduced", names, values, order, axes, keepdims)
+    actual = numerics("reduced", names, values, order, axes, keepdims)
     wants = [exact.sum(**named), exact.mean(**named), exact.max(**named), exact.min(**named)]
     wants.append(np.log(np.exp(exact).sum(**named)))
-    for got, want in zip(map(of_pair, found), wants, strict=True):
+    for got, want in zip(map(of_pair, actual), wants, strict=True):
         assert_near(got, want, 1e-6, 1e-6 * max(1, np.abs(exact).sum() / max(1, np.size(want))))
 
 
@@ -206,8 +206,8 @@ def products(draw):
     swapped = [draw(st.booleans()) for _ in range(2)]
     matrices = [(rows, inner), (inner, columns)]
     shapes = [
-        (*batch, *(one[::-1] if is_swapped else one))
-        for batch, one, is_swapped in zip(batches, matrices, swapped, strict=True)
+        (*batch, *(matrix[::-1] if is_swapped else matrix))
+        for batch, matrix, is_swapped in zip(batches, matrices, swapped, strict=True)
     ]
     return shapes, swapped
 
@@ -219,8 +219,8 @@ def test_products_of_batches_of_transposed_matrices_equal_numpys(numerics, produ
     a, b = (numbers_like(shape, seed) for seed, shape in enumerate(shapes))
     products = numerics("multiplied", a, b, swapped)
     exact = [
-        (one.swapaxes(-1, -2) if is_swapped else one).astype(np.float64)
-        for one, is_swapped in zip((a, b), swapped, strict=True)
+        (array.swapaxes(-1, -2) if is_swapped else array).astype(np.float64)
+        for array, is_swapped in zip((a, b), swapped, strict=True)
     ]
     inner = exact[0].shape[-1]
     for got in products:

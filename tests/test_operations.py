@@ -46,7 +46,7 @@ def test_products_with_an_empty_axis_have_two_derivatives(left, right, device):
     a, b = (ow.tensor(np.ones(shape, np.float32), device=device, requires_grad=True) for shape in (left, right))
     first = ow.gradients((a @ b).square().sum(), [a, b], create_graph=True)
     second = ow.gradients(sum(one.square().sum() for one in first), [a, b])
-    assert [one.shape for one in (*first, *second)] == [left, right] * 2
+    assert [array.shape for array in (*first, *second)] == [left, right] * 2
 
 
 def test_matmul_with_no_inner_elements_is_zero(device):

@@ -34,14 +34,16 @@ def quadratic(device):
 
 def digits(device):
     """Cross-entropy of a network 64-32-10 on the first 256 digits, all at once."""
-    images, labels = (one[:256] for one in load_digits()[:2])
+    images, labels = (array[:256] for array in load_digits()[:2])
     images = ow.tensor(np.asarray(images, np.float32).reshape(256, 64), device=device)
     labels = ow.tensor(np.asarray(labels, np.int32), device=device)
     rng = np.random.default_rng(0)
     shapes = [(64, 32), (32,), (32, 10), (10,)]
     params = [
-        ow.Parameter((rng.standard_normal(one) * (one[0] ** -0.5 if len(one) > 1 else 0)).astype(np.float32), device)
-        for one in shapes
+        ow.Parameter(
+            (rng.standard_normal(shape) * (shape[0] ** -0.5 if len(shape) > 1 else 0)).astype(np.float32), device
+        )
+        for shape in shapes
     ]
     w0, b0, w1, b1 = params
     return params, lambda: ow.cross_entropy((images @ w0 + b0).relu() @ w1 + b1, labels)
@@ -73,14 +75,14 @@ def test_lowers_its_problem_by_the_stated_factor(row):
 
 def test_every_optimizer_has_a_problem_that_it_lowers():
     """Wrappers and what the host drives have theirs in tests of their own, as sparse gradients do."""
-    assert {one.optimizer for one in CASES} - {one.optimizer for one in CONVERGENCE} == set()
+    assert {case.optimizer for case in CASES} - {one.optimizer for one in CONVERGENCE} == set()
 
 
 def test_the_table_of_the_documentation_is_that_of_the_results():
     made = CliRunner().invoke(cli, ["optimizers", "--markdown"]).stdout
     assert (ROOT / "docs/optimizers.md").read_text("utf-8") == made
     assert set(all_optimizers()) - set(results()) == set()
-    assert all(set(one) >= {"cpu", "vulkan", "webgpu"} for name, one in results().items())
+    assert all(set(result) >= {"cpu", "vulkan", "webgpu"} for name, result in results().items())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_the_table_of_the_documentation_is_that_of_the_results():
 )
 def test_an_update_moves_no_more_bytes_per_parameter_than_it_must(rule, flags, nbytes):
     bindings = UpdateKernel.of(Rule(rule), tuple(sorted(flags.items()))).bindings
-    assert sum(4 * (1 + one.writes) for one in bindings if one.type == "array<vec4<f32>>") == nbytes
+    assert sum(4 * (1 + binding.writes) for binding in bindings if binding.type == "array<vec4<f32>>") == nbytes
 
 
 def test_the_table_counts_the_same():

@@ -374,15 +374,15 @@ def test_options_of_a_state_dict_are_numbers(name):
 )
 @pytest.mark.parametrize("made", ["tensors", "tensors of one axis", "arrays"])
 def test_betas_are_tensors_too(device, name, betas, made):
-    rounded = [float(np.float32(one)) for one in betas]
+    rounded = [float(np.float32(values)) for values in betas]
     tensors = {
-        "tensors": lambda one: ow.tensor(one, device=device),
+        "tensors": lambda values: ow.tensor(values, device=device),
         "tensors of one axis": lambda one: ow.tensor([one], device=device),
         "arrays": np.array,
     }[made]
     params = [ow.Parameter([1.0, 2.0], device=device) for _ in range(2)]
-    given = (rounded, [tensors(one) for one in rounded])
-    for param, its_betas in zip(params, given, strict=True):
+    inputs = (rounded, [tensors(one) for one in rounded])
+    for param, its_betas in zip(params, inputs, strict=True):
         optimizer = getattr(ow.optim, name)([param], betas=its_betas)
         for _ in range(3):
             optimizer.step(grads=[[0.5, -1.0]])
@@ -405,9 +405,9 @@ def test_betas_are_tensors_too(device, name, betas, made):
     ],
 )
 def test_betas_that_are_none_are_refused_in_words(betas, message):
-    given = betas(lambda value: ow.tensor(value, device="cpu"))
+    inputs = betas(lambda value: ow.tensor(value, device="cpu"))
     with pytest.raises(ValueError, match=message):
-        ow.optim.Adam([ow.Parameter([1.0], device="cpu")], betas=given)
+        ow.optim.Adam([ow.Parameter([1.0], device="cpu")], betas=inputs)
 
 
 def test_adagrad_has_one_initial_value_for_all_groups():

@@ -51,7 +51,7 @@ def test_follows_its_source(case, numerics, reference, note_error):
             assert set(its_state) == set(want_state[index])
         for name in set(its_state) & set(want_state[index]):
             assert_close(its_state[name], want_state[index][name], case.state_tolerance)
-    note_error(case, max(relative_error(one, other) for one, other in zip(ours, want, strict=True)))
+    note_error(case, max(relative_error(mine, other) for mine, other in zip(ours, want, strict=True)))
 
 
 LARGE_CASES = {case.name: case for case in CASES if case.name in ("sgd nesterov", "adamw", "lamb uncorrected")}
@@ -68,11 +68,11 @@ def large_problem():
 @cache
 def large_result(name):
     """Return the result of the case's source: every 97th element, and all of the last blocks."""
-    case, given = LARGE_CASES[name], large_problem()
+    case, inputs = LARGE_CASES[name], large_problem()
     if case.source == "torch":  # each element by itself
-        given = [one[COMPARED] for one in given]
-    (found,), _ = result_of(case, given[:1], [[given[1] * np.float32(factor)] for factor in FACTORS])
-    return found if case.source == "torch" else found[COMPARED]
+        inputs = [one[COMPARED] for one in inputs]
+    (result,), _ = result_of(case, inputs[:1], [[inputs[1] * np.float32(factor)] for factor in FACTORS])
+    return result if case.source == "torch" else result[COMPARED]
 
 
 @pytest.mark.parametrize("name", LARGE_CASES)
@@ -95,7 +95,7 @@ def test_continues_a_torch_run_and_torch_continues_ours(case, device, torch):
     for step_grads in grads[10:15]:
         optimizer.step(grads=step_grads)
 
-    again, torch_again = torch_twins.make(case.optimizer, [one.numpy() for one in ours], **case.options)
+    again, torch_again = torch_twins.make(case.optimizer, [mine.numpy() for mine in ours], **case.options)
     torch_again.load_state_dict(to_torch(optimizer.state_dict()))
     torch_twins.steps(again, torch_again, grads[15:])
 
@@ -308,7 +308,7 @@ def test_the_rest_of_a_tensors_last_block_stays_zero(device):
     params = [ow.Parameter(np.ones(size, np.float32), device=device) for size in (3, 257)]
     optimizer = ow.optim.AdamW(params, lr=0.1, eps=0.0, amsgrad=True)  # 0 / 0 where nothing belongs to a tensor
     for _ in range(3):
-        optimizer.step(grads=[np.ones(one.shape, np.float32) for one in params])
+        optimizer.step(grads=[np.ones(param.shape, np.float32) for param in params])
     arena = params[0]._home.arena
     shard = optimizer._layout._shards[0]
     for buffer in (arena.params, *shard.state.values()):

@@ -29,13 +29,13 @@ def built(tmp_path_factory):
 
 def sources(tree):
     """Each source file, by the path at which a wheel has it."""
-    found = {}
+    result = {}
     for target, folder in FOLDERS.items():
         for path in (tree / folder).rglob("*"):
             inside = path.relative_to(tree / folder)
             if path.suffix in SOURCES and not {"static", "build"} & set(inside.parts):
-                found[f"{target}/{inside.as_posix()}"] = path
-    return found
+                result[f"{target}/{inside.as_posix()}"] = path
+    return result
 
 
 def files(wheel):
@@ -155,8 +155,8 @@ def test_what_an_index_would_refuse_is_found(line, instead, fault, tmp_path):
                 assert line in content.decode()
                 content = content.decode().replace(line, instead).encode()
             wheel.writestr(name, content)
-    (found,) = CHECK.faults_of(path, ow.__version__)
-    assert fault in found
+    (actual,) = CHECK.faults_of(path, ow.__version__)
+    assert fault in actual
 
 
 # Until the packages are on PyPI, their names install nothing, or what somebody else has put there.
@@ -175,15 +175,18 @@ def test_what_the_pages_say_to_install_is_in_the_clone_or_a_wheel_that_it_builds
     for page, commands in lines.items():
         assert commands, page
         for command in commands:
-            for one in command.strip(' ")').removeprefix("-q ").split():
-                name = one.removeprefix("emfs:")
-                assert name == wheel_name() if name != one else (ROOT / one / "pyproject.toml").is_file(), (page, one)
+            for part in command.strip(' ")').removeprefix("-q ").split():
+                name = part.removeprefix("emfs:")
+                assert name == wheel_name() if name != part else (ROOT / part / "pyproject.toml").is_file(), (
+                    page,
+                    part,
+                )
 
 
 def test_the_line_to_install_on_the_first_page_brings_what_its_program_imports():
     page = (ROOT / "demo_site/templates/home.html").read_text("utf-8")
     (line,) = re.findall(r'<code id="install">pip install (.*?)</code>', page)
-    folders = [ROOT / one for one in line.split()]
+    folders = [ROOT / part for part in line.split()]
     assert all((folder / "pyproject.toml").is_file() for folder in folders)
     text = (ROOT / "demo_site/frontend/src/lib/natively.js").read_text("utf-8")
     assert "from optirs_web.demo_site.programs.home import" in text

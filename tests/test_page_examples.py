@@ -34,11 +34,11 @@ def programs_can_be_imported(monkeypatch):
 @pytest.fixture
 def plots(monkeypatch):
     """Return the list that receives the plots sent to the page."""
-    found = []
+    result = []
     page = types.ModuleType("page")
-    page.emit = lambda kind, text: found.append((kind, json.loads(text)))
+    page.emit = lambda kind, text: result.append((kind, json.loads(text)))
     monkeypatch.setitem(sys.modules, "page", page)
-    return found
+    return result
 
 
 # Examples of the playground.
@@ -172,8 +172,8 @@ def test_a_racer_has_arrived_when_it_stays_at_the_goal_and_is_out_when_it_is_far
 @pytest.mark.parametrize("surface", ["rosenbrock", "beale", "himmelblau", "valley"])
 def test_on_every_surface_some_racer_arrives(race, open_device, surface):
     _, results = asyncio.run(run_down(race, open_device("cpu"), surface, 50, with_results=True))
-    assert any(one.arrived is not None for one in results)
-    assert all(one.out is None for one in results)
+    assert any(result.arrived is not None for result in results)
+    assert all(result.out is None for result in results)
 
 
 @pytest.mark.parametrize("noise", [0.0, 2.0])
@@ -215,7 +215,7 @@ def test_a_map_shows_its_minima_and_its_start(race, open_device, surface):
 
 def test_the_page_is_told_of_the_racers(race):
     offered = race.described()["kinds"]
-    assert all(hasattr(getattr(ow.optim, one["optimizer"]), "rule") for one in offered.values())
+    assert all(hasattr(getattr(ow.optim, entry["optimizer"]), "rule") for entry in offered.values())
     assert all(set(surface.rates) == set(offered) for surface in race.SURFACES.values())
     json.dumps(race.described())
 
@@ -278,10 +278,10 @@ def test_the_pages_config_is_the_native_one(checkpoints, optimizer):
 
 def test_a_run_is_offered_by_the_name_that_its_checkpoint_has(checkpoints):
     offered = checkpoints.offered()
-    assert [one["value"] for one in offered] == list(OPTIMIZERS)
-    for one in offered:
-        assert checkpoints.first_config(optimizer=one["value"])["lr"] == one["lr"]
-    assert {one["name"] for one in offered if one["common"]} >= {"AdamW", "Adam", "SGD"}
+    assert [entry["value"] for entry in offered] == list(OPTIMIZERS)
+    for entry in offered:
+        assert checkpoints.first_config(optimizer=entry["value"])["lr"] == entry["lr"]
+    assert {entry["name"] for entry in offered if entry["common"]} >= {"AdamW", "Adam", "SGD"}
 
 
 def test_the_pages_config_refuses_what_it_does_not_know(checkpoints):
@@ -329,7 +329,7 @@ def test_a_run_moves_from_page_to_native_and_back(checkpoints, digits_bytes, dev
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", [one for one in OPTIMIZERS if one not in FIRST])
+@pytest.mark.parametrize("optimizer", [optimizer for optimizer in OPTIMIZERS if optimizer not in FIRST])
 def test_a_run_moves_with_the_other_optimizers_too(checkpoints, digits_bytes, open_device, optimizer, tmp_path):
     assert_a_run_moves(checkpoints, digits_bytes, open_device("cpu"), optimizer, tmp_path / "checkpoint.safetensors")
 

@@ -183,26 +183,26 @@ def test_digits_are_read_as_well_as_by_the_native_recipe(program):
     last = page.all("epoch")[-1]
     assert last["accuracy"] >= 0.975
     assert last["wrong_count"] == len(last["wrong"]) == round((1 - last["accuracy"]) * last["test_images"])
-    assert all(one["label"] != one["predicted"] for one in last["wrong"])
+    assert all(entry["label"] != entry["predicted"] for entry in last["wrong"])
     assert len([loss for report in page.all("steps") for loss in report["losses"]]) == last["step"] == 25 * 23
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 def test_every_optimizer_learns(program, part):
-    every = [one.name for one in OPTIMIZERS.values()]
+    every = [optimizer.name for optimizer in OPTIMIZERS.values()]
     names = ["AdamW", *every[part::3]]
 
     def visitor(kind, report):
         if kind == "choices":
-            assert [one["name"] for one in report["optimizers"]] == every
+            assert [entry["name"] for entry in report["optimizers"]] == every
         if kind != "epoch":
             return []
         return [("optimizer", names[report["epoch"]])] if report["epoch"] < len(names) else [("close", None)]
 
     page, _ = run_session(program, visitor)
-    assert [one["optimizer"] for one in page.all("chosen")] == names[1:]
-    accuracies = dict(zip(names, [one["accuracy"] for one in page.all("epoch")], strict=True))
+    assert [entry["optimizer"] for entry in page.all("chosen")] == names[1:]
+    accuracies = dict(zip(names, [entry["accuracy"] for entry in page.all("epoch")], strict=True))
     assert min(accuracies.values()) > 0.9, accuracies
 
 
@@ -247,7 +247,7 @@ def test_pause_waits_and_start_over_begins_with_other_weights(program):
         return [("close", None)]
 
     page, session = run_session(program, visitor)
-    assert [one["epoch"] for one in page.all("epoch")] == [1, 1]
+    assert [entry["epoch"] for entry in page.all("epoch")] == [1, 1]
     assert visits[0] != visits[1]
     assert session.training.lr == 0.003
 
@@ -259,7 +259,7 @@ def test_training_goes_on_when_more_epochs_are_asked_for(program):
         return [("more", 2)] if report["epoch"] == 1 else [("close", None)]
 
     page, _ = run_session(program, visitor)
-    assert [(one["epoch"], one["epochs"]) for one in page.all("epoch")] == [(1, 1), (2, 3), (3, 3)]
+    assert [(entry["epoch"], entry["epochs"]) for entry in page.all("epoch")] == [(1, 1), (2, 3), (3, 3)]
 
 
 def test_a_diverged_training_says_so_and_stops(program):
@@ -276,8 +276,8 @@ def test_a_diverged_training_says_so_and_stops(program):
 
 def arc(x, y, width, height, first, last, points=24):
     """Points of an ellipse, angles in degrees clockwise from the right."""
-    angles = (math.radians(first + (last - first) * one / points) for one in range(points + 1))
-    return [(x + width * math.cos(one), y + height * math.sin(one)) for one in angles]
+    angles = (math.radians(first + (last - first) * index / points) for index in range(points + 1))
+    return [(x + width * math.cos(angle), y + height * math.sin(angle)) for angle in angles]
 
 
 DRAWN = {

@@ -40,24 +40,24 @@ def run(*arguments):
     ],
 )
 def test_ulps_are_those_of_the_largest_operand(got, wanted, operand, ulps):
-    found = parity_module.ulps(np.array([got]), np.array([wanted]), [np.array([operand], F32)])
-    assert found >= 2**23 if math.isinf(ulps) else found == ulps
+    actual = parity_module.ulps(np.array([got]), np.array([wanted]), [np.array([operand], F32)])
+    assert actual >= 2**23 if math.isinf(ulps) else actual == ulps
 
 
 def test_devices_are_compared_with_float64_or_with_the_first(open_device):
     open_device("vulkan")
     result = run(*NAMES, "--device", "cpu", "--device", "vulkan", "--json")
     assert result.exit_code == 0
-    found = {one["name"]: one for one in json.loads(result.stdout)["rows"]}
-    assert set(found) == set(NAMES)
-    for one in found.values():
-        assert set(one["ulps"]) == {"cpu", "vulkan"}
-        assert (one["above"], one["failed"]) == (False, {})
-    assert 0.1 < found["exp"]["ulps"]["vulkan"] < 2
-    assert found["exp"]["reference"] == found["sum"]["reference"] == "float64"
-    assert found["AdamW"]["reference"] == "cpu"
-    assert found["SOAP"]["ulps"]["vulkan"] < 4
-    assert found["f32_to_i32"]["ulps"] == found["less_f32"]["ulps"] == {"cpu": 0, "vulkan": 0}
+    actual = {one["name"]: one for one in json.loads(result.stdout)["rows"]}
+    assert set(actual) == set(NAMES)
+    for entry in actual.values():
+        assert set(entry["ulps"]) == {"cpu", "vulkan"}
+        assert (entry["above"], entry["failed"]) == (False, {})
+    assert 0.1 < actual["exp"]["ulps"]["vulkan"] < 2
+    assert actual["exp"]["reference"] == actual["sum"]["reference"] == "float64"
+    assert actual["AdamW"]["reference"] == "cpu"
+    assert actual["SOAP"]["ulps"]["vulkan"] < 4
+    assert actual["f32_to_i32"]["ulps"] == actual["less_f32"]["ulps"] == {"cpu": 0, "vulkan": 0}
 
 
 def test_what_is_above_the_bound_is_marked_and_fails(monkeypatch):

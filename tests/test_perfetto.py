@@ -30,7 +30,9 @@ IN_A_PAGE = """
 
 def check(slices, kernels, host, seconds):
     """Every span is there, on named threads, and those of the host make up each step: its time by another clock."""
-    of = {kind: [one for one in slices if one.category == kind] for kind in ("step", "host", "submit", "kernel")}
+    of = {
+        kind: [slice_ for slice_ in slices if slice_.category == kind] for kind in ("step", "host", "submit", "kernel")
+    }
     assert sum(map(len, of.values())) == len(slices)
     assert (len(of["kernel"]), len(of["host"])) == (kernels, host)
     assert [one.name for one in of["step"]] == [f"step {number}" for number in range(STEPS)]
@@ -40,7 +42,7 @@ def check(slices, kernels, host, seconds):
         assert any(within([kernel], submit) for submit in of["submit"])
     sums = [sum(one.dur for one in within(of["host"], step)) for step in of["step"]]
     assert sums == pytest.approx([one.dur for one in of["step"]], rel=0.05)
-    assert_most_equal([1e-9 * one for one in sums], seconds)
+    assert_most_equal([1e-9 * sum_ for sum_ in sums], seconds)
 
 
 def test_a_native_trace_opens_in_perfetto_and_adds_up(device, browser, tmp_path):
@@ -59,9 +61,9 @@ def test_a_native_trace_opens_in_perfetto_and_adds_up(device, browser, tmp_path)
 
 
 def test_a_pages_trace_opens_in_perfetto_and_adds_up(browser_python, browser):
-    told = json.loads(browser_python.run(with_training(IN_A_PAGE)))
-    slices = open_in_perfetto(browser, told["trace"])
-    check(slices, told["kernels"], told["host"], told["seconds"])
+    reported = json.loads(browser_python.run(with_training(IN_A_PAGE)))
+    slices = open_in_perfetto(browser, reported["trace"])
+    check(slices, reported["kernels"], reported["host"], reported["seconds"])
 
 
 def test_perfetto_counts_spans_that_cross(browser):

@@ -173,7 +173,7 @@ def test_a_side_with_more_tiles_than_a_grid_has_workgroups_is_cut(
     generator = np.random.default_rng(2)
     a, b = (generator.normal(size=(*batch, *shape)).astype(np.float32) for shape in [(rows, 5), (5, columns)])
     capabilities = replace(device.capabilities, quads=quads, max_workgroups=2)
-    x, y = (ow.Parameter(one, device=device) for one in (a, b))
+    x, y = (ow.Parameter(values, device=device) for values in (a, b))
     with monkeypatch.context() as patch:
         patch.setattr(device, "capabilities", capabilities)
         result = x @ y
@@ -259,7 +259,7 @@ def test_each_tile_multiplies_operands_of_each_layout(open_device, with_tile, ti
     left = stored(a, device, -2 if a_staging == ACROSS else -1, a_staging == ELEMENTS)
     right = stored(b, device, -2 if b_staging == PLAIN else -1, b_staging == ELEMENTS)
     np.testing.assert_allclose((left @ right).numpy(), expected, rtol=1e-5, atol=1e-5)
-    [kernel] = {one for one in kernels if one.name == "matmul"}
+    [kernel] = {kernel for kernel in kernels if kernel.name == "matmul"}
     constants = kernel.constants
     assert (tile_of(kernel), constants["A_STAGING"], constants["B_STAGING"]) == (tile, a_staging, b_staging)
 
@@ -274,7 +274,7 @@ def test_each_tile_has_the_same_sums_as_the_smallest_and_takes_what_follows_them
     np.testing.assert_array_equal((a @ b).numpy(), plain)
     fused = ow.compile(lambda: (a @ b + bias).relu(), device=device)().numpy()
     np.testing.assert_allclose(fused, np.maximum(plain + bias.numpy(), 0.0), rtol=1e-6, atol=1e-6)
-    assert {one.name for one in kernels} >= {"matmul"}
+    assert {kernel.name for kernel in kernels} >= {"matmul"}
 
 
 def test_elements_of_16_bits_are_read_one_by_one(open_device, with_tile):
@@ -285,8 +285,8 @@ def test_elements_of_16_bits_are_read_one_by_one(open_device, with_tile):
         result = a.astype(dtype) @ b.astype(dtype)
         expected = a.astype(dtype).float().numpy() @ b.astype(dtype).float().numpy()
         np.testing.assert_allclose(result.float().numpy(), expected, rtol=2e-2, atol=1e-5)
-    constants = [one.base.constants for one in kernels if one.name.startswith("matmul")]
-    assert [(one["A_STAGING"], one["B_STAGING"]) for one in constants] == [(ELEMENTS, ELEMENTS)] * 2
+    constants = [kernel.base.constants for kernel in kernels if kernel.name.startswith("matmul")]
+    assert [(constant["A_STAGING"], constant["B_STAGING"]) for constant in constants] == [(ELEMENTS, ELEMENTS)] * 2
 
 
 def test_an_optimizer_multiplies_by_vectors_where_its_matrices_allow_it(open_device, with_tile):
@@ -411,7 +411,7 @@ def test_parts_of_the_inner_axis_add_up_to_the_product(open_device, with_tile, b
     result = (left @ right).numpy()
     expected = a.astype(np.float64) @ b
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5 * np.sqrt(inner))
-    assert [one.name for one in kernels].count("sum") == (batch != (2, 3))  # a batch of two axes has none left
+    assert [kernel.name for kernel in kernels].count("sum") == (batch != (2, 3))  # a batch of two axes has none left
     np.testing.assert_array_equal((left @ right).numpy(), result)
     transposed = ow.tensor(np.swapaxes(b, -1, -2).copy(), device=device).transpose(-1, -2)
     np.testing.assert_allclose((left @ transposed).numpy(), expected, rtol=1e-5, atol=1e-5 * np.sqrt(inner))
@@ -425,7 +425,7 @@ def test_what_follows_a_product_in_parts_is_computed_with_the_sums_of_its_parts(
     step = ow.compile(lambda: (x @ w + bias).relu() + added, device=device)
     expected = np.maximum(x.numpy().astype(np.float64) @ w.numpy() + bias.numpy(), 0) + added.numpy()
     np.testing.assert_allclose(step().numpy(), expected, rtol=1e-5, atol=5e-4)
-    assert [one.kernel.name for one in step.program.launches] == ["matmul", "sum+add+relu+add"]
+    assert [launch.kernel.name for launch in step.program.launches] == ["matmul", "sum+add+relu+add"]
     np.testing.assert_array_equal(step().numpy(), step().numpy())
 
 
@@ -439,11 +439,11 @@ def test_gradients_of_weights_and_elements_of_16_bits_are_by_parts_too(open_devi
     assert kernels[-1].name.startswith("sum")
     for dtype, tolerance in [("float16", 1e-3), ("bfloat16", 1e-2)]:
         kernels.clear()
-        left, right = (ow.tensor(one, device=device).astype(dtype) for one in (x, g))
+        left, right = (ow.tensor(values, device=device).astype(dtype) for values in (x, g))
         expected = left.float().numpy().T.astype(np.float64) @ right.float().numpy()
         result = left.transpose(0, 1) @ right
         np.testing.assert_allclose(result.float().numpy(), expected, rtol=tolerance, atol=40 * tolerance)
-        assert any(one.name.startswith("sum") for one in kernels)
+        assert any(kernel.name.startswith("sum") for kernel in kernels)
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ def test_kernels_have_their_bytes_and_operations(device):
     with ow.profile(device) as p:
         z = (x @ y).relu()
         z.sum()
-    found = {one.name: (one.bytes_read, one.bytes_written, one.operations) for one in p.kernels}
-    assert found == {
+    actual = {kernel.name: (kernel.bytes_read, kernel.bytes_written, kernel.operations) for kernel in p.kernels}
+    assert actual == {
         "matmul": (4 * (24 * 32 + 32 * 8), 4 * 24 * 8, 2 * 24 * 32 * 8),
         "relu": (4 * 24 * 8, 4 * 24 * 8, 24 * 8),
         "sum": (4 * 24 * 8, 4, 24 * 8),
@@ -80,7 +80,7 @@ def test_what_is_updated_in_place_is_read_and_written(device):
     optimizer.step(grads=[ow.ones((256,), device=device)])
     with ow.profile(device) as p:
         optimizer.step(grads=[ow.ones((256,), device=device)])
-    update = next(one for one in p.kernels if one.name == "sgd update")
+    update = next(kernel for kernel in p.kernels if kernel.name == "sgd update")
     assert update.bytes_written == 4 * 256
     assert update.bytes_read >= 2 * 4 * 256
     assert update.operations >= 2 * 256
@@ -90,14 +90,14 @@ def test_a_copy_is_one_of_the_kernels(device):
     source, target = ow.ones((1000,), device=device), ow.zeros((1000,), device=device)
     with ow.profile(device) as p:
         device.copy(source.view, target.view)
-    assert [(one.name, one.bytes_read, one.bytes_written) for one in p.kernels] == [("copy", 4000, 4000)]
+    assert [(kernel.name, kernel.bytes_read, kernel.bytes_written) for kernel in p.kernels] == [("copy", 4000, 4000)]
 
 
 def test_a_replayed_step_is_taken_apart_into_its_kernels(training):
     p, counted, _ = training
     assert counted.replays == 5
     assert len(p.kernels) == counted.dispatches + counted.copies
-    assert sum(one.name.startswith("matmul") for one in p.kernels) == 5 * 5  # two forward, three backward
+    assert sum(kernel.name.startswith("matmul") for kernel in p.kernels) == 5 * 5  # two forward, three backward
     assert sum(one.kind == "replay" for one in p.host) == 5
 
 
@@ -110,8 +110,8 @@ def test_a_program_of_more_kernels_than_a_query_set_has_room_for(open_device):
     with ow.profile(device) as p:
         device.replay(program)
         assert x.tolist() == [2101.0] * 4
-    assert sum(one.name == "add" for one in p.kernels) == 2100
-    assert [one.start for one in p.kernels] == sorted(one.start for one in p.kernels)
+    assert sum(kernel.name == "add" for kernel in p.kernels) == 2100
+    assert [kernel.start for kernel in p.kernels] == sorted(kernel.start for kernel in p.kernels)
 
 
 def test_the_values_are_those_without_a_profile(device):
@@ -141,7 +141,7 @@ def test_host_spans_add_up_to_each_steps_time(training):
         within = [one for one in p.host if step.start <= one.start and one.end <= step.end]
         assert sum(one.seconds for one in within) == pytest.approx(step.seconds)
         assert {"replay", "read", "wait"} <= {one.kind for one in within}
-    assert_most_equal([one.seconds for one in p.steps], seconds)
+    assert_most_equal([step.seconds for step in p.steps], seconds)
 
 
 def test_kernels_of_a_device_lie_in_their_steps_in_order_and_apart(training):
@@ -166,7 +166,7 @@ def test_long_kernels_make_up_the_time_of_the_calls_that_wait_for_them(device):
                 x @ x
             p.step()
         calls = sum(one.seconds for one in p.host if one.kind in ("submit", "wait"))
-        shares.append(sum(one.seconds for one in p.kernels) / calls)
+        shares.append(sum(kernel.seconds for kernel in p.kernels) / calls)
     assert 0.7 < max(shares) <= 1
 
 
@@ -180,8 +180,8 @@ def test_without_timestamps_each_kernel_is_submitted_by_itself_and_the_clock_say
         loss = step(*batch).item()
     assert np.isfinite(loss)
     assert p.clock == "wall time per submit"
-    assert sum(one.name.startswith("matmul") for one in p.kernels) == 5
-    assert all(one.seconds > 0 for one in p.kernels)
+    assert sum(kernel.name.startswith("matmul") for kernel in p.kernels) == 5
+    assert all(kernel.seconds > 0 for kernel in p.kernels)
 
 
 def timed(start, end):
@@ -211,7 +211,7 @@ def test_a_devices_clock_is_set_by_when_submits_were_sent_and_known_to_be_done(s
 def test_a_coarse_clock_is_noticed():
     random = np.random.default_rng(0)
     fine = [submit(0, 0, 0, *((one, one + 1) for one in random.random(8)))]
-    coarse = [submit(0, 0, 0, *((one * 1e-4, one * 1e-4 + 1e-4) for one in random.integers(0, 99, 8)))]
+    coarse = [submit(0, 0, 0, *((integer * 1e-4, integer * 1e-4 + 1e-4) for integer in random.integers(0, 99, 8)))]
     assert tick_of(fine) == 0
     assert tick_of(coarse) == pytest.approx(1e-4)
 
@@ -219,8 +219,8 @@ def test_a_coarse_clock_is_noticed():
 def test_what_is_awaited_counts_where_nothing_else_is_done():
     spans = [HostSpan("submit", 1, 2), HostSpan("read", 4, 5)]
     awaited = [HostSpan("wait", 1.5, 4.5), HostSpan("wait", 3, 6)]
-    found = [(one.kind, one.start, one.end) for one in covered(spans, awaited, [0, 0.5, 7])]
-    assert found == [
+    actual = [(one.kind, one.start, one.end) for one in covered(spans, awaited, [0, 0.5, 7])]
+    assert actual == [
         ("python", 0, 0.5), ("python", 0.5, 1), ("submit", 1, 2), ("wait", 2, 4), ("read", 4, 5), ("wait", 5, 6),
         ("python", 6, 7),
     ]  # fmt: skip
@@ -236,7 +236,7 @@ def test_an_awaited_read_is_a_part_of_its_step(device):
         return p
 
     p = asyncio.run(run())
-    assert [one.name for one in p.kernels] == ["matmul", "matmul"]
+    assert [kernel.name for kernel in p.kernels] == ["matmul", "matmul"]
     assert sum(one.seconds for one in p.host) == pytest.approx(p.total)
     assert sum(one.details.get("bytes", 0) for one in p.host if one.kind == "read") >= 2 * 4 * 64 * 64
 
@@ -295,16 +295,16 @@ def run(start, end, nbytes=0, operations=0):
     ],
 )
 def test_the_bottleneck_is_named_with_its_figures(kernels, host, name, words):
-    found = bottleneck_of(kernels, host, PEAKS, 1.0)
-    assert found.name == name
-    assert words in found.reason
-    assert sum(found.seconds.values()) == pytest.approx(1.0)
+    actual = bottleneck_of(kernels, host, PEAKS, 1.0)
+    assert actual.name == name
+    assert words in actual.reason
+    assert sum(actual.seconds.values()) == pytest.approx(1.0)
 
 
 def test_what_the_profiler_took_is_not_part_of_the_bottleneck():
-    found = bottleneck_of([run(0, 0.4, nbytes=4e8)], [HostSpan("profiler", 0.4, 0.9)], PEAKS, 1.0)
-    assert found.name == "bandwidth"
-    assert sum(found.seconds.values()) == pytest.approx(0.5)
+    actual = bottleneck_of([run(0, 0.4, nbytes=4e8)], [HostSpan("profiler", 0.4, 0.9)], PEAKS, 1.0)
+    assert actual.name == "bandwidth"
+    assert sum(actual.seconds.values()) == pytest.approx(0.5)
 
 
 def test_many_small_kernels_are_bound_by_their_launch(device):
@@ -330,15 +330,15 @@ def test_the_table_has_a_row_for_each_kernel_and_names_clock_and_bottleneck(trai
     p, _, _ = training
     table = p.table()
     assert str(p) == str(table)
-    names = {one.name for one in p.kernels}
+    names = {kernel.name for kernel in p.kernels}
     for text in (str(table), table.plain()):
         assert all(name in text for name in names)
         assert p.clock in text
         assert f"bottleneck: {p.bottleneck.name}" in text
         assert "steps: 5" in text
-    assert [row[0] for row in table.rows] == [one.name for one in p.summaries]
-    assert sum(one.share for one in p.summaries) == pytest.approx(1)
-    assert sum(one.launches for one in p.summaries) == len(p.kernels)
+    assert [row[0] for row in table.rows] == [summary.name for summary in p.summaries]
+    assert sum(summary.share for summary in p.summaries) == pytest.approx(1)
+    assert sum(summary.launches for summary in p.summaries) == len(p.kernels)
 
 
 def test_a_table_without_rows_is_its_title():
@@ -356,7 +356,9 @@ def test_the_plot_is_a_picture_with_bars(training, tmp_path):
     assert width > 1000
     assert height > 300
     assert (imread(tmp_path / "profile.png")[..., :3] < 0.9).any(axis=2).mean() > 0.01
-    assert [one.get_text() for one in figure.axes[0].get_yticklabels()] == [one.name for one in p.summaries][:20]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        summary.name for summary in p.summaries
+    ][:20]
 
 
 def test_the_trace_has_every_span_where_viewers_look_for_it(training, tmp_path):
@@ -367,7 +369,7 @@ def test_the_trace_has_every_span_where_viewers_look_for_it(training, tmp_path):
     assert len(spans_of(trace, "kernel")) == len(p.kernels)
     assert len(spans_of(trace, "host")) == len(p.host)
     steps = spans_of(trace, "step")
-    assert [one["name"] for one in steps] == [f"step {number}" for number in range(5)]
+    assert [step["name"] for step in steps] == [f"step {number}" for number in range(5)]
     sums = []
     for step in steps:
         start, end = nanoseconds(step)
@@ -406,9 +408,9 @@ def test_an_error_in_the_block_ends_the_profile(device):
 def test_all_open_devices_are_watched_where_none_is_named(open_device):
     devices = [open_device("cpu"), open_device("vulkan")]
     with ow.profile() as p:
-        for one in devices:
-            ow.ones((4,), device=one) + 1.0
-    assert {one.device for one in p.kernels} >= {"cpu", "vulkan"}
+        for device in devices:
+            ow.ones((4,), device=device) + 1.0
+    assert {kernel.device for kernel in p.kernels} >= {"cpu", "vulkan"}
     assert "cpu: host clock around each kernel" in p.clock
 
 

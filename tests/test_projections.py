@@ -42,15 +42,15 @@ def make_values():
     values = [1.5 * rng.standard_normal(shape) for shape in SHAPES]
     # Values that fall by a constant factor take Newton's method most steps.
     values += [2.0 ** -np.arange(25), np.exp(-np.arange(500) / 3.0), 10 * rng.random(1000) ** 8]
-    return [one.astype(np.float32) for one in values]
+    return [value.astype(np.float32) for value in values]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_projection_follows_its_reference(name, numerics):
     kind, arguments, reference = CASES[name]
     values = make_values()
-    for got, one in zip(numerics("projected", kind, arguments, values), values, strict=True):
-        want = reference(one.astype(float))
+    for got, value in zip(numerics("projected", kind, arguments, values), values, strict=True):
+        want = reference(value.astype(float))
         assert np.abs(np.asarray(got) - want).max() <= 5e-6 * max(np.abs(want).max(), 1e-9)
 
 
@@ -72,7 +72,7 @@ def test_a_projection_is_optaxs(device, optax, ours, theirs):
 def test_a_spectral_norm_is_limited(device):
     rng = np.random.default_rng(0)
     values = [rng.standard_normal(shape).astype(np.float32) for shape in [(5, 80), (3, 4, 5), (7,)]]
-    params = [ow.Parameter(one, device=device) for one in values]
+    params = [ow.Parameter(value, device=device) for value in values]
     P.spectral(1.5, iterations=100).apply(params)
     for param in params[:2]:
         norm = np.linalg.norm(param.numpy().reshape(len(param), -1), 2)

@@ -37,7 +37,7 @@ def steps_at(device, beta2):
         state_dict["state"][number] = {"step": done, **averages}
     optimizer.load_state_dict(state_dict)
     optimizer.step(grads=[[1.0]] * len(params))
-    return -np.array([one.item() for one in params])
+    return -np.array([param.item() for param in params])
 
 
 @pytest.mark.slow

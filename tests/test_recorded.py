@@ -46,9 +46,9 @@ def test_a_step_of_some_rows_follows_torchs(case, numerics):
 @natively
 @pytest.mark.parametrize("case", DRIVEN.values(), ids=DRIVEN)
 def test_an_optimizer_that_asks_for_gradients_follows_torchs(case, numerics):
-    starts, curvatures = ([one.astype(np.float32) for one in arrays] for arrays in (STARTS, CURVATURES))
+    starts, curvatures = ([array.astype(np.float32) for array in arrays] for arrays in (STARTS, CURVATURES))
     params, states = numerics("driven_steps", case.name, starts, curvatures)
-    assert_as_recorded(case, params, {index: {"state": one} for index, one in enumerate(states)}, 1e-5)
+    assert_as_recorded(case, params, {index: {"state": state} for index, state in enumerate(states)}, 1e-5)
 
 
 @natively

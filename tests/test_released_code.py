@@ -92,23 +92,23 @@ def options_of(case):
 def theirs(requires, tmp_path_factory):
     """`theirs(case)`: the parameters that the authors' code makes; all cases run in one process."""
     requires("torch")
-    arrays, asked = {}, {}
+    arrays, requested = {}, {}
     for case in COMPARED:
         release = RELEASES[case.optimizer]
         if not released(release.package, release.module):
             continue
         params, grads = make_problem(case.shapes, case.steps)
-        arrays |= {f"{case.name} param {number}": one.astype(np.float64) for number, one in enumerate(params)}
+        arrays |= {f"{case.name} param {number}": param.astype(np.float64) for number, param in enumerate(params)}
         for step, step_grads in enumerate(grads):
-            for number, one in enumerate(step_grads):
-                arrays[f"{case.name} grad {step} {number}"] = one.astype(np.float64)
+            for number, grad in enumerate(step_grads):
+                arrays[f"{case.name} grad {step} {number}"] = grad.astype(np.float64)
         options = {release.renamed.get(name, name): value for name, value in options_of(case).items()}
-        asked[case.name] = {
+        requested[case.name] = {
             "module": release.module, "class": release.name, "named": release.named,
             "options": {**options, **release.more}, "count": len(params), "steps": case.steps,
         }  # fmt: skip
-    found = run_with_arrays(PROGRAM, asked, arrays, tmp_path_factory.mktemp("released"))
-    return lambda case: [found[f"{case.name} {number}"] for number in range(len(case.shapes))]
+    result = run_with_arrays(PROGRAM, requested, arrays, tmp_path_factory.mktemp("released"))
+    return lambda case: [result[f"{case.name} {number}"] for number in range(len(case.shapes))]
 
 
 @pytest.mark.needs("released")

@@ -16,10 +16,10 @@ def test_each_inner_step_has_a_fresh_gradient(device, tasks):
         closure = make_closure(params, device, optimum)
         return lambda: calls.append(optimum) or closure()
 
-    closures = [counted(one) for one in tasks]
+    closures = [counted(task) for task in tasks]
     for _ in range(3):
         losses = optimizer.step(closures if len(tasks) > 1 else closures[0])
-    assert calls == [one for _ in range(3) for one in tasks for _ in range(4)]
+    assert calls == [task for _ in range(3) for task in tasks for _ in range(4)]
     assert len(losses) == len(tasks) if len(tasks) > 1 else losses.size == 1
 
 
@@ -44,6 +44,6 @@ def test_reptile_is_recorded_and_uses_the_parameters_of_now(device):
         before = device.stats.copy()
         compiled()
         assert (device.stats - before).bytes_down == 0
-    assert [one.tolist() for one in others] == [one.tolist() for one in params]
+    assert [other.tolist() for other in others] == [param.tolist() for param in params]
     with pytest.raises(TypeError, match=r"call step\(closure\)"):
         optimizer.step()

@@ -27,7 +27,7 @@ def test_rows_of_any_length_and_number_are_reduced_alike(device, length, count):
     exact = values.astype(np.float64)
     shifted = exact - exact.max(1, keepdims=True)
     log_softmax = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    x, columns = (ow.tensor(one, device=device) for one in (values, np.ascontiguousarray(values.T)))
+    x, columns = (ow.tensor(values, device=device) for values in (values, np.ascontiguousarray(values.T)))
     near(x.sum(axis=1), exact.sum(1))
     near(columns.sum(axis=0), exact.sum(1))
     near(x.softmax(), np.exp(log_softmax))
@@ -41,7 +41,7 @@ def test_rows_of_any_length_and_number_are_reduced_alike(device, length, count):
 @pytest.mark.parametrize("count", [35, 300])
 def test_rows_of_any_length_are_normalized_alike(device, length, count):
     values, weight, g = random((count, length)), random(length, 1), random((count, length), 2)
-    x, scale = (ow.Parameter(one, device=device) for one in (values, weight))
+    x, scale = (ow.Parameter(values, device=device) for values in (values, weight))
     y = layer_norm(x, length, scale, eps=0.1)
     y.backward(g)
     exact, h = values.astype(np.float64), g * weight.astype(np.float64)

@@ -14,11 +14,11 @@ from optirs_web.errors import DeviceNotAvailableError
 
 
 def test_devices_lists_each_name_with_what_it_is_or_why_it_is_not():
-    found = {one.name: one for one in ow.devices()}
-    assert set(found) == {"webgpu", "vulkan", "metal", "dx12", "gl", "cpu", "cuda", "opencl", "xla"}
-    assert found["cpu"].available
-    assert "NumPy" in found["cpu"].description
-    for one in found.values():
+    actual = {device.name: device for device in ow.devices()}
+    assert set(actual) == {"webgpu", "vulkan", "metal", "dx12", "gl", "cpu", "cuda", "opencl", "xla"}
+    assert actual["cpu"].available
+    assert "NumPy" in actual["cpu"].description
+    for one in actual.values():
         assert one.available or one.reason
 
 
@@ -54,10 +54,10 @@ def test_auto_takes_a_hardware_adapter_and_never_one_of_software_and_says_why(op
         OPTIRS_DEVICE=None,
     )
     if is_software:
-        opencl = next(one for one in ow.devices() if one.name == "opencl")
-        found = "opencl is software" if opencl.available else "no opencl"
+        opencl = next(device for device in ow.devices() if device.name == "opencl")
+        actual = "opencl is software" if opencl.available else "no opencl"
         assert (
-            lines[0] == f"cpu no hardware adapter was found (no metal, no cuda, vulkan is software, no dx12, {found})"
+            lines[0] == f"cpu no hardware adapter was found (no metal, no cuda, vulkan is software, no dx12, {actual})"
         )
     else:
         assert lines[0].startswith(("metal ", "cuda ", "vulkan ", "dx12 "))
@@ -156,13 +156,13 @@ def test_an_arena_larger_than_a_binding_is_updated_in_windows(open_device):
         missing("vulkan", "an adapter that shows kernels at most 512 MiB of a buffer")
     params = [ow.Parameter(np.ones(one, np.float32), device=vulkan) for one in (size, 100)]
     optimizer = ow.optim.SGD(params, lr=0.5)
-    for one in params:
-        one.grad = ow.ones(one.shape, device=vulkan)
+    for param in params:
+        param.grad = ow.ones(param.shape, device=vulkan)
     before = vulkan.stats.copy()
     optimizer.step()
     assert (vulkan.stats - before).dispatches == 3  # advance, and two windows
-    for one in params:
-        assert (one.numpy() == 0.5).all()
+    for param in params:
+        assert (param.numpy() == 0.5).all()
 
 
 @pytest.mark.parametrize("name", ["vulkan", "metal", "dx12", "gl"])

@@ -78,7 +78,7 @@ def test_a_device_counts_what_is_in_use_whatever_is_taken_and_let_go(device):
                 kept.pop(number % len(kept)).release()
             now = device.memory_stats()
             assert len({one.handle for one in kept}) == len(kept) == now.live_buffers - before.live_buffers
-            assert now.asked_bytes - before.asked_bytes == sum(one.nbytes for one in kept)
+            assert now.asked_bytes - before.asked_bytes == sum(array.nbytes for array in kept)
             assert now.live_bytes - before.live_bytes >= now.asked_bytes - before.asked_bytes
             assert now.pooled_bytes == sum(size * number for size, number in now.pool.items())
         kept.clear()
@@ -156,20 +156,20 @@ def test_an_allocation_that_the_pool_made_room_for_is_counted_as_recovered(devic
 
 def test_the_last_resort_is_tried_after_the_pool_and_before_the_error(device, limited):
     limited(1 << 20)
-    cache, wanted = [device.allocate(600_000)], []
+    cache, expected = [device.allocate(600_000)], []
 
     def let_go(nbytes):
-        wanted.append((nbytes, device.memory_stats().pooled_bytes))
+        expected.append((nbytes, device.memory_stats().pooled_bytes))
         cache.clear()
 
     device.last_resorts.append(let_go)
     try:
         device.allocate(300_000).release()
         kept = device.allocate(700_000)
-        assert wanted == [(700_000, 0)]
+        assert expected == [(700_000, 0)]
         with pytest.raises(OutOfDeviceMemoryError):
             device.allocate(400_000)
-        assert len(wanted) == 2
+        assert len(expected) == 2
     finally:
         device.last_resorts.remove(let_go)
     assert kept.nbytes == 700_000
@@ -279,8 +279,8 @@ def test_when_the_process_has_no_memory_left_the_error_is_ours_and_a_smaller_job
         print(ow.ones((1000,), device={device.name!r}).sum().item())
         """
     )
-    asked, in_use, limit = lines[0].split()
-    assert int(asked) == 64 << 20
+    requested, in_use, limit = lines[0].split()
+    assert int(requested) == 64 << 20
     assert int(in_use) >= 64 << 20
     assert limit == "None"
     assert f"device '{device.name}' is out of memory: asked for {64 << 20:,} bytes" in lines[1]

@@ -10,16 +10,16 @@ import optirs_web as ow
 def test_sam_moves_by_rho_over_all_tensors_and_returns_exactly(device):
     params = parameters(device)
     optimizer = ow.optim.SAM(ow.optim.SGD(params, lr=0.0), rho=0.5)
-    before = [one.numpy() for one in params]
-    for one, grad in zip(params, given_gradients(1)[0], strict=True):
-        one.grad = grad
+    before = [param.numpy() for param in params]
+    for param, grad in zip(params, given_gradients(1)[0], strict=True):
+        param.grad = grad
     optimizer.first_step(zero_grad=True)
     assert params[0].grad is None
-    moved = [one.numpy() - old for one, old in zip(params, before, strict=True)]
-    assert np.sqrt(sum((one.astype(np.float64) ** 2).sum() for one in moved)) == pytest.approx(0.5, rel=1e-5)
+    moved = [param.numpy() - old for param, old in zip(params, before, strict=True)]
+    assert np.sqrt(sum((array.astype(np.float64) ** 2).sum() for array in moved)) == pytest.approx(0.5, rel=1e-5)
     optimizer.second_step()
-    for one, old in zip(params, before, strict=True):
-        np.testing.assert_array_equal(one.numpy(), old)
+    for param, old in zip(params, before, strict=True):
+        np.testing.assert_array_equal(param.numpy(), old)
 
 
 def test_a_recorded_sam_step_reads_nothing_back(device):
@@ -34,7 +34,7 @@ def test_a_recorded_sam_step_reads_nothing_back(device):
         cost = device.stats - before
         assert recorded_loss.item() == loss.item()
     assert (cost.submits, cost.bytes_down) == (1, 0)
-    assert [one.tolist() for one in others] == [one.tolist() for one in params]
+    assert [other.tolist() for other in others] == [param.tolist() for param in params]
 
 
 def test_sam_leaves_a_tensor_alone_that_has_a_gradient_only_now_and_then(device):

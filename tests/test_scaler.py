@@ -33,8 +33,8 @@ def test_steps_and_scales_are_torchs(numerics, torch, name):
     ours, scales, step = numerics("scaled_steps", TRANSFORMS[name], {"lr": LR}, params, grads, scaler)
     assert scales == want_scales
     assert step == len(grads) - len(BAD)
-    for one, other in zip(ours, want, strict=True):
-        assert np.abs(np.asarray(one) - other).max() <= 5e-6 * np.abs(other).max()
+    for mine, other in zip(ours, want, strict=True):
+        assert np.abs(np.asarray(mine) - other).max() <= 5e-6 * np.abs(other).max()
 
 
 @pytest.mark.parametrize(("transforms", "dispatches"), [([], 4), ([T.clip_by_global_norm(1.0)], 4)])
@@ -111,13 +111,13 @@ def test_unscaling_within_a_recorded_step(device):
 
 def test_two_optimizers_share_a_scaler(device):
     params = [ow.Parameter([0.0], device=device) for _ in range(2)]
-    optimizers = [ow.optim.SGD([one], lr=1.0) for one in params]
+    optimizers = [ow.optim.SGD([param], lr=1.0) for param in params]
     scaler = ow.optim.GradScaler(device, init_scale=4.0)
     params[0].grad, params[1].grad = [np.nan], [8.0]
-    for one in optimizers:
-        scaler.step(one)
+    for optimizer in optimizers:
+        scaler.step(optimizer)
     scaler.update()
-    assert [one.item() for one in params] == [0.0, -2.0]
+    assert [param.item() for param in params] == [0.0, -2.0]
     assert scaler.get_scale() == 2.0
 
 

@@ -145,7 +145,7 @@ def test_a_scheduler_of_ones_own(device):
         lambda m, o: m.OneCycleLR(o, 0.1, epochs=3, steps_per_epoch=0),
         lambda m, o: m.OneCycleLR(o, 0.1, 10, pct_start=1.5),
         lambda m, o: m.OneCycleLR(o, 0.1, 10, anneal_strategy="x"),
-        lambda m, o: [one.step() for one in [m.OneCycleLR(o, 0.1, 3)] for _ in range(4)],
+        lambda m, o: [optimizer.step() for optimizer in [m.OneCycleLR(o, 0.1, 3)] for _ in range(4)],
         lambda m, o: m.ReduceLROnPlateau(o, factor=1.0),
         lambda m, o: m.ReduceLROnPlateau(o, mode="x"),
         lambda m, o: m.ReduceLROnPlateau(o, threshold_mode="x"),

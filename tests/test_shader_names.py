@@ -25,9 +25,9 @@ def shader(*arguments):
     ],
 )
 def test_a_class_is_its_rule_with_the_flags_that_it_sets(name, arguments):
-    found = shader(name)
-    assert found.exit_code == 0
-    assert found.stdout == shader(*arguments).stdout
+    actual = shader(name)
+    assert actual.exit_code == 0
+    assert actual.stdout == shader(*arguments).stdout
 
 
 def test_every_class_has_a_shader_or_says_that_it_has_not_one():

@@ -52,34 +52,34 @@ def shader(*arguments):
     ],
 )
 def test_a_target_is_text_in_its_language(target, words):
-    found = shader("AdamW", "--target", target)
-    assert found.exit_code == 0, found.output
-    for one in words:
-        assert one in found.stdout
+    actual = shader("AdamW", "--target", target)
+    assert actual.exit_code == 0, actual.output
+    for word in words:
+        assert word in actual.stdout
 
 
 @pytest.mark.needs("shader-compilers")
 def test_spirv_is_printed_as_text():
     needs("spirv-dis")
-    found = shader("AdamW", "--target", "spirv")
-    assert found.exit_code == 0, found.output
-    assert found.stdout.startswith("; SPIR-V")
-    assert "OpEntryPoint GLCompute" in found.stdout
+    actual = shader("AdamW", "--target", "spirv")
+    assert actual.exit_code == 0, actual.output
+    assert actual.stdout.startswith("; SPIR-V")
+    assert "OpEntryPoint GLCompute" in actual.stdout
 
 
 def test_without_spirv_dis_spirv_is_printed_as_numbers(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = shader("relu", "--target", "spirv")
-    assert found.exit_code == 0, found.output
-    assert {len(one) for one in found.stdout.split()} == {10}
-    assert found.stdout.startswith("0x07230203 ")
-    assert "spirv-tools" in found.stderr
+    actual = shader("relu", "--target", "spirv")
+    assert actual.exit_code == 0, actual.output
+    assert {len(part) for part in actual.stdout.split()} == {10}
+    assert actual.stdout.startswith("0x07230203 ")
+    assert "spirv-tools" in actual.stderr
 
 
 def test_a_file_gets_the_words_of_spirv_and_other_targets_as_they_are_printed(tmp_path):
     for target in ("spirv", "hlsl", "wgsl"):
-        found = shader("relu", "--target", target, "--output", tmp_path / target)
-        assert (found.exit_code, found.output) == (0, "")
+        actual = shader("relu", "--target", target, "--output", tmp_path / target)
+        assert (actual.exit_code, actual.output) == (0, "")
     assert (tmp_path / "spirv").read_bytes().startswith(MAGIC)
     for target in ("hlsl", "wgsl"):
         assert (tmp_path / target).read_text().rstrip("\n") == shader("relu", "--target", target).stdout.rstrip("\n")
@@ -106,26 +106,26 @@ def test_what_naga_refuses_is_an_error_with_the_kernel_and_the_line(naga, text, 
 
 def test_without_wasmtime_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "wasmtime", None)
-    found = shader("relu", "--target", "msl")
-    assert found.exit_code == 1
-    assert "pip install 'optirs-web[naga]'" in found.stderr
+    actual = shader("relu", "--target", "msl")
+    assert actual.exit_code == 1
+    assert "pip install 'optirs-web[naga]'" in actual.stderr
 
 
 def test_without_naga_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("OPTIRS_NAGA", str(tmp_path / "naga_bg.wasm"))
-    found = shader("relu", "--target", "msl")
-    assert found.exit_code == 1
-    assert "npm install naga-wasm@30.1.0" in found.stderr
-    assert "No such file" in found.stderr
+    actual = shader("relu", "--target", "msl")
+    assert actual.exit_code == 1
+    assert "npm install naga-wasm@30.1.0" in actual.stderr
+    assert "No such file" in actual.stderr
 
 
 def test_another_file_than_nagas_is_not_run(monkeypatch, tmp_path):
     other = tmp_path / "naga_bg.wasm"
     other.write_bytes(naga_file().read_bytes()[:-1])
     monkeypatch.setenv("OPTIRS_NAGA", str(other))
-    found = shader("relu", "--target", "msl")
-    assert found.exit_code == 1
-    assert "is not the naga of naga-wasm@30.1.0: its SHA-256 is" in found.stderr
+    actual = shader("relu", "--target", "msl")
+    assert actual.exit_code == 1
+    assert "is not the naga of naga-wasm@30.1.0: its SHA-256 is" in actual.stderr
 
 
 # The check of all shaders.

@@ -15,17 +15,17 @@ from optirs_web.runtime.buffer import View
 @contextmanager
 def observed(device, monkeypatch):
     """A list of (kernel's name, views by name of their binding, workgroups) of each dispatch."""
-    found = []
+    result = []
     dispatch = device.dispatch
 
     def note(kernel, views, workgroups, parameters=()):
-        names = [one.name for one in kernel.bindings]
-        found.append((kernel.name, dict(zip(names, views, strict=True)), workgroups))
+        names = [binding.name for binding in kernel.bindings]
+        result.append((kernel.name, dict(zip(names, views, strict=True)), workgroups))
         dispatch(kernel, views, workgroups, parameters)
 
     with monkeypatch.context() as patch:
         patch.setattr(device, "dispatch", note)
-        yield found
+        yield result
 
 
 @pytest.mark.parametrize(("optimizer", "whole"), [("SparseAdam", 3), ("Adagrad", 2), ("SGD", 1)])
@@ -37,11 +37,11 @@ def test_a_step_moves_bytes_for_its_entries_and_not_for_the_parameter(device, mo
         mine = getattr(ow.optim, optimizer)([param])
         pair = entries(np.random.default_rng(0), count, (rows, length))
         grad = ow.SparseRows(*pair, param.shape, device=device)
-        with observed(device, monkeypatch) as found:
+        with observed(device, monkeypatch) as result:
             mine.step(grads=[grad])
         moved = lanes = 0
         bound_whole = []
-        for name, views, workgroups in found:
+        for name, views, workgroups in result:
             if name.endswith("update"):  # one invocation for an element of an entry: it finds its place in these
                 bound_whole = [one for one, view in views.items() if view.nbytes == param.view.nbytes]
                 views = {one: view for one, view in views.items() if one not in bound_whole}
@@ -50,7 +50,7 @@ def test_a_step_moves_bytes_for_its_entries_and_not_for_the_parameter(device, mo
         assert len(bound_whole) == whole
         assert param._home.arena._grads is None  # nobody asked for a dense one
         assert mine.step(grads=[grad]) is None
-        return moved, lanes, len(found)
+        return moved, lanes, len(result)
 
     few, many = cost(3000, 1000), cost(300_000, 1000)
     assert few == many
@@ -100,15 +100,15 @@ def test_a_recorded_step_serves_for_other_rows_and_fewer_of_them(device, torch):
         optimizer.step(grads=[ow.SparseRows(rows, values, param.shape)])
 
     step = ow.compile(train_step, device=device)
-    given = [entries(rng, 100, (30, 4)) for _ in range(5)]
-    for number, (rows, _) in enumerate(given):
+    inputs = [entries(rng, 100, (30, 4)) for _ in range(5)]
+    for number, (rows, _) in enumerate(inputs):
         rows[number * 25 :] = -1
-    step(*given[0])
+    step(*inputs[0])
     before = device.stats.copy()
-    for pair in given[1:]:
+    for pair in inputs[1:]:
         step(*pair)
     cost = device.stats - before
-    (want,), _ = sparse.run([start], [[pair] for pair in given], name="SparseAdam", lr=0.1)
+    (want,), _ = sparse.run([start], [[pair] for pair in inputs], name="SparseAdam", lr=0.1)
     assert relative_error(param.numpy(), want) <= 5e-6
     assert (cost.dispatches, cost.replays, cost.bytes_down) == (5 * 4, 4, 0)
     assert (cost.bind_groups, cost.pipelines, cost.copies) == (0, 0, 0)
@@ -124,10 +124,10 @@ def test_a_parameter_larger_than_a_binding_is_updated_in_parts(open_device, monk
     optimizer = ow.optim.SGD([param], lr=1.0)
     monkeypatch.setattr(device, "capabilities", replace(device.capabilities, max_binding_bytes=part))
     grad = ow.SparseRows(*pair, param.shape, device=device)
-    with observed(device, monkeypatch) as found:
+    with observed(device, monkeypatch) as actual:
         optimizer.step(grads=[grad])
-    updates = [views for name, views, _ in found if name == "sgd update"]
-    assert [one["params"].nbytes for one in updates] == [part, part, 4 * start.size - 2 * part]
+    updates = [views for name, views, _ in actual if name == "sgd update"]
+    assert [update["params"].nbytes for update in updates] == [part, part, 4 * start.size - 2 * part]
     want = start.astype(np.float64)
     np.subtract.at(want, pair[0][pair[0] >= 0], pair[1][pair[0] >= 0])
     assert relative_error(param.numpy(), want) <= 1e-6

@@ -39,7 +39,7 @@ def test_follows_its_source(case, numerics, reference, note_error):
         assert set(its_state) == set(want_state[index])
         for name, value in its_state.items():
             assert relative_error(value, want_state[index][name]) <= case.state_tolerance
-    note_error(case, max(relative_error(one, other) for one, other in zip(ours, want, strict=True)))
+    note_error(case, max(relative_error(mine, other) for mine, other in zip(ours, want, strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_continues_a_torch_run_and_torch_continues_ours(case, device, torch):
     optimizer.load_state_dict(torch_optimizer.state_dict())
     for step_grads in grads[5:15]:
         optimizer.step(
-            grads=[pair and ow.SparseRows(*pair, one.shape) for pair, one in zip(step_grads, ours, strict=True)]
+            grads=[pair and ow.SparseRows(*pair, mine.shape) for pair, mine in zip(step_grads, ours, strict=True)]
         )
 
-    again, torch_again = sparse.make(case.optimizer, [one.numpy() for one in ours], **case.options)
+    again, torch_again = sparse.make(case.optimizer, [mine.numpy() for mine in ours], **case.options)
     torch_again.load_state_dict(to_torch(optimizer.state_dict()))
     sparse.steps(again, torch_again, grads[15:])
 
@@ -77,12 +77,12 @@ def test_dense_gradients_and_rows_in_one_step_follow_torch(device, torch, optimi
     params = [rng.standard_normal(shape).astype(np.float32) for shape in ((6, 3), (5,), (2, 2))]
     grads = []
     for step in range(12):
-        dense = [rng.standard_normal(one.shape).astype(np.float32) for one in params]
+        dense = [rng.standard_normal(param.shape).astype(np.float32) for param in params]
         grads.append(
             [entries(rng, step % 5, (6, 3)) if step % 3 else dense[0], dense[1], None if step % 4 else dense[2]]
         )
     (theirs, _) = sparse.run(params, grads, name=optimizer, lr=0.1)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     mine = getattr(ow.optim, optimizer)(ours, lr=0.1)
     for first, *rest in grads:
         mine.step(grads=[ow.SparseRows(*first, (6, 3)) if isinstance(first, tuple) else first, *rest])
@@ -177,4 +177,4 @@ def test_a_step_with_both_kinds_is_left_out_as_a_whole(device, bad, is_compiled)
     assert table.numpy().ravel() == pytest.approx([1 - moved, 1.0, 1 - moved])
     assert other.item() == pytest.approx(1 - moved)
     assert optimizer.skipped_steps == 1
-    assert [one["step"] for one in optimizer.state_dict()["state"].values()] == [2, 2]
+    assert [entry["step"] for entry in optimizer.state_dict()["state"].values()] == [2, 2]

@@ -16,8 +16,11 @@ TRANSFORMS = {
     "adaptive": lambda: [T.adaptive_clip(0.1)],
     "centralize": lambda: [T.centralize()],
     "several": lambda: [T.clip_by_global_norm(1.0), T.centralize(), T.clip_by_norm(0.3), T.clip_by_value(0.1)],
-    "masked": lambda: [T.clip_by_norm(0.4, mask=lambda one: one.ndim == 2), T.freeze(lambda one: one.ndim == 3)],
-    "none of rows": lambda: [T.add_noise(0.5, mask=lambda one: one.ndim == 1)],
+    "masked": lambda: [
+        T.clip_by_norm(0.4, mask=lambda array: array.ndim == 2),
+        T.freeze(lambda array: array.ndim == 3),
+    ],
+    "none of rows": lambda: [T.add_noise(0.5, mask=lambda array: array.ndim == 1)],
 }
 KINDS = {"rows": (True, True, True), "both kinds": (True, False, True)}
 """Which of the gradients are of rows."""
@@ -26,7 +29,7 @@ KINDS = {"rows": (True, True, True), "both kinds": (True, False, True)}
 def gradients(device, step, bad=None):
     """Return gradients of rows, some of them repeated; `bad` is a value in one row."""
     rng = np.random.default_rng(step)
-    found = []
+    result = []
     for shape in SHAPES:
         rows = rng.integers(-1, shape[0], 12).astype(np.int32)
         rows[:2] = 3
@@ -34,8 +37,8 @@ def gradients(device, step, bad=None):
         if bad is not None and shape == SHAPES[0]:
             values[1, 2] = bad
         values[rows < 0] = np.nan
-        found.append(ow.SparseRows(rows, values, shape, device=device))
-    return found
+        result.append(ow.SparseRows(rows, values, shape, device=device))
+    return result
 
 
 def params_on(device):
@@ -44,7 +47,7 @@ def params_on(device):
 
 
 def numbers(params):
-    return [one.tolist() for one in params]
+    return [param.tolist() for param in params]
 
 
 @pytest.mark.parametrize("are_rows", KINDS.values(), ids=KINDS)
@@ -59,7 +62,7 @@ def test_transforms_see_the_rows_of_the_whole_gradient(device, transforms, are_r
         optimizer = ow.optim.SGD(params, lr=0.1, transforms=transforms(), skip_nonfinite=checked)
         for step in range(4):
             grads = gradients(device, step, np.inf if checked and step == 2 else None)
-            optimizer.step(grads=[one if its else one.to_dense() for one, its in zip(grads, kinds, strict=True)])
+            optimizer.step(grads=[grad if its else grad.to_dense() for grad, its in zip(grads, kinds, strict=True)])
         assert optimizer.skipped_steps == int(checked)
         results.append(numbers(params))
     assert results[0] == results[1]
@@ -86,8 +89,8 @@ def test_a_scaler_steps_and_skips_as_with_whole_gradients(device, are_rows, unsc
             scaler.update()
             scales.append(scaler.get_scale())
         assert scales == [1024, 512, 256, 256, 512, 512]
-        assert [one["step"] for one in optimizer.state_dict()["state"].values()] == [4, 4, 4]
-        results.append([one.numpy() for one in params])
+        assert [entry["step"] for entry in optimizer.state_dict()["state"].values()] == [4, 4, 4]
+        results.append([param.numpy() for param in params])
     for one, other in zip(*results, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 

@@ -93,8 +93,12 @@ def test_a_tile_takes_the_memory_that_its_variables_take(shape):
 
     for tile in MATRIX_TILES:
         module = by_matrices("matmul", tile, shape, 32).module
-        variables = [one for one in module.declarations if isinstance(one, GlobalVariable) and one.space == "workgroup"]
-        assert sum(size_of(one.type) for one in variables) == tile.nbytes(shape.element)
+        variables = [
+            declaration
+            for declaration in module.declarations
+            if isinstance(declaration, GlobalVariable) and declaration.space == "workgroup"
+        ]
+        assert sum(size_of(variable.type) for variable in variables) == tile.nbytes(shape.element)
 
 
 @pytest.mark.parametrize("said", ["", "0", "1"])
@@ -151,7 +155,7 @@ def test_a_tuner_has_candidates_of_both_families_where_a_launch_is_by_matrices()
     launch = Launch(by_matrices("matmul", MIDDLE, F32, 32), views, (2, 2, 1), parameters)
     middle, small = (64, 64, 0, 0, 16), (32, 64, 0, 0, 16)
     assert tunable.default(launch) == middle
-    allowed = [one for one in tunable.candidates if tunable.allows(launch, one, capabilities)]
+    allowed = [candidate for candidate in tunable.candidates if tunable.allows(launch, candidate, capabilities)]
     assert [one for one in allowed if not one[2]] == [middle, small]  # 64x64, 32 deep, is too much memory
     made = tunable.tuned(launch, small, capabilities)
     assert (made.kernel, made.grid) == (by_matrices("matmul", SMALL, F32, 32), (2, 4, 1))
@@ -159,7 +163,7 @@ def test_a_tuner_has_candidates_of_both_families_where_a_launch_is_by_matrices()
     assert tile_of(made.kernel) == (64, 64, 4, 4, 16)
     assert made.kernel.constants["IN_REGISTERS"]
     plain = replace(launch, kernel=cooperative("matmul"))
-    assert all(one[2] for one in tunable.candidates if tunable.allows(plain, one, capabilities))
+    assert all(candidate[2] for candidate in tunable.candidates if tunable.allows(plain, candidate, capabilities))
 
 
 # The results, by functions in place of the extension's.
@@ -191,7 +195,7 @@ def test_products_equal_numpy_in_float64(vulkan, monkeypatch, shape, tile, large
         expected = a.astype(np.float64) @ b.astype(np.float64)
     left, right = ow.tensor(a, device=vulkan).astype(dtype), ow.tensor(b, device=vulkan).astype(dtype)
     transposed = [
-        ow.tensor(one.swapaxes(-1, -2).copy(), device=vulkan).astype(dtype).transpose(-1, -2) for one in (a, b)
+        ow.tensor(array.swapaxes(-1, -2).copy(), device=vulkan).astype(dtype).transpose(-1, -2) for array in (a, b)
     ]
     with multiplying_by_matrices(vulkan, [shape], largest, subgroup) as ran:
         results = [(left @ right).float().numpy(), (transposed[0] @ transposed[1]).float().numpy()]
@@ -207,20 +211,20 @@ def test_bias_activation_and_gradients_are_those_of_tiles(vulkan, monkeypatch):
     a, b, c = (ow.randn(one, device=vulkan, seed=4) for one in [(184, 20), (20, 180), (180,)])  # as many as are fused
 
     def step():
-        for one in (x, w, bias):
-            one.grad = None
+        for param in (x, w, bias):
+            param.grad = None
         loss = (x @ w + bias).relu().square().mean()
         loss.backward()
         return loss
 
     def results():
         values = [ow.compile(lambda: (a @ b + c).relu(), device=vulkan)(), step()]
-        return [one.numpy() for one in (*values, x.grad, w.grad, bias.grad)]
+        return [tensor.numpy() for tensor in (*values, x.grad, w.grad, bias.grad)]
 
     expected = results()
     with multiplying_by_matrices(vulkan, [F32], 32, 32) as ran:
-        found = results()
-    for one, other in zip(found, expected, strict=True):
+        actual = results()
+    for one, other in zip(actual, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     assert {one.name for one in ran} >= {"matmul", "matmul+add+relu"}
 

@@ -53,7 +53,7 @@ def test_operations_by_subgroups_equal_numpy_in_float64(case, numerics):
 @pytest.mark.parametrize("length", LENGTHS)
 def test_rows_of_any_length_are_reduced_alike(by_adapter, length):
     values, weight, g = random((5, length)), random(length, 1), random((5, length), 2)
-    x, scale = (ow.Parameter(one, device=by_adapter) for one in (values, weight))
+    x, scale = (ow.Parameter(values, device=by_adapter) for values in (values, weight))
     exact = values.astype(np.float64)
     shifted = exact - exact.max(1, keepdims=True)
     log_softmax = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
@@ -198,10 +198,10 @@ class Emulated(CooperativeKernel):
 def test_subgroups_may_have_any_size_and_any_invocations(open_device, size, invocations, step, shift):
     assert math.gcd(invocations, step) == 1
     values = random(777)
-    found = _sum_and_log_softmax(
+    actual = _sum_and_log_softmax(
         lambda name: Emulated(name, invocations, SIZE=size, STEP=step, SHIFT=shift), open_device("vulkan"), values
     )
-    _compare(found, values)
+    _compare(actual, values)
 
 
 def constants(device, length, count=300, inner=1):

@@ -57,11 +57,12 @@ def test_so_does_a_recorded_step(device, name):
         lr.assign(rate)
         optimizer.step(grads=[grad])
 
-    given = [
-        [ow.tensor(one, device=device) for one in (rate, *grads)] for rate, grads in zip(RATES, GRADS, strict=True)
+    inputs = [
+        [ow.tensor(values, device=device) for values in (rate, *grads)]
+        for rate, grads in zip(RATES, GRADS, strict=True)
     ]
     before = device.stats.copy()
-    for rate, grad in given:
+    for rate, grad in inputs:
         step(rate, grad)
     assert (device.stats - before).bytes_down == 0
     assert w.tolist() == stepped_with_numbers(MAKERS[name], device)
@@ -100,9 +101,9 @@ def test_matrices_of_several_shapes_follow_it_too(device):
     values = [np.eye(4, 6, dtype=np.float32), np.eye(5, dtype=np.float32)]
 
     def trained(rate):
-        params = [ow.Parameter(one, device=device) for one in values]
+        params = [ow.Parameter(value, device=device) for value in values]
         ow.optim.Muon(params, lr=rate).step(grads=values)
-        return [one.tolist() for one in params]
+        return [param.tolist() for param in params]
 
     assert trained(ow.tensor(0.125, device=device)) == trained(0.125)
 
@@ -194,7 +195,7 @@ def test_it_is_on_the_device_of_the_parameters(open_device):
 @pytest.mark.parametrize("shape", [(), (1,)])
 def test_a_schedule_fills_the_tensor_in_place(device, name, shape, compiled):
     """Each step uses the schedule's value of then, and the group has the same tensor: as with a number."""
-    found = []
+    actual = []
     for lr in (0.5, ow.tensor(np.full(shape, 0.5, np.float32), device=device)):
         w = ow.Parameter([1.0, 2.0], device=device)
         optimizer = MAKERS[name]([w], lr)
@@ -215,8 +216,8 @@ def test_a_schedule_fills_the_tensor_in_place(device, name, shape, compiled):
                 now = now.item()
             assert now == schedule.get_last_lr()[0] == 0.5 ** (count + 2)
             values.append(w.tolist())
-        found.append(values)
-    assert found[0] == found[1]
+        actual.append(values)
+    assert actual[0] == actual[1]
 
 
 def test_a_schedule_of_another_option_leaves_the_tensor(device):

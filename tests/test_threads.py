@@ -97,7 +97,7 @@ def through_the_pool(device, seed):
 
 
 def values(tensors):
-    return [one.numpy().tobytes() for one in tensors]
+    return [tensor.numpy().tobytes() for tensor in tensors]
 
 
 JOBS = [eager, compiled, in_halves, through_the_pool]
@@ -274,8 +274,8 @@ def test_an_exception_in_the_middle_of_a_step_leaves_the_device_to_others(device
 def test_modules_are_made_and_used_by_threads(device):
     def run(seed):
         model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).to(device)
-        for number, one in enumerate(model.parameters()):
-            one.assign(np.random.default_rng((seed, number)).standard_normal(one.shape).astype(np.float32))
+        for number, param in enumerate(model.parameters()):
+            param.assign(np.random.default_rng((seed, number)).standard_normal(param.shape).astype(np.float32))
         x = ow.tensor(np.random.default_rng(seed).standard_normal((16, 4)).astype(np.float32), device=device)
         model(x)
         return values([model.eval()(x), *model.buffers()])

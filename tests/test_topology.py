@@ -27,14 +27,14 @@ def card(folder, address, ids, kind="0x030000", **files):
 
 
 def told(folder, *adapters, avoided=None):
-    found = topology.completed(adapters, avoided or {}, str(folder / "pci"))
-    return {one.label: one for one in found}
+    result = topology.completed(adapters, avoided or {}, str(folder / "pci"))
+    return {one.label: one for one in result}
 
 
 def test_one_card_through_several_interfaces_is_one_adapter(tmp_path):
     card(tmp_path, "0000:01:00.0", NVIDIA, "0x030200")
     card(tmp_path, "0000:02:00.0", NETWORK, "0x020000")
-    found = told(
+    actual = told(
         tmp_path,
         AdapterInfo("vulkan", 0, "", kind="discrete", adapter=NVIDIA),
         AdapterInfo("gl", 0, "", adapter="10de:0000"),
@@ -43,49 +43,49 @@ def test_one_card_through_several_interfaces_is_one_adapter(tmp_path):
         AdapterInfo("cpu", 0, ""),
     )
     for name in ("vulkan", "gl", "cuda"):
-        assert found[name].adapter == "0000:01:00.0"
-        assert found[name].bus == f"{ROOT}/0000:01:00.0"
-        assert found[name].memory == 80 << 30  # which one of them knows
-    assert (found["opencl"].kind, found["cpu"].kind, found["gl"].kind) == ("software", "cpu", "")
-    assert found["opencl"].adapter == found["cpu"].adapter
-    assert {one.host for one in found.values()} == {os.uname().nodename}
+        assert actual[name].adapter == "0000:01:00.0"
+        assert actual[name].bus == f"{ROOT}/0000:01:00.0"
+        assert actual[name].memory == 80 << 30  # which one of them knows
+    assert (actual["opencl"].kind, actual["cpu"].kind, actual["gl"].kind) == ("software", "cpu", "")
+    assert actual["opencl"].adapter == actual["cpu"].adapter
+    assert {one.host for one in actual.values()} == {os.uname().nodename}
 
 
 def test_cards_of_the_same_kind_are_not_taken_for_one_another(tmp_path):
     for address in ("0000:01:00.0", "0000:03:00.0"):
         card(tmp_path, address, NVIDIA)
-    found = told(
+    actual = told(
         tmp_path,
         *(AdapterInfo("vulkan", index, "", adapter=NVIDIA) for index in (0, 1)),
         AdapterInfo("dx12", 0, "", adapter=NVIDIA),
         AdapterInfo("cuda", 0, "", bus="0000:03:00.0"),
     )
-    assert len({one.adapter for one in found.values()}) == 4
-    assert [found[name].bus for name in ("vulkan", "vulkan:1", "dx12")] == ["", "", ""]
-    assert found["cuda"].adapter == "0000:03:00.0"
+    assert len({one.adapter for one in actual.values()}) == 4
+    assert [actual[name].bus for name in ("vulkan", "vulkan:1", "dx12")] == ["", "", ""]
+    assert actual["cuda"].adapter == "0000:03:00.0"
 
 
 def test_opengl_belongs_to_no_card_where_a_vendor_has_two_kinds(tmp_path):
-    found = told(
+    actual = told(
         tmp_path,
         AdapterInfo("vulkan", 0, "", adapter="8086:1"),
         AdapterInfo("vulkan", 1, "", adapter="8086:2"),
         AdapterInfo("gl", 0, "", adapter="8086:0000"),
     )
-    assert found["gl"].adapter == ""
+    assert actual["gl"].adapter == ""
 
 
 def test_memory_is_what_the_system_tells_or_not_known(tmp_path):
     card(tmp_path, "0000:01:00.0", AMD, mem_info_vram_total=str(16 << 30))
     card(tmp_path, "0000:03:00.0", NVIDIA)
-    found = told(
+    actual = told(
         tmp_path,
         AdapterInfo("vulkan", 0, "", adapter=AMD),
         AdapterInfo("vulkan", 1, "", adapter=NVIDIA),
         AdapterInfo("metal", 0, "", available=False, reason="not here"),
     )
-    assert [one.memory for one in found.values()] == [16 << 30, None, None]
-    assert found["metal"].host == ""
+    assert [one.memory for one in actual.values()] == [16 << 30, None, None]
+    assert actual["metal"].host == ""
 
 
 def test_graphics_cards_that_no_driver_offers_are_told(tmp_path):
@@ -98,15 +98,15 @@ def test_graphics_cards_that_no_driver_offers_are_told(tmp_path):
 
 def test_the_devices_of_this_machine_tell_what_they_are(open_device):
     vulkan = open_device("vulkan")
-    found = {one.name: one for one in ow.devices()}
-    cpu = found["cpu"]
+    actual = {device.name: device for device in ow.devices()}
+    cpu = actual["cpu"]
     assert (cpu.kind, cpu.software, cpu.adapter) == ("cpu", False, "processor")
     assert cpu.memory == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert found["vulkan"].features == vulkan.capabilities.features
-    assert found["vulkan"].kind in ("software", "integrated", "discrete", "")
-    if found["vulkan"].software:
-        assert found["vulkan"].adapter == "processor"
-        assert found["vulkan"].memory == cpu.memory
+    assert actual["vulkan"].features == vulkan.capabilities.features
+    assert actual["vulkan"].kind in ("software", "integrated", "discrete", "")
+    if actual["vulkan"].software:
+        assert actual["vulkan"].adapter == "processor"
+        assert actual["vulkan"].memory == cpu.memory
 
 
 def test_the_command_prints_the_same_for_people_and_for_programs():
@@ -114,12 +114,12 @@ def test_the_command_prints_the_same_for_people_and_for_programs():
     content = json.loads(as_json.stdout)
     preferred = json.loads(CliRunner().invoke(cli, ["devices", "--json", "--power", "low"]).stdout)
     assert preferred["auto"]["name"] == ow.device("auto", power="low").name
-    assert [one["name"] for one in content["devices"]] == [one.label for one in ow.devices()]
+    assert [entry["name"] for entry in content["devices"]] == [device.label for device in ow.devices()]
     assert content["auto"] == {"name": ow.device("auto").name, "why": ow.device("auto").why}
-    (cpu,) = (one for one in content["devices"] if one["name"] == "cpu")
+    (cpu,) = (entry for entry in content["devices"] if entry["name"] == "cpu")
     assert (cpu["kind"], cpu["available"], cpu["reason"]) == ("cpu", True, None)
     assert f"{cpu['memory'] / 2**30:.1f} GiB" in plain.stdout
     there, missing = plain.stdout.split("\nunavailable  why\n")
-    for one in content["devices"]:
-        part, text = (there, one["description"]) if one["available"] else (missing, one["reason"])
-        assert any(line.split()[0] == one["name"] and text in line for line in part.splitlines() if line)
+    for entry in content["devices"]:
+        part, text = (there, entry["description"]) if entry["available"] else (missing, entry["reason"])
+        assert any(line.split()[0] == entry["name"] and text in line for line in part.splitlines() if line)

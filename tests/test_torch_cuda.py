@@ -80,23 +80,23 @@ def trained(torch, to_gpu, make, steps=10, **options):
     ],
 )
 def test_one_line_changes_and_the_losses_stay(name, options, torch, to_gpu):
-    _, _, wanted = trained(torch, to_gpu, getattr(torch.optim, name), **options)
+    _, _, expected = trained(torch, to_gpu, getattr(torch.optim, name), **options)
     _, _, losses = trained(torch, to_gpu, getattr(ow.interop.torch, name), **options)
-    assert losses == pytest.approx(wanted, abs=1e-5)
+    assert losses == pytest.approx(expected, abs=1e-5)
     assert losses[-1] < 0.9 * losses[0]
 
 
 def test_parameters_and_gradients_lie_in_memory_of_the_device(torch, to_gpu):
     model, optimizer, _ = trained(torch, to_gpu, ow.interop.torch.AdamW, steps=1)
-    for one, place in zip(model.parameters(), optimizer._places, strict=True):
+    for param, place in zip(model.parameters(), optimizer._places, strict=True):
         assert place.ours.device is ow.device("cuda")
-        assert one.data_ptr() == place.ours.view.buffer.handle.address + place.ours.view.offset
-        np.testing.assert_array_equal(place.ours.numpy(), one.detach().cpu().numpy())
+        assert param.data_ptr() == place.ours.view.buffer.handle.address + place.ours.view.offset
+        np.testing.assert_array_equal(place.ours.numpy(), param.detach().cpu().numpy())
     optimizer.zero_grad(set_to_none=False)
     before = ow.device("cuda").stats.copy()
     for _ in range(3):
-        for one in model.parameters():
-            one.grad += 0.25
+        for param in model.parameters():
+            param.grad += 0.25
         optimizer.step()
         optimizer.zero_grad(set_to_none=False)
     did = ow.device("cuda").stats - before
@@ -119,7 +119,7 @@ def test_what_torch_writes_between_steps_is_stepped(torch, to_gpu):
 
 def test_functions_and_rows_of_gradients_stay_on_the_gpu(torch, to_gpu):
     w = torch.nn.Parameter(to_gpu(torch.tensor([1.0, -2.0])))
-    optimizer = ow.interop.torch.NewtonCG([w], lr=1.0, hvp=lambda vectors: [4.0 * one for one in vectors])
+    optimizer = ow.interop.torch.NewtonCG([w], lr=1.0, hvp=lambda vectors: [4.0 * vector for vector in vectors])
 
     def closure():
         optimizer.zero_grad()

@@ -24,7 +24,7 @@ ROWS_ALONE = "SparseAdam"
 
 
 def halves(vectors):
-    return [0.5 * one for one in vectors]
+    return [0.5 * vector for vector in vectors]
 
 
 def statistics():
@@ -42,8 +42,8 @@ MORE = {
 
 def made(module, name, params):
     """The optimizer of that name: of `optim`, or of `interop.torch`."""
-    given = module.SGD(params, lr=0.1, momentum=0.9) if name in AROUND else params
-    return getattr(module, name)(given, **MORE.get(name, {}))
+    inputs = module.SGD(params, lr=0.1, momentum=0.9) if name in AROUND else params
+    return getattr(module, name)(inputs, **MORE.get(name, {}))
 
 
 def values():
@@ -56,29 +56,29 @@ def stepped(optimizer, params, read, write):
 
     def closure():
         optimizer.zero_grad()
-        for one in params:
-            write(one, 0.5 * read(one))
-        return sum(float(np.square(read(one), dtype=np.float64).sum()) for one in params) / 4
+        for param in params:
+            write(param, 0.5 * read(param))
+        return sum(float(np.square(read(param), dtype=np.float64).sum()) for param in params) / 4
 
     for _ in range(3):
         optimizer.step(closure)
-    return [read(one) for one in params]
+    return [read(param) for param in params]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != ROWS_ALONE])
 def test_an_optimizer_does_to_torch_parameters_what_it_does_to_ours(name, ours, torch):
-    theirs = [torch.nn.Parameter(torch.from_numpy(one.copy())) for one in values()]
-    params = [ow.Parameter(one, device="cpu") for one in values()]
+    theirs = [torch.nn.Parameter(torch.from_numpy(value.copy())) for value in values()]
+    params = [ow.Parameter(value, device="cpu") for value in values()]
     got = stepped(
         made(ours, name, theirs),
         theirs,
-        lambda one: one.detach().numpy().copy(),
+        lambda tensor: tensor.detach().numpy().copy(),
         lambda one, grad: setattr(one, "grad", torch.from_numpy(grad)),
     )
-    wanted = stepped(
+    expected = stepped(
         made(ow.optim, name, params), params, ow.Parameter.numpy, lambda one, grad: setattr(one, "grad", grad)
     )
-    for one, its, before in zip(got, wanted, values(), strict=True):
+    for one, its, before in zip(got, expected, values(), strict=True):
         assert np.array_equal(one, its)
         assert not np.array_equal(one, before)
 
@@ -103,7 +103,7 @@ def losses(torch, model, optimizer, largest_lr, steps=200):
     digits = load_digits()
     images, labels = torch.from_numpy(digits.train_images), torch.from_numpy(digits.train_labels)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=largest_lr, total_steps=steps)
-    found = []
+    result = []
     for number in range(steps):
         batch = torch.arange(64 * number, 64 * (number + 1)) % len(images)
         optimizer.zero_grad()
@@ -112,8 +112,8 @@ def losses(torch, model, optimizer, largest_lr, steps=200):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         scheduler.step()
-        found.append(loss.item())
-    return np.array(found)
+        result.append(loss.item())
+    return np.array(result)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def during(call, times=1):
 
 def test_a_step_copies_the_gradients_that_autograd_made_elsewhere_and_nothing_else(trained):
     model, optimizer, backward = trained
-    nbytes = sum(4 * one.numel() for one in model.parameters())
+    nbytes = sum(4 * param.numel() for param in model.parameters())
 
     def step():
         optimizer.zero_grad()
@@ -168,18 +168,18 @@ def test_nothing_is_copied_where_gradients_are_made_zero_and_not_none(trained):
         optimizer.step()
 
     step()  # has gradients for the first time, made by autograd
-    held = [one.grad for one in model.parameters()]
-    places = [one.data_ptr() for one in model.parameters()]
+    held = [param.grad for param in model.parameters()]
+    places = [param.data_ptr() for param in model.parameters()]
     step()
     did = during(step, times=3)
     assert (did.bytes_up, did.bytes_down, did.copies) == (0, 0, 0)
-    assert [one.data_ptr() for one in model.parameters()] == places
-    assert all(one.grad is its for one, its in zip(model.parameters(), held, strict=True))
+    assert [param.data_ptr() for param in model.parameters()] == places
+    assert all(param.grad is its for param, its in zip(model.parameters(), held, strict=True))
 
 
 def test_parameters_are_the_same_objects_each_with_memory_of_its_own(ours, torch):
     model = cnn(torch).to(memory_format=torch.channels_last)
-    before = {name: (one, one.detach().clone()) for name, one in model.named_parameters()}
+    before = {name: (tensor, tensor.detach().clone()) for name, tensor in model.named_parameters()}
     ours.AdamW(model.parameters())
     for name, one in model.named_parameters():
         assert one is before[name][0]
@@ -190,11 +190,11 @@ def test_parameters_are_the_same_objects_each_with_memory_of_its_own(ours, torch
 
 def test_memory_outlives_the_optimizer(ours, torch):
     model = mlp(torch)
-    before = [one.detach().clone() for one in model.parameters()]
+    before = [param.detach().clone() for param in model.parameters()]
     ours.SGD(model.parameters())
-    for one in before:  # would have the memory that was given back
-        ow.Parameter(np.zeros(tuple(one.shape), np.float32), device="cpu")
-    assert all(torch.equal(one, its) for one, its in zip(model.parameters(), before, strict=True))
+    for array in before:  # would have the memory that was given back
+        ow.Parameter(np.zeros(tuple(array.shape), np.float32), device="cpu")
+    assert all(torch.equal(param, its) for param, its in zip(model.parameters(), before, strict=True))
 
 
 def test_data_that_a_parameter_is_given_are_stepped_and_not_those_before(trained, torch):
@@ -204,7 +204,7 @@ def test_data_that_a_parameter_is_given_are_stepped_and_not_those_before(trained
     weight.data = torch.full((64, 32), 2.0).t()
     optimizer.step()
     assert weight.detach().numpy() == pytest.approx(2.0, abs=0.02)
-    nbytes = sum(4 * one.numel() for one in model.parameters())
+    nbytes = sum(4 * param.numel() for param in model.parameters())
     assert during(optimizer.step).bytes_up == nbytes  # it is back in its place
     square = torch.nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     other = type(optimizer)([square], lr=0.0)

@@ -51,10 +51,10 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_other_parameters_are_refused_by_name(kind, ours, torch):
     make, message = REFUSED[kind]
-    given, other = make(torch).requires_grad_(), torch.nn.Parameter(torch.ones(2))
+    inputs, other = make(torch).requires_grad_(), torch.nn.Parameter(torch.ones(2))
     place = other.data_ptr()
     with pytest.raises(UnsupportedError, match=f"^weight .*{message}"):
-        ours.AdamW([("weight", given), ("other", other)])
+        ours.AdamW([("weight", inputs), ("other", other)])
     assert other.data_ptr() == place
 
 
@@ -131,9 +131,9 @@ def test_tied_weights_are_one_parameter(ours, torch):
     model[1].weight = model[0].weight
     optimizer = ours.SGD(model.parameters(), lr=0.1)
     model(torch.ones(1, 4)).sum().backward()
-    wanted = model[0].weight.detach() - 0.1 * model[0].weight.grad
+    expected = model[0].weight.detach() - 0.1 * model[0].weight.grad
     optimizer.step()
-    assert torch.equal(model[1].weight, wanted)
+    assert torch.equal(model[1].weight, expected)
     assert model[0].weight.data_ptr() == model[1].weight.data_ptr()
 
 
@@ -186,7 +186,7 @@ def test_state_dicts_go_to_torch_and_back(name, ours, torch):
                 return loss
 
             optimizer.step(closure)
-        runs.append([one.detach().numpy() for one in model.parameters()])
+        runs.append([param.detach().numpy() for param in model.parameters()])
     for one, other in zip(*runs, strict=True):
         assert one == pytest.approx(other, rel=1e-4, abs=1e-5)
 
@@ -260,7 +260,7 @@ def test_parameters_of_a_compiled_and_of_a_distributed_model(ours, torch):
                 optimizer.zero_grad(set_to_none=turn % 2 == 0)
                 model(x).square().sum().backward()
                 optimizer.step()
-            results.append([one.detach() for one in model.parameters()])
+            results.append([param.detach() for param in model.parameters()])
         for one, *others in zip(*results, strict=True):
             assert all(torch.allclose(one, its, rtol=1e-5, atol=1e-6) for its in others)
     finally:
@@ -371,8 +371,8 @@ def test_sparse_gradients_of_rows(ours, torch):
 def test_gradients_that_lie_in_each_others_place(ours, torch):
     p, q, square = (torch.nn.Parameter(torch.zeros(shape)) for shape in (3, 3, (2, 2)))
     optimizer = ours.SGD([p, q, square], lr=1.0)
-    for one in (p, q, square):
-        one.grad = torch.zeros_like(one)
+    for param in (p, q, square):
+        param.grad = torch.zeros_like(param)
     optimizer.zero_grad(set_to_none=False)  # so that they lie in our memory
     p.grad += 1
     q.grad += 2
@@ -380,7 +380,7 @@ def test_gradients_that_lie_in_each_others_place(ours, torch):
     p.grad, q.grad = q.grad, p.grad
     square.grad = square.grad.T
     optimizer.step()
-    assert [one.tolist() for one in (p, q, square)] == [[-2] * 3, [-1] * 3, [[-1, -3], [-2, -4]]]
+    assert [tensor.tolist() for tensor in (p, q, square)] == [[-2] * 3, [-1] * 3, [[-1, -3], [-2, -4]]]
 
 
 def test_what_an_optimizer_has_beside_steps(ours, torch):

@@ -40,9 +40,9 @@ def trained(config):
 def content(training):
     """Every number of parameters and optimizer state, as bytes."""
     state = training.optimizer.state_dict()["state"]
-    arrays = [one.numpy() for one in training.parameters.values()]
+    arrays = [param.numpy() for param in training.parameters.values()]
     arrays += [np.asarray(value) for entry in state.values() for value in entry.values()]
-    return [one.tobytes() for one in arrays]
+    return [array.tobytes() for array in arrays]
 
 
 def test_default_run_reaches_97_percent(device, default_run):
@@ -67,20 +67,20 @@ def test_nothing_is_read_back_within_an_epoch(device, default_run):
 def test_every_optimizer_that_needs_gradients_alone_has_a_recipe():
     public = {name: getattr(ow.optim, name) for name in ow.optim.__all__}
     names = {name for name, one in public.items() if hasattr(one, "rule") and not one.needs}
-    assert {one.name for one in OPTIMIZERS.values()} == names
-    assert list(OPTIMIZERS) == [one.name.lower() for one in OPTIMIZERS.values()]
+    assert {optimizer.name for optimizer in OPTIMIZERS.values()} == names
+    assert list(OPTIMIZERS) == [optimizer.name.lower() for optimizer in OPTIMIZERS.values()]
 
 
 def test_common_optimizers_come_first_and_the_others_from_a_to_z():
-    names = [one.name for one in OPTIMIZERS.values()]
+    names = [optimizer.name for optimizer in OPTIMIZERS.values()]
     common = [one.name for one in COMMON]
     assert names == [*common, *sorted(set(names) - set(common), key=str.lower)]
 
 
 def test_capitals_in_the_name_of_an_optimizer_do_not_matter():
     configs = [Config(device="cpu", optimizer=name, epochs=1, hidden=(8,)) for name in ("Adan", "adan", "ADAN")]
-    assert {one.checked().optimizer for one in configs} == {"adan"}
-    assert len({train_digits(one).history for one in configs}) == 1
+    assert {config.checked().optimizer for config in configs} == {"adan"}
+    assert len({train_digits(config).history for config in configs}) == 1
 
 
 @pytest.mark.parametrize("optimizer", FIRST)
@@ -112,7 +112,9 @@ def test_two_and_two_epochs_are_four_bit_for_bit(device, optimizer, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", [one for one in OPTIMIZERS if one not in (*FIRST, *MEANS_COMPUTED_ANEW)])
+@pytest.mark.parametrize(
+    "optimizer", [optimizer for optimizer in OPTIMIZERS if optimizer not in (*FIRST, *MEANS_COMPUTED_ANEW)]
+)
 def test_two_and_two_epochs_are_four_with_the_other_optimizers_too(optimizer, tmp_path):
     config = Config(device="cpu", optimizer=optimizer, **SMALL)
     assert_same_bits(*whole_and_continued(config, tmp_path / "checkpoint.safetensors"))
@@ -187,7 +189,7 @@ def test_metrics_are_complete_and_go_through_json(default_run):
     assert metrics["device"] == "cpu"
     assert metrics["config"]["lr"] == OPTIMIZERS["adamw"].lr
     assert (metrics["train_images"], metrics["test_images"]) == (1437, 360)
-    assert [one["epoch"] for one in metrics["history"]] == list(range(1, 26))
+    assert [metric["epoch"] for metric in metrics["history"]] == list(range(1, 26))
     assert set(metrics["history"][0]) == {"epoch", "lr", "train_loss", "test_loss", "test_accuracy"}
     assert metrics["stats"]["dispatches"] > 0
     assert metrics["seconds"] > 0
@@ -199,4 +201,4 @@ def test_curves_are_drawn(default_run, tmp_path, epochs):
     result = Result(whole.config, "cpu", whole.history[:epochs], 1437, 360, 1.0, whole.stats)
     plot_curves(result, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(PNG)
-    assert [one.name for one in tmp_path.iterdir()] == ["curves.png"]
+    assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]

@@ -33,7 +33,7 @@ def test_every_optimizer_takes_them(open_device, where, name):
     # Transforms whose results NumPy gives bit for bit, so that rules that magnify the last bit can be compared.
     params, grads = make_problem(6, shapes=[(16, 5), (7, 33)], factor=1.0)
     its = [T.clip_by_value(1.0), T.accumulate(2, "sum"), T.clip_by_norm(1e6), T.clip_by_global_norm(1e6)]
-    ours, others = ([ow.Parameter(one, device=device) for one in params] for _ in range(2))
+    ours, others = ([ow.Parameter(param, device=device) for param in params] for _ in range(2))
     transformed, plain = getattr(ow.optim, name)(ours, transforms=its), getattr(ow.optim, name)(others)
     for first, second in zip(grads[::2], grads[1::2], strict=True):
         transformed.step(grads=first)
@@ -41,9 +41,9 @@ def test_every_optimizer_takes_them(open_device, where, name):
         plain.step(
             grads=[np.clip(one, -1, 1) + np.clip(other, -1, 1) for one, other in zip(first, second, strict=True)]
         )
-    for one, other, before in zip(ours, others, params, strict=True):
+    for mine, other, before in zip(ours, others, params, strict=True):
         assert np.abs(other.numpy() - before).max() > 0
-        assert np.abs(one.numpy() - other.numpy()).max() <= 1e-6 * np.abs(other.numpy()).max()
+        assert np.abs(mine.numpy() - other.numpy()).max() <= 1e-6 * np.abs(other.numpy()).max()
 
 
 def test_a_mask_says_what_a_transform_applies_to(device):
@@ -55,7 +55,7 @@ def test_a_mask_says_what_a_transform_applies_to(device):
     ow.optim.SGD(params, lr=1.0, transforms=masked).step(grads=[[6.0, 8.0], [9.0, 0.0], [7.0, 7.0]])
     factor = 5.0 / np.sqrt(101.0)
     want = [[-6.0 * factor, -8.0 * factor], [-factor, 0.0], [-7.0, -7.0]]
-    assert [one.tolist() for one in params] == [pytest.approx(one, rel=1e-6) for one in want]
+    assert [param.tolist() for param in params] == [pytest.approx(one, rel=1e-6) for one in want]
 
 
 def test_frozen_parameters_stay_and_do_not_count(device):
@@ -70,16 +70,16 @@ def test_frozen_parameters_stay_and_do_not_count(device):
 
 def test_an_arena_that_a_kernel_sees_in_parts_gives_the_same(device, monkeypatch):
     params, grads = make_problem(4, shapes=[(20_000,), (3,), (300, 200), (257,)])
-    found = []
+    actual = []
     for limit in (device.capabilities.max_binding_bytes, 65536):
         monkeypatch.setattr(device, "capabilities", replace(device.capabilities, max_binding_bytes=limit))
-        ours = [ow.Parameter(one, device=device) for one in params]
+        ours = [ow.Parameter(param, device=device) for param in params]
         its = [T.clip_by_norm(2.0), T.accumulate(2), T.clip_by_global_norm(1.0), T.add_noise(0.01)]
         optimizer = ow.optim.Adam(ours, lr=0.1, transforms=its, skip_nonfinite=True)
         for step_grads in grads:
             optimizer.step(grads=step_grads)
-        found.append([one.numpy() for one in ours])
-    assert_close(*found, tolerance=1e-6)
+        actual.append([mine.numpy() for mine in ours])
+    assert_close(*actual, tolerance=1e-6)
     with pytest.raises(UnsupportedError, match="transforms of rows need all parameters"):
         ow.optim.SGD(ours, transforms=[T.centralize()])
 
@@ -127,5 +127,5 @@ def test_copies_go_on_with_the_transforms(device):
 def test_decay_groups_decay_matrices_only(device):
     params = [ow.Parameter(np.ones(shape, np.float32), device=device) for shape in ((2, 2), (2,))]
     optimizer = ow.optim.SGD(T.decay_groups(params), lr=1.0, weight_decay=0.5)
-    optimizer.step(grads=[np.zeros(one.shape, np.float32) for one in params])
-    assert [one.numpy().max() for one in params] == [0.5, 1.0]
+    optimizer.step(grads=[np.zeros(param.shape, np.float32) for param in params])
+    assert [param.numpy().max() for param in params] == [0.5, 1.0]

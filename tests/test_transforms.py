@@ -47,9 +47,9 @@ CASES = {
 def test_a_transform_follows_its_reference(name, numerics):
     params, grads = make_problem()
     got = numerics("transformed", CASES[name], "SGD", {"lr": 0.5}, params, grads)
-    reference, want = gradients.make(CASES[name]), [one.astype(float) for one in params]
+    reference, want = gradients.make(CASES[name]), [param.astype(float) for param in params]
     for step_grads, after in zip(grads, got, strict=True):
-        changed = reference([one.astype(float) for one in step_grads], want)
+        changed = reference([grad.astype(float) for grad in step_grads], want)
         if changed is not None:
             want = [param - 0.5 * grad for param, grad in zip(want, changed, strict=True)]
         assert_close(after, want)
@@ -72,13 +72,13 @@ def test_a_transform_is_optaxs(device, optax, spec, theirs, arguments):
     transposed = spec[0] == "adaptive_clip"  # its units are columns
 
     def turn(values):
-        return [np.asarray(one, np.float64).T if transposed else np.asarray(one, np.float64) for one in values]
+        return [np.asarray(value, np.float64).T if transposed else np.asarray(value, np.float64) for value in values]
 
     transform = getattr(optax, theirs)(*arguments)
     want, _ = transform.update(turn(grads[0]), transform.init(turn(params)), turn(params))
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     ow.optim.SGD(ours, lr=1.0, transforms=[getattr(T, spec[0])(**spec[1])]).step(grads=grads[0])
-    changes = [before - one.numpy() for before, one in zip(params, ours, strict=True)]
+    changes = [before - mine.numpy() for before, mine in zip(params, ours, strict=True)]
     assert_close(changes, turn(want), 1e-5)
 
 
@@ -91,7 +91,7 @@ def test_a_norm_of_17_million_elements_is_exact(device):
 
 def test_noise_is_the_same_in_any_layout_and_falls(device):
     params, grads = make_problem(40, shapes=[(5,), (3000,)], factor=0.0)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = ow.optim.SGD(ours, lr=1.0, transforms=[T.add_noise(0.25, gamma=1.0, seed=3)])
     deviations = []
     for step_grads in grads:
@@ -124,8 +124,8 @@ COSTS = [
 def test_the_dispatches_of_a_recorded_step(device, optimizer, transforms, skip, dispatches):
     params = [ow.Parameter(np.ones(shape, np.float32), device=device) for shape in SHAPES * 10]
     stepped = getattr(ow.optim, optimizer)(params, skip_nonfinite=skip, transforms=transforms)
-    for one in params:
-        one.grad = np.ones(one.shape, np.float32)
+    for param in params:
+        param.grad = np.ones(param.shape, np.float32)
     assert cost_of_replay(device, lambda: stepped.step()) == dispatches
 
 
@@ -134,8 +134,8 @@ def test_clip_skip_scaler_schedule_and_adamw_are_five_dispatches_in_one_submit(d
     optimizer = ow.optim.AdamW(params, lr=0.01, skip_nonfinite=True, transforms=[T.clip_by_global_norm(1.0)])
     schedule = ow.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=100)
     scaler = ow.optim.GradScaler(device)
-    for one in params:
-        one.grad = np.ones(one.shape, np.float32)
+    for param in params:
+        param.grad = np.ones(param.shape, np.float32)
 
     def step():
         scaler.step(optimizer)
@@ -150,7 +150,7 @@ def test_an_update_binds_what_it_did_before_and_reads_28_bytes():
     stages = (Stage("clip_by_value", ("limit",)), Stage("clip_by_norm", ("max_norm", "norm_type"), "all"))
     plain, clipped = UpdateKernel.of(Rule("adam"), flags), UpdateKernel.of(Rule("adam", stages=stages), flags)
     assert plain.bindings == clipped.bindings
-    assert sum(4 * (1 + one.writes) for one in clipped.bindings if one.type == "array<vec4<f32>>") == 28
+    assert sum(4 * (1 + binding.writes) for binding in clipped.bindings if binding.type == "array<vec4<f32>>") == 28
 
 
 # What is refused.

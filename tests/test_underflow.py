@@ -29,7 +29,7 @@ def test_parameters_stay_numbers(device, gradients, options):
         optimizer = getattr(ow.optim, name)(params, **options.get(name, {}))
         for size in gradients:
             optimizer.step(grads=[np.array([[size, -size, size], [0, size, size]], np.float32)] * 3)
-        if not all(np.isfinite(one.numpy()).all() for one in params):
+        if not all(np.isfinite(param.numpy()).all() for param in params):
             diverged.append(name)
     assert diverged == []
 

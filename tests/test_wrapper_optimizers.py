@@ -27,7 +27,7 @@ def test_wrappers_refuse_what_is_no_optimizer_of_their_kind():
 
 
 def sgd_on(device, values=([1.0, -2.0],)):
-    return ow.optim.SGD([ow.Parameter(one, device=device) for one in values], lr=0.25)
+    return ow.optim.SGD([ow.Parameter(value, device=device) for value in values], lr=0.25)
 
 
 OUTER = {
@@ -49,15 +49,17 @@ OUTER = {
     ],
 )
 def test_what_cannot_be_around_each_other_is_refused(outer, inner, message):
-    one = ow.optim.Ranger([ow.Parameter([1.0], device="cpu")]) if inner == "Ranger" else OUTER[inner](sgd_on("cpu"))
-    before = dict(one.param_groups[0])
+    optimizer = (
+        ow.optim.Ranger([ow.Parameter([1.0], device="cpu")]) if inner == "Ranger" else OUTER[inner](sgd_on("cpu"))
+    )
+    before = dict(optimizer.param_groups[0])
     with pytest.raises(UnsupportedError, match=message):
-        OUTER[outer](one)
+        OUTER[outer](optimizer)
     if inner == "SAM":
         with pytest.raises(UnsupportedError, match=message):
-            OUTER[outer](ow.optim.Lookahead(one))
-        del one.param_groups[0]["lookahead_k"], one.param_groups[0]["lookahead_alpha"]
-    assert one.param_groups == [before]
+            OUTER[outer](ow.optim.Lookahead(optimizer))
+        del optimizer.param_groups[0]["lookahead_k"], optimizer.param_groups[0]["lookahead_alpha"]
+    assert optimizer.param_groups == [before]
 
 
 @pytest.mark.parametrize(("outer", "inner"), [("Lookahead", "SAM"), ("Lookahead", "Reptile"), ("SAM", "Lookahead")])
@@ -81,7 +83,7 @@ def test_others_are_around_each_other(device, outer, inner):
 @pytest.mark.parametrize("name", OUTER)
 def test_a_group_added_to_the_inner_one_takes_part(device, name, compiled):
     """As one that was there from the beginning does, in a recorded step too."""
-    found = []
+    actual = []
     for is_late in (False, True):
         inner = sgd_on(device, [[1.0, -2.0]])
         optimizer = OUTER[name](inner)
@@ -92,17 +94,17 @@ def test_a_group_added_to_the_inner_one_takes_part(device, name, compiled):
         def step(optimizer=optimizer):
             optimizer.zero_grad()
             params = [one for group in optimizer.param_groups for one in group["params"]]
-            optimizer.step(lambda: sum((one * one).sum() for one in params).backward())
+            optimizer.step(lambda: sum((param * param).sum() for param in params).backward())
 
         run = ow.compile(step, device=device) if compiled else step
         if is_late:
             if compiled:  # what was recorded without the group is recorded anew
-                start = [one.numpy() for one in inner.param_groups[0]["params"]]
+                start = [group.numpy() for group in inner.param_groups[0]["params"]]
                 before = optimizer.state_dict()
                 run()
                 optimizer.load_state_dict(before)
-                for one, value in zip(inner.param_groups[0]["params"], start, strict=True):
-                    one.assign(value)
+                for group, value in zip(inner.param_groups[0]["params"], start, strict=True):
+                    group.assign(value)
             inner.add_param_group(late)
         for _ in range(4):
             run()
@@ -110,9 +112,9 @@ def test_a_group_added_to_the_inner_one_takes_part(device, name, compiled):
         optimizer.load_state_dict(saved)
         params = [one for group in optimizer.param_groups for one in group["params"]]
         assert set(optimizer.state) == set(params)
-        found.append((saved, [one.tolist() for one in params]))
-    np.testing.assert_equal(found[1], found[0])
-    assert found[0][1][1] != [3.0]
+        actual.append((saved, [param.tolist() for param in params]))
+    np.testing.assert_equal(actual[1], actual[0])
+    assert actual[0][1][1] != [3.0]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -120,7 +122,7 @@ def test_a_group_added_to_the_inner_one_takes_part(device, name, compiled):
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_closure_that_fails_leaves_the_parameters_where_they_were(device, name, error, compiled):
     """And the next step is as if there had been none before."""
-    found = []
+    actual = []
     for fails_at in ((2, 3) if name == "Reptile" else (2,)) + (None,):
         optimizer = OUTER[name](sgd_on(device))
         (w,) = optimizer.param_groups[0]["params"]
@@ -142,14 +144,14 @@ def test_a_closure_that_fails_leaves_the_parameters_where_they_were(device, name
         assert w.tolist() == [1.0, -2.0]
         run()
         run()
-        found.append(w.tolist())
-    assert found[0] == found[-1] == found[len(found) // 2] != [1.0, -2.0]
+        actual.append(w.tolist())
+    assert actual[0] == actual[-1] == actual[len(actual) // 2] != [1.0, -2.0]
 
 
 @pytest.mark.parametrize("wrong", [ValueError, KeyboardInterrupt, ShapeError])
 def test_a_hessian_product_that_fails_leaves_everything_where_it_was(device, wrong):
     """So that the step can be taken again."""
-    found = []
+    actual = []
     for fails in (True, False):
         w = ow.Parameter([1.0, -2.0], device=device)
         is_failing = [fails]
@@ -157,7 +159,7 @@ def test_a_hessian_product_that_fails_leaves_everything_where_it_was(device, wro
         def products(vectors, w=w, is_failing=is_failing):
             w.grad = [9.0, 9.0]
             if not is_failing.pop():
-                return [2.0 * one for one in vectors]
+                return [2.0 * vector for vector in vectors]
             if wrong is ShapeError:
                 return [[1.0]]
             raise wrong
@@ -171,8 +173,8 @@ def test_a_hessian_product_that_fails_leaves_everything_where_it_was(device, wro
             is_failing.append(False)
         assert (w.tolist(), w.grad.tolist()) == ([0.5, -1.0], [1.0, 3.0])
         optimizer.meta_step()
-        found.append((w.tolist(), optimizer.state[w]["alpha"].tolist()))
-    assert found[0] == found[1]
+        actual.append((w.tolist(), optimizer.state[w]["alpha"].tolist()))
+    assert actual[0] == actual[1]
 
 
 @pytest.mark.parametrize(

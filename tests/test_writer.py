@@ -54,17 +54,17 @@ def after(steps, *messages, then=(("close", None),)):
 
 def test_it_learns_writes_as_it_learns_and_continues_a_visitors_words(writer):
     page, session = run_session(writer, after(45, ("prompt", {"text": "Catherine ", "temperature": 0.8})))
-    losses = [one["loss"] for one in page.all("held_out")]
+    losses = [entry["loss"] for entry in page.all("held_out")]
     assert losses[0] > 4
     assert losses[-1] < 3.2
     steps = [loss for report in page.all("steps") for loss in report["losses"]]
     assert len(steps) == session.training.steps
 
-    samples = [one for one in page.all("written") if one["name"] == "sample" and one["done"]]
-    assert [one["number"] for one in samples] == list(range(1, len(samples) + 1))
-    assert len({one["text"] for one in samples}) == len(samples) >= 2
-    assert {len(one["text"]) for one in samples} == {writer.SAMPLE}
-    (answer,) = (one for one in page.all("written") if one["name"] == "answer" and one["done"])
+    samples = [entry for entry in page.all("written") if entry["name"] == "sample" and entry["done"]]
+    assert [sample["number"] for sample in samples] == list(range(1, len(samples) + 1))
+    assert len({sample["text"] for sample in samples}) == len(samples) >= 2
+    assert {len(sample["text"]) for sample in samples} == {writer.SAMPLE}
+    (answer,) = (entry for entry in page.all("written") if entry["name"] == "answer" and entry["done"])
     assert len(answer["text"]) == writer.ANSWER
     assert set(answer["text"]) <= set(BOOK)
 
@@ -233,10 +233,10 @@ def test_the_number_of_weights_is_that_of_the_model(writer, size):
 
 def written(pen, codes, temperature, characters):
     pen.begin("it", memoryview(array("i", codes)), temperature)
-    found = []
-    while len(found) < characters:
-        found = asyncio.run(pen.write("it"))
-    return found
+    result = []
+    while len(result) < characters:
+        result = asyncio.run(pen.write("it"))
+    return result
 
 
 def test_the_pen_writes_what_the_example_writes_where_nothing_is_left_to_chance(writer, monkeypatch):
@@ -244,8 +244,8 @@ def test_the_pen_writes_what_the_example_writes_where_nothing_is_left_to_chance(
     for _ in range(10):
         training.step()
     prompt = "No one who had"
-    found = written(training.pen, training.alphabet.codes(prompt), 1e-4, 40)
-    text = "".join(training.alphabet.characters[one] for one in found)
+    actual = written(training.pen, training.alphabet.codes(prompt), 1e-4, 40)
+    text = "".join(training.alphabet.characters[one] for one in actual)
     assert text == "".join(gpt.write(training.model, training.alphabet, prompt, 40, temperature=1e-4))
 
 
@@ -274,7 +274,7 @@ def test_characters_are_drawn_by_their_softmax_at_the_temperature(writer, monkey
     pen = imported_by(monkeypatch)("pen")
     ow.manual_seed(0)
     logits, temperature, count = np.array([0.0, 1.0, 2.0]), 2.0, 4000
-    found = Counter(written(pen.Pen(Constant(logits, 16), 16), [0], temperature, count))
-    wanted = np.exp(logits / temperature) / np.exp(logits / temperature).sum()
-    for code, share in enumerate(wanted):
-        assert abs(found[code] / count - share) < 5 * math.sqrt(share * (1 - share) / count)
+    actual = Counter(written(pen.Pen(Constant(logits, 16), 16), [0], temperature, count))
+    expected = np.exp(logits / temperature) / np.exp(logits / temperature).sum()
+    for code, share in enumerate(expected):
+        assert abs(actual[code] / count - share) < 5 * math.sqrt(share * (1 - share) / count)

@@ -57,8 +57,10 @@ def test_a_platform_that_jax_does_not_find_says_what_to_do(platform):
 
 def test_a_jax_that_is_too_old_is_told_from_one_that_is_missing(device, monkeypatch):
     monkeypatch.setattr("jax.__version__", "0.4.38")
-    (found,) = (one for one in ow.devices() if one.name == "xla")
-    assert found.reason == "the Python package jax is of version 0.4.38, which is not supported: pip install 'jax>=0.9'"
+    (actual,) = (one for one in ow.devices() if one.name == "xla")
+    assert (
+        actual.reason == "the Python package jax is of version 0.4.38, which is not supported: pip install 'jax>=0.9'"
+    )
 
 
 def test_it_is_taken_by_name_only(device):
@@ -137,9 +139,9 @@ def test_options_that_a_release_of_xla_does_not_know_are_left_out(device, monkey
     from optirs_web.native_backends import xla_programs
 
     monkeypatch.setitem(xla_programs._CHEAP, "xla_no_such_option", True)
-    found = xla_programs.quick_options.__wrapped__()
-    assert "xla_no_such_option" not in found
-    assert found["xla_backend_optimization_level"] == 0
+    actual = xla_programs.quick_options.__wrapped__()
+    assert "xla_no_such_option" not in actual
+    assert actual["xla_backend_optimization_level"] == 0
 
 
 @pytest.mark.parametrize(
@@ -161,8 +163,8 @@ def test_what_is_left_out_stays_also_in_a_part_of_a_buffer(device, function, pla
     words, values = np.arange(32, dtype=np.uint32), np.full(shape, 77, np.uint32)
     compiled = jax.jit(change, compiler_options=dict(XLA_OPTIONS))
     for active in ([False] * len(places), [True] * len(places)):
-        found = compiled(words, np.int32(10), np.array(places, np.uint32), values, np.array(active))
-        assert (np.asarray(found) != words).sum() == values.size * active[0]
+        actual = compiled(words, np.int32(10), np.array(places, np.uint32), values, np.array(active))
+        assert (np.asarray(actual) != words).sum() == values.size * active[0]
 
 
 # Ahead of time.

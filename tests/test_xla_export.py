@@ -64,18 +64,18 @@ def test_inputs_and_results_are_of_any_type(device):
         return {"halves": x * 2.0, "both": [ow.ops.where(mask, x, 1.0) > 0, ow.ops.argmax(x), places]}
 
     x, mask = np.array([[1.5, -2.0, 0.25]], np.float32), np.array([[True, True, False]])
-    given = [ow.tensor(x, dtype="bfloat16", device=device), mask, np.array([3, -4], np.int32)]
+    inputs = [ow.tensor(x, dtype="bfloat16", device=device), mask, np.array([3, -4], np.int32)]
     step = ow.compile(mixed, device=device)
-    want, made = step(*given), ow.interop.jax.export(step, *given, platforms=["cpu"])
+    want, made = step(*inputs), ow.interop.jax.export(step, *inputs, platforms=["cpu"])
     import jax.numpy as jnp
 
-    found = made(jnp.asarray(x, jnp.bfloat16), mask, given[2])
+    actual = made(jnp.asarray(x, jnp.bfloat16), mask, inputs[2])
     assert made.state == ()
-    assert found["halves"].dtype == jnp.bfloat16
-    np.testing.assert_array_equal(found["halves"].astype(np.float32), want["halves"].numpy())
-    for one, other in zip(found["both"], want["both"], strict=True):
-        np.testing.assert_array_equal(one, other.numpy())
-        assert one.dtype == other.numpy().dtype
+    assert actual["halves"].dtype == jnp.bfloat16
+    np.testing.assert_array_equal(actual["halves"].astype(np.float32), want["halves"].numpy())
+    for array, other in zip(actual["both"], want["both"], strict=True):
+        np.testing.assert_array_equal(array, other.numpy())
+        assert array.dtype == other.numpy().dtype
 
 
 def test_what_cannot_be_exported_says_why(device, monkeypatch):

@@ -20,9 +20,9 @@ def leaf(device, *shape, seed=0):
 
 def differentiate(*results):
     """Values and the gradients of everything that they are made of."""
-    for number, one in enumerate(results):
-        one.backward(ow.tensor(random(*one.shape, seed=number + 9), device=one.device), retain_graph=True)
-        one.read()
+    for number, result in enumerate(results):
+        result.backward(ow.tensor(random(*result.shape, seed=number + 9), device=result.device), retain_graph=True)
+        result.read()
 
 
 def products(device):
@@ -35,9 +35,9 @@ def reductions(device):
     differentiate(x.sum(axis=1), x.permute(1, 0, 2).softmax(axis=0), ops.log_softmax(x, 1), x.max(axis=(0, 1)))
     long = random(70_000)
     long[[61_000, 69_000]] = 7
-    for one in (long, np.where(long == 7, np.nan, long), (1e6 * long).astype(np.int32)):
-        t = ow.tensor(one, device=device)
-        [found.read() for found in (ops.argmax(t), ops.argmin(t))]
+    for values in (long, np.where(long == 7, np.nan, long), (1e6 * long).astype(np.int32)):
+        t = ow.tensor(values, device=device)
+        [result.read() for result in (ops.argmax(t), ops.argmin(t))]
     ow.tensor(long, device=device).sum().read()
 
 
@@ -93,8 +93,8 @@ def scaled_losses(device):
     params = [leaf(device, 3), leaf(device, 300, seed=1), leaf(device, 2, seed=2)]
     optimizer, scaler = ow.optim.SGD(params, lr=0.1), ow.optim.GradScaler(device, init_scale=4.0, growth_interval=2)
     for bad in (0, np.inf, 0, 0, np.nan):
-        for number, one in enumerate(params[:2]):
-            one.grad = ow.tensor(random(*one.shape, seed=number) + bad, device=device)
+        for number, param in enumerate(params[:2]):
+            param.grad = ow.tensor(random(*param.shape, seed=number) + bad, device=device)
         scaler.unscale_(optimizer)
         scaler.step(optimizer)
         scaler.update()

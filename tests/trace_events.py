@@ -24,14 +24,14 @@ def check_trace(trace):
         for key, kind in NEEDED[event["ph"]].items():
             assert isinstance(event[key], kind), (key, event)
         assert event.get("dur", 0) >= 0, event
-    complete = [one for one in events if one["ph"] == "X"]
-    named = {(one["pid"], one["tid"]) for one in events if one["ph"] == "M" and one["name"] == "thread_name"}
-    threads = {(one["pid"], one["tid"]) for one in complete}
+    complete = [event for event in events if event["ph"] == "X"]
+    named = {(event["pid"], event["tid"]) for event in events if event["ph"] == "M" and event["name"] == "thread_name"}
+    threads = {(entry["pid"], entry["tid"]) for entry in complete}
     assert threads <= named
     assert len({tid for _, tid in threads}) == len(threads), "Perfetto tells threads apart by number alone"
     for thread in threads:
-        check_nesting([one for one in complete if (one["pid"], one["tid"]) == thread])
-    starts, ends = ([one["id"] for one in events if one["ph"] == phase] for phase in "sf")
+        check_nesting([entry for entry in complete if (entry["pid"], entry["tid"]) == thread])
+    starts, ends = ([event["id"] for event in events if event["ph"] == phase] for phase in "sf")
     assert sorted(starts) == sorted(set(ends))
 
 
@@ -54,4 +54,4 @@ def check_nesting(events):
 
 def spans_of(trace, kind):
     """Complete events of a category."""
-    return [one for one in trace["traceEvents"] if one["ph"] == "X" and one["cat"] == kind]
+    return [entry for entry in trace["traceEvents"] if entry["ph"] == "X" and entry["cat"] == kind]

@@ -19,8 +19,8 @@ def make_problem(steps=7, shapes=SHAPES, factor=3.0):
 
 def assert_close(got, want, tolerance=5e-6):
     """Each array, relative to its largest magnitude."""
-    for one, other in zip(got, want, strict=True):
-        assert np.abs(np.asarray(one) - other).max() <= tolerance * np.abs(other).max()
+    for values, other in zip(got, want, strict=True):
+        assert np.abs(np.asarray(values) - other).max() <= tolerance * np.abs(other).max()
 
 
 def cost_of_replay(device, step, *arguments):

@@ -15,7 +15,7 @@ def random(*shape):
 
 
 def names_of(cache):
-    return sorted(one.name for one in cache.glob("optirs-web/tuned/*/*"))
+    return sorted(path.name for path in cache.glob("optirs-web/tuned/*/*"))
 
 
 def keep(device, shape_class="64x64x256 nn", choice=TILE):

@@ -23,11 +23,11 @@ CURVATURES = [_RNG.uniform(0.5, 2.0, shape) for shape in SHAPES]
 
 
 def parameters(device, starts=STARTS):
-    return [ow.Parameter(one.astype(np.float32), device=device) for one in starts]
+    return [ow.Parameter(start.astype(np.float32), device=device) for start in starts]
 
 
 def make_problem(params, device):
-    return Problem(params, [ow.tensor(one.astype(np.float32), device=device) for one in CURVATURES])
+    return Problem(params, [ow.tensor(curvature.astype(np.float32), device=device) for curvature in CURVATURES])
 
 
 def make_closure(params, device, optimum=0.0):
@@ -42,4 +42,4 @@ def given_gradients(steps, seed=1):
 
 def in_float64():
     """Return the values of the devices' float32 parameters and curvatures, in float64."""
-    return [[one.astype(np.float32).astype(np.float64) for one in given] for given in (STARTS, CURVATURES)]
+    return [[array.astype(np.float32).astype(np.float64) for array in inputs] for inputs in (STARTS, CURVATURES)]

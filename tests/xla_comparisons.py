@@ -44,15 +44,15 @@ class Comparison:
             monkeypatch.setitem(numpy_library.REPLACEMENTS, name, replacement)
 
     def _run(self, name, replacement, p, *arrays):
-        before = [one.copy() for one in arrays]
+        before = [array.copy() for array in arrays]
         replacement(p, *arrays)
         self.launches[name] = self.launches.get(name, 0) + 1
         bindings = cooperative(name).bindings
-        given = [one.view(element_type(binding.type)) for one, binding in zip(before, bindings, strict=True)]
-        found = self._call(name, p | _used(given[2]) if name == "schedule" else p, given)
+        inputs = [one.view(element_type(binding.type)) for one, binding in zip(before, bindings, strict=True)]
+        result = self._call(name, p | _used(inputs[2]) if name == "schedule" else p, inputs)
         written = [(binding, array) for binding, array in zip(bindings, arrays, strict=True) if binding.writes]
-        assert len(found) == len(written)
-        for (binding, array), other in zip(written, found, strict=True):
+        assert len(result) == len(written)
+        for (binding, array), other in zip(written, result, strict=True):
             want, got = array.view(element_type(binding.type)), np.asarray(other)
             assert got.dtype == want.dtype
             assert got.shape == want.shape
@@ -62,7 +62,7 @@ class Comparison:
         traced = xla_library.TRACED.get(name, frozenset())
         fixed = {key: value for key, value in p.items() if key not in traced}
         rest = {key: np.array(value, np.uint32) for key, value in p.items() if key in traced}
-        key = name, tuple(fixed.items()), tuple(one.size for one in given)
+        key = name, tuple(fixed.items()), tuple(array.size for array in given)
         if key not in self._compiled:
             function = xla_library.REPLACEMENTS[name]
             traced = jax.jit(lambda rest, *arrays: function(fixed | rest, *arrays)).trace(rest, *given)

@@ -81,14 +81,14 @@ def translate(shader: Shader) -> Verdict:
     if shader.for_naga is None:
         return Verdict(shader.name, digest, {}, "", is_for_nvidia=False)
     try:
-        found = _naga().translations(shader.for_naga, shader.name)
+        result = _naga().translations(shader.for_naga, shader.name)
     except ShaderError as error:
         return Verdict(shader.name, digest, {}, str(error))
-    sizes = {target: len(one) for target, one in found.items()}
-    said = spirv_val(found["spirv"])
+    sizes = {target: len(one) for target, one in result.items()}
+    said = spirv_val(result["spirv"])
     later = any(reason in said for reason in _OF_1_3)
     if later:
-        said = spirv_val(_as_1_3(found["spirv"]))
+        said = spirv_val(_as_1_3(result["spirv"]))
     refused = said and f"{shader.name}: refused by spirv-val: {said}"
     return Verdict(shader.name, digest, sizes, refused, later, shader.for_nvidia is not None)
 
@@ -187,7 +187,7 @@ def refused_by_nvidia(texts: Mapping[str, str], arch: str | None = None) -> dict
             made = compile_cuda("".join(parts), arch, "cubin")
     except OptirsError as error:
         alone = {name: refused_by_nvidia({name: text}, arch) for name, text in texts.items()} if len(texts) > 1 else {}
-        return {name: found[name] for name, found in alone.items() if found} or {next(iter(texts)): str(error)}
+        return {name: result[name] for name, result in alone.items() if result} or {next(iter(texts)): str(error)}
     mark = ".entry kernel_{}(" if arch is None else ".text.kernel_{}\0"
     assert all(mark.format(number).encode() in made for number in range(len(texts)))
     return {}

@@ -31,7 +31,7 @@ def main() -> None:
     results = done.stdout.splitlines()
     if len(results) != len(names):
         sys.exit(f"DXC was given {len(names)} shaders and has said something of {len(results)}")
-    refused = [(name, one[2:]) for name, one in zip(names, results, strict=True) if one.startswith("0 ")]
+    refused = [(name, result[2:]) for name, result in zip(names, results, strict=True) if result.startswith("0 ")]
     for name, message in refused:
         print(f"{name}: refused by DXC: {message}", file=sys.stderr)
     seconds = time.perf_counter() - start

@@ -68,7 +68,7 @@ def makers() -> list[Callable[[], Iterator[Made]]]:
     every = [one for group in sources().values() for one in group.items()]
     named = [partial(_by_name, *one) for one in every]
     named += [partial(_attention, *one) for one in every if one[0] in ("attention", "attention_grad")]
-    return [*named, *(partial(_of_program, recorders, *one) for one in programs())]
+    return [*named, *(partial(_of_program, recorders, *program) for program in programs())]
 
 
 def shader_files() -> set[File]:
@@ -86,7 +86,7 @@ def files_of(kernel: Kernel) -> set[File]:
     """Those that a kernel is made of; not all of them for one that is made of others."""
     match kernel:
         case RuleKernel(rule=rule):
-            return {(rule.folder, rule.name), *(("transforms", one.name) for one in rule.stages)}
+            return {(rule.folder, rule.name), *(("transforms", stage.name) for stage in rule.stages)}
         case ElementwiseKernel(file=file):
             return {("elementwise", file)}
         case CooperativeKernel(name=name):
@@ -126,8 +126,8 @@ def _by_name(name: str, source: Source) -> Iterator[Made]:
 def _is_of_rows(source: Source) -> bool:
     """Return whether a kernel reduces rows, so that it has a form by subgroups."""
     module = package_loader()((source.folder, source.file))
-    imports = [one for one in module.declarations if isinstance(one, syntax.Import)]
-    return any("SUBGROUPS" in dict(one.conditions) for one in imports)
+    imports = [declaration for declaration in module.declarations if isinstance(declaration, syntax.Import)]
+    return any("SUBGROUPS" in dict(import_.conditions) for import_ in imports)
 
 
 def _parts(source: Source) -> list[str]:
@@ -140,7 +140,7 @@ def _parts(source: Source) -> list[str]:
 
 def _combinations(source: Source) -> Iterator[Flags]:
     module = package_loader()((source.folder, source.file))
-    declared = [one for one in module.declarations if isinstance(one, syntax.Override)]
+    declared = [declaration for declaration in module.declarations if isinstance(declaration, syntax.Override)]
     values = {one.name: (False, True) for one in declared if one.type_name and one.type_name.name == "bool"}
     for chosen in product(*values.values()):
         yield dict(zip(values, chosen, strict=True))
@@ -160,7 +160,7 @@ def _tuned(name: str, kernel: Kernel) -> Iterator[Made]:
 
 def _as_on_gpus(name: str) -> Iterator[Made]:
     """Products by the tiles that a table chooses, with operands read by vectors and by elements."""
-    tiles = {tile for one in TILE_CLASSES.values() for tile in one.tiles} - {SMALL}
+    tiles = {tile for tile_class in TILE_CLASSES.values() for tile in tile_class.tiles} - {SMALL}
     for b in Staging:
         yield Made(f"{name} quads, {b.name}", by_quads(name, b))
     for tile, a, b in product(sorted(tiles), Staging, Staging):
@@ -182,7 +182,7 @@ def _matrices(name: str) -> Iterator[Made]:
 
 def _convolutions_on_gpus() -> Iterator[Made]:
     """Convolutions by the tiles that a table chooses, with filters read by vectors and by elements."""
-    tiles = {tile for one in TILE_CLASSES.values() for tile in one.tiles if tile.rows <= 64} - {SMALL}
+    tiles = {tile for tile_class in TILE_CLASSES.values() for tile in tile_class.tiles if tile.rows <= 64} - {SMALL}
     for tile, a, along_depth in product(sorted(tiles), (Staging.BY_DEPTH, Staging.BY_ELEMENTS), (False, True)):
         name = f"convolution {tile}, {a.name}{' along depth' if along_depth else ''}"
         yield Made(name, convolution_by_tiles(tile, a, along_depth=along_depth))

@@ -64,18 +64,18 @@ def _operations() -> Iterator[tuple[str, Program]]:
 def _operation(case, number, device):
     variant = case.variants[number]
     sources = make_sources(case, variant)
-    value = case.ours(*variant.walked([ow.tensor(one, device=device) for one in sources]))
+    value = case.ours(*variant.walked([ow.tensor(source, device=device) for source in sources]))
     weights = np.ones(value.shape, np.float32)
-    tangents = [np.ones_like(one) for one in sources if is_real(one)]
+    tangents = [np.ones_like(source) for source in sources if is_real(source)]
     numerics.operation(case.name, [(number, sources, weights, tangents)], device)
 
 
 def _operation_of(case, dtype, device):
     variant = case.variants[0]
     sources = make_sources(case, variant)
-    leaves = [ow.tensor(one, device=device, dtype=dtype if is_real(one) else None) for one in sources]
-    for one, source in zip(leaves, sources, strict=True):
-        one.requires_grad = is_real(source) and not case.why_not
+    leaves = [ow.tensor(source, device=device, dtype=dtype if is_real(source) else None) for source in sources]
+    for leaf, source in zip(leaves, sources, strict=True):
+        leaf.requires_grad = is_real(source) and not case.why_not
     result = case.ours(*variant.walked(leaves))
     if result.requires_grad:
         result.float().sum().backward()
@@ -87,7 +87,7 @@ def _fused() -> Iterator[tuple[str, Program]]:
 
 
 def _compiled(function, shapes, device):
-    ow.compile(function, device=device)(*(ow.tensor(one, device=device) for one in test_fusion.arrays(*shapes)))
+    ow.compile(function, device=device)(*(ow.tensor(array, device=device) for array in test_fusion.arrays(*shapes)))
 
 
 def _models() -> Iterator[tuple[str, Program]]:
@@ -132,15 +132,15 @@ def _optimizers() -> Iterator[tuple[str, Program]]:
 
 def _driven() -> Iterator[tuple[str, Program]]:
     """Optimizers that go by the values that they read, so these programs need a device that computes."""
-    starts = [one.astype(np.float32) for one in STARTS]
-    curvatures = [one.astype(np.float32) for one in CURVATURES]
+    starts = [start.astype(np.float32) for start in STARTS]
+    curvatures = [curvature.astype(np.float32) for curvature in CURVATURES]
     for case in DRIVEN_CASES:
         yield case.name, partial(_driven_by_values, case, starts, curvatures)
 
 
 def _driven_by_values(case, starts, curvatures, device):
-    ours = [ow.Parameter(one, device=device) for one in starts]
-    problem = Problem(ours, [ow.tensor(one, device=device) for one in curvatures])
+    ours = [ow.Parameter(start, device=device) for start in starts]
+    problem = Problem(ours, [ow.tensor(curvature, device=device) for curvature in curvatures])
     case.run(problem, _DRIVEN_STEPS, **case.options)
 
 
@@ -163,7 +163,7 @@ def _low_precision() -> Iterator[tuple[str, Program]]:
 def _stepped(make, options, device):
     shapes = test_bfloat16_params.SHAPES[: 1 if make.needs else 2]
     params, grads = make_problem(shapes, _STEPS)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     optimizer = make(ours, **options)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
@@ -193,7 +193,7 @@ def _transforms() -> Iterator[tuple[str, Program]]:
 
 def _scaled(specs, device):
     params, grads = make_problem([(3,), (16, 65)], _STEPS)
-    ours = [ow.Parameter(one, device=device) for one in params]
+    ours = [ow.Parameter(param, device=device) for param in params]
     its = [getattr(ow.optim.transforms, name)(**arguments) for name, arguments in specs]
     optimizer, scaler = ow.optim.AdamW(ours, transforms=its), ow.optim.GradScaler(device)
     for step_grads in grads:
@@ -207,7 +207,7 @@ def _transformed(name, device):
     params, grads = make_problem([(16, 5), (7, 33)], 2)
     make = test_transformed_optimizers.T
     its = [make.clip_by_value(1.0), make.accumulate(2, "sum"), make.clip_by_norm(1.0), make.clip_by_global_norm(1.0)]
-    optimizer = getattr(ow.optim, name)([ow.Parameter(one, device=device) for one in params], transforms=its)
+    optimizer = getattr(ow.optim, name)([ow.Parameter(param, device=device) for param in params], transforms=its)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
 

@@ -53,5 +53,5 @@ class Recorder(CpuBackend):
 
     def take(self) -> list[Kernel]:
         """The kernels that were bound for the first time since the last call."""
-        found, self._bound = self._bound, []
-        return found
+        result, self._bound = self._bound, []
+        return result

@@ -50,18 +50,18 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(_PROCESSES, context, begin, (context.Value("i", 0),)) as pool:
         shares = [one.result() for one in [pool.submit(share, arguments.machine_code) for _ in range(_PROCESSES)]]
-    verdicts = {verdict.digest: verdict for one in shares for verdict in one.verdicts}
+    verdicts = {verdict.digest: verdict for share in shares for verdict in share.verdicts}
     refused = [verdict.refused for verdict in verdicts.values() if verdict.refused]
-    refused += dict.fromkeys(said for one in shares for said in one.refused)
-    unused = set.intersection(*(one.unused for one in shares))
+    refused += dict.fromkeys(said for share in shares for said in share.refused)
+    unused = set.intersection(*(share.unused for share in shares))
     refused += [f"shaders/{'/'.join(file)}.wgsl: no kernel is made of it; add a program that does" for file in unused]
-    others = sum(not one.is_for_nvidia for one in verdicts.values())
+    others = sum(not verdict.is_for_nvidia for verdict in verdicts.values())
     if arguments.verbose:
         _print_table(verdicts.values())
     print("\n".join(refused), file=sys.stderr, end="\n" if refused else "")
     print(
         f"{len(verdicts):,} shaders, {len(refused)} refused: naga {VERSION} ({', '.join(TARGETS)}), spirv-val "
-        f"{_version()} ({ENVIRONMENT}; {sum(one.later for one in verdicts.values())} as SPIR-V 1.3 alone), "
+        f"{_version()} ({ENVIRONMENT}; {sum(verdict.later for verdict in verdicts.values())} as SPIR-V 1.3 alone), "
         f"Tint (webgpu {shares[0].tint}), NVRTC {version('nvidia-cuda-nvrtc')} "
         f"({', '.join(('ptx', *arguments.machine_code))}; not {others} for software adapters); "
         f"{time.perf_counter() - start:.0f} s"
@@ -77,8 +77,8 @@ def _version() -> str:
 def _print_table(verdicts: Iterable[Verdict]) -> None:
     """Bytes by shader and target."""
     print(*(f"{target:>8}" for target in TARGETS), " shader")
-    for one in sorted(verdicts):
-        print(*(f"{one.sizes.get(target, 0):>8,}" for target in TARGETS), f" {one.name}")
+    for verdict in sorted(verdicts):
+        print(*(f"{verdict.sizes.get(target, 0):>8,}" for target in TARGETS), f" {verdict.name}")
 
 
 if __name__ == "__main__":

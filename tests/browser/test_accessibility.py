@@ -12,12 +12,12 @@ PAGES = ["/", "/digits", "/gpt", "/race", "/playground", "/shaders", "/bench", "
 def violations(page):
     """Return the violations that axe-core rates as serious or critical, with their elements."""
     page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    result = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     return [
-        f"{one['id']} ({one['impact']}): {node['html']} {node.get('failureSummary', '')}"
-        for one in found
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"]
+        f"{entry['id']} ({entry['impact']}): {node['html']} {node.get('failureSummary', '')}"
+        for entry in result
+        if entry["impact"] in ("serious", "critical")
+        for node in entry["nodes"]
     ]
 
 

@@ -28,11 +28,11 @@ def test_results_are_drawn_downloaded_and_saved(measured, site, screenshot):
     with measured.expect_download() as download:
         measured.get_by_role("button", name="Download JSON").click()
     report = json.loads(Path(download.value.path()).read_text("utf-8"))
-    assert [one["name"] for one in report["results"]][:2] == ["copy", "adamw-20x1024"]
-    for one in report["results"]:
-        spread = one["milliseconds"]
+    assert [entry["name"] for entry in report["results"]][:2] == ["copy", "adamw-20x1024"]
+    for entry in report["results"]:
+        spread = entry["milliseconds"]
         assert 0 < spread["min"] <= spread["q1"] <= spread["median"] <= spread["q3"] <= spread["max"]
-        assert 2 <= len(one["samples"]) <= 5
+        assert 2 <= len(entry["samples"]) <= 5
     measured.get_by_role("button", name="Save").click()
     expect(measured.locator("#saved tr").first).to_contain_text(report["device"])
     saved = measured.request.get(f"{site}/api/bench").json()

@@ -32,8 +32,8 @@ def saved(page, button):
 def test_a_check_is_truthful_about_software_and_saved_as_a_card_and_as_json(checked, screenshot):
     report = json.loads(saved(checked, "Download JSON"))
     assert report["device"]["software"]
-    assert [one["name"] for one in report["products"]] == ["matmul-128", "matmul-512"]
-    best = max(one["rate"]["median"] for one in report["products"])
+    assert [entry["name"] for entry in report["products"]] == ["matmul-128", "matmul-512"]
+    best = max(entry["rate"]["median"] for entry in report["products"])
     assert report["share"] == pytest.approx(best / report["peak"])
     assert report["share"] > 0
     assert report["copy"]["rate"]["min"] <= report["copy"]["rate"]["median"]

@@ -68,7 +68,7 @@ def counting(browser):
 
 
 def test_a_captured_training_step_is_one_call_and_one_submit(counting):
-    found = counts_of(
+    actual = counts_of(
         counting,
         """
         params, optimizer, step = make()
@@ -77,8 +77,8 @@ def test_a_captured_training_step_is_one_call_and_one_submit(counting):
             step(*arguments)
         """,
     )
-    assert found.pop("dispatchWorkgroups") > 10
-    assert found == {"calls into JavaScript": 1, "submit": 1}
+    assert actual.pop("dispatchWorkgroups") > 10
+    assert actual == {"calls into JavaScript": 1, "submit": 1}
 
 
 def test_the_browser_compiles_kernels_while_the_step_is_recorded(counting):
@@ -102,7 +102,7 @@ def test_the_browser_compiles_kernels_while_the_step_is_recorded(counting):
 
 @pytest.mark.parametrize("tensors", [1, 200])
 def test_adamw_alone_is_two_dispatches_for_any_number_of_tensors_and_groups(counting, tensors):
-    found = counts_of(
+    actual = counts_of(
         counting,
         f"""
         device = ow.device("webgpu")
@@ -116,11 +116,11 @@ def test_adamw_alone_is_two_dispatches_for_any_number_of_tensors_and_groups(coun
         step()
         """,
     )
-    assert found == {"calls into JavaScript": 1, "submit": 1, "dispatchWorkgroups": 2}
+    assert actual == {"calls into JavaScript": 1, "submit": 1, "dispatchWorkgroups": 2}
 
 
 def test_what_is_dropped_is_dropped_in_javascript_too(counting):
-    found = counting.run(
+    actual = counting.run(
         with_training(
             """
             import gc
@@ -141,7 +141,7 @@ def test_what_is_dropped_is_dropped_in_javascript_too(counting):
             """
         )
     )
-    first, later = found
+    first, later = actual
     assert later <= first + 5
 
 
@@ -200,9 +200,9 @@ def test_any_buffer_goes_in_and_a_typed_view_comes_out(browser_python):
                 found[key] = f"{type(error).__name__}: {error}"
         json.dumps(found)
         """
-    found = json.loads(browser_python.run(with_training(program)))
+    actual = json.loads(browser_python.run(with_training(program)))
     numbers = [1, -2]
-    assert {key: found[key] for key in "fdiqhIB"} == {
+    assert {key: actual[key] for key in "fdiqhIB"} == {
         "f": ["float32", [1.5, -2.0]],
         "d": ["float32", [1.5, -2.0]],
         "i": ["int32", numbers],
@@ -211,12 +211,12 @@ def test_any_buffer_goes_in_and_a_typed_view_comes_out(browser_python):
         "I": ["uint32", [1, 2]],
         "B": ["int32", [1, 2]],
     }
-    assert found["list"] == ["float32", [[1.0, 2.0], [3.0, 4.0]]]
-    assert found["shaped"] == ["f", [2, 3], [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]
-    assert found["strided"] == [[0.0, 1.0, 2.0]]
-    assert found["overflow"] == "OverflowError: a value does not fit int32"
-    assert found["infinite"] == "OverflowError: a value does not fit float32"
-    assert found["object"].startswith("UnsupportedError: a tensor cannot be made from object")
+    assert actual["list"] == ["float32", [[1.0, 2.0], [3.0, 4.0]]]
+    assert actual["shaped"] == ["f", [2, 3], [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]
+    assert actual["strided"] == [[0.0, 1.0, 2.0]]
+    assert actual["overflow"] == "OverflowError: a value does not fit int32"
+    assert actual["infinite"] == "OverflowError: a value does not fit float32"
+    assert actual["object"].startswith("UnsupportedError: a tensor cannot be made from object")
 
 
 # Notes in which order the queue is given work and the page waits.
@@ -262,8 +262,8 @@ LOOPS = """
 
 def test_the_next_batch_is_written_while_the_step_runs_and_reads_overlap(browser):
     with fresh_page(browser, ORDER) as python:
-        found = python.run(textwrap.dedent(LOOPS))
-    (waiting, awaiting), values, reads = json.loads(found)
+        actual = python.run(textwrap.dedent(LOOPS))
+    (waiting, awaiting), values, reads = json.loads(actual)
     # The step; the next batch, before the wait; the copy that is waited for.
     assert waiting == ["writeBuffer", "submit", "writeBuffer", *READ, "submit", *READ]
     assert awaiting == ["writeBuffer", "submit", "submit", "mapAsync", "writeBuffer", "mapped", "submit", *READ]
@@ -301,9 +301,9 @@ def test_a_loop_that_only_submits_does_not_run_far_ahead_of_the_gpu(browser):
         json.dumps(found)
         """
     with fresh_page(browser, UNDER_WAY) as python:
-        found = json.loads(python.run(textwrap.dedent(program)))
-    assert found["submits"] >= 60
-    assert found["most"] <= 32
+        actual = json.loads(python.run(textwrap.dedent(program)))
+    assert actual["submits"] >= 60
+    assert actual["most"] <= 32
 
 
 def test_operations_one_by_one_do_not_run_far_ahead_of_the_gpu_either(browser):

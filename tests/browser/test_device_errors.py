@@ -39,8 +39,8 @@ def test_more_memory_than_a_buffer_can_have_is_refused_and_work_goes_on(browser_
             found = [error.asked, error.limit]
         json.dumps([*found, (ow.ones((3,)) + 1.0).tolist()])
         """
-    asked, limit, after = json.loads(browser_python.run(with_training(program)))
-    assert asked > limit
+    requested, limit, after = json.loads(browser_python.run(with_training(program)))
+    assert requested > limit
     assert after == [2.0, 2.0, 2.0]
 
 

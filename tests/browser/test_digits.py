@@ -118,8 +118,8 @@ def test_the_adapter_is_called_what_it_is(digits):
 
 
 def test_without_webgpu_there_is_the_recorded_run_and_what_to_do(page, site, fits):
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested = []
+    page.on("request", lambda request: requested.append(request.url))
     page.add_init_script("delete Navigator.prototype.gpu")
     page.goto(f"{site}/digits")
     expect(page.locator(".notice")).to_contain_text("This browser does not support WebGPU")
@@ -128,7 +128,7 @@ def test_without_webgpu_there_is_the_recorded_run_and_what_to_do(page, site, fit
     expect(page.locator("#accuracy")).to_have_text(AT_LEAST_97)
     expect(page.locator("#status")).to_have_text("Not training: no GPU available")
     expect(page.locator("#wrong li").first).to_be_visible()
-    assert not [url for url in asked if "pyodide" in url]
+    assert not [url for url in requested if "pyodide" in url]
     fits(page, "digits-without-webgpu")
 
 

@@ -53,7 +53,7 @@ def serve(page):
     def start(files):
         def answer(route):
             url = route.request.url
-            base = next((one for one in folders if url.startswith(f"{one}/")), None)
+            base = next((folder for folder in folders if url.startswith(f"{folder}/")), None)
             if base is None:
                 return route.abort()
             body = files.get(url, folders[base] / (url.removeprefix(f"{base}/") or "index.html"))
@@ -74,7 +74,7 @@ def code_cells(notebook):
     """The code of a notebook; the wheel that `%pip` installs from a file beside it is unpacked."""
     cells = [one for one in json.loads(notebook.read_text())["cells"] if one["cell_type"] == "code"]
     return [
-        re.sub(r"^%pip install -q emfs:(.*)$", INSTALL, "".join(one["source"]), flags=re.MULTILINE) for one in cells
+        re.sub(r"^%pip install -q emfs:(.*)$", INSTALL, "".join(cell["source"]), flags=re.MULTILINE) for cell in cells
     ]
 
 
@@ -110,7 +110,7 @@ def test_the_notebook_trains_in_a_worker_as_in_jupyterlites_kernel(page, serve, 
 def test_pyodides_lock_file_has_the_compiled_package(page, serve):
     if not (PACKAGE / "pyodide-lock.json").is_file():
         missing("webgpu", "the package for Pyodide is not built: make pyodide")
-    serve({f"{PAGE}/": EMPTY, **{f"{PAGE}/{one.name}": one for one in PACKAGE.iterdir()}})
+    serve({f"{PAGE}/": EMPTY, **{f"{PAGE}/{path.name}": path for path in PACKAGE.iterdir()}})
     page.goto(f"{PAGE}/")
     loaded, module = page.evaluate(
         """async ([pyodideUrl, lockFileURL]) => {

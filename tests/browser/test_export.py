@@ -34,8 +34,8 @@ def wait_for_isolation(page):
 @pytest.fixture
 def open_page(page, exported):
     """`open_page("race")`: the page, isolated and no longer busy. It asks for nothing that lies above the prefix."""
-    asked = []
-    page.on("request", lambda request: asked.append(urlsplit(request.url)))
+    requested = []
+    page.on("request", lambda request: requested.append(urlsplit(request.url)))
 
     def open_page(name):
         page.goto(f"{exported}/{'' if name == 'home' else f'{name}.html'}")
@@ -46,7 +46,7 @@ def open_page(page, exported):
         return page
 
     yield open_page
-    assert [one for one in asked if one.scheme == "http" and not one.path.startswith(f"{PREFIX}/")] == []
+    assert [one for one in requested if one.scheme == "http" and not one.path.startswith(f"{PREFIX}/")] == []
 
 
 @pytest.mark.parametrize("name", PAGES)

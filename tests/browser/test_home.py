@@ -138,15 +138,15 @@ def test_the_install_line_is_copied(page, site):
 
 
 def test_without_webgpu_the_page_explains_itself_and_loads_no_python(page, site, screenshot):
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested = []
+    page.on("request", lambda request: requested.append(request.url))
     page.add_init_script("delete Navigator.prototype.gpu")
     page.goto(site)
     notice = page.locator(".notice", has_text="WebGPU")
     expect(notice).to_contain_text("This browser does not support WebGPU")
     expect(notice).to_contain_text("chrome://gpu")
     expect(page.locator(".cm-content")).to_contain_text("optirs_web")
-    assert not [url for url in asked if "pyodide" in url]
+    assert not [url for url in requested if "pyodide" in url]
     screenshot(page, "home-without-webgpu")
 
 

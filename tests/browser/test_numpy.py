@@ -15,28 +15,28 @@ def python(browser_python):
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint32"])
 def test_an_array_goes_in_and_comes_out_as_it_is(python, dtype):
-    found = python(
+    actual = python(
         f"""
         given = np.arange(6, dtype="{dtype}").reshape(2, 3)
         got = ow.tensor(given, device="webgpu").numpy()
         found = [got.dtype.name, got.tolist(), ow.tensor(given[:, ::2], device="webgpu").tolist()]
         """
     )
-    assert found == [dtype, [[0, 1, 2], [3, 4, 5]], [[0, 2], [3, 5]]]
+    assert actual == [dtype, [[0, 1, 2], [3, 4, 5]], [[0, 2], [3, 5]]]
 
 
 def test_an_array_and_a_memoryview_of_it_are_the_same_tensor(python):
-    found = python(
+    actual = python(
         """
         given = np.linspace(0, 1, 12, dtype="float32").reshape(3, 4)
         found = ow.tensor(given, device="webgpu").tolist() == ow.tensor(given.data, device="webgpu").tolist()
         """
     )
-    assert found is True
+    assert actual is True
 
 
 def test_the_state_dict_has_arrays(python):
-    found = python(
+    actual = python(
         """
         w = ow.Parameter(np.ones(3, "float32"), device="webgpu")
         optimizer = ow.optim.AdamW([w])
@@ -44,11 +44,11 @@ def test_the_state_dict_has_arrays(python):
         found = [type(one).__name__ for one in optimizer.state_dict()["state"][0].values()]
         """
     )
-    assert found == ["ndarray"] * 3
+    assert actual == ["ndarray"] * 3
 
 
 def test_the_processor_is_a_device_too_and_agrees(python):
-    found = python(
+    actual = python(
         """
         def loss(device):
             w = ow.Parameter(np.full((4, 3), 0.5, "float32"), device=device)
@@ -62,4 +62,4 @@ def test_the_processor_is_a_device_too_and_agrees(python):
         found = [loss("cpu"), loss("webgpu")]
         """
     )
-    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    assert actual[0] == pytest.approx(actual[1], rel=1e-5)

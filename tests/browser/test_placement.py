@@ -22,5 +22,5 @@ json.dumps([y.device.name, x.grad.tolist(), has_cpu or "numpy is not installed" 
 
 
 def test_without_a_cpu_auto_is_the_one_device(browser_python):
-    found = json.loads(browser_python.run(textwrap.dedent(PROGRAM)))
-    assert found == ["webgpu", [2.0, 4.0], True]
+    actual = json.loads(browser_python.run(textwrap.dedent(PROGRAM)))
+    assert actual == ["webgpu", [2.0, 4.0], True]

@@ -50,7 +50,7 @@ def check_kernels(told):
     assert len(told["kernels"]) == told["counted"]
     products = [one for one in told["kernels"] if one[0].startswith("matmul")]
     assert len(products) == 3 * 5  # two forward, three backward
-    assert {one[3] for one in products} >= {2 * 16 * 64 * 32, 2 * 16 * 32 * 10}
+    assert {product[3] for product in products} >= {2 * 16 * 64 * 32, 2 * 16 * 32 * 10}
     assert all(one[1] <= one[2] for one in told["kernels"])
     assert 0 < sum(one[2] - one[1] for one in told["kernels"]) < told["total"]
 
@@ -65,18 +65,18 @@ def test_a_replayed_step_is_taken_apart_in_a_page(browser_python):
                 step(*batch(number)).item()
                 p.step()
         """
-    told = json.loads(browser_python.run(with_training(program, TOLD)))
-    assert told["clock"].startswith("gpu timestamps")
-    check(told)
-    check_kernels(told)
+    reported = json.loads(browser_python.run(with_training(program, TOLD)))
+    assert reported["clock"].startswith("gpu timestamps")
+    check(reported)
+    check_kernels(reported)
 
 
 def test_without_jspi_a_profile_is_awaited(browser):
     with fresh_page(browser, WITHOUT_JSPI) as python:
-        told = json.loads(python.run(with_training(AWAITED, TOLD)))
-        assert told["clock"].startswith("gpu timestamps")
-        check(told)
-        check_kernels(told)
+        reported = json.loads(python.run(with_training(AWAITED, TOLD)))
+        assert reported["clock"].startswith("gpu timestamps")
+        check(reported)
+        check_kernels(reported)
 
         plain = """
             try:
@@ -93,7 +93,7 @@ def test_without_jspi_a_profile_is_awaited(browser):
             device = await ow.device_async("webgpu")
             device.backend.clock = "wall time per submit"
             """
-        told = json.loads(python.run(with_training(clock, AWAITED, TOLD)))
-        assert told["clock"] == "wall time per submit"
-        check(told)
-        assert sum(int(one[0].split()[0]) for one in told["kernels"] if one[0].endswith("kernels")) > 12
+        reported = json.loads(python.run(with_training(clock, AWAITED, TOLD)))
+        assert reported["clock"] == "wall time per submit"
+        check(reported)
+        assert sum(int(one[0].split()[0]) for one in reported["kernels"] if one[0].endswith("kernels")) > 12

@@ -27,7 +27,7 @@ def source(folder, name):
 
 def test_every_shader_shows_its_source(shaders):
     root = files("optirs_web.shaders")
-    folders = [one for one in root.iterdir() if one.is_dir() and not one.name.startswith("_")]
+    folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith("_")]
     written = {(folder.name, one.name) for folder in folders for one in folder.iterdir() if one.name.endswith(".wgsl")}
     links = shaders.locator("#list a")
     assert links.count() == len(written)

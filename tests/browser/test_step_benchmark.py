@@ -55,17 +55,17 @@ def test_every_round_is_kept_and_the_ratios_are_of_them(measured):
     ours = case["sides"]["ours"]["milliseconds"]
     for side in case["sides"].values():
         assert len(side["milliseconds"]) == len(side["cpu"]) == case["rounds"] >= 1
-        ratios = [one / other for one, other in zip(ours, side["milliseconds"], strict=True)]
+        ratios = [mine / other for mine, other in zip(ours, side["milliseconds"], strict=True)]
         assert side["ratio"] == pytest.approx(statistics.median(ratios))
 
 
 def test_the_report_has_the_ratios_of_every_rival(measured):
     figures, _, report = measured
-    assert [one.case for one in report.results] == [f"page/{case}" for case in CASES]
-    for one, case in zip(report.results, CASES, strict=True):
+    assert [result.case for result in report.results] == [f"page/{case}" for case in CASES]
+    for result, case in zip(report.results, CASES, strict=True):
         for rival in ("jax-js", "TF.js"):
-            wanted = figures["cases"][case]["sides"][rival]["ratio"]
-            assert one.ratio(rival).median == pytest.approx(wanted, rel=1e-4)
+            expected = figures["cases"][case]["sides"][rival]["ratio"]
+            assert result.ratio(rival).median == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_table_names_every_rival_whether_it_is_faster_or_not(measured):

@@ -57,8 +57,8 @@ def test_a_compiled_step_of_two_tasks_takes_the_arguments_of_each_call(browser_p
 
         json.dumps(await asyncio.gather(*map(timed_call, range(3))))
         """
-    found = json.loads(browser_python.run(with_training(program)))
-    assert found == [[[2.0 * number, 2.0 * number + 1, 2.0 * number + 2]] * 4 for number in range(3)]
+    actual = json.loads(browser_python.run(with_training(program)))
+    assert actual == [[[2.0 * number, 2.0 * number + 1, 2.0 * number + 2]] * 4 for number in range(3)]
 
 
 def test_a_task_that_waits_in_a_step_that_it_records_is_said_to_another(browser_python):

@@ -75,8 +75,8 @@ def test_a_search_is_awaited_and_kept_for_the_next_page(browser):
             "optirs_web.tune_async(step, ...)",
         ]
         loaded_anew(python)
-        found, kernels, result = json.loads(python.run(textwrap.dedent(USED)))
-        assert found == [[*TILE, "64x64x64 nn", *TILE.values()], ["WORKGROUP", "64 of 16", *chosen]]
+        actual, kernels, result = json.loads(python.run(textwrap.dedent(USED)))
+        assert actual == [[*TILE, "64x64x64 nn", *TILE.values()], ["WORKGROUP", "64 of 16", *chosen]]
         assert kernels == [TILE]
         assert result == 33.0
 

@@ -36,12 +36,12 @@ def test_without_jspi_everything_that_waits_is_awaited(browser):
                 """
             )
         )
-        found = json.loads(result)
-    refused = found.pop("refused")
+        actual = json.loads(result)
+    refused = actual.pop("refused")
     assert len(refused) == 4
     assert all("JavaScript Promise Integration" in one and "await" in one for one in refused)
-    assert "await optirs_web.device_async" in found.pop("before")[0]
-    assert found == {
+    assert "await optirs_web.device_async" in actual.pop("before")[0]
+    assert actual == {
         "jspi": False,
         "devices": ["webgpu"],
         "falls": True,

@@ -12,8 +12,8 @@ from requirements import missing
 @pytest.fixture
 def driver(cuda):
     """The driver in software, with a GPU to be found."""
-    with software_cuda.shown() as found:
-        if found is None:
+    with software_cuda.shown() as result:
+        if result is None:
             missing("software-cuda", "NVIDIA's own driver is there, so that none in software takes its place")
-        yield found
-        found.set(init=0, version=13000, capability=90, prohibited=0, pools=1, fault=0, instantiate=0, memory=2 << 30)
+        yield result
+        result.set(init=0, version=13000, capability=90, prohibited=0, pools=1, fault=0, instantiate=0, memory=2 << 30)

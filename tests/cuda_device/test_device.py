@@ -57,7 +57,7 @@ def training(device):
 
     step = ow.compile(train_step, device=device)
     losses = [step(images, labels).item() for _ in range(6)]
-    return losses, {name: one.numpy() for name, one in leaves.items()}
+    return losses, {name: leaf.numpy() for name, leaf in leaves.items()}
 
 
 def test_a_model_trains_as_on_the_processor(cuda, open_device):
@@ -80,7 +80,7 @@ def test_bytes_go_to_the_device_and_back_whatever_happens_to_them_meanwhile(cuda
     values[:] = -1
     small = [ow.tensor([float(number)] * 3, device=cuda) for number in range(300)]
     assert (x.numpy() == kept).all()
-    assert [one.tolist()[0] for one in small] == list(range(300))
+    assert [tensor.tolist()[0] for tensor in small] == list(range(300))
 
 
 def test_a_read_gives_what_was_there_when_it_was_asked_for(cuda):
@@ -185,8 +185,8 @@ def test_a_profile_goes_by_the_devices_clock(cuda):
         (x * 2.0).tolist()
     assert profile.clock == GPU_TIMESTAMPS
     runs = profile.kernels
-    assert [one.name for one in runs if one.name in ("add", "multiply")] == ["add", "multiply"]
-    assert all(one.start <= one.end for one in runs)
+    assert [run.name for run in runs if run.name in ("add", "multiply")] == ["add", "multiply"]
+    assert all(run.start <= run.end for run in runs)
     assert all(first.end <= second.start + 1e-6 for first, second in pairwise(runs))
 
 

@@ -12,9 +12,9 @@ from optirs_web.native_backends import cuda as cuda_listing
 
 
 def reason():
-    (found,) = cuda_listing.list_adapters("cuda")
-    assert not found.available
-    return found.reason
+    (result,) = cuda_listing.list_adapters("cuda")
+    assert not result.available
+    return result.reason
 
 
 def test_a_gpu_is_told_with_its_name_memory_and_place(driver):

@@ -85,9 +85,9 @@ def test_what_was_lent_to_be_read_is_lent_on_as_such_or_copied(cuda):
     address = x.view.buffer.handle.address
 
     def described(one, **options):
-        found, end = dlpack_capsules.taken(one.__dlpack__(**options))
+        result, end = dlpack_capsules.taken(one.__dlpack__(**options))
         end()
-        return found.address, found.is_read_only
+        return result.address, result.is_read_only
 
     assert described(x, max_version=(1, 0)) == (address, True)
     assert described(x[1:], max_version=(1, 1)) == (address + 4, True)
@@ -114,8 +114,8 @@ def test_the_pool_does_not_reuse_memory_that_somebody_sees(cuda):
     del x
     gc.collect()
     others = [ow.ones((300,), device=cuda) * 2.0 for _ in range(20)]
-    assert address not in [one.view.buffer.handle.address for one in others]
-    assert [one.sum().item() for one in others] == [600.0] * 20
+    assert address not in [other.view.buffer.handle.address for other in others]
+    assert [other.sum().item() for other in others] == [600.0] * 20
     assert buffer() is not None
     end()
     assert buffer() is None

@@ -193,7 +193,7 @@ def test_results_are_kept_newest_first_and_the_oldest_make_room(make_client):
     kept = [post(client, result) for result in results]
     assert [one.status_code for one in kept] == [201] * 3
     assert kept[0].json()["result"] == results[0]
-    assert [one["result"] for one in client.get("/api/bench").json()] == [results[2], results[1]]
+    assert [entry["result"] for entry in client.get("/api/bench").json()] == [results[2], results[1]]
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,11 @@ def test_every_shader_is_listed_with_texts_that_hold(client):
     assert {("optimizers", "adam"), ("kernels", "matmul"), ("lib", "math")} <= {
         (s["folder"], s["name"]) for s in listed
     }
-    for one in listed:
-        path = f"/api/shaders/{one['folder']}/{one['name']}"
+    for entry in listed:
+        path = f"/api/shaders/{entry['folder']}/{entry['name']}"
         shader = client.get(path).json()
         assert shader["formula"]
-        assert one["flags"] == shader["flags"]
+        assert entry["flags"] == shader["flags"]
         for variant in shader["variants"]:
             texts = {target: client.get(f"{path}/{variant}/{target}").json()["text"] for target in ("wgsl", "numpy")}
             wgsl.check(wgsl.parse(texts["wgsl"], variant))

@@ -40,7 +40,7 @@ def running_demo(*arguments):
 
 
 def run(*arguments, **environment):
-    return CliRunner().invoke(cli, [str(one) for one in arguments], env=environment)
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +107,8 @@ NOT_ADDRESSES = [
         (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1"),
         (["--port", "70000"], "70000"),
         (["--data", "/dev/null/data"], "cannot save data in"),
-        *((["--allow-embed", one], "is not an origin such as") for one in NOT_ORIGINS),
-        *((["--public-address", one], "is not an address such as") for one in NOT_ADDRESSES),
+        *((["--allow-embed", origin], "is not an origin such as") for origin in NOT_ORIGINS),
+        *((["--public-address", address], "is not an address such as") for address in NOT_ADDRESSES),
     ],
 )
 def test_what_cannot_be_served_is_an_error_of_one_line(tmp_path, arguments, message):
@@ -132,7 +132,7 @@ def test_a_checkpoint_goes_to_the_demo_and_comes_back(url, tmp_path):
     assert back.read_bytes() == there.read_bytes()
     weight = ow.Parameter([0.0] * 8, device="cpu")
     assert ow.load_checkpoint(back, {"weight": weight}, ow.optim.AdamW([weight])) == {"epoch": 2}
-    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize(
@@ -153,11 +153,11 @@ def test_what_goes_wrong_is_said_and_no_file_is_made(url, tmp_path, arguments, m
     files = {"FILE": tmp_path / "file", "GOOD": tmp_path / "good", "BAD": tmp_path / "bad"}
     files["GOOD"].write_bytes(checkpoint())
     files["BAD"].write_bytes(b"x" * 100)
-    arguments = [files.get(one, one) for one in arguments]
+    arguments = [files.get(argument, argument) for argument in arguments]
     result = run("runs", *arguments, *([] if "--url" in arguments else ["--url", url]), OPTIRS_DEMO_TOKEN=None)
     assert result.exit_code != 0
     assert message in result.stderr
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["bad", "good"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad", "good"]
 
 
 def test_a_file_that_cannot_be_written_is_an_error_of_one_line(url, tmp_path):

@@ -5,11 +5,13 @@ from optirs_web.demo_site.comparisons import comparisons
 
 
 def test_every_case_and_every_ratio_is_there():
-    results = [one for path in REPORTS for one in Report.read(path).results]
-    rows = [row for one in comparisons() for group in one.groups for row in group.rows]
-    assert [row.case for row in rows] == [one.case.partition("/")[2] for one in results]
-    assert sum(bool(share.text) for row in rows for share in row.shares) == sum(len(one.rivals) for one in results)
-    assert sum(one.ratios for one in comparisons()) == sum(len(one.rivals) for one in results)
+    results = [result for path in REPORTS for result in Report.read(path).results]
+    rows = [row for comparison in comparisons() for group in comparison.groups for row in group.rows]
+    assert [row.case for row in rows] == [result.case.partition("/")[2] for result in results]
+    assert sum(bool(share.text) for row in rows for share in row.shares) == sum(
+        len(result.rivals) for result in results
+    )
+    assert sum(comparison.ratios for comparison in comparisons()) == sum(len(result.rivals) for result in results)
 
 
 def test_a_bar_leans_to_the_side_of_who_is_faster():
@@ -26,4 +28,4 @@ def test_the_page_has_a_table_for_each_device(client):
     for comparison in comparisons():
         assert f'id="{comparison.id}"' in page
         assert f'href="#{comparison.id}"' in page
-    assert page.count('class="slower"') == sum(one.ratios - one.faster for one in comparisons())
+    assert page.count('class="slower"') == sum(comparison.ratios - comparison.faster for comparison in comparisons())

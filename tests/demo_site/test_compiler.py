@@ -53,7 +53,7 @@ def test_many_requests_for_a_text_compile_it_once(make_compiler):
     compiler = make_compiler(most_waiting=16)
     with ThreadPoolExecutor(16) as pool:
         texts = list(pool.map(compiler.translation, [ADAM] * 16))
-    assert len({id(one) for one in texts}) == 1
+    assert len({id(text) for text in texts}) == 1
     assert "[numthreads(" in texts[0].text
     compiler.close()
     assert compiler.translation(ADAM) is texts[0]  # without a process
@@ -134,6 +134,6 @@ def test_what_is_installed_meanwhile_is_used(make_compiler, monkeypatch, naga, t
 def test_targets_say_what_is_missing(client, monkeypatch):
     for name in ("cuda.bindings", "jax", "wasmtime"):
         monkeypatch.setitem(sys.modules, name, None)
-    listed = {one["name"]: one["missing"] for one in client.get("/api/shaders/targets").json()}
+    listed = {entry["name"]: entry["missing"] for entry in client.get("/api/shaders/targets").json()}
     assert {name for name, said in listed.items() if said} == {"ptx", "spirv", "msl", "hlsl", "stablehlo"}
     assert all("pip install" in said for said in listed.values() if said)

@@ -94,13 +94,13 @@ def test_every_shader_has_its_texts(tmp_path, settings):
     export_site(tmp_path / "site", settings, targets=("wgsl",))
     data = tmp_path / "site" / "data" / "shaders"
     listed = json.loads((data / "index.json").read_bytes())
-    assert [one["name"] for one in listed] == [one.name for one in list_shaders()]
+    assert [entry["name"] for entry in listed] == [one.name for one in list_shaders()]
     assert [one["name"] for one in json.loads((data / "targets.json").read_bytes())] == ["wgsl"]
-    for one in listed:
-        about = json.loads((data / one["folder"] / f"{one['name']}.json").read_bytes())
-        assert about == shader(one["folder"], one["name"]).model_dump()
+    for entry in listed:
+        about = json.loads((data / entry["folder"] / f"{entry['name']}.json").read_bytes())
+        assert about == shader(entry["folder"], entry["name"]).model_dump()
         for variant in about["variants"]:
-            text = json.loads((data / one["folder"] / one["name"] / variant / "wgsl.json").read_bytes())
+            text = json.loads((data / entry["folder"] / entry["name"] / variant / "wgsl.json").read_bytes())
             assert text["text"] or text["note"]
 
 

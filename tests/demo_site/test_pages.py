@@ -57,7 +57,7 @@ def test_an_installed_pyodide_is_served(make_client, tmp_path):
     client = make_client(pyodide=tmp_path / "pyodide")
     site = client.get("/site.json")
     assert site.json()["pyodide"] == "pyodide/"
-    policy = dict(one.split(" ", 1) for one in site.headers["content-security-policy"].split("; "))
+    policy = dict(part.split(" ", 1) for part in site.headers["content-security-policy"].split("; "))
     assert "https:" not in policy.pop("script-src")
     assert (
         site.json()["packages"] == PYODIDE_CDN

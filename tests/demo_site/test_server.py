@@ -270,9 +270,9 @@ def test_uploads_to_one_name_at_once_leave_one_of_them(shared):
         threading.Thread(target=lambda one=content: statuses.extend(put(url, one, "crowd") for _ in range(3)))
         for content in contents
     ]
-    for one in threads:
-        one.start()
-    while any(one.is_alive() for one in threads):
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
         assert get(url, "crowd") in contents
     assert statuses == [201] + [200] * 12
     assert get(url, "crowd") in contents

@@ -92,10 +92,10 @@ def _run_here(options):
     for start in range(0, len(every), TOGETHER):
         for batch in batches(every[start : start + TOGETHER]):
             try:
-                found = disagreements(batch, targets)
+                result = disagreements(batch, targets)
             except OutcomeException as missing:
                 sys.exit(f"{missing}; --targets names others")
-            for program, target in found:
+            for program, target in result:
                 number = program.name.removeprefix("p")
                 print(f"\n=== {target}: --seed {options.seed} --first {number} --show {program.kind}, reduced:")
                 print(described(smallest(program, target, targets), target, targets))

@@ -74,10 +74,10 @@ def reduced(choices, attempt, attempts=300):
         if tuple(candidate) in known or len(known) > attempts:
             return False
         known.add(tuple(candidate))
-        found = attempt(candidate)
-        if found is None or _size(found) >= _size(best):
+        result = attempt(candidate)
+        if result is None or _size(result) >= _size(best):
             return False
-        best = found
+        best = result
         return True
 
     before = None

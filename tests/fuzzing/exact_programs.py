@@ -76,17 +76,17 @@ class _Writer:
     def places(self, type_, to_assign=False):
         """Everything of that type that has a name, members and elements too."""
         innermost = {name: (kind, can) for name, kind, can in self.variables}
-        found, work = [], [(name, kind) for name, (kind, can) in innermost.items() if can or not to_assign]
+        result, work = [], [(name, kind) for name, (kind, can) in innermost.items() if can or not to_assign]
         while work:
             name, kind = work.pop(0)
             if kind == type_:
-                found.append(name)
+                result.append(name)
             work.extend((f"{name}.{member}", inner) for member, inner in MEMBERS.get(kind, {}).items())
             if kind == ARRAY:
                 work.extend((f"{name}[{index}]", "i32") for index in ("1", "y & 3u", "x & 3"))
             elif kind in VECTORS:
                 work.extend((f"{name}.{component}", kind[5:-1]) for component in ("x", "xyzw"[int(kind[3]) - 1]))
-        return found
+        return result
 
     def expression(self, type_, depth=2):
         with self.choices.span():

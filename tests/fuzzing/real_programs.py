@@ -79,7 +79,7 @@ def write(choices, name):
         shape = parameters["n"].shape
         for step in writer.steps:
             step(values, parameters)
-        return [ranges.Interval(*(np.broadcast_to(one, shape) for one in values[name])) for name in writer.results]
+        return [ranges.Interval(*(np.broadcast_to(value, shape) for value in values[name])) for name in writer.results]
 
     return text, expected
 

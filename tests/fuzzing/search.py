@@ -28,12 +28,12 @@ def disagreements(batch, targets):
     names = targets_of(batch.kind, targets)
     results = {name: TARGETS[name](batch) for name in names}
     reference = results[names[0]]
-    found = []
+    result = []
     for name in names:
         for program, wrong in zip(batch.programs, wrong_samples(batch, name, results[name], reference), strict=True):
             if any(one.any() for one in wrong):
-                found.append((program, name))
-    return found
+                result.append((program, name))
+    return result
 
 
 def smallest(program, target, targets, attempts=300):
@@ -58,7 +58,7 @@ def described(program, target, targets):
     if target is not None:
         (wrong,) = wrong_samples(batch, target, results[target], results[names[0]])
         leaf, sample = next(((leaf, one.argmax()) for leaf, one in enumerate(wrong) if one.any()), (0, 0))
-    lines = [batch.source, f"inputs {[one[sample].item() for one in batch.leaves]}, leaf {leaf} of the result:"]
+    lines = [batch.source, f"inputs {[leaf[sample].item() for leaf in batch.leaves]}, leaf {leaf} of the result:"]
     lines += [f"  {name}: {results[name][0][leaf][sample]!r}" for name in names]
     if program.expected:
         allowed = allowed_on(target, program, batch)[leaf]

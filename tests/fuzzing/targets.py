@@ -83,12 +83,16 @@ class Batch:
 
     def __init__(self, programs):
         self.programs, self.kind = programs, programs[0].kind
-        self.source = _HEADERS[self.kind] + "".join(one.text for one in programs)
-        names = [one.name for one in programs]
+        self.source = _HEADERS[self.kind] + "".join(program.text for program in programs)
+        names = [program.name for program in programs]
         self.module = link(parse(self.source, "fuzz.wgsl"), package_loader(), roots=names)
         if self.kind != "kernel":
             lint(self.module)
-        by_name = {one.name: one for one in self.module.declarations if isinstance(one, Function)}
+        by_name = {
+            declaration.name: declaration
+            for declaration in self.module.declarations
+            if isinstance(declaration, Function)
+        }
         self.functions = [by_name[name] for name in names]
         rng = np.random.default_rng(0)
         make = _any_floats if self.kind == "real" else _exact_values
@@ -120,8 +124,8 @@ class Batch:
 
     def nested(self, leaves):
         """The leaves of the results, in lists for each program."""
-        found = iter(leaves)
-        return [[next(found) for _ in result_leaves([one])] for one in self.functions]
+        result = iter(leaves)
+        return [[next(result) for _ in result_leaves([function])] for function in self.functions]
 
 
 def _exact_values(type_, rng):
@@ -183,16 +187,16 @@ def _any_floats(type_, rng):
 def on_numpy(batch):
     """The printed NumPy."""
     namespace = compile_python(print_python(batch.module), "fuzz")
-    found = [evaluate(namespace, one, batch.leaves) for one in batch.functions]
-    return [[np.broadcast_to(leaf, SAMPLES) for leaf in leaves] for leaves in found]
+    result = [evaluate(namespace, function, batch.leaves) for function in batch.functions]
+    return [[np.broadcast_to(leaf, SAMPLES) for leaf in leaves] for leaves in result]
 
 
 def on_jax(batch, **options):
     """The printed jax.numpy, compiled by XLA."""
     namespace = compile_python(print_python(batch.module, "jax"), "fuzz")
     count = len(batch.functions)
-    found = evaluate_in_jax([namespace] * count, batch.functions, [batch.leaves] * count, **options)
-    return [[np.broadcast_to(leaf, SAMPLES) for leaf in leaves] for leaves in found]
+    result = evaluate_in_jax([namespace] * count, batch.functions, [batch.leaves] * count, **options)
+    return [[np.broadcast_to(leaf, SAMPLES) for leaf in leaves] for leaves in result]
 
 
 def on_quick_jax(batch):
@@ -214,10 +218,10 @@ def _with_numba(numba, namespace, function, leaves):
     call = numba.njit(error_model="numpy")(namespace[python_name(function.name)].py_func)
     rows = []
     for sample in zip(*leaves, strict=True):
-        given = iter(sample)
-        rows.append(flat(function.return_type, call(*(nested(p.type, given, namespace) for p in function.parameters))))
+        inputs = iter(sample)
+        rows.append(flat(function.return_type, call(*(nested(p.type, inputs, namespace) for p in function.parameters))))
     types = result_leaves([function])
-    return [np.array(one, DTYPES[type_.name]) for one, type_ in zip(zip(*rows, strict=True), types, strict=True)]
+    return [np.array(values, DTYPES[type_.name]) for values, type_ in zip(zip(*rows, strict=True), types, strict=True)]
 
 
 def on_wgpu(batch):
@@ -238,8 +242,8 @@ def on_emulated_cuda(batch):
 def _on_c(batch, run):
     types = result_leaves(batch.functions)
     arrays = {"inputs": words(batch.leaves), "outputs": np.zeros(len(types) * SAMPLES, np.uint32)}
-    (found,) = run([c_targets.Job(batch.with_entry, arrays, groups=(SAMPLES // WORKGROUP, 1, 1))])
-    return batch.nested(typed(found["outputs"], types, SAMPLES))
+    (result,) = run([c_targets.Job(batch.with_entry, arrays, groups=(SAMPLES // WORKGROUP, 1, 1))])
+    return batch.nested(typed(result["outputs"], types, SAMPLES))
 
 
 TARGETS = {
@@ -253,7 +257,7 @@ SHADERS = ("vulkan", "opencl", "cuda")
 
 def targets_of(kind, targets):
     """Those of `targets` that programs of a kind run on."""
-    return [one for one in targets if kind != "kernel" or one in SHADERS]
+    return [target for target in targets if kind != "kernel" or target in SHADERS]
 
 
 def allowed_on(target, program, batch):
@@ -278,8 +282,8 @@ def wrong_samples(batch, target, results, reference):
             pairs = zip(allowed, leaves, strict=True)
             yield [outside(one, leaf, may_assume_finite=is_adapter) & judged for one, leaf in pairs]
         return
-    for got, wanted in zip(results, reference, strict=True):
-        yield [_different(a, b) for a, b in zip(got, wanted, strict=True)]
+    for got, expected in zip(results, reference, strict=True):
+        yield [_different(a, b) for a, b in zip(got, expected, strict=True)]
 
 
 def _different(got, wanted):

@@ -75,7 +75,7 @@ class Variant(NamedTuple):
 
     def walked(self, sources: Sequence[Any]) -> list[Any]:
         """The inputs; of tensors, arrays, or torch's tensors."""
-        return [self._walk_of(shape).take(one, shape) for one, shape in zip(sources, self.shapes, strict=True)]
+        return [self._walk_of(shape).take(source, shape) for source, shape in zip(sources, self.shapes, strict=True)]
 
     def __str__(self) -> str:
         return f"{' and '.join(map(str, self.shapes))}, {self.walk}"

@@ -17,13 +17,13 @@ def taps(x, kernel, stride=(1, 1), padding=(0, 0), dilation=(1, 1), after=None, 
         (size - (count - 1) * gap - 1) // step + 1
         for size, count, gap, step in zip(padded.shape[2:], kernel, dilation, stride, strict=True)
     ]
-    found = []
+    result = []
     for i in range(kernel[0]):
         for j in range(kernel[1]):
             rows = np.arange(counts[0]) * stride[0] + i * dilation[0]
             columns = np.arange(counts[1]) * stride[1] + j * dilation[1]
-            found.append(padded[:, :, rows[:, None], columns])
-    return np.stack(found, 2)
+            result.append(padded[:, :, rows[:, None], columns])
+    return np.stack(result, 2)
 
 
 def as_columns(seen):

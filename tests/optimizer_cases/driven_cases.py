@@ -45,7 +45,7 @@ class Problem:
         """Return a function that computes products of the Hessian with vectors."""
 
         def hvp(vectors):
-            moved = [(one - optimum).detach() for one in self.params]
+            moved = [(param - optimum).detach() for param in self.params]
             triples = zip(self.curvatures, moved, vectors, strict=True)
             return [(c + 3.0 * (w * w)) * v for c, w, v in triples]
 
@@ -57,7 +57,7 @@ def lookahead(problem, steps, *, optimum, lr, momentum, **options):
     optimizer = ow.optim.Lookahead(inner, **options)
     for _ in range(steps):
         optimizer.step(problem.zeroed(optimizer, optimum))
-    return [optimizer.state[one]["slow_param"] for one in problem.params]
+    return [optimizer.state[param]["slow_param"] for param in problem.params]
 
 
 def sam(problem, steps, *, optimum, lr, maximize=False, **options):
@@ -81,7 +81,7 @@ def metasgd(problem, steps, *, support, query, is_exact, **options):
         optimizer.step(problem.zeroed(optimizer, support))
         optimizer.zero_grad()
         optimizer.meta_step(problem.closure(query))
-    return [optimizer.state[one]["alpha"] for one in problem.params]
+    return [optimizer.state[param]["alpha"] for param in problem.params]
 
 
 def newton_cg(problem, steps, *, optimum, **options):

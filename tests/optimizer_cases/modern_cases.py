@@ -13,7 +13,7 @@ _SCHEDULES = {"alpha_warmup": 70, "beta3_warmup": 60}
 
 def doubled(vectors):
     """Products with the Hessian of the sum of squares."""
-    return [2.0 * one for one in vectors]
+    return [2.0 * vector for vector in vectors]
 
 
 def rising():
@@ -99,7 +99,7 @@ CASES = [
          {"diagonals": lambda estimate, index: 2.0}),
     Case("sophia-h maximize", "SophiaH",
          {"lr": 0.01, "betas": (0.9, 0.95), "eps": 0.01, "weight_decay": 0.1, "gamma": 5.0, "clip_threshold": 0.5,
-          "update_interval": 3, "maximize": True, "hvp": lambda vectors: [-2.0 * one for one in vectors],
+          "update_interval": 3, "maximize": True, "hvp": lambda vectors: [-2.0 * vector for vector in vectors],
           "distribution": "rademacher"},
          "modern.sophia", {"diagonals": lambda estimate, index: -2.0}),
     Case("diagonal newton", "DiagonalNewton", {"lr": 0.01, "diagonal": rising}, "modern.diagonal_newton"),

@@ -54,6 +54,6 @@ def apollo(
             w = w - lr * (weight_decay * w + adapted)
         results.append(w.T if is_tall else w)
         moments = {"exp_avg": first, "exp_avg_sq": second}
-        moments = {name: one.T if is_tall else one for name, one in moments.items()}
+        moments = {name: moment.T if is_tall else moment for name, moment in moments.items()}
         states.append({"step": float(len(grads)), "norm": length, **moments})
     return results, states

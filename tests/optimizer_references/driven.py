@@ -21,7 +21,7 @@ def hessian(values, curvatures, optimum=0.0):
 
 def lookahead(values, curvatures, steps, *, optimum, lr, momentum, k, alpha):
     """Zhang et al. 2019, algorithm 1, around SGD with momentum."""
-    fast, slow, velocities = values, values, [np.zeros_like(one) for one in values]
+    fast, slow, velocities = values, values, [np.zeros_like(value) for value in values]
     for step in range(1, steps + 1):
         velocities = [momentum * v + g for v, g in zip(velocities, gradients(fast, curvatures, optimum), strict=True)]
         fast = [w - lr * v for w, v in zip(fast, velocities, strict=True)]
@@ -35,8 +35,8 @@ def sam(values, curvatures, steps, *, optimum, lr, rho, adaptive=False, maximize
     """Foret et al. 2021, algorithm 1; Kwon et al. 2021, algorithm 1 with p = 2 and without eta."""
     sign = -1.0 if maximize else 1.0
     for _ in range(steps):
-        grads = [sign * one for one in gradients(values, curvatures, optimum)]
-        scales = [np.abs(one) if adaptive else np.ones_like(one) for one in values]
+        grads = [sign * grad for grad in gradients(values, curvatures, optimum)]
+        scales = [np.abs(value) if adaptive else np.ones_like(value) for value in values]
         norm = np.sqrt(sum(((t * g) ** 2).sum() for t, g in zip(scales, grads, strict=True)))
         worst = [w + rho * t * t * g / norm for w, t, g in zip(values, scales, grads, strict=True)]
         values = [w - lr * sign * g for w, g in zip(values, gradients(worst, curvatures, optimum), strict=True)]
@@ -46,7 +46,7 @@ def sam(values, curvatures, steps, *, optimum, lr, rho, adaptive=False, maximize
 def reptile(values, curvatures, steps, *, optima, lr, epsilon, inner_steps):
     """Nichol et al. 2018, algorithm 2, with SGD inside."""
     for _ in range(steps):
-        moves = [np.zeros_like(one) for one in values]
+        moves = [np.zeros_like(value) for value in values]
         for optimum in optima:
             inner = values
             for _ in range(inner_steps):
@@ -58,7 +58,7 @@ def reptile(values, curvatures, steps, *, optima, lr, epsilon, inner_steps):
 
 def metasgd(values, curvatures, steps, *, support, query, is_exact, lr, meta_lr):
     """Li et al. 2017, algorithm 1 with one task; without the Hessian, as Finn et al. 2017 in their section 5.2."""
-    alphas = [np.full_like(one, lr) for one in values]
+    alphas = [np.full_like(value, lr) for value in values]
     for _ in range(steps):
         inner = gradients(values, curvatures, support)
         adapted = [w - a * g for w, a, g in zip(values, alphas, inner, strict=True)]
@@ -72,10 +72,10 @@ def metasgd(values, curvatures, steps, *, support, query, is_exact, lr, meta_lr)
 
 def newton_cg(values, curvatures, steps, *, optimum, lr, max_iter, tolerance, damping=0.0):
     """Nocedal & Wright 2006, algorithm 7.1, where the first length is short enough for their condition."""
-    shapes, ends = [one.shape for one in values], np.cumsum([one.size for one in values])
+    shapes, ends = [value.shape for value in values], np.cumsum([value.size for value in values])
 
     def flat(tensors):
-        return np.concatenate([one.reshape(-1) for one in tensors])
+        return np.concatenate([tensor.reshape(-1) for tensor in tensors])
 
     for _ in range(steps):
         gradient = flat(gradients(values, curvatures, optimum))
@@ -96,7 +96,7 @@ def newton_cg(values, curvatures, steps, *, optimum, lr, max_iter, tolerance, da
             direction = -after + (after @ after) / (residual @ residual) * direction
             residual = after
         moved = np.split(flat(values) + lr * z, ends[:-1])
-        values = [one.reshape(shape) for one, shape in zip(moved, shapes, strict=True)]
+        values = [array.reshape(shape) for array, shape in zip(moved, shapes, strict=True)]
     return values, []
 
 
@@ -104,16 +104,16 @@ def lbfgs(values, curvatures, steps, *, optimum, **options):
     """torch's."""
     import torch
 
-    params = [torch.nn.Parameter(torch.tensor(one)) for one in values]
+    params = [torch.nn.Parameter(torch.tensor(value)) for value in values]
     optimizer = torch.optim.LBFGS(params, **options)
 
     def closure():
         optimizer.zero_grad()
-        moved = [one - optimum for one in params]
+        moved = [param - optimum for param in params]
         loss = sum((torch.tensor(c) * w**2 / 2 + w**4 / 4).sum() for c, w in zip(curvatures, moved, strict=True))
         loss.backward()
         return loss
 
     for _ in range(steps):
         optimizer.step(closure)
-    return [one.detach().numpy() for one in params], []
+    return [param.detach().numpy() for param in params], []

@@ -9,7 +9,7 @@ def _each(params, grads, maximize):
     """Each parameter with its gradients, in float64."""
     sign = -1.0 if maximize else 1.0
     for index, param in enumerate(params):
-        yield param.astype(np.float64), [sign * one[index].astype(np.float64) for one in grads]
+        yield param.astype(np.float64), [sign * grad[index].astype(np.float64) for grad in grads]
 
 
 def came(

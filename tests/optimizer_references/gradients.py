@@ -12,24 +12,24 @@ def rows(values):
 
 def norm(values, norm_type):
     """Return the norm of all values together."""
-    magnitudes = np.abs(np.concatenate([np.ravel(one) for one in values]))
+    magnitudes = np.abs(np.concatenate([np.ravel(value) for value in values]))
     return magnitudes.max() if norm_type == np.inf else (magnitudes**norm_type).sum() ** (1 / norm_type)
 
 
 def clip_by_value(limit):
-    return lambda grads, params: [np.clip(one, -limit, limit) for one in grads]
+    return lambda grads, params: [np.clip(grad, -limit, limit) for grad in grads]
 
 
 def clip_by_norm(max_norm, norm_type=2.0):
-    return lambda grads, params: [one * min(1.0, max_norm / (norm([one], norm_type) + 1e-6)) for one in grads]
+    return lambda grads, params: [grad * min(1.0, max_norm / (norm([grad], norm_type) + 1e-6)) for grad in grads]
 
 
 def clip_by_global_norm(max_norm, norm_type=2.0):
-    return lambda grads, params: [one * min(1.0, max_norm / (norm(grads, norm_type) + 1e-6)) for one in grads]
+    return lambda grads, params: [grad * min(1.0, max_norm / (norm(grads, norm_type) + 1e-6)) for grad in grads]
 
 
 def clip_by_block_rms(threshold):
-    return lambda grads, params: [one / max(1.0, np.sqrt(np.mean(one**2)) / threshold) for one in grads]
+    return lambda grads, params: [grad / max(1.0, np.sqrt(np.mean(grad**2)) / threshold) for grad in grads]
 
 
 def adaptive_clip(clipping, eps=1e-3):
@@ -43,17 +43,17 @@ def adaptive_clip(clipping, eps=1e-3):
 
 def centralize():
     return lambda grads, params: [
-        one - one.mean(axis=rows(one), keepdims=True) if one.ndim > 1 else one for one in grads
+        grad - grad.mean(axis=rows(grad), keepdims=True) if grad.ndim > 1 else grad for grad in grads
     ]
 
 
 def add_decayed_weights(weight_decay):
-    return lambda grads, params: [one + weight_decay * param for one, param in zip(grads, params, strict=True)]
+    return lambda grads, params: [grad + weight_decay * param for grad, param in zip(grads, params, strict=True)]
 
 
 def philox(counters, key):
     """Philox 4x32-10 (Salmon et al. 2011): four words for each row of four counters."""
-    words = [np.asarray(one, np.uint64) for one in counters]
+    words = [np.asarray(counter, np.uint64) for counter in counters]
     low, high = (np.uint64(one) for one in key)
     mask = np.uint64(0xFFFFFFFF)
     for _ in range(10):
@@ -85,8 +85,8 @@ def add_noise(eta, gamma=0.55, seed=0):
         calls += 1
         deviation = np.sqrt(eta / calls**gamma)
         return [
-            one + deviation * noise(one.size, seed, number, calls).reshape(one.shape)
-            for number, one in enumerate(grads)
+            grad + deviation * noise(grad.size, seed, number, calls).reshape(grad.shape)
+            for number, grad in enumerate(grads)
         ]
 
     return add

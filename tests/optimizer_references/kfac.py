@@ -32,11 +32,11 @@ def kfac(
     maximize=False,
 ):
     """Martens & Grosse 2015, sections 3 to 6, with the momentum of SGD and the clipping of Ba et al. 2017."""
-    values = [one.astype(np.float64) for one in params]
-    buffers = [np.zeros_like(one) for one in values]
+    values = [param.astype(np.float64) for param in params]
+    buffers = [np.zeros_like(value) for value in values]
     layers = []
-    for number, one in enumerate(values):
-        if one.ndim == 2:
+    for number, value in enumerate(values):
+        if value.ndim == 2:
             layers.append([number])
         else:
             layers[-1].append(number)
@@ -49,7 +49,7 @@ def kfac(
         directions = [None] * len(values)
         decay = min(1 - 1 / (step + 1), stat_decay)
         for layer, pair in zip(layers, statistics(), strict=True):
-            a, g = (np.asarray(one, np.float64) for one in pair)
+            a, g = (np.asarray(values, np.float64) for values in pair)
             has_bias = len(layer) == 2
             a = np.hstack([a, np.ones((len(a), 1))]) if has_bias else a
             old = factors.get(layer[0], (0.0, 0.0))
@@ -57,8 +57,8 @@ def kfac(
                 decay * one + (1 - decay) * x.T @ x / len(x) for one, x in zip(old, (a, g), strict=True)
             )
             if step % update_freq == 0:
-                found = damped(*factors[layer[0]], damping + weight_decay)
-                inverses[layer[0]] = [np.linalg.inv(one) for one in found]
+                result = damped(*factors[layer[0]], damping + weight_decay)
+                inverses[layer[0]] = [np.linalg.inv(one) for one in result]
             joined = gradients[layer[0]].T if in_first else gradients[layer[0]]
             joined = np.hstack([joined, gradients[layer[1]][:, None]]) if has_bias else joined
             natural = inverses[layer[0]][1] @ joined @ inverses[layer[0]][0]

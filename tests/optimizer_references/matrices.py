@@ -170,7 +170,7 @@ def galore(
             second = betas[1] * second + (1 - betas[1]) * projected**2
             n = first / (1 - betas[0] ** step) / (np.sqrt(second / (1 - betas[1] ** step)) + eps)
             w = w - lr * (weight_decay * w + scale * p @ n)
-        w, first, second = (one.T if is_tall else one for one in (w, first, second))
+        w, first, second = (array.T if is_tall else array for array in (w, first, second))
         results.append(w.reshape(param.shape))
         states.append({"step": float(len(grads)), "projector": p, "exp_avg": first, "exp_avg_sq": second})
     return results, states

@@ -293,10 +293,10 @@ def sophia(
 
 def diagonal_newton(params, grads, *, lr=1.0, damping=1e-4, diagonal, maximize=False):
     """Becker & LeCun 1988: the diagonal in absolute value, plus mu."""
-    given = iter(diagonal())
+    inputs = iter(diagonal())
 
     def steps(w):
-        h = np.asarray(next(given), np.float64)
+        h = np.asarray(next(inputs), np.float64)
         g = yield w, {}
         while True:
             w = w - lr * g / (np.abs(h) + damping)

@@ -40,7 +40,7 @@ def lars(
 ):
     """You et al. 2017, algorithm 1; the ratio is 1 where it would be 0 or 1 / 0."""
     params, grads = _in_float64(params, grads, maximize)
-    velocities = [np.zeros_like(one) for one in params]
+    velocities = [np.zeros_like(param) for param in params]
     for step_grads in grads:
         for i, (w, g) in enumerate(zip(params, step_grads, strict=True)):
             w_norm = np.sqrt(np.sum(w**2))
@@ -49,7 +49,7 @@ def lars(
             change = lr * local * (g + weight_decay * w)
             velocities[i] = momentum * velocities[i] + change
             params[i] = w - (change + momentum * velocities[i] if nesterov else velocities[i])
-    return params, [{"momentum_buffer": one} for one in velocities] if momentum else [{} for _ in params]
+    return params, [{"momentum_buffer": velocity} for velocity in velocities] if momentum else [{} for _ in params]
 
 
 def adam_mini(params, grads, *, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, maximize=False):
@@ -91,7 +91,7 @@ def prodigy(
     beta3 = np.sqrt(beta2) if beta3 is None else beta3
     starts = [None] * len(params)
     counts = [0] * len(params)
-    s, m, v = ([np.zeros_like(one) for one in params] for _ in range(3))
+    s, m, v = ([np.zeros_like(param) for param in params] for _ in range(3))
     d = d_max = d0
     r = 0.0
     for k, step_grads in enumerate(grads, 1):
@@ -140,7 +140,7 @@ def dadapt_adam(
     params, grads = _in_float64(params, grads, maximize)
     beta1, beta2 = betas
     root = np.sqrt(beta2)
-    s, m, v = ([np.zeros_like(one) for one in params] for _ in range(3))
+    s, m, v = ([np.zeros_like(param) for param in params] for _ in range(3))
     d, r = d0, 0.0
     for k, step_grads in enumerate(grads, 1):
         correction = np.sqrt(1 - beta2**k) / (1 - beta1**k) if use_bias_correction else 1.0
@@ -166,7 +166,7 @@ def dadapt_sgd(params, grads, *, lr=1.0, momentum=0.0, weight_decay=0.0, d0=1e-6
     """Defazio & Mishchenko 2023, the version for SGD."""
     params, grads = _in_float64(params, grads, maximize)
     starts = list(params)
-    s = [np.zeros_like(one) for one in params]
+    s = [np.zeros_like(param) for param in params]
     d, r = d0, 0.0
     g0_norm = np.sqrt(sum(np.sum(g**2) for g in grads[0]))
     for step_grads in grads:
@@ -189,8 +189,8 @@ def dadapt_adagrad(
     """Defazio & Mishchenko 2023, the version for AdaGrad, with its sums made anew at each step."""
     params, grads = _in_float64(params, grads, maximize)
     starts = list(params)
-    sk = [np.zeros_like(one) for one in params]
-    alphak = [np.full_like(one, 1e-6) for one in params]
+    sk = [np.zeros_like(param) for param in params]
+    alphak = [np.full_like(param, 1e-6) for param in params]
     d, gsq_weighted = d0, 0.0
     for step_grads in grads:
         dlr = d * lr
@@ -212,8 +212,8 @@ def dadapt_adagrad(
 
 def _in_float64(params, grads, maximize):
     sign = -1.0 if maximize else 1.0
-    return [np.asarray(one, np.float64) for one in params], [
-        [None if one is None else sign * np.asarray(one, np.float64) for one in step_grads] for step_grads in grads
+    return [np.asarray(param, np.float64) for param in params], [
+        [None if grad is None else sign * np.asarray(grad, np.float64) for grad in step_grads] for step_grads in grads
     ]
 
 

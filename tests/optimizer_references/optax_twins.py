@@ -12,15 +12,15 @@ jax.config.update("jax_platforms", "cpu")
 
 def run(transform, params, grads, maximize=False, slots=None):
     """Apply a gradient transformation; `slots` gives the state by our names from optax's, for each parameter."""
-    params = [np.asarray(one, np.float64) for one in params]
+    params = [np.asarray(param, np.float64) for param in params]
     state = transform.init(params)
     update = jax.jit(transform.update)
     for step_grads in grads:
-        signed = [(-1.0 if maximize else 1.0) * np.asarray(one, np.float64) for one in step_grads]
+        signed = [(-1.0 if maximize else 1.0) * np.asarray(grad, np.float64) for grad in step_grads]
         updates, state = update(signed, state, params)
-        params = [np.asarray(one + change) for one, change in zip(params, updates, strict=True)]
-    found = slots(state) if slots else {}
-    return params, [{name: np.asarray(values[i]) for name, values in found.items()} for i in range(len(params))]
+        params = [np.asarray(param + change) for param, change in zip(params, updates, strict=True)]
+    result = slots(state) if slots else {}
+    return params, [{name: np.asarray(values[i]) for name, values in result.items()} for i in range(len(params))]
 
 
 def moments(state):
@@ -190,7 +190,7 @@ def dog(params, grads, *, lr=1.0, reps_rel=1e-6, eps=1e-8, weight_decay=0.0, max
     def slots(state):
         its = state[1]
         numbers = {"max_dist": its.max_dist, "sum_sq_norm_grads": its.sum_sq_norm_grads}
-        return {"x0": its.init_params, **{name: [one] * len(its.init_params) for name, one in numbers.items()}}
+        return {"x0": its.init_params, **{name: [number] * len(its.init_params) for name, number in numbers.items()}}
 
     transform = optax.contrib.dog(lr, ("heuristic", reps_rel), eps, weight_decay)
     return run(transform, params, grads, maximize, slots)
@@ -198,7 +198,7 @@ def dog(params, grads, *, lr=1.0, reps_rel=1e-6, eps=1e-8, weight_decay=0.0, max
 
 def ldog(params, grads, **options):
     """`optax.contrib.dog` of each parameter by itself."""
-    alone = [dog([one], [[step_grads[i]] for step_grads in grads], **options) for i, one in enumerate(params)]
+    alone = [dog([param], [[step_grads[i]] for step_grads in grads], **options) for i, param in enumerate(params)]
     return [values[0] for values, _ in alone], [states[0] for _, states in alone]
 
 

@@ -10,7 +10,7 @@ __all__ = ["run", "sparse", "steps"]
 
 def sparse(pair, shape):
     """torch's sparse tensor."""
-    rows, values = (np.asarray(one) for one in pair)
+    rows, values = (np.asarray(values) for values in pair)
     kept = rows >= 0
     values = torch.tensor(values[kept].reshape(-1, *shape[1:]), dtype=torch.float64)
     indices = torch.tensor(rows[kept][None], dtype=torch.long)
@@ -34,7 +34,7 @@ def run(params, grads, *, name, **options):
     theirs, optimizer = make(name, params, **options)
     steps(theirs, optimizer, grads)
     state = optimizer.state_dict()["state"]
-    return [one.detach().numpy() for one in theirs], [
+    return [reference.detach().numpy() for reference in theirs], [
         {key: _dense(value) for key, value in state.get(index, {}).items()} for index in range(len(params))
     ]
 

@@ -8,7 +8,7 @@ __all__ = ["make", "run", "steps"]
 
 def make(name, params, **options):
     """Parameters of torch, and its optimizer over them."""
-    theirs = [torch.nn.Parameter(torch.tensor(one, dtype=torch.float64)) for one in params]
+    theirs = [torch.nn.Parameter(torch.tensor(param, dtype=torch.float64)) for param in params]
     return theirs, getattr(torch.optim, name)(theirs, **options)
 
 
@@ -25,6 +25,6 @@ def run(params, grads, *, name, **options):
     theirs, optimizer = make(name, params, **options)
     steps(theirs, optimizer, grads)
     state = optimizer.state_dict()["state"]
-    return [one.detach().numpy() for one in theirs], [
+    return [reference.detach().numpy() for reference in theirs], [
         {key: np.asarray(value) for key, value in state.get(index, {}).items()} for index in range(len(params))
     ]

@@ -59,7 +59,7 @@ def metasgd(params, grads, *, lr, meta_lr=None, maximize=False):
     """Li et al. 2017, equation 2, with the alpha of the beginning in every step."""
     sign = -1.0 if maximize else 1.0
     results = [
-        param.astype(np.float64) - lr * sign * sum(one[index].astype(np.float64) for one in grads)
+        param.astype(np.float64) - lr * sign * sum(grad[index].astype(np.float64) for grad in grads)
         for index, param in enumerate(params)
     ]
-    return results, [{"alpha": np.full_like(one, lr)} for one in results]
+    return results, [{"alpha": np.full_like(result, lr)} for result in results]

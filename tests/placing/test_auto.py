@@ -141,7 +141,7 @@ def test_rates_are_measured_at_first_use_and_kept(own_cache, cpu, gpu):
     assert gpu.info.description in of_gpu
     kept = cache.load(gpu.info)
     assert min(seconds for curve in kept for _, seconds in curve) > 0
-    assert [one.name for one in file.parent.iterdir()] == ["placement.json"]
+    assert [path.name for path in file.parent.iterdir()] == ["placement.json"]
     choice._predictions.clear()
     with ow.placement("auto"):
         matrix() @ matrix()

@@ -73,12 +73,12 @@ def test_what_a_compiled_step_writes_is_carried_again(gpu):
         optimizer.step()
 
     step = ow.compile(train_step, device="cpu")
-    found = []
+    actual = []
     for _ in range(3):
         with ow.placement("gpu"), ow.no_grad():
-            found.append((w * 2.0).item())
+            actual.append((w * 2.0).item())
         step()
-    assert found == [2.0, 1.0, 0.0]
+    assert actual == [2.0, 1.0, 0.0]
 
 
 def test_a_gradient_that_is_added_to_is_carried_again(gpu):
@@ -221,19 +221,19 @@ def test_a_policy_goes_on_with_the_device_opened_anew():
 
 
 def test_a_policy_holds_in_its_thread_alone():
-    found = []
+    actual = []
 
     def other():
         try:
             mixes()
         except ShapeError as error:
-            found.append(error)
+            actual.append(error)
 
     with ow.placement("gpu"):
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
-    assert len(found) == 1
+    assert len(actual) == 1
 
 
 @pytest.mark.parametrize("name", ["fast", "GPU", "", 3])

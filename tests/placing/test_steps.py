@@ -32,7 +32,7 @@ def trained(policy, calls):
     model, optimizer, step = perceptron()
     with ow.placement(policy):
         results = [step(X, Y) for _ in range(calls)]
-    return model, optimizer, [one.device.name for one in results], [one.item() for one in results]
+    return model, optimizer, [result.device.name for result in results], [result.item() for result in results]
 
 
 def test_a_forced_step_moves_what_it_uses_and_nothing_else(gpu):
@@ -42,7 +42,7 @@ def test_a_forced_step_moves_what_it_uses_and_nothing_else(gpu):
         loss = step(X, Y)
         _, counts = counted(gpu, lambda: step(X, Y))
     assert loss.device is gpu
-    assert {one.device for one in model.parameters()} == {gpu}
+    assert {param.device for param in model.parameters()} == {gpu}
     assert {one.device for state in optimizer.state.values() for one in state.values()} == {gpu}
     assert other.device.name == "cpu"
     assert counts == (X.nbytes + Y.nbytes, 0)
@@ -53,10 +53,10 @@ def test_a_step_that_was_moved_goes_on_as_if_it_had_not_been():
     moved, its_optimizer, devices, its_losses = trained("gpu", 4)
     assert devices == ["vulkan"] * 4
     np.testing.assert_allclose(its_losses, losses, rtol=1e-4)
-    for one, other in zip(model.parameters(), moved.parameters(), strict=True):
-        np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=1e-3, atol=1e-5)
-    state, its_state = (one.state_dict()["state"] for one in (optimizer, its_optimizer))
-    assert {key: float(one["step"]) for key, one in its_state.items()} == dict.fromkeys(state, 4.0)
+    for param, other in zip(model.parameters(), moved.parameters(), strict=True):
+        np.testing.assert_allclose(other.numpy(), param.numpy(), rtol=1e-3, atol=1e-5)
+    state, its_state = (optimizer.state_dict()["state"] for optimizer in (optimizer, its_optimizer))
+    assert {key: float(entry["step"]) for key, entry in its_state.items()} == dict.fromkeys(state, 4.0)
 
 
 def test_auto_tries_both_devices_runs_each_call_once_and_settles():
@@ -84,17 +84,17 @@ def test_a_step_moves_back_under_another_policy():
     for policy, name in (("gpu", "vulkan"), ("cpu", "cpu"), ("gpu", "vulkan")):
         with ow.placement(policy):
             assert step(X, Y).device.name == name
-    assert {one.device.name for one in model.parameters()} == {"vulkan"}
+    assert {param.device.name for param in model.parameters()} == {"vulkan"}
 
 
 def test_a_step_that_adds_to_gradients_stays_with_them():
     model, _, step = perceptron(accumulates=True)
     step(X, Y)
-    before = [one.grad.numpy().copy() for one in model.parameters()]
+    before = [param.grad.numpy().copy() for param in model.parameters()]
     with ow.placement("gpu"):
         assert step(X, Y).device.name == "cpu"
-    for one, once in zip(model.parameters(), before, strict=True):
-        np.testing.assert_allclose(one.grad.numpy(), 2 * once, rtol=1e-5)
+    for param, once in zip(model.parameters(), before, strict=True):
+        np.testing.assert_allclose(param.grad.numpy(), 2 * once, rtol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{"device": "cpu"}, {"recover": True}])

@@ -21,8 +21,8 @@ MESA = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # where
 
 def run_tuned(program, cache, **environment):
     """A program in a process of its own, with this cache folder."""
-    given = {"XDG_CACHE_HOME": cache, "MESA_SHADER_CACHE_DIR": MESA, "OPTIRS_TUNE": None, **environment}
-    return run_python(program, **given)
+    inputs = {"XDG_CACHE_HOME": cache, "MESA_SHADER_CACHE_DIR": MESA, "OPTIRS_TUNE": None, **environment}
+    return run_python(program, **inputs)
 
 
 PRODUCT = """

@@ -17,7 +17,7 @@ from optirs_web.tuner.report import TuningReport, Work
 
 GUARANTEED = (256, 16384)  # WebGPU's limits: invocations of a workgroup, bytes that they share
 BY_QUADS = (0, 0, 0, 0, 0)
-BY_MATRICES = [one for one in TUNABLE["matmul"].candidates if one[0] and not one[2]]
+BY_MATRICES = [candidate for candidate in TUNABLE["matmul"].candidates if candidate[0] and not candidate[2]]
 """Candidates of launches by subgroup matrices, which devices use only on request; see `test_subgroup_matrices`."""
 CANDIDATES = [(name, choice) for name, one in TUNABLE.items() for choice in one.candidates if choice not in BY_MATRICES]
 SMALLEST = (16, 16, 4, 4, 4)
@@ -72,15 +72,15 @@ def test_every_candidate_computes_what_the_default_computes(vulkan, name, choice
     by_tiles = name == "matmul" and choice != BY_QUADS
     if by_tiles:  # other tiles give the same bits
         force(vulkan, name, TUNABLE[name].candidates[0])
-    expected = [one.numpy() for one in COMPUTE[name](vulkan)]
+    expected = [tensor.numpy() for tensor in COMPUTE[name](vulkan)]
     ran = force(vulkan, name, choice)
-    results = [one.numpy() for one in COMPUTE[name](vulkan)]
+    results = [tensor.numpy() for tensor in COMPUTE[name](vulkan)]
     assert bool(ran) == (choice != (BY_QUADS if name == "matmul" else TUNABLE[name].candidates[0]))  # the default
-    for one, other in zip(results, expected, strict=True):
+    for result, other in zip(results, expected, strict=True):
         if name == "sum":
-            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-5)
+            np.testing.assert_allclose(result, other, rtol=1e-6, atol=1e-5)
         else:
-            np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(result, other)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_kernels_that_are_fused_are_tuned_too(vulkan, name, choice):
     ran = force(vulkan, name, choice)
     step = ow.compile(chain, device=vulkan)
     np.testing.assert_allclose(step().numpy(), expected, rtol=1e-5, atol=1e-5)
-    assert [one.kernel.name for one in ran] == [{"matmul": "matmul+add+relu"}.get(name, ran[0].kernel.name)]
+    assert [launch.kernel.name for launch in ran] == [{"matmul": "matmul+add+relu"}.get(name, ran[0].kernel.name)]
     assert "+" in ran[0].kernel.name
 
 
@@ -111,7 +111,7 @@ def test_products_of_an_optimizer_are_tuned_too(vulkan):
     expected = muon()
     ran = force(vulkan, "matmul", TILE)
     np.testing.assert_array_equal(muon(), expected)
-    assert {one.kernel.name for one in ran} == {"batched_matmul"}
+    assert {launch.kernel.name for launch in ran} == {"batched_matmul"}
 
 
 @pytest.mark.parametrize("name", TUNABLE)
@@ -124,7 +124,7 @@ def test_the_first_candidate_needs_no_more_than_every_device_has(name):
 def product_of(device, rows, inner, columns):
     """The launch of a product."""
     sizes = 4 * rows * inner, 4 * inner * columns, 4 * rows * columns
-    views = tuple(ow.zeros((one // 4,), device=device).view for one in sizes)
+    views = tuple(ow.zeros((size // 4,), device=device).view for size in sizes)
     parameters = (rows, columns, inner, inner, 1, columns, 1, 0, 0, 0, 1, 0, 0, 0, 0)
     return Launch(cooperative("matmul"), views, (-(-columns // 32), -(-rows // 32), 1), parameters)
 
@@ -134,14 +134,14 @@ def test_what_a_device_does_not_allow_is_no_candidate(vulkan):
 
     def allowed(**limits):
         capabilities = replace(vulkan.capabilities, **limits)
-        return [one for one in tunable.candidates if tunable.allows(launch, one, capabilities)]
+        return [candidate for candidate in tunable.candidates if tunable.allows(launch, candidate, capabilities)]
 
-    others = [one for one in tunable.candidates if one not in BY_MATRICES]
+    others = [candidate for candidate in tunable.candidates if candidate not in BY_MATRICES]
     assert allowed() == others  # llvmpipe: 1024 invocations, 32 KiB
-    assert allowed(quads=False) == [one for one in others if one != BY_QUADS]
+    assert allowed(quads=False) == [other for other in others if other != BY_QUADS]
     assert allowed(max_invocations=64) == [SMALL, SMALLEST, (32, 32, 4, 4, 16), BY_QUADS]
     assert allowed(max_workgroup_bytes=3072) == [SMALL, SMALLEST, BY_QUADS]
-    assert allowed(max_workgroups=3) == [one for one in others if one not in (SMALLEST, BY_QUADS)]  # of 16 rows
+    assert allowed(max_workgroups=3) == [other for other in others if other not in (SMALLEST, BY_QUADS)]  # of 16 rows
     assert allowed(max_invocations=0) == []
     small = replace(vulkan.capabilities, max_invocations=64)
     assert tunable.tuned(launch, TILE, small) is launch

@@ -17,7 +17,7 @@ def test_a_search_is_kept_and_not_repeated(vulkan, cache):
     report = ow.tune(lambda: a @ b, device=vulkan)
     (work,) = report.works
     assert (work.kernel, work.device, work.shape_class) == ("matmul", "vulkan", "64x64x256 nn")
-    without_matrices = {one for one in TUNABLE["matmul"].candidates if one[2] or not any(one)}
+    without_matrices = {candidate for candidate in TUNABLE["matmul"].candidates if candidate[2] or not any(candidate)}
     assert set(work.seconds) == without_matrices
     assert min(work.seconds.values()) > 0
     assert work.chosen in work.seconds
@@ -73,7 +73,7 @@ def test_what_a_compiled_step_replays_is_searched(vulkan, cache):
     step = ow.compile(train_step, device=vulkan)
     step()
     before = w.numpy()
-    works = {one.kernel for one in ow.tune(step, device=vulkan).works}
+    works = {work.kernel for work in ow.tune(step, device=vulkan).works}
     assert works == {"matmul", "sum", "map", "update"} or works == {"matmul", "sum", "update"}
     gradient = np.broadcast_to(x.numpy().sum(axis=0)[:, None], w.shape)
     np.testing.assert_allclose(w.numpy(), before - 0.1 * gradient, rtol=1e-5, atol=1e-5)  # one step, as called
@@ -113,7 +113,7 @@ def test_the_twin_is_awaited(vulkan, cache):
         return await x.sum(axis=1).numpy_async()
 
     report = asyncio.run(ow.tune_async(step, device=vulkan))
-    assert [one.shape_class for one in report.works] == ["64 of 8"]
+    assert [work.shape_class for work in report.works] == ["64 of 8"]
     assert names_of(cache) == ["sum_64_of_8.json"]
     asyncio.run(ow.tuning_async(False))
     assert vulkan.backend.tuned is None

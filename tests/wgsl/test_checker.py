@@ -64,10 +64,10 @@ def test_expressions_have_the_type_that_wgsl_gives_them(text, type_):
     ],
 )
 def test_abstract_expressions_become_one_literal_rounded_once(text, value):
-    found = value_of(text, "const K = 0.1; const LUT = array(1.0, 2.0);").value
-    assert isinstance(found, Literal)
-    assert found.value == value
-    assert type(found.value) is type(value)
+    actual = value_of(text, "const K = 0.1; const LUT = array(1.0, 2.0);").value
+    assert isinstance(actual, Literal)
+    assert actual.value == value
+    assert type(actual.value) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_nothing_abstract_is_left_where_the_shader_runs(shaders, kernels):
             continue
         module = parse(text, name)
         check(module)
-        for one in module.declarations:
-            if isinstance(one, Function):
-                statements = [s for s in one.body.statements if getattr(s, "keyword", "") != "const"]
+        for declaration in module.declarations:
+            if isinstance(declaration, Function):
+                statements = [s for s in declaration.body.statements if getattr(s, "keyword", "") != "const"]
                 in_types = {id(n) for t in walk(statements) if isinstance(t, TypeName) for n in walk(t.arguments)}
                 for node in walk(statements):
                     if id(node) in in_types:

@@ -253,7 +253,7 @@ class Program:
         return f"({operator}({self.expression(type_, scope, depth)}))"
 
     def convert(self, type_, scope, depth):
-        source = self.rng.choice([one for one in SCALARS if one != type_])
+        source = self.rng.choice([scalar for scalar in SCALARS if scalar != type_])
         names = [name for name, (kind, _) in scope.items() if kind == source]
         inner = self.rng.choice(names) if names else {"bool": "true"}.get(source, "1")
         return f"{type_}({inner})"
@@ -279,16 +279,16 @@ class Program:
         return f"({inner}){member}"
 
     def reinterpret(self, type_, scope, depth):
-        source = self.rng.choice([one for one in NUMBERS if one != type_])
+        source = self.rng.choice([number for number in NUMBERS if number != type_])
         names = [name for name, (kind, is_variable) in scope.items() if kind == source and is_variable]
         return f"bitcast<{type_}>({self.rng.choice(names)})" if names else self.literal(type_)
 
     def call(self, type_, scope, depth):
-        fitting = [one for one in self.functions if one[1] == type_]
+        fitting = [function for function in self.functions if function[1] == type_]
         if not fitting:
             return self.literal(type_)
         name, _, parameters = self.rng.choice(fitting)
-        return f"{name}({', '.join(self.expression(one, scope, depth - 1) for one in parameters)})"
+        return f"{name}({', '.join(self.expression(param, scope, depth - 1) for param in parameters)})"
 
     DEPTH = 3
     COMMON = (negate, convert, choose, component, call)
@@ -361,9 +361,9 @@ class Program:
             name, result = self.name("f"), self.type()
             parameters = [self.type() for _ in range(rng.randint(1, 3))]
             names = [self.name("p") for _ in parameters]
-            inner = {**scope, **{one: (type_, False) for one, type_ in zip(names, parameters, strict=True)}}
+            inner = {**scope, **{name: (type_, False) for name, type_ in zip(names, parameters, strict=True)}}
             body = self.statements(inner, self.DEPTH)
-            head = ", ".join(f"{one}: {type_}" for one, type_ in zip(names, parameters, strict=True))
+            head = ", ".join(f"{name}: {type_}" for name, type_ in zip(names, parameters, strict=True))
             parts.append(f"fn {name}({head}) -> {result} {{ {body} return {self.expression(result, inner, 3)}; }}")
             self.functions.append((name, result, parameters))
         parts.append("@group(0) @binding(0) var<storage, read_write> buffer: array<u32>;")

@@ -24,7 +24,7 @@ def clean(text):
 
 
 def names(module):
-    return [one.name for one in module.declarations]
+    return [declaration.name for declaration in module.declarations]
 
 
 LIBRARY = {
@@ -175,7 +175,7 @@ def test_linking_leaves_the_module_as_it_was():
 def test_no_import_and_no_override_is_left(shaders):
     for name, text in shaders.items():
         module = link(parse(text, name))
-        assert not any(isinstance(one, Import | Override) for one in module.declarations)
+        assert not any(isinstance(declaration, Import | Override) for declaration in module.declarations)
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_an_override_without_a_default_must_be_set():
 def test_folding_keeps_the_meaning(body, rest):
     before = "var<private> state: u32; fn g() -> u32 { state++; return state; } fn h() -> u32 { return 1u; }"
     text = printed(f"{before} fn f(n: u32) -> u32 {{ {body} }}", roots=["f"])
-    found = text[text.index("fn f(n") :].split("{", 1)[1].rsplit("}", 1)[0]
-    assert " ".join(found.split()) == rest
+    actual = text[text.index("fn f(n") :].split("{", 1)[1].rsplit("}", 1)[0]
+    assert " ".join(actual.split()) == rest
 
 
 def test_a_loop_that_loses_its_exit_is_refused():
@@ -266,8 +266,8 @@ def test_a_loop_that_loses_its_exit_is_refused():
 )  # fmt: skip
 def test_an_unrolled_loop_is_its_iterations(loop, rest):
     text = printed(f"override TILE: u32 = 4u; fn f(m: u32) -> u32 {{ var n = m; {loop} return n; }}", roots=["f"])
-    found = " ".join(text[text.index("var n = m;") :].removeprefix("var n = m;").split())
-    assert found == f"{rest} return n; }}".strip()
+    actual = " ".join(text[text.index("var n = m;") :].removeprefix("var n = m;").split())
+    assert actual == f"{rest} return n; }}".strip()
     check(parse(text, "t.wgsl"))
 
 

@@ -36,7 +36,7 @@ def test_inaccurate_built_ins_are_refused(name):
 
 def test_the_replacements_exist(shaders):
     math = link(parse(shaders["lib/math.wgsl"], "math"))
-    declared = {one.name for one in math.declarations}
+    declared = {declaration.name for declaration in math.declarations}
     for better in INACCURATE.values():
         assert not better or better in declared
 

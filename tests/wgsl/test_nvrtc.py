@@ -58,15 +58,15 @@ def typed(size, scalar, value):
 def calls():
     """One call of each built-in function for each of its types, but those that take addresses."""
     for name, signatures in BUILTINS.items():
-        for one in signatures:
-            if any(kind.startswith("&") for kind in one.parameters) or name.endswith("Barrier"):
+        for signature in signatures:
+            if any(kind.startswith("&") for kind in signature.parameters) or name.endswith("Barrier"):
                 continue
-            sizes = [size for shape in one.shapes for size in SHAPES.get(shape, (0,))] or [0]
-            scalars = [str(scalar) for scalar in one.scalars if str(scalar) in SCALARS] or ["f32"]
+            sizes = [size for shape in signature.shapes for size in SHAPES.get(shape, (0,))] or [0]
+            scalars = [str(scalar) for scalar in signature.scalars if str(scalar) in SCALARS] or ["f32"]
             for size, scalar in product(sizes, scalars):
                 values = {"T": typed(size, scalar, SCALARS[scalar]), "S": SCALARS[scalar], "lane": "3u", "bool": "b"}
                 values |= {f"T:{other}": typed(size, other, SCALARS[other]) for other in ("i32", "bool")}
-                arguments = (values.get(kind) or ARGUMENTS.get(kind) or SCALARS[kind] for kind in one.parameters)
+                arguments = (values.get(kind) or ARGUMENTS.get(kind) or SCALARS[kind] for kind in signature.parameters)
                 yield name, f"{name}({', '.join(arguments)})"
 
 
@@ -88,9 +88,9 @@ def kernel_of(lines):
 
 
 def test_every_built_in_function_compiles_over_each_of_its_types(nvrtc):
-    found = list(calls())
-    assert {name for name, _ in found} > {"fma", "subgroupAdd", "pack2x16float", "faceForward"}
-    assert refused_by_nvidia({"builtins": print_c(kernel_of([call for _, call in found]), "cuda")}) == {}
+    actual = list(calls())
+    assert {name for name, _ in actual} > {"fma", "subgroupAdd", "pack2x16float", "faceForward"}
+    assert refused_by_nvidia({"builtins": print_c(kernel_of([call for _, call in actual]), "cuda")}) == {}
 
 
 def test_every_built_in_function_prints_for_opencl():

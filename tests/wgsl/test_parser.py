@@ -85,7 +85,11 @@ def test_increments_are_assignments():
 
 def test_imports_name_a_file_and_what_to_take():
     text = "import package::lib::math::{precise_exp, log1p,};\nimport package::lib::random::bits;"
-    assert [(one.path, one.names) for one in parse(text, "t.wgsl").declarations if isinstance(one, Import)] == [
+    assert [
+        (declaration.path, declaration.names)
+        for declaration in parse(text, "t.wgsl").declarations
+        if isinstance(declaration, Import)
+    ] == [
         (("lib", "math"), ["precise_exp", "log1p"]),
         (("lib", "random"), ["bits"]),
     ]

@@ -52,20 +52,20 @@ def found_by_wgpu(gpu):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_all_that_a_kernel_may_do_gives_the_bits_that_wgpu_gives(dialect, found_by_wgpu):
-    (found,) = RUN[dialect]([torture()])
-    assert np.count_nonzero(found["results"]) > 2000
+    (actual,) = RUN[dialect]([torture()])
+    assert np.count_nonzero(actual["results"]) > 2000
     for name, expected in found_by_wgpu.items():
-        assert np.array_equal(found[name].view(U32), expected.view(U32)), name
+        assert np.array_equal(actual[name].view(U32), expected.view(U32)), name
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_indices_are_brought_within_bounds_and_memory_begins_at_zero(dialect):
     results = np.full(64, -1, I32)
-    (found,) = RUN[dialect]([Job.of(kernel("bounds"), {"values": np.array([5, 6, 7], I32), "results": results})])
+    (actual,) = RUN[dialect]([Job.of(kernel("bounds"), {"values": np.array([5, 6, 7], I32), "results": results})])
     expected = np.full((8, 8), -1, I32)
     expected[:7, :6] = [0, 21, 22, 78, 14, 7]
     expected[7, 7] = 99
-    assert np.array_equal(found["results"].reshape(8, 8), expected)
+    assert np.array_equal(actual["results"].reshape(8, 8), expected)
 
 
 # Hand-written values of map functions, all of them in one kernel.
@@ -76,11 +76,11 @@ def all_cases():
     texts, names = [], []
     for number, (text, _) in enumerate(CASES.values()):
         module = parse(text, "case.wgsl")
-        declared = {one.name for one in module.declarations}
-        references = [one for declaration in module.declarations for one in module_references(declaration)]
-        for one in (*module.declarations, *(one for one in references if one.name in declared)):
+        declared = {declaration.name for declaration in module.declarations}
+        references = [reference for declaration in module.declarations for reference in module_references(declaration)]
+        for one in (*module.declarations, *(reference for reference in references if reference.name in declared)):
             one.name = f"{one.name}_{number}"
-        names.append([one.name for one in module.declarations if isinstance(one, Function)][-1])
+        names.append([declaration.name for declaration in module.declarations if isinstance(declaration, Function)][-1])
         texts.append(print_wgsl(module))
     return "\n".join(texts), names
 
@@ -92,19 +92,21 @@ def column(type_, values):
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_hand_written_values(dialect):
     text, names = all_cases()
-    by_name = {one.name: one for one in checked(text).declarations if isinstance(one, Function)}
+    by_name = {
+        declaration.name: declaration for declaration in checked(text).declarations if isinstance(declaration, Function)
+    }
     functions = [by_name[name] for name in names]
     count = max(len(rows) for _, rows in CASES.values())
     columns, expected, labels = [], [], []
     for function, (case, (_, rows)) in zip(functions, CASES.items(), strict=True):
         rows = [*rows, *[rows[-1]] * (count - len(rows))]
         columns += [column(type_, [row[0][n] for row in rows]) for n, type_ in enumerate(parameter_types(function))]
-        found = result_leaves([function])
-        expected += [column(leaf.name, [row[1][n] for row in rows]) for n, leaf in enumerate(found)]
-        labels += [case] * len(found)
+        actual = result_leaves([function])
+        expected += [column(leaf.name, [row[1][n] for row in rows]) for n, leaf in enumerate(actual)]
+        labels += [case] * len(actual)
     arrays = {"inputs": words(columns), "outputs": np.zeros(len(expected) * count, U32)}
-    (found,) = RUN[dialect]([Job.of(text + entry_point(functions), arrays)])
-    results = typed(found["outputs"], result_leaves(functions), count)
+    (actual,) = RUN[dialect]([Job.of(text + entry_point(functions), arrays)])
+    results = typed(actual["outputs"], result_leaves(functions), count)
     for case, got, wanted in zip(labels, results, expected, strict=True):
         assert np.array_equal(got, wanted, equal_nan=got.dtype == F32), case
 
@@ -123,7 +125,7 @@ def test_halves_and_subgroups(run):
     # x, then v at 8 bytes and y behind it
     halves = np.array([[0.5, 0, 0, 0, 1.5, -2, 3, 0.1], [-7, 0, 0, 0, 0.25, 4, -1, 9]], np.float16)
     arrays = {"halves": halves, "stored": np.zeros(64, np.float16), "results": np.zeros(64 * 24, U32)}
-    (found,) = run([Job.of(kernel("halves"), arrays)])
+    (actual,) = run([Job.of(kernel("halves"), arrays)])
     lane = np.arange(64)
     x, v, y = halves[lane % 2, 0], halves[lane % 2, 4:7], halves[lane % 2, 7]
     total = x * np.float16(1 / 3) + v[:, 2]
@@ -131,8 +133,8 @@ def test_halves_and_subgroups(run):
     w = v * total[:, None] + np.array([1, 2, 1 / 3], np.float16)
     products = w * v
     dot = (products[:, 0] + products[:, 1]) + products[:, 2]
-    assert np.array_equal(found["stored"].view(np.uint16), total.view(np.uint16))
-    results = found["results"].reshape(64, 24)
+    assert np.array_equal(actual["stored"].view(np.uint16), total.view(np.uint16))
+    results = actual["results"].reshape(64, 24)
     assert np.array_equal(results[:, 0].view(F32), total.astype(F32))
     assert np.array_equal(results[:, 1].view(F32), w[:, 0].astype(F32) + dot.astype(F32))
     assert np.array_equal(results[:, 2], (total > -3) + (y * np.float16(100)).astype(I32).astype(U32))
@@ -287,18 +289,20 @@ def test_the_text_is_readable_and_the_same_each_time():
 
 
 def test_the_interface_is_known_without_the_text():
-    found = interface_of(module_of(SMALL))
-    assert found.workgroup_size == (64, 1, 1)
-    assert found.arguments == (
+    actual = interface_of(module_of(SMALL))
+    assert actual.workgroup_size == (64, 1, 1)
+    assert actual.arguments == (
         Argument("x", "buffer"),
         Argument("y", "buffer", writes=True),
         Argument("x", "length", stride=4),
         Argument("y", "length", stride=8),
         Argument("parameters", "uniform", size=8),
     )
-    assert found.arguments[3].elements(44) == 5
+    assert actual.arguments[3].elements(44) == 5
     totals = next(
-        one for one in interface_of(torture().module).arguments if (one.name, one.kind) == ("totals", "length")
+        argument
+        for argument in interface_of(torture().module).arguments
+        if (argument.name, argument.kind) == ("totals", "length")
     )
     assert (totals.start, totals.stride, totals.elements(24)) == (12, 4, 3)
 
@@ -334,8 +338,8 @@ def test_names_that_mean_something_in_c_are_changed(dialect):
         { let x = x.double_ + x.double; global[0] = x * f32(global_length); }
     }
     """
-    (found,) = RUN[dialect]([Job.of(text, {"global": np.zeros(1, F32)})])
-    assert found["global"][0] == (7 + 3) * 4
+    (actual,) = RUN[dialect]([Job.of(text, {"global": np.zeros(1, F32)})])
+    assert actual["global"][0] == (7 + 3) * 4
 
 
 CHOICE = """
@@ -380,10 +384,10 @@ def test_components_by_number(dialect):
         "at": np.array([2, 1], U32),
         "x": np.arange(8, dtype=F32).reshape(2, 4),
     }
-    (found,) = RUN[dialect]([Job.of(COMPONENTS, arrays)])
-    assert found["both"][:4].tolist() == [1, 7, 0, 0]
-    assert found["both"][4:].view(I32).tolist() == [0, 0, -3, 0]
-    assert found["x"].tolist() == [[0, 1 - 3, 2, 3], [4, 10 + 5 + 0 + (3 * 2 + 1) + 0.5, 6, 7]]
+    (actual,) = RUN[dialect]([Job.of(COMPONENTS, arrays)])
+    assert actual["both"][:4].tolist() == [1, 7, 0, 0]
+    assert actual["both"][4:].view(I32).tolist() == [0, 0, -3, 0]
+    assert actual["x"].tolist() == [[0, 1 - 3, 2, 3], [4, 10 + 5 + 0 + (3 * 2 + 1) + 0.5, 6, 7]]
 
 
 EFFECTS = """

@@ -29,9 +29,9 @@ def results(xla):
 def test_the_results_are_those_written_by_hand(name, results):
     _, rows = CASES[name]
     for number, got in enumerate(results[name]):
-        wanted = np.array([row[1][number] for row in rows], got.dtype)
-        same = np.broadcast_to(got, wanted.shape)
+        result = np.array([row[1][number] for row in rows], got.dtype)
+        same = np.broadcast_to(got, result.shape)
         if got.dtype == F32:
-            np.testing.assert_allclose(same, wanted, rtol=2e-7, equal_nan=True)
+            np.testing.assert_allclose(same, result, rtol=2e-7, equal_nan=True)
         else:
-            np.testing.assert_array_equal(same, wanted)
+            np.testing.assert_array_equal(same, result)

@@ -24,12 +24,12 @@ def test_the_results_are_those_written_by_hand(name, numba):
     text, rows = CASES[name]
     declared, _ = compiled(text)
     function, namespace = declared[-1], compile_python(print_python(checked(text), "numba"), "test")
-    given, expected = parameter_types(function), [DTYPES[one] for one in result_types(function)]
+    inputs, expected = parameter_types(function), [DTYPES[type_] for type_ in result_types(function)]
     call = numba.njit(error_model="numpy")(namespace[python_name(function.name)].py_func)
     for arguments, wanted in rows:
-        leaves = iter([DTYPES[type_](value) for type_, value in zip(given, arguments, strict=True)])
+        leaves = iter([DTYPES[type_](value) for type_, value in zip(inputs, arguments, strict=True)])
         with np.errstate(all="ignore"):
-            result = call(*(nested(one.type, leaves, namespace) for one in function.parameters))
+            result = call(*(nested(param.type, leaves, namespace) for param in function.parameters))
         for got, one, dtype in zip(flat(function.return_type, result), wanted, expected, strict=True):
             if dtype == F32:
                 np.testing.assert_allclose(F32(got), F32(one), rtol=2e-7, equal_nan=True)
@@ -51,5 +51,5 @@ def test_quotients_by_reciprocals_are_exact(numba):
         b = random.integers(1, 1 << bits, 100_000, dtype=np.uint64)
         a = random.integers(0, (1 << 32) // b + 1) * b + random.integers(0, 3, b.size, dtype=np.uint64)
         a = np.clip(a, 1, 1 << 32) - 1
-        for function, wanted in zip(functions, (a // b, a % b), strict=True):
-            assert np.array_equal(function(a.astype(np.uint32), b.astype(np.uint32)), wanted)
+        for function, expected in zip(functions, (a // b, a % b), strict=True):
+            assert np.array_equal(function(a.astype(np.uint32), b.astype(np.uint32)), expected)

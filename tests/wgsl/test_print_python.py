@@ -46,9 +46,9 @@ def test_scalars_and_arrays_mix(name):
     for row, varying in itertools.product(rows, range(len(types))):
         leaves = [t(value) for t, value in zip(types, row[0], strict=True)]
         leaves[varying] = np.full((2, 3), leaves[varying])
-        for got, wanted in zip(evaluate(namespace, functions[-1], leaves), row[1], strict=True):
+        for got, expected in zip(evaluate(namespace, functions[-1], leaves), row[1], strict=True):
             assert got.shape in ((), (2, 3))
-            assert same(got, np.full(got.shape, wanted, got.dtype))
+            assert same(got, np.full(got.shape, expected, got.dtype))
 
 
 # What the text looks like.

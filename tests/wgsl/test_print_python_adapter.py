@@ -68,8 +68,8 @@ def test_an_adapter_computes_the_same(name, gpu):
     leaves = [samples(type_, 2048, random) for type_ in parameter_types(functions[-1])]
     if name in FINITE_ONLY:
         leaves = [np.nan_to_num(leaf) if leaf.dtype == F32 else leaf for leaf in leaves]
-    wanted = run_on_gpu(gpu, text, functions[-1:], leaves)
-    for one, other in zip(evaluate(namespace, functions[-1], leaves), wanted, strict=True):
+    expected = run_on_gpu(gpu, text, functions[-1:], leaves)
+    for one, other in zip(evaluate(namespace, functions[-1], leaves), expected, strict=True):
         assert_agree(one, other, leaves)
 
 
@@ -84,6 +84,6 @@ def test_an_adapter_computes_the_same_for_every_map_module_of_the_package(path, 
         random = np.random.default_rng(0)
         leaves = [samples(type_, 1024, random) for type_ in parameter_types(function)]
         leaves = [np.nan_to_num(leaf) if leaf.dtype == F32 else leaf for leaf in leaves]
-        wanted = run_on_gpu(gpu, print_wgsl(module), [function], leaves)
-        for one, other in zip(evaluate(namespace, function, leaves), wanted, strict=True):
+        expected = run_on_gpu(gpu, print_wgsl(module), [function], leaves)
+        for one, other in zip(evaluate(namespace, function, leaves), expected, strict=True):
             assert_agree(one, other, leaves, APART.get(path, 1))

@@ -97,8 +97,8 @@ def test_every_f32_reads_back_bit_for_bit(pattern, suffix):
     if value - value != 0:
         return  # WGSL has no literals for NaN and infinity
     text = print_expression(Literal(HERE, value, suffix, F32))
-    found = read(text, "f32")
-    number = found.value if isinstance(found, Literal) else -found.operand.value
+    actual = read(text, "f32")
+    number = actual.value if isinstance(actual, Literal) else -actual.operand.value
     assert bits(number, "<f") == bits(value, "<f"), text
     assert bits(float(text.removesuffix("f")), "<f") == bits(value, "<f"), text
     assert text.endswith("f") == (suffix == "f")

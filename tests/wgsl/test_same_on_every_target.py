@@ -107,9 +107,11 @@ def test_a_wrong_printer_is_found_and_the_program_reduced(row, wrong, left, monk
 
     monkeypatch.setitem(TARGETS, "broken", broken)
     targets = ["cpu", "broken"]
-    found = [one for batch in batches(programs(30, "tests")) for one in disagreements(batch, targets)]
-    assert {target for _, target in found} == {"broken"}
-    program = smallest(found[0][0], "broken", targets, attempts=120)
+    actual = [
+        disagreement for batch in batches(programs(30, "tests")) for disagreement in disagreements(batch, targets)
+    ]
+    assert {target for _, target in actual} == {"broken"}
+    program = smallest(actual[0][0], "broken", targets, attempts=120)
     assert left in program.text
     assert program.text.count(";") <= 4
     assert "broken: " in described(program, "broken", targets)
@@ -127,7 +129,7 @@ def test_reduction_leaves_what_matters():
 
     def attempt(decisions):
         choices = Choices(given=decisions)
-        return choices if sum(one >= 77 for one in numbers(choices)) >= 2 else None
+        return choices if sum(number >= 77 for number in numbers(choices)) >= 2 else None
 
     start = Choices(1)
     assert len(numbers(start)) > 5
@@ -139,14 +141,14 @@ def test_intervals_hold_what_ieee_computes_and_no_more():
     rng = np.random.default_rng(0)
     a, b = (rng.normal(size=1000).astype(F32) * 2.0 ** rng.integers(-20, 20, 1000).astype(F32) for _ in "ab")
     x, y = intervals.exactly(a), intervals.exactly(b)
-    for found, value in [
+    for actual, value in [
         (intervals.add(x, y), a + b),
         (intervals.divide(x, y), a / b),
         (intervals.fma(x, y, x), a * b + a),
         (intervals.square_root(intervals.absolute(x)), np.sqrt(np.abs(a))),
         (intervals.fract(x), a - np.floor(a)),
     ]:
-        assert not intervals.outside(found, value, may_assume_finite=False).any()
+        assert not intervals.outside(actual, value, may_assume_finite=False).any()
     apart = np.abs(a) * F32(1 + 2.0**-18)
     assert intervals.outside(intervals.absolute(x), apart, may_assume_finite=False).all()
 
