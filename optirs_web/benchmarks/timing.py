@@ -60,15 +60,16 @@ def race(sides: Mapping[str, Side], rounds: int, reference: str = "ours") -> dic
     """
 
     def are_enough(times: Mapping[str, Times]) -> bool:
-        is_due = all(len(own) >= rounds for own in times.values())
+        is_due = all(len(values) >= rounds for values in times.values())
         return is_due and all(spread(values) <= STEADY for values in _compared(times, reference))
 
-    def answer(asked: tuple[str, int]) -> float:
+    def answer(request: tuple[str, int]) -> float:
         time.sleep(_PAUSE)
-        return sides[asked[0]].seconds(asked[1])
+        name, repeats = request
+        return sides[name].seconds(repeats)
 
     plan = _PLAN._replace(fewest=min(rounds, FEWEST_ROUNDS), most=rounds * MOST_ROUNDS, at_most=LIMIT / len(sides))
-    return {name: list(own) for name, own in drive(rounds_of(list(sides), plan, are_enough), answer).items()}
+    return {name: list(values) for name, values in drive(rounds_of(list(sides), plan, are_enough), answer).items()}
 
 
 def _compared(times: Mapping[str, Sequence[float]], reference: str) -> list[Sequence[float]]:

@@ -64,7 +64,7 @@ def _offset(submits: Sequence[Submit]) -> float:
 
 def _run(works: Sequence[Work], start: float, end: float, device: str, submit: int) -> KernelRun:
     costs = [costs_of(work) for work in works]
-    known = [cost.operations for cost in costs if cost.operations is not None]
+    counts = [cost.operations for cost in costs if cost.operations is not None]
     first = works[0]
     name = first.kernel.name if first.kernel is not None else "copy"
     return KernelRun(
@@ -73,7 +73,7 @@ def _run(works: Sequence[Work], start: float, end: float, device: str, submit: i
         end=end,
         bytes_read=sum(cost.bytes_read for cost in costs),
         bytes_written=sum(cost.bytes_written for cost in costs),
-        operations=sum(known) if len(known) == len(costs) else None,
+        operations=sum(counts) if len(counts) == len(costs) else None,
         grid=first.grid if len(works) == 1 else (0, 0, 0),
         parameters=costs[0].parameters if len(works) == 1 else {},
         device=device,
@@ -193,8 +193,8 @@ def summarize(kernels: Sequence[KernelRun], peaks: Mapping[str, Peaks]) -> list[
 def _summary(runs: Sequence[KernelRun], peaks: Peaks, total: float) -> Summary:
     seconds = sum(run.seconds for run in runs)
     nbytes = sum(run.nbytes for run in runs)
-    known = [run.operations for run in runs if run.operations is not None]
-    operations = sum(known) if len(known) == len(runs) else None
+    counts = [run.operations for run in runs if run.operations is not None]
+    operations = sum(counts) if len(counts) == len(runs) else None
     bounds: dict[str, float] = {}
     for run in runs:
         bound = bound_of(run, peaks)
