@@ -93,7 +93,7 @@ def get_text(
 ) -> Text:
     """One of its kernels for a target, as `optirs-web shader` prints it.
 
-    What compilers of others make is made once and kept, so there is a bound to what a server can be made to do.
+    Texts of other compilers are made once and cached, which limits the work that clients can cause.
     """
     requested = Name(folder, name, variant, target)
     if (folder, name) not in every_shader() or variant not in variants(folder, name) or target not in TARGETS:

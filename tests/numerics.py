@@ -157,7 +157,7 @@ def broadcast(a, b, weights, device):
 
 
 def wandered(steps, values, weights, device):
-    """The values after steps from walk to walk, and the gradient of their weighted sum."""
+    """Return the values after steps from one strided view to the next, and the gradient of their weighted sum."""
     x = y = ow.tensor(values, device=device, requires_grad=True)
     for name, argument in steps:
         y = STEPS[name](y, argument)
@@ -174,7 +174,7 @@ STEPS = {
 
 
 def multiplied(a, b, swapped, device):
-    """A product of matrices of which some are transposed walks, as the device multiplies and by tiles."""
+    """Return a product of matrices, some of them transposed views, by the device's kernels and by tiles."""
     a, b = (
         ow.tensor(values, device=device).transpose(-1, -2) if is_swapped else ow.tensor(values, device=device)
         for values, is_swapped in zip((a, b), swapped, strict=True)

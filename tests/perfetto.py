@@ -79,5 +79,5 @@ def open_in_perfetto(browser, trace):
 
 
 def within(slices, outer):
-    """Those that lie in another."""
+    """Return the spans within another."""
     return [slice_ for slice_ in slices if outer.ts <= slice_.ts and slice_.ts + slice_.dur <= outer.ts + outer.dur]

@@ -54,7 +54,7 @@ def extracted(folder, *wheels):
 
 
 def run(folder, program):
-    """Run Python with what is in this folder and NumPy, without the editable install beside them (-S)."""
+    """Run Python with the content of this folder and NumPy, without the editable install next to them (-S)."""
     path = [str(folder), sysconfig.get_path("purelib")]
     command = [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {path!r}\n{program}"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)

@@ -1,4 +1,4 @@
-"""`nn.DataLoader`: what it hands out, in which order, in how much memory, and how it goes on after a break."""
+"""`nn.DataLoader`: its batches, their order, its memory, and how it continues after an interruption."""
 
 import gc
 import json

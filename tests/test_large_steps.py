@@ -45,7 +45,7 @@ def slices(x):
 
 
 def slices_in_other_orders(x):
-    """The gradient of one slice lies in the order of the whole, those of the others do not."""
+    """The gradient of one slice is contiguous, those of the others are strided."""
     x = x.detach()
     x.requires_grad = True
     first, second, third = (x.reshape(4, 5, 3, 6)[:, :, index] for index in range(3))

@@ -1,4 +1,4 @@
-"""Normalization: running statistics, digits, dispatches, and bad calls. Values and derivatives stand in the table."""
+"""Normalization: running statistics, accuracy, dispatches, and bad calls. The table has values and derivatives."""
 
 import numpy as np
 import pytest

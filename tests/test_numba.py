@@ -381,8 +381,9 @@ print(problem.steps, hits(), misses(), int(worker_is_used()))
 
 
 def until_compiled(folder, has_code=""):
-    """Steps of a process until Numba runs them all, functions from disk, functions compiled, and whether beside.
+    """Return the steps of a process until Numba runs them all, counts of loaded and compiled functions, and a flag.
 
+    The flag is 1 if another process compiled.
     Without `has_code` the process must not load Numba before its machine code is there.
     """
     environment = {"OPTIRS_CPU": "", "NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(folder), "HAS_CODE": has_code}

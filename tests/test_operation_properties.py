@@ -150,7 +150,7 @@ def test_reductions_of_any_axes_of_any_walk_equal_numpys(numerics, call):
 
 @st.composite
 def wanderings(draw):
-    """A shape, and steps from one walk to the next, as arguments of numerics."""
+    """Draw a shape, and steps from one strided view to the next, as arguments of numerics."""
     shape = first = draw(arrays.array_shapes(min_dims=1, max_dims=4, max_side=4))
     steps = []
     for _ in range(draw(st.integers(1, 4))):

@@ -47,7 +47,7 @@ def of_application(path):
 
 
 def run_installed(wheels, folder, program):
-    """Run Python with these wheels, without the editable install beside them (-S)."""
+    """Run Python with these wheels, without the editable install next to them (-S)."""
     for wheel in wheels:
         wheel.extractall(folder)
     path = [str(folder), sysconfig.get_path("purelib")]

@@ -26,7 +26,7 @@ def on_cpu(monkeypatch):
 
 
 def imported_by(monkeypatch):
-    """The programs beside one another, with what the site serves beside them."""
+    """Return a function that imports programs of the pages by name, as the site serves them."""
     monkeypatch.syspath_prepend(str(PROGRAMS))
     monkeypatch.setitem(sys.modules, "recipes", recipes)
     return import_module

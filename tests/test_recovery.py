@@ -1,4 +1,4 @@
-"""A device that is lost in mid-run: training goes on from the last snapshot."""
+"""A device that is lost during training: training continues from the last snapshot."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""Rows and columns that share a workgroup: values beside float64 whatever their length and number, and the grids."""
+"""Rows and columns that share a workgroup: values compared with float64 for any length and number, and the grids."""
 
 from dataclasses import replace
 

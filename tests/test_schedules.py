@@ -292,7 +292,7 @@ def test_a_patience_may_be_infinite():
 
 
 def test_a_line_of_one_cycle_ends_at_its_end(device):
-    """torch's goes on below 0 with the step after the last one that anybody takes, which no optimizer would take."""
+    """torch's falls below 0 at the step after the last one, which no optimizer would accept."""
     optimizer = ours(device)
     one = lr_scheduler.OneCycleLR(optimizer, 1.0, 10, anneal_strategy="linear")
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Rows reduced by subgroups: beside float64 for any size and numbering of these, and which adapters take them."""
+"""Rows reduced by subgroups: compared with float64 for any size and numbering, and the adapters that use them."""
 
 import math
 import re

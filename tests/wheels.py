@@ -29,7 +29,7 @@ class Wheels(NamedTuple):
 
 
 def build_wheels(folder):
-    """Build from a copy of the sources in `folder`, because setuptools leaves files beside what it builds from."""
+    """Build from a copy of the sources in `folder`, because setuptools writes files next to its sources."""
     tree, out = folder / "tree", folder / "out"
     tree.mkdir()
     for name in ("pyproject.toml", "setup.py", "LICENSE"):

@@ -20,7 +20,7 @@ _TAKEN = ("allocate", "reuse")
 _LET_GO = ("release", "free")
 
 BEFORE, STEP, _NO_KERNEL = "(there before)", "(compiled steps)", "(no kernel)"
-"""Whose memory it is that was live when the timeline began, that steps keep, and that which no kernel was given."""
+"""Labels of memory that was in use when the timeline began, that compiled steps keep, that no kernel has used yet."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class MemoryEvent:
         pooled: kept for reuse afterwards.
         buffer: a number for the memory from when it is taken until it is let go; None where the event is about no
             buffer, or one from before the timeline.
-        kernel: the first kernel that was given the buffer, "" while there is none; "(compiled steps)" for memory of a
+        kernel: the first kernel that used the buffer, "" while there is none; "(compiled steps)" for memory of a
             step's own, which is in use as long as the step is kept.
         after: the kernel that was dispatched last before the event, "" if there was none.
     """

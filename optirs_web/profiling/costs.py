@@ -63,7 +63,7 @@ def costs_of(work: Work) -> Costs:
     return Costs(sum(sizes[name] for name in reads), sum(written), operations, values)
 
 
-# What is read, and what is written.
+# The bindings that are read, and those that are written.
 
 
 @cache

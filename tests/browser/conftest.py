@@ -20,7 +20,7 @@ TRAINING = re.compile("^Training on ")  # and then the truth about the adapter
 
 @pytest.fixture(scope="session")
 def site(browser, tmp_path_factory):
-    """The address of a running demo, under a prefix: no page may ask for what lies above it."""
+    """Return the address of a running demo under a prefix; no page may request addresses above it."""
     from playwright.sync_api import expect
 
     pyodide_folder()

@@ -1,4 +1,4 @@
-"""A page whose device is destroyed: training goes on from a snapshot, and what was lost is an error of ours."""
+"""A page whose device is destroyed: training continues from a snapshot, and use of lost tensors is an error."""
 
 import json
 

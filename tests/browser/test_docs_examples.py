@@ -1,4 +1,4 @@
-"""The examples in docs/ run as they stand, and `make pyodide`'s package loads. What they fetch is served from here."""
+"""The examples in docs/ run unchanged, and `make pyodide`'s package loads. The test serves what they fetch."""
 
 import json
 import mimetypes
@@ -71,7 +71,7 @@ INSTALL = r"import shutil, site; shutil.unpack_archive(r'\1', site.getsitepackag
 
 
 def code_cells(notebook):
-    """The code of a notebook; the wheel that `%pip` installs from a file beside it is unpacked."""
+    """Return the code of a notebook; the wheel that `%pip` installs from a file next to it is unpacked."""
     cells = [one for one in json.loads(notebook.read_text())["cells"] if one["cell_type"] == "code"]
     return [
         re.sub(r"^%pip install -q emfs:(.*)$", INSTALL, "".join(cell["source"]), flags=re.MULTILINE) for cell in cells

@@ -33,7 +33,7 @@ def wait_for_isolation(page):
 
 @pytest.fixture
 def open_page(page, exported):
-    """`open_page("race")`: the page, isolated and no longer busy. It asks for nothing that lies above the prefix."""
+    """`open_page("race")`: the page, isolated and no longer busy. It requests nothing above the prefix."""
     requested = []
     page.on("request", lambda request: requested.append(urlsplit(request.url)))
 

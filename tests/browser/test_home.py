@@ -1,4 +1,4 @@
-"""The first page: a model trains at once, visitors may change the program, and without a GPU they are told why."""
+"""The first page: a model trains at once, visitors may change the program, and without a GPU it says why."""
 
 import re
 

@@ -27,7 +27,7 @@ def with_cublas(driver, monkeypatch):
 
 
 def walks(device, generator, dtype):
-    """Operands of products: as they lie, transposed, of a batch, repeated along it, sliced, of one row or column."""
+    """Operands of products: contiguous, transposed, of a batch, repeated along it, sliced, of one row or column."""
 
     def numbers(*shape):
         values = ow.tensor(generator.standard_normal(shape).astype(np.float32), device=device, dtype=dtype)

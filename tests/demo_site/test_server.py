@@ -1,4 +1,4 @@
-"""The demo server against clients that vanish, stall, lie and crowd, and against its own death."""
+"""The server against clients that disconnect, stall, send wrong lengths or too many requests, and against crashes."""
 
 import json
 import resource

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 
 class Choices:
-    """Decisions, each a number below some bound; those that were taken stand in `taken`.
+    """Decisions, each a number below a bound; `taken` has those that were made.
 
     Args:
         seed: what they are drawn by.
@@ -35,7 +35,7 @@ class Choices:
         return self.below(100) >= 100 - percent
 
     def pick(self, options):
-        """One of them; the simplest stands first."""
+        """Return one of the options, of which the simplest is the first."""
         return options[self.below(len(options))]
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Tables of what may be written for a value of each type; forms stand apart by two spaces or by lines.
+"""Tables of the expressions for a value of each type; forms are separated by two spaces or line breaks.
 
 {i32}, {u32}, … are values of that type, {I} and {U} literals that are not zero, {N} a literal below 32, {F} a multiple
 of 1/4. In the tables of many types {T} is a value of the type, T the type itself, {L} one of its literals; of vectors

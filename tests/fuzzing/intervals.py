@@ -61,7 +61,7 @@ def widened(x, ulps, of_finite):
 
 
 def at_ends(function, ulps):
-    """An operation on intervals, of a function whose extremes lie at the ends of its operands."""
+    """Return the operation on intervals of a function whose extremes are at the ends of its operands."""
 
     def apply(*operands):
         with np.errstate(all="ignore"):
@@ -181,7 +181,7 @@ def clamp(x, low, high):
 
 
 def fract(x):
-    """x - floor(x); from 0 to 1 where it is not sure which whole number lies below."""
+    """Return x - floor(x); from 0 to 1 where the floor is not certain."""
     whole = floor(x)
     part = subtract(x, whole)
     is_sure = (whole.low == whole.high) | np.isnan(x.low)

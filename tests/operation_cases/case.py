@@ -60,7 +60,7 @@ NOT_IN_ORDER = ("transposed", "sliced", "repeated")
 
 
 class Variant(NamedTuple):
-    """One way to call a row: the shapes of the inputs, and the walk by which each is had of its source."""
+    """One way to call a row: the shapes of the inputs, and the strided view of its source that each input is."""
 
     shapes: Sequence[Shape]
     walk: str = "in order"

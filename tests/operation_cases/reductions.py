@@ -37,7 +37,7 @@ def extremum(name, reference, theirs):
 
 
 def place(name, reference, theirs):
-    """Rows of where an extremum stands: over all, and along an axis."""
+    """Return rows of the index of an extremum: over all elements, and along an axis."""
     ours = getattr(ops, name)
     fixed = {"domain": "distinct", "tolerance": 0, "why_not": "is an integer", "walks": ("transposed", "sliced")}
     return [

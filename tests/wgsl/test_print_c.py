@@ -29,7 +29,7 @@ def kernel(name):
 
 
 def torture():
-    """The job of torture.wgsl; structs lie as WGSL lays them out, a vec3 in sixteen bytes."""
+    """Return the job of torture.wgsl; structs have WGSL's layout, with a vec3 in sixteen bytes."""
     cells = np.zeros((2, 16), F32)
     cells[:, 0:4] = [[1, 2, 3, 4], [5, 6, 7, 8]]
     cells.view(U32)[:, 4:7] = [[10, 11, 12], [20, 21, 22]]
@@ -72,7 +72,7 @@ def test_indices_are_brought_within_bounds_and_memory_begins_at_zero(dialect):
 
 
 def all_cases():
-    """One text of every case, whose names are told apart by numbers, and the name of the function of each."""
+    """Return one text of all cases, with numbers in their names, and the name of the function of each."""
     texts, names = [], []
     for number, (text, _) in enumerate(CASES.values()):
         module = parse(text, "case.wgsl")

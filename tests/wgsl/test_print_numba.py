@@ -40,7 +40,7 @@ def test_the_results_are_those_written_by_hand(name, numba):
 
 
 def test_quotients_by_reciprocals_are_exact(numba):
-    """Compared with integer division for dividends at and beside multiples of divisors of 1 to 32 bits."""
+    """Compared with integer division for dividends at and next to multiples of divisors of 1 to 32 bits."""
     functions = []
     for sign in "/%":
         text = f"fn f(a: u32, b: u32) -> u32 {{ return a {sign} b; }}"

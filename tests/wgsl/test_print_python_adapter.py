@@ -27,7 +27,7 @@ def gpu():
 
 
 def ulps_apart(a, b):
-    """How many floats lie between; subnormals count as zero, and of two NaN any are equal."""
+    """Return the number of floats between two; subnormals count as zero, and NaNs are equal."""
 
     def ordered(x):
         x = np.where(np.abs(x) < np.float32(2.0**-126), np.float32(0), x)
