@@ -10,7 +10,7 @@ __all__ = ["advance", "advance_bindings"]
 
 
 def advance_bindings(module: syntax.Module, checked: bool, measured: int | None) -> Bindings:
-    """Those of the `advance` kernel; see `advance`."""
+    """Return the bindings of the `advance` kernel; see `advance`."""
     bindings = [
         ("tensors", "read", "array<TensorEntry>"),
         ("hyper", "read", "array<Hyper>"),
@@ -26,15 +26,16 @@ def advance(
 ) -> str:
     """The shell of an optimizer's ``advance``: one workgroup over all its tensors.
 
-    What is measured over all tensors is the same for each, so that then the scalars of all of them go along, but for
-    the step count of those without a gradient.
+    A measure over all tensors is the same for each of them. With one, the scalars of all tensors are advanced; only
+    the step count of those without a gradient stays.
 
     Args:
         module: the rule.
-        checked: steps with gradients that are not finite are left out.
+        checked: skip steps with gradients that are not finite.
         over_all: the rule measures over all tensors.
-        measured: the number of the transform that has measured already; whether a gradient is not finite it knows too.
-        settles: it measures over all tensors, and what follows is done here.
+        measured: the number of the transform whose measure was computed before, which also counts the gradients that
+            are not finite.
+        settles: that transform measures over all tensors, and its ``settle`` function is called in this kernel.
     """
     skip, reset = "false", ""
     if checked:

@@ -25,44 +25,47 @@ class BuiltinCalls:
         self.checker = checker
 
     def call(self, node: Call) -> Operand | None:
-        """By the table of `builtins`; None where it returns nothing."""
+        """Return the checked call, by the signatures of `builtins`; None if the function returns nothing."""
         node.kind = "builtin"
         name, position = node.callee.name, node.position
         operands = [self.argument(argument) for argument in node.arguments]
-        found = match(name, [one.type for one in operands], [one.value is not None for one in operands])
-        if isinstance(found, str):
-            raise fail(position, found)
-        pairs = list(zip(operands, found.parameters, strict=True))
+        matched = match(
+            name, [operand.type for operand in operands], [operand.value is not None for operand in operands]
+        )
+        if isinstance(matched, str):
+            raise fail(position, matched)
+        pairs = list(zip(operands, matched.parameters, strict=True))
         operands = [
-            self.checker.convert(one, wanted, f"argument {n + 1} of '{name}'") for n, (one, wanted) in enumerate(pairs)
+            self.checker.convert(operand, parameter, f"argument {number + 1} of '{name}'")
+            for number, (operand, parameter) in enumerate(pairs)
         ]
         if name in ("subgroupBroadcast", "quadBroadcast") and operands[1].value is None:
             raise fail(operands[1].node.position, f"the lane of '{name}' must be a const-expression")
-        if found.result is None:
-            node.arguments, node.type = [one.node for one in operands], None
+        if matched.result is None:
+            node.arguments, node.type = [operand.node for operand in operands], None
             return None
-        arguments = [(one.value, one.type) for one in operands if one.value is not None]
+        arguments = [(operand.value, operand.type) for operand in operands if operand.value is not None]
         value = None
         if len(arguments) == len(operands):
-            result = found.result
+            result = matched.result
             value = self.checker.evaluate(position, lambda: constants.builtin(name, arguments, result))
-        if value is None and is_abstract(found.result):
-            operands = [self.checker.convert(one, concrete(one.type), "this") for one in operands]
-            found_result = concrete(found.result)
+        if value is None and is_abstract(matched.result):
+            operands = [self.checker.convert(operand, concrete(operand.type), "this") for operand in operands]
+            result_type = concrete(matched.result)
         else:
-            found_result = found.result
-        node.arguments = [one.node for one in operands]
-        return Operand(node, found_result, value)
+            result_type = matched.result
+        node.arguments = [operand.node for operand in operands]
+        return Operand(node, result_type, value)
 
     def argument(self, node: Expression) -> Operand:
-        """An argument of a built-in function, where alone ``&x`` may stand."""
+        """Check an argument of a built-in function; only here is ``&x`` allowed."""
         if not isinstance(node, Unary) or node.operator != "&":
             return self.checker.value(node)
         target = self.checker.operand(node.operand)
-        if target.place is None or target.place.is_component:
+        if target.memory is None or target.memory.is_component:
             raise fail(node.position, "'&' needs a variable, a member or an element in memory")
         node.operand = target.node
-        node.type = Pointer(target.place.space, target.type, target.place.access)
+        node.type = Pointer(target.memory.space, target.type, target.memory.access)
         return Operand(node, node.type)
 
     def bitcast(self, node: Call) -> Operand:
@@ -92,7 +95,7 @@ def _as_type(argument: TypeName | Expression) -> TypeName:
 
 
 def _shape(type_: Type) -> tuple[int, int] | None:
-    """Components and bits in each, for what can be reinterpreted."""
+    """Return the number of components and the bits of each; None for types that cannot be reinterpreted."""
     if not isinstance(type_, Scalar | Vector) or element_of(type_) == BOOL:
         return None
     return type_.size if isinstance(type_, Vector) else 1, 16 if element_of(type_) == F16 else 32

@@ -2,7 +2,7 @@
 
 A row reads: names, the scalars T may have, its shapes, parameters, result. In a row
 
-- ``T`` is the same type in every place, ``S`` its scalar; ``u32``, ``vec4f`` and the like stand for themselves;
+- ``T`` is the same type wherever it stands, ``S`` its scalar; ``u32``, ``vec4f`` and the like stand for themselves;
 - ``T:i32`` and ``T:bool`` have T's shape over another scalar;
 - ``&atomic``, ``&array`` and ``&workgroup`` are ``&x`` of an atomic in memory that can be written, of a
   runtime-sized array in a storage buffer, and of any workgroup variable; T is what it holds;
@@ -159,7 +159,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A signature that fits a call: what each argument converts to, the result (None: nothing), and T."""
+    """A signature that fits a call: the types to which the arguments convert, the result's type (or None), and T."""
 
     parameters: tuple[Type, ...]
     result: Type | None
@@ -168,8 +168,8 @@ class Match:
 
 def _read_table(table: str) -> dict[str, tuple[Signature, ...]]:
     rows: dict[str, tuple[Signature, ...]] = {}
-    for line in table.strip().splitlines():
-        *names, scalars, shapes, parameters, result = line.split()
+    for row in table.strip().splitlines():
+        *names, scalars, shapes, parameters, result = row.split()
         signature = Signature(
             _CLASSES.get(scalars, (F32,)),
             shapes,
@@ -185,43 +185,43 @@ BUILTINS = _read_table(_TABLE)
 
 
 def needs_subgroups(name: str) -> bool:
-    """Whether a built-in function or value belongs to the extension ``subgroups``."""
+    """Return True for the built-in functions and values of the extension ``subgroups``."""
     return name.startswith(("subgroup", "quad")) or name == "num_subgroups"
 
 
 def meets_others(name: str) -> bool:
-    """Whether a built-in function does more than return a value: it writes memory or waits for other invocations."""
+    """Return True for built-in functions with side effects: they write memory or synchronize with other invocations."""
     return (
         name.startswith("atomic") or name.endswith("Barrier") or name == "workgroupUniformLoad" or needs_subgroups(name)
     )
 
 
 def match(name: str, arguments: Sequence[Type], constant: Sequence[bool]) -> Match | str:
-    """The signature of a built-in function that the arguments fit, or why none does.
+    """Return the signature of a built-in function that fits the arguments, or a message that says why none does.
 
     Args:
         name: one of `BUILTINS`.
         arguments: their types.
-        constant: which of them are const-expressions; T is abstract only if all are.
+        constant: for each, True if it is a const-expression; T is abstract only if all are.
     """
-    signatures = [one for one in BUILTINS[name] if len(one.parameters) == len(arguments)]
+    signatures = [signature for signature in BUILTINS[name] if len(signature.parameters) == len(arguments)]
     if not signatures:
-        counts = sorted({len(one.parameters) for one in BUILTINS[name]})
+        counts = sorted({len(signature.parameters) for signature in BUILTINS[name]})
         return f"'{name}' takes {' or '.join(map(str, counts))} arguments, not {len(arguments)}"
     for signature in signatures:
-        found = _fit(signature, arguments, all(constant))
-        if found is not None:
-            return found
-    given = ", ".join(map(str, arguments))
-    wanted = "; ".join(f"{name}{one}{_explain(one)}" for one in signatures)
-    return f"'{name}' does not take ({given}); there is {wanted}"
+        matched = _fit(signature, arguments, all(constant))
+        if matched is not None:
+            return matched
+    types = ", ".join(map(str, arguments))
+    available = "; ".join(f"{name}{signature}{_explain(signature)}" for signature in signatures)
+    return f"'{name}' does not take ({types}); there is {available}"
 
 
 def _explain(signature: Signature) -> str:
     if not {"T", "S", "&atomic"} & set(signature.parameters):
         return ""
     shapes = {"sv": "scalars and vectors", "v": "vectors", "3": "vec3", "s": "scalars"}[signature.shapes]
-    concrete = [one for one in signature.scalars if one not in CONVERSIONS]
+    concrete = [scalar for scalar in signature.scalars if scalar not in CONVERSIONS]
     return f" with T {shapes} of {', '.join(map(str, concrete))}"
 
 
@@ -245,7 +245,7 @@ def _fit(signature: Signature, arguments: Sequence[Type], all_constant: bool) ->
 
 
 def _bind(signature: Signature, arguments: Sequence[Type], bound: Type | None, all_constant: bool) -> Type | None:
-    """T: what all arguments in its places convert to, in a scalar that the row allows."""
+    """Return T: the type to which all arguments of type T convert, over a scalar that the signature allows, or None."""
     variable = bound
     for kind, argument in zip(signature.parameters, arguments, strict=True):
         if kind == "T":
@@ -272,7 +272,7 @@ def _shape_fits(shapes: str, type_: Type) -> bool:
 
 
 def _pointed(kind: str, argument: Type) -> Type | None:
-    """What ``&x`` points to, if it is what the row asks for."""
+    """Return the type that ``&x`` points to; None if it is not the kind of pointer that the signature takes."""
     match kind, argument:
         case "&atomic", Pointer(target=Atomic(element), access="read_write"):
             return element
@@ -284,7 +284,7 @@ def _pointed(kind: str, argument: Type) -> Type | None:
 
 
 def _type(kind: str, variable: Type | None) -> Type | None:
-    """The type that a word of the table stands for, T being known."""
+    """Return the type that a word of the table stands for; `variable` is T."""
     if kind in _FIXED:
         return _FIXED[kind]
     if variable is None or kind == "-":

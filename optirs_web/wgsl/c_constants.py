@@ -1,4 +1,4 @@
-"""The values of constants in a checked module."""
+"""Evaluates the constants of a checked module, for printing them in C."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ __all__ = ["Values"]
 
 
 class Values:
-    """Of const-expressions. Most are numbers and operators; for what else there is, the module is checked again."""
+    """The values of const-expressions.
+
+    Literals, names, operators and conversions are evaluated directly; for others the module is checked again.
+    """
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.named = {one.name: one.value for one in module.declarations if isinstance(one, Constant)}
+        self.named = {
+            declaration.name: declaration.value
+            for declaration in module.declarations
+            if isinstance(declaration, Constant)
+        }
         self.known: dict[int, tuple[Expression, Value]] | None = None
 
     def of(self, node: Expression) -> Value:
-        """The value of an expression that the checker has found to be constant."""
+        """Return the value of an expression that the checker takes as constant."""
         value = self.simple(node)
         if value is not None:
             return value
@@ -29,7 +36,7 @@ class Values:
         return self.known[id(node)][1]
 
     def simple(self, node: Expression) -> Value | None:
-        """Of numbers, names, operators and conversions; None if it is made of more."""
+        """Return the value of an expression of literals, names, operators and conversions; None for any other."""
         match node:
             case Literal(value=value):
                 return value

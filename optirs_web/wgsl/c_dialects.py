@@ -1,9 +1,9 @@
-"""What each operator and built-in of WGSL is in OpenCL C and in CUDA C++: tables, which `print_c` reads.
+"""The operators and built-ins of WGSL in OpenCL C and in CUDA C++, as tables that `print_c` reads.
 
-A row is a template and the level of what it makes. ``{0:9}`` is the first operand, in parentheses unless its own
-level is at least 9; a plain ``{0}`` never needs them. The key is the operator or built-in, then the type of its first
-operand, or only the former where all types are alike. Rows are for scalars: what WGSL does to vectors `c_vectors`
-does component by component, and f16 is computed as f32 and rounded, which gives the same bits. "/ u32 literal" and
+A row is a template and the precedence level of its result. ``{0:9}`` is the first operand, in parentheses unless its
+own level is at least 9; a plain ``{0}`` never needs them. The key is the operator or built-in, then the type of its
+first operand, or only the former if it is the same for all types. Rows are for scalars: `c_operations` applies them to
+vectors component by component, and f16 is computed as f32 and rounded, which gives the same bits. "/ u32 literal" and
 the like are for a right operand that is a literal.
 
 In helpers and rows ``@`` stands for the suffix that CUDA's functions of f32 have: ``exp@`` is `exp` and `expf`.
@@ -21,7 +21,7 @@ from .c_helpers import CUDA_HELPERS, CUDA_SUBGROUPS, HELPERS, OPENCL_HELPERS
 __all__ = ["ATOM", "C_DIALECTS", "TERNARY", "UNARY", "CDialect", "Row"]
 
 TERNARY, OR_ELSE, AND_ALSO, OR, XOR, AND, EQUALITY, RELATION, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(13)
-"""How tightly C binds, loosest first."""
+"""The precedence levels of C, the lowest first."""
 
 Row = tuple[str, int]
 
@@ -31,27 +31,27 @@ class CDialect:
     """One of the C family of targets.
 
     Attributes:
-        header: what every text begins with, after its first line.
-        half: what makes the type f16.
-        kernel: what stands before the kernel's name, given `x`, `y`, `z` and `invocations` of a workgroup.
-        function: what stands before the type of a function.
-        sharing: likewise of one that is given memory of a workgroup.
-        constant: what stands before the type of a scalar constant.
-        table: likewise of a constant array or struct.
-        spaces: what stands before the type of what lies in each address space of WGSL.
-        shared: what declares memory of a workgroup in the kernel.
+        header: the beginning of every text, after its first line.
+        half: the definition of the type f16.
+        kernel: the text before the kernel's name, with `x`, `y`, `z` and `invocations` of a workgroup.
+        function: the qualifiers of a function.
+        sharing: those of a function with a parameter in workgroup memory.
+        constant: the qualifiers of a scalar constant.
+        table: those of a constant array or struct.
+        spaces: by address space of WGSL the qualifier of a type.
+        shared: the qualifier that declares workgroup memory in the kernel.
         aligned: the attribute of a type or member of that alignment.
-        restrict: what marks a pointer to memory that no other pointer of the kernel writes.
-        value: a struct, array or vector of the values given.
-        zero: what stands between the braces of a zero value.
-        vectors: those that the dialect has itself, by their names here; the others are unions.
-        half_literal: a number of f16, given `value` and `bits`.
-        builtin_values: each `@builtin`, by component `d` of three; `size` is that of a workgroup along it,
-            `index` the local invocation index, `invocations` how many a workgroup has.
-        axes: what `d` is for each component.
+        restrict: the qualifier of a pointer to memory that no other pointer of the kernel writes.
+        value: a struct, array or vector of `values`.
+        zero: the text between the braces of a zero value.
+        vectors: the dialect's own vector types, by their names in the text; the others are unions.
+        half_literal: a number of f16, from `value` and `bits`.
+        builtin_values: each `@builtin`, for axis `d`; `size` is the workgroup's size along it, `index` the local
+            invocation index, `invocations` their number in a workgroup.
+        axes: `d` for each of the three axes.
         subgroup: invocations of a subgroup.
         rows: the table.
-        helpers: functions that rows use; a text holds those it needs.
+        helpers: functions that rows use; a text contains those it needs.
         atomics: the functions on a pointer and a value.
         early: helpers that types use.
     """
@@ -82,7 +82,7 @@ class CDialect:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The functions that rows call, which no variable may hide."""
+        """Return the names of the functions that rows call, which no variable may hide."""
         texts = [template for template, _ in self.rows.values()]
         texts += [*self.builtin_values.values(), *self.atomics.values()]
         return frozenset(word for text in texts for word in re.findall(r"[A-Za-z]\w*(?=\()", text)) | set(
@@ -116,7 +116,7 @@ _INFIX = {
     ">> u32 literal": (f"{{0:{PRODUCT}}} >> {{1:{SUM}}}", SHIFT),
     ">> i32 literal": (f"{{0:{PRODUCT}}} >> {{1:{SUM}}}", SHIFT),
 }
-"""What C writes as WGSL does."""
+"""Rows that are the same in C and WGSL."""
 
 _SAME_NAME = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "exp", "exp2", "floor", "log", "log2",
@@ -208,7 +208,7 @@ _OF_U32 = ("countOneBits", "countLeadingZeros", "countTrailingZeros", "firstTrai
 
 
 def _rows(own: Mapping[str, Row], suffix: str) -> dict[str, Row]:
-    """The table of a dialect: the rows that all have, and its own."""
+    """Return the table of a dialect: the common rows and its own."""
     rows = {**_ROWS, **own}
     for name in _OF_U32:
         template, _ = rows[f"{name} u32"]
@@ -234,7 +234,7 @@ _SUBGROUP_OF_ONE = {
     **{f"subgroupExclusiveMul {type_}": (f"({type_})1", UNARY) for type_ in ("i32", "u32", "f32")},
     "subgroupBallot": _call("_ballot({0})"),
 }  # fmt: skip
-"""OpenCL C 1.2 has no subgroups: each invocation is one."""
+"""Rows for OpenCL C 1.2, which has no subgroups: each invocation is a subgroup."""
 
 _KHR_SUBGROUPS = ("subgroups", "subgroup_ballot", "subgroup_non_uniform_arithmetic", "subgroup_shuffle",
                   "subgroup_shuffle_relative")  # fmt: skip
@@ -259,10 +259,10 @@ _SUBGROUPS = {
     "subgroupShuffleUp": _call("sub_group_shuffle_up({0}, {1})"),
     "subgroupShuffleDown": _call("sub_group_shuffle_down({0}, {1})"),
     "quadBroadcast": _call(_QUAD.format("{1}")),
-    **{f"quadSwap{way}": _call(f"sub_group_shuffle_xor({{0}}, {bits}u)") for way, bits in
+    **{f"quadSwap{direction}": _call(f"sub_group_shuffle_xor({{0}}, {bits}u)") for direction, bits in
        (("X", 1), ("Y", 2), ("Diagonal", 3))},
 }  # fmt: skip
-"""As Khronos' extensions have them, of OpenCL C 2.0 and newer."""
+"""Subgroup functions of Khronos' extensions to OpenCL C 2.0 and newer."""
 
 OPENCL = CDialect(
     name="OpenCL C 1.2",
@@ -425,7 +425,8 @@ OPENCL_SUBGROUPS = replace(
     name="OpenCL C with subgroups",
     header=OPENCL.header
     + "".join(
-        f"#ifdef cl_khr_{one}\n#pragma OPENCL EXTENSION cl_khr_{one} : enable\n#endif\n" for one in _KHR_SUBGROUPS
+        f"#ifdef cl_khr_{extension}\n#pragma OPENCL EXTENSION cl_khr_{extension} : enable\n#endif\n"
+        for extension in _KHR_SUBGROUPS
     ),
     builtin_values={
         **OPENCL.builtin_values,

@@ -1,4 +1,4 @@
-"""Expressions in C."""
+"""Prints expressions in C."""
 
 from __future__ import annotations
 
@@ -47,27 +47,29 @@ class Expressions:
         self.robust = robust
         self.operations = Operations(dialect, types, where)
         self.variables: dict[str, Variable] = {}
-        self.made: dict[int, str] = {}  # calls by the `id` of their nodes, and what holds their results
+        self.made: dict[int, str] = {}  # the variables that hold results of calls, by the `id` of the calls
 
-    def declare(self, one: GlobalVariable, length: bool) -> None:
-        """Note a variable of the module and, if it has one, its length."""
-        name = self.names.declare(one.name, "variable")
-        text = self.names.declare(f"{one.name}_length", "variable") if length else ""
-        is_runtime = isinstance(one.type, Array) and one.type.count is None
-        self.variables[one.name] = Variable(name, one.space, one.space != "uniform" and not is_runtime, text)
+    def declare(self, variable: GlobalVariable, length: bool) -> None:
+        """Name a variable of the module, and its length if it is passed along with one."""
+        name = self.names.declare(variable.name, "variable")
+        text = self.names.declare(f"{variable.name}_length", "variable") if length else ""
+        is_runtime = isinstance(variable.type, Array) and variable.type.count is None
+        self.variables[variable.name] = Variable(
+            name, variable.space, variable.space != "uniform" and not is_runtime, text
+        )
 
     def variable(self, node: Expression) -> Variable | None:
-        """The variable of the module that a name means."""
+        """Return the variable of the module that a name refers to; None if it refers to none."""
         if isinstance(node, Name) and self.names.find(node.name) is None:
             return self.variables.get(node.name)
         return None
 
     def text(self, node: Expression) -> str:
-        """An expression where nothing binds it."""
+        """Return the text of an expression where it needs no parentheses."""
         return self.operand(node).text
 
     def operand(self, node: Expression) -> Operand:
-        """An expression as an operand of another."""
+        """Return the text of an expression with its precedence, as an operand of another."""
         match node:
             case Literal():
                 return self.literal(node)
@@ -91,7 +93,7 @@ class Expressions:
                 return self.call(node)
 
     def literal(self, node: Literal) -> Operand:
-        """A number of its type, every bit of it."""
+        """Return a literal that gives the value of its type exactly."""
         value, type_ = node.value, node.type
         if isinstance(value, bool) or type_ == BOOL:
             return Operand("true" if value else "false")
@@ -113,8 +115,8 @@ class Expressions:
         """An operator or built-in with these operands."""
         last = nodes[-1] if nodes else None
         is_literal = isinstance(last, Literal) and last.value not in (0, -1)
-        operands = [self.operand(one) for one in nodes]
-        types = [type_of(one) for one in nodes]
+        operands = [self.operand(node) for node in nodes]
+        types = [type_of(node) for node in nodes]
         return self.operations.apply(key, types, result, operands, " literal" if is_literal else "")
 
     def binary(self, operator: str, left: Expression, right: Expression, result: Type) -> Operand:
@@ -124,7 +126,7 @@ class Expressions:
         return self.apply(operator, [left, right], result)
 
     def compound(self, operator: str, target: Expression, value: Expression) -> str:
-        """``target += value``, where C means the same by it; otherwise ""."""
+        """Return ``target += value`` if the operator does the same in C; otherwise ""."""
         literal = " literal" if isinstance(value, Literal) and value.value not in (0, -1) else ""
         name = f"{operator} {type_of(target)}"
         rows = self.dialect.rows
@@ -134,8 +136,8 @@ class Expressions:
 
     # Memory.
 
-    def place(self, base: Expression) -> str:
-        """What stands before a member: a value and a dot, or a pointer and an arrow."""
+    def accessed(self, base: Expression) -> str:
+        """Return the text before a member's name: a value and a dot, or a pointer and an arrow."""
         variable = self.variable(base)
         if variable is not None and variable.is_pointer and not self.types.is_own(type_of(base)):
             return f"{variable.name}->"
@@ -146,21 +148,24 @@ class Expressions:
         base = type_of(node.base)
         if isinstance(base, Vector):
             if isinstance(node.index, Literal):
-                return Operand(f"{self.place(node.base)}{'xyzw'[int(node.index.value)]}")
+                return Operand(f"{self.accessed(node.base)}{'xyzw'[int(node.index.value)]}")
             at = self.bounded(node.index, f"{base.size - 1}u")
             if self.types.is_own(base):
                 return self.component(node.base, base, at)
-            return Operand(f"{self.place(node.base)}at[{at}]")
+            return Operand(f"{self.accessed(node.base)}at[{at}]")
         assert isinstance(base, Array)
         after = ".value" if self.types.has_cell(base.element) else ""
         if base.count is None:
             root = self.variables[root_of(node.base)]
             at = self.bounded(node.index, f"{root.length} - 1u", is_known=False)
             return Operand(f"{self.operand(node.base):{ATOM}}[{at}]{after}")
-        return Operand(f"{self.place(node.base)}at[{self.bounded(node.index, f'{base.count - 1}u')}]{after}")
+        return Operand(f"{self.accessed(node.base)}at[{self.bounded(node.index, f'{base.count - 1}u')}]{after}")
 
     def component(self, base: Expression, type_: Vector, at: str) -> Operand:
-        """One of a vector of the dialect's own, which has none by their numbers: of a place, or of a value."""
+        """Return a component, by its number, of a vector type that the dialect provides, which cannot be indexed.
+
+        In memory it is read through a pointer; a value is passed to a function.
+        """
         element = self.types.name(type_.element)
         space = self.space_of(base)
         if space is not None:
@@ -172,7 +177,7 @@ class Expressions:
         return Operand(f"{function}({self.text(base)}, {at})")
 
     def space_of(self, node: Expression) -> str | None:
-        """What stands before the type of a place; None if it is none, but a value."""
+        """Return the address space of an expression in memory, as it is written before its type; None for a value."""
         while isinstance(node, Index) or (isinstance(node, Member) and isinstance(type_of(node.base), Struct)):
             node = node.base
         if not isinstance(node, Name):
@@ -183,7 +188,7 @@ class Expressions:
         return "" if self.names.find(node.name) is not None else f"{self.dialect.table} "
 
     def bounded(self, index: Expression, last: str, is_known: bool = True) -> str:
-        """An index that is at most `last`; `is_known`: the checker has seen that a literal is."""
+        """Return an index limited to `last`; `is_known`: the checker has verified literals."""
         if isinstance(index, Literal) and (is_known or index.value == 0):
             return f"{index.value}"
         if not self.robust:
@@ -197,11 +202,11 @@ class Expressions:
         """``x.name``."""
         base = type_of(node.base)
         if isinstance(base, Struct):
-            return Operand(f"{self.place(node.base)}{self.types.member(base, node.name)}")
+            return Operand(f"{self.accessed(node.base)}{self.types.member(base, node.name)}")
         assert isinstance(base, Vector)
         letters = "".join(_COMPONENTS.get(letter, letter) for letter in node.name)
         if len(letters) == 1:
-            return Operand(f"{self.place(node.base)}{letters}")
+            return Operand(f"{self.accessed(node.base)}{letters}")
         return self.operations.swizzle(base, letters, self.operand(node.base))
 
     def address(self, node: Expression) -> Operand:
@@ -214,37 +219,37 @@ class Expressions:
     # Calls.
 
     def call(self, node: Call) -> Operand:
-        """Of a function, a built-in or a type."""
+        """Return the call of a function or built-in, or the construction of a value."""
         if id(node) in self.made:
             return Operand(self.made[id(node)])
         if node.kind == "construct":
             return self.construct(node, type_of(node), node.arguments)
         if node.kind == "function":
-            arguments = [self.text(one) for one in node.arguments]
+            arguments = [self.text(argument) for argument in node.arguments]
             arguments += self.extra(node.callee.name)
             return Operand(f"{self.names.module[node.callee.name]}({', '.join(arguments)})")
         return self.builtin(node.callee.name, node)
 
     def extra(self, function: str) -> list[str]:
-        """The variables of the module that a function needs: pointers, and lengths behind them."""
-        found = []
+        """Return the arguments for the module's variables that a function needs: pointers, each before its length."""
+        arguments = []
         for name in self.effects.needs(function):
             variable = self.variables[name]
-            found += [variable.name, variable.length] if variable.length else [variable.name]
-        return found
+            arguments += [variable.name, variable.length] if variable.length else [variable.name]
+        return arguments
 
     def construct(self, node: Call, type_: Type, arguments: list[Expression]) -> Operand:
         """``f32(i)``, ``vec3(a, b)``, ``array<f32, 2>(x, y)``, ``State(0.0, 1u)``."""
         if not arguments:
             return self.zero(type_, node.position)
-        given = [type_of(one) for one in arguments]
-        operands = [self.operand(one) for one in arguments]
+        types = [type_of(argument) for argument in arguments]
+        operands = [self.operand(argument) for argument in arguments]
         if isinstance(type_, Scalar):
-            return self.operations.scalar(str(type_), given, type_, operands)
-        if isinstance(type_, Vector) and any(isinstance(one, Vector) for one in given):
-            return operands[0] if given == [type_] else self.operations.called("construct", given, type_, operands)
+            return self.operations.scalar(str(type_), types, type_, operands)
+        if isinstance(type_, Vector) and any(isinstance(source, Vector) for source in types):
+            return operands[0] if types == [type_] else self.operations.called("construct", types, type_, operands)
         if isinstance(type_, Vector) and len(arguments) == 1:
-            return self.operations.called("construct", given, type_, operands)
+            return self.operations.called("construct", types, type_, operands)
         return self.operations.value(type_, operands)
 
     def zero(self, type_: Type, position: Position) -> Operand:
@@ -257,7 +262,7 @@ class Expressions:
         return Operand(self.dialect.value.format(type=name, values=self.dialect.zero))
 
     def builtin(self, name: str, node: Call) -> Operand:
-        """A built-in function, by its rows but for those that take an address."""
+        """Return the call of a built-in function; those that take no address are printed by the rows of the dialect."""
         arguments = node.arguments
         if name == "bitcast":
             return self.apply(f"bitcast {_scalar(type_of(node))}", arguments, type_of(node))
@@ -269,17 +274,19 @@ class Expressions:
         if name == "atomicCompareExchangeWeak":
             return self.exchange(arguments, type_of(node))
         if name in self.dialect.atomics:
-            texts = ", ".join(self.text(one) for one in arguments)
+            texts = ", ".join(self.text(argument) for argument in arguments)
             return Operand(f"{self.dialect.atomics[name]}({texts})")
         if name.startswith("atomic") or not arguments:
-            return self.operations.row(name, [self.operand(one) for one in arguments])
-        if name == "select" and any(self.effects.is_impure(one) for one in arguments[:2]):
-            types = [type_of(one) for one in arguments]  # both are computed, whichever is taken
-            return self.operations.called("select", types, type_of(node), [self.operand(one) for one in arguments])
+            return self.operations.row(name, [self.operand(argument) for argument in arguments])
+        if name == "select" and any(self.effects.is_impure(argument) for argument in arguments[:2]):
+            types = [type_of(argument) for argument in arguments]  # both are computed, whichever is taken
+            return self.operations.called(
+                "select", types, type_of(node), [self.operand(argument) for argument in arguments]
+            )
         return self.apply(name, arguments, type_of(node))
 
     def exchange(self, arguments: list[Expression], result: Type) -> Operand:
-        """``atomicCompareExchangeWeak``, which gives a struct; a function for each address space."""
+        """Return an ``atomicCompareExchangeWeak``, by a function for its address space that returns a struct."""
         pointer = type_of(arguments[0])
         assert isinstance(pointer, Pointer)
         assert isinstance(pointer.target, Atomic)
@@ -287,15 +294,15 @@ class Expressions:
         space = self.dialect.spaces[pointer.space]
         name = f"_exchange_{space.strip().strip('_') + '_' if space else ''}{element}"
         if name not in self.operations.functions:
-            found = self.operations.row("compare exchange", [Operand("at"), Operand("old"), Operand("value")])
+            exchanged = self.operations.row("compare exchange", [Operand("at"), Operand("old"), Operand("value")])
             value = self.operations.value(result, [Operand("found"), Operand("found == old")])
             before = self.dialect.sharing if pointer.space == "workgroup" else self.dialect.function
             self.operations.functions[name] = (
                 f"{before} {self.types.name(result)} {name}"
                 f"({space}{element} *at, {element} old, {element} value) {{\n"
-                f"    const {element} found = {found};\n    return {value};\n}}\n"
+                f"    const {element} found = {exchanged};\n    return {value};\n}}\n"
             )
-        return Operand(f"{name}({', '.join(self.text(one) for one in arguments)})")
+        return Operand(f"{name}({', '.join(self.text(argument) for argument in arguments)})")
 
     def uniform_load(self, argument: Expression, result: Type) -> Operand:
         """``workgroupUniformLoad``: between barriers."""

@@ -1,6 +1,6 @@
 """Functions that rows of `c_dialects` call, in C; ``@`` is the suffix of functions of f32, nothing or ``f``.
 
-A text holds those that it uses, in the order of these tables, each after what stands before a function there.
+A text contains those that it uses, in the order of these tables, each with the dialect's qualifier of functions.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ i32 _dot4I8Packed(u32 a, u32 b) {
 }
 """,
 }
-"""Those of both dialects."""
+"""Functions of both dialects."""
 
 OPENCL_HELPERS = {
     "_trailing_zeros": """
@@ -354,4 +354,4 @@ static __device__ T {name}(T x, T y) {{ return x == x && !(y {symbol} x) ? x : y
     **{f"_inclusive_{name}": _inclusive(name, symbol) for name, symbol in (("add", "+"), ("multiply", "*"))},
     **{f"_exclusive_{name}": _exclusive(name, neutral) for name, neutral in (("add", "0"), ("multiply", "1"))},
 }
-"""Over the 32 invocations of a warp, all of which are there."""
+"""Subgroup functions over a warp, all 32 invocations of which are active."""

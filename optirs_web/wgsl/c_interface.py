@@ -1,4 +1,4 @@
-"""What a device binds to the kernel in printed C: its workgroup size and its arguments, known without the text."""
+"""The interface of the kernel in printed C: its workgroup size and its arguments, derived without printing it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Argument(NamedTuple):
     """One argument of the kernel.
 
     Attributes:
-        name: of the variable in WGSL; also that of a length, which belongs to it.
+        name: of the variable in WGSL; a length has the name of its array.
         kind: "buffer", a pointer to the binding's first byte; "length", a `uint` (`elements`); "uniform", the bytes of
             the uniform variable, by value.
         writes: the kernel writes the buffer.
-        start: of a length: where in the binding the array begins, in bytes.
-        stride: of a length: from one element to the next, in bytes.
+        start: of a length: the offset of the array in the binding, in bytes.
+        stride: of a length: the distance between elements, in bytes.
         size: of a uniform: its size in bytes.
     """
 
@@ -35,7 +35,7 @@ class Argument(NamedTuple):
     size: int = 0
 
     def elements(self, nbytes: int) -> int:
-        """The value of a length, if so many bytes are bound."""
+        """Return the length of the array, in elements, in a binding of `nbytes` bytes."""
         return (nbytes - self.start) // self.stride
 
 
@@ -47,7 +47,7 @@ class Interface(NamedTuple):
 
 
 def interface_of(module: Module) -> Interface:
-    """What `print_c` gives the kernel of a module, in both dialects.
+    """Return the workgroup size and the arguments of the kernel that `print_c` prints, the same in all dialects.
 
     The arguments are a pointer for each storage binding, in the order of the module (`Kernel.bindings`); then for each
     of them that holds a runtime-sized array its length in elements; then the uniform variable, if there is one.
@@ -55,22 +55,22 @@ def interface_of(module: Module) -> Interface:
     Args:
         module: checked, with one entry point.
     """
-    variables = [one for one in module.declarations if isinstance(one, GlobalVariable)]
-    buffers = [one for one in variables if one.space == "storage"]
-    arguments = [Argument(one.name, "buffer", one.access == "read_write") for one in buffers]
-    for one in buffers:
-        found = runtime_array(one.type)
-        if found is not None:
-            start, array = found
-            arguments.append(Argument(one.name, "length", start=start, stride=_stride(array.element)))
-    for one in variables:
-        if one.space == "uniform" and one.type is not None:
-            arguments.append(Argument(one.name, "uniform", size=size_of(one.type)))
+    variables = [declaration for declaration in module.declarations if isinstance(declaration, GlobalVariable)]
+    buffers = [variable for variable in variables if variable.space == "storage"]
+    arguments = [Argument(buffer.name, "buffer", buffer.access == "read_write") for buffer in buffers]
+    for buffer in buffers:
+        runtime = runtime_array(buffer.type)
+        if runtime is not None:
+            start, array = runtime
+            arguments.append(Argument(buffer.name, "length", start=start, stride=_stride(array.element)))
+    for variable in variables:
+        if variable.space == "uniform" and variable.type is not None:
+            arguments.append(Argument(variable.name, "uniform", size=size_of(variable.type)))
     return Interface(workgroup_size(module), tuple(arguments))
 
 
 def runtime_array(type_: Type | None) -> tuple[int, Array] | None:
-    """The runtime-sized array in the type of a binding, and the byte where it begins; None if there is none."""
+    """Return the offset in bytes and the type of the runtime-sized array in a binding; None if there is none."""
     match type_:
         case Array(count=None):
             return 0, type_
@@ -82,10 +82,10 @@ def runtime_array(type_: Type | None) -> tuple[int, Array] | None:
 
 
 def workgroup_size(module: Module) -> tuple[int, int, int]:
-    """The invocations of a workgroup along its three axes."""
+    """Return the number of invocations of a workgroup along each of its three axes."""
     values = Values(module)
-    for one in module.declarations:
-        for attribute in one.attributes if isinstance(one, Function) else ():
+    for declaration in module.declarations:
+        for attribute in declaration.attributes if isinstance(declaration, Function) else ():
             if attribute.name == "workgroup_size":
                 sizes = [int(values.of(argument)) for argument in attribute.arguments]  # type: ignore[arg-type]
                 x, y, z = [*sizes, 1, 1][:3]

@@ -1,7 +1,7 @@
-"""Names and types of WGSL in C.
+"""Translates names and types of WGSL to C.
 
-Every type of WGSL is a struct, a union or a scalar there, so that all can be assigned, passed and returned, and lies in
-memory as WGSL lays it out: a vec3 is twelve bytes long and stands at multiples of sixteen.
+Every type of WGSL becomes a struct, a union or a scalar, so that all can be assigned, passed and returned, and has
+WGSL's layout in memory: a vec3 has a size of twelve bytes and an alignment of sixteen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Names", "Types"]
 
 _LETTERS = {"f32": "f", "i32": "i", "u32": "u", "f16": "h", "bool": "b"}
 
-# Words of C, C++, OpenCL C and CUDA C++ and macros of their headers, but for those that WGSL keeps to itself too.
+# Words of C, C++, OpenCL C and CUDA C++ and macros of their headers, except those that WGSL reserves too.
 _WORDS = """
 and and_eq atomic_cancel bitand bitor bool char compl complex constant double event_t f16 f32 float generic global
 half i32 imaginary int int8_t int16_t int32_t int64_t intptr_t kernel local long not not_eq or or_eq pipe private
@@ -34,7 +34,7 @@ _PATTERNS = re.compile(
 
 
 class Names:
-    """What every name of a module is in C: itself where it can be, and different where two would hide one another."""
+    """The C names of a module's names: the same where possible, different where one would hide another."""
 
     def __init__(self, dialect: CDialect) -> None:
         self.words = frozenset(_WORDS.split()) | dialect.words
@@ -43,12 +43,15 @@ class Names:
         self.scopes: list[dict[str, str]] = []
 
     def plain(self, name: str) -> str:
-        """The name, or one like it that means nothing in C."""
+        """Return the name, or one like it if it has a meaning in C."""
         name = f"{name.lstrip('_')}_" if name.startswith("_") else name
         return f"{name}_" if name in self.words or _PATTERNS.match(name) else name
 
     def declare(self, name: str, kind: Literal["file", "function", "variable"]) -> str:
-        """A name of the module; C has functions of its own in files, and their names begin small."""
+        """Name a declaration of the module.
+
+        Functions and lower-case names of a file get a suffix, as C declares functions with such names.
+        """
         text = self.plain(name)
         if kind == "function" or (kind == "file" and text[0].islower() and not text.endswith("_")):
             text += "_"
@@ -59,20 +62,23 @@ class Names:
         return text
 
     def local(self, name: str) -> str:
-        """A name of the innermost scope. It hides nothing: in C it would do so in its own initial value already."""
+        """Name a variable of the innermost scope.
+
+        It hides no other name: in C it would do so in its own initializer already.
+        """
         self.scopes[-1][name] = text = self.unused(name)
         return text
 
     def temporary(self, name: str) -> str:
-        """A name like this one for what WGSL has no name for."""
+        """Return a new name like this one, for a value that has no name in WGSL."""
         text = self.unused(name)
         self.scopes[-1][f"({text})"] = text
         return text
 
     def unused(self, name: str) -> str:
-        """A name that nothing has which can be seen here."""
+        """Return a name that no visible declaration has."""
         text = self.plain(name)
-        visible = {one for scope in self.scopes for one in scope.values()} | self.taken
+        visible = {local for scope in self.scopes for local in scope.values()} | self.taken
         number = 1
         while text in visible:
             number += 1
@@ -80,24 +86,24 @@ class Names:
         return text
 
     def find(self, name: str) -> str | None:
-        """What a local is called; None if it is none."""
+        """Return the C name of a local; None if there is no local of that name."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
 
 class Types:
-    """The definitions of the types that a text uses, each after those that it stands on."""
+    """The definitions of the types that a text uses, each after those on which it depends."""
 
     def __init__(self, module: Module, dialect: CDialect, names: Names) -> None:
         self.dialect = dialect
         self.names = names
         self.definitions: dict[str, str] = {}
         self.members: dict[str, dict[str, str]] = {}
-        for one in module.declarations:
-            if isinstance(one, StructDeclaration):
-                names.declare(one.name, "file")
+        for declaration in module.declarations:
+            if isinstance(declaration, StructDeclaration):
+                names.declare(declaration.name, "file")
 
     def name(self, type_: Type) -> str:
-        """The name of a type, which is defined if it has to be."""
+        """Return the name of a type, and define it if necessary."""
         match type_:
             case Scalar(name=name):
                 if type_ == F16:
@@ -125,12 +131,12 @@ class Types:
         return name
 
     def named(self, word: str) -> None:
-        """Define the vector of that name, for a helper."""
+        """Define the vector type of that name, for a helper."""
         letter = {letter: name for name, letter in _LETTERS.items()}[word[4]]
         self.name(Vector(int(word[3]), Scalar(letter)))
 
     def vector(self, type_: Vector, name: str) -> str:
-        """The dialect's own; or a union of the components by their letters and by their numbers."""
+        """Return the definition of a vector: the dialect's own type, or a union of named and numbered components."""
         if name in self.dialect.vectors:
             return f"typedef {self.dialect.vectors[name]} {name};\n"
         element = self.name(type_.element)
@@ -139,11 +145,11 @@ class Types:
         return f"typedef union {aligned}{{ struct {{ {element} {letters}; }}; {element} at[{type_.size}]; }} {name};\n"
 
     def is_own(self, type_: Type) -> bool:
-        """Whether it is a vector that the dialect has itself."""
+        """Return True for a vector type that the dialect provides."""
         return isinstance(type_, Vector) and self.name(type_) in self.dialect.vectors
 
     def cell(self, element: Type) -> str:
-        """What an array is made of: its elements, but vec3 in structs that keep their distance."""
+        """Return the name of the element type of a C array: a vec3 is wrapped in a struct with its alignment."""
         name = self.name(element)
         if not self.has_cell(element):
             return name
@@ -153,17 +159,17 @@ class Types:
 
     @staticmethod
     def has_cell(element: Type) -> bool:
-        """Whether the elements of an array are kept apart."""
+        """Return True if the elements of an array are wrapped in structs, since their size is not their stride."""
         return isinstance(element, Vector) and element.size == 3
 
     def struct_name(self, type_: Struct) -> str:
-        """A struct of the module, or what a compare-and-exchange gives."""
+        """Return the name of a struct of the module, or of the result of a compare-and-exchange."""
         if type_.name.startswith("__atomic"):
             return f"exchanged_{type_.members[0].type}"
         return self.names.module[type_.name]
 
     def struct(self, type_: Struct, name: str) -> str:
-        """The members in order."""
+        """Return the definition of a struct."""
         lines = []
         for member in type_.members:
             text = self.member(type_, member.name)
@@ -178,13 +184,13 @@ class Types:
         return f"typedef struct {{\n{''.join(lines)}}} {name};\n"
 
     def member(self, type_: Struct, name: str) -> str:
-        """What a member is called."""
+        """Return the C name of a struct's member."""
         if type_.name not in self.members:
-            found: dict[str, str] = {}
+            names: dict[str, str] = {}
             for member in type_.members:
                 text = self.names.plain(member.name)
-                while text in found.values():
+                while text in names.values():
                     text += "_"
-                found[member.name] = text
-            self.members[type_.name] = found
+                names[member.name] = text
+            self.members[type_.name] = names
         return self.members[type_.name][name]

@@ -1,7 +1,7 @@
-"""The checker: names, types and the rules of statements. It fills in `type` and `kind` all over the tree.
+"""Checks statements and the module as a whole, and fills in `type` and `kind` of every node of the tree.
 
-After it no abstract number is left where the shader runs: what was abstract is a literal, or a vector or array of
-literals, of the type that its place asked for, rounded once from the exact value.
+After the check no abstract number is left where the shader runs: each has become a literal, or a vector or array of
+literals, of the type that its context requires, rounded once from the exact value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from .constants import Value
 from .declarations import DeclarationChecker
 from .references import module_references
-from .scopes import Binding, Place, fail
+from .scopes import Binding, Memory, fail
 from .syntax import (
     Assign,
     Binary,
@@ -41,9 +41,9 @@ __all__ = ["Checked", "check", "check_places", "check_values", "has_continue", "
 
 
 def check(module: Module) -> None:
-    """Check a module without imports and fill in its types. Raises ShaderError at the first thing that is wrong.
+    """Check a module without imports and fill in its types. Raises ShaderError at the first error.
 
-    A module may be checked again, for instance after a part of it was replaced.
+    A module may be checked again, for instance after some of its declarations were replaced.
     """
     checker = _StatementChecker(module)
     checker.run()
@@ -51,16 +51,16 @@ def check(module: Module) -> None:
 
 
 def check_places(module: Module) -> None:
-    """Raise ShaderError where two bindings of an entry point share a place."""
+    """Raise ShaderError if two variables that an entry point uses have the same @group and @binding."""
     _StatementChecker(module).check_places()
 
 
 class Checked(NamedTuple):
-    """The values of constants, and the names that functions use, of a module that was checked.
+    """The values of constants and the names that functions use, in a checked module.
 
     Attributes:
         constants: the const-expressions with their values, by the `id` of the nodes.
-        uses: the names that each function has, but for those of its locals, in the order of the source.
+        uses: the names in each function, except those of its locals, in the order of the source.
     """
 
     constants: dict[int, tuple[Expression, Value]]
@@ -70,7 +70,7 @@ class Checked(NamedTuple):
 def check_values(module: Module) -> Checked:
     """Check a module, and return its constants and the names that its functions use.
 
-    Places of bindings are left to `check_places`: constants may decide which binding of a place an entry point uses.
+    @group and @binding are left to `check_places`: constants may decide which of two variables an entry point uses.
     """
     checker = _StatementChecker(module)
     return Checked(checker.known, checker.run())
@@ -98,25 +98,25 @@ class _StatementChecker(DeclarationChecker):
         }
 
     def run(self) -> dict[str, KeysView[str]]:
-        """Check everything but the places of bindings, and return the names that each function uses."""
+        """Check everything except @group and @binding, and return the names that each function uses."""
         self.check_declarations()
-        for one in self.module.declarations:
-            if isinstance(one, Function):
-                self.check_function(one)
+        for declaration in self.module.declarations:
+            if isinstance(declaration, Function):
+                self.check_function(declaration)
         uses = self.uses()
         self.check_call_graph(uses)
         return uses
 
-    def check_function(self, one: Function) -> None:
-        self.function = one
+    def check_function(self, function: Function) -> None:
+        self.function = function
         self.scopes.stack.append({})
-        for parameter in one.parameters:
+        for parameter in function.parameters:
             assert parameter.type is not None
             self.scopes.declare(parameter.name, Binding("parameter", parameter.type), parameter.position)
-        self.sequence(one.body.statements)
+        self.sequence(function.body.statements)
         self.scopes.stack.pop()
-        if one.return_type is not None and not leaves(one.body):
-            raise fail(one.position, f"'{one.name}' must end in a return on every way through it")
+        if function.return_type is not None and not leaves(function.body):
+            raise fail(function.position, f"'{function.name}' must end in a return on every way through it")
 
     # Blocks.
 
@@ -138,56 +138,60 @@ class _StatementChecker(DeclarationChecker):
 
     # Statements.
 
-    def local(self, one: LocalDeclaration) -> None:
-        wanted = None if one.type_name is None else self.resolve(one.type_name)
+    def local(self, declaration: LocalDeclaration) -> None:
+        wanted = None if declaration.type_name is None else self.resolve(declaration.type_name)
         if wanted is not None and not is_constructible(wanted):
-            assert one.type_name is not None
-            raise fail(one.type_name.position, f"a variable in a function cannot be {wanted}")
-        if one.value is None:
+            assert declaration.type_name is not None
+            raise fail(declaration.type_name.position, f"a variable in a function cannot be {wanted}")
+        if declaration.value is None:
             assert wanted is not None
             binding = Binding("var", wanted)
         else:
-            binding = self.initialised(one, one.value, wanted)
-        if one.keyword == "var":
-            place = Place(one.name, "function", "read_write")
-            binding = Binding("var", binding.type, None, place)
-        one.type = binding.type
-        self.scopes.declare(one.name, binding, one.position)
+            binding = self.initialised(declaration, declaration.value, wanted)
+        if declaration.keyword == "var":
+            memory = Memory(declaration.name, "function", "read_write")
+            binding = Binding("var", binding.type, None, memory)
+        declaration.type = binding.type
+        self.scopes.declare(declaration.name, binding, declaration.position)
 
-    def initialised(self, one: LocalDeclaration, value: Expression, wanted: Type | None) -> Binding:
-        what = f"'{one.name}'"
-        if one.keyword == "const":
+    def initialised(self, declaration: LocalDeclaration, value: Expression, wanted: Type | None) -> Binding:
+        what = f"'{declaration.name}'"
+        if declaration.keyword == "const":
             operand = self.constant(value, f"the value of {what}")
             if wanted is not None:
                 operand = self.convert(operand, wanted, what)
-                one.value = operand.node
+                declaration.value = operand.node
             return Binding("const", operand.type, operand.value)
         operand = self.value(value)
         operand = self.convert(operand, concrete(operand.type) if wanted is None else wanted, what)
-        one.value = operand.node
-        return Binding(one.keyword, operand.type)
+        declaration.value = operand.node
+        return Binding(declaration.keyword, operand.type)
 
-    def assign(self, one: Assign) -> None:
-        if one.target is None:
-            one.value = self.concrete(one.value).node
+    def assign(self, statement: Assign) -> None:
+        if statement.target is None:
+            statement.value = self.concrete(statement.value).node
             return
-        target = self.operand(one.target)
-        place = target.place
-        if place is None:
-            raise fail(one.target.position, f"this cannot be assigned{self.why_fixed(one.target)}")
-        if place.access != "read_write":
-            raise fail(one.target.position, f"'{place.name}' can only be read: it is a {place.space} variable")
+        target = self.operand(statement.target)
+        memory = target.memory
+        if memory is None:
+            raise fail(statement.target.position, f"this cannot be assigned{self.why_fixed(statement.target)}")
+        if memory.access != "read_write":
+            raise fail(statement.target.position, f"'{memory.name}' can only be read: it is a {memory.space} variable")
         if not is_constructible(target.type):
-            raise fail(one.target.position, f"{target.type} cannot be assigned; use atomicStore, or assign elements")
-        value = self.value(one.value)
-        if one.operator:
-            node = Binary(one.position, one.operator, one.target, one.value)
+            raise fail(
+                statement.target.position, f"{target.type} cannot be assigned; use atomicStore, or assign elements"
+            )
+        value = self.value(statement.value)
+        if statement.operator:
+            node = Binary(statement.position, statement.operator, statement.target, statement.value)
             _, value, result = self.combine(node, target, value)
             if result != target.type:
-                raise fail(one.position, f"'{one.operator}=' gives {result}, but this variable is {target.type}")
+                raise fail(
+                    statement.position, f"'{statement.operator}=' gives {result}, but this variable is {target.type}"
+                )
         else:
             value = self.convert(value, target.type, "the value assigned")
-        one.target, one.value = target.node, value.node
+        statement.target, statement.value = target.node, value.node
 
     def why_fixed(self, target: Expression) -> str:
         root = target
@@ -204,64 +208,67 @@ class _StatementChecker(DeclarationChecker):
             raise fail(node.position, f"a condition must be bool, but this is {operand.type}")
         return operand.node
 
-    def if_(self, one: If) -> None:
-        one.condition = self.condition(one.condition)
-        self.block(one.then)
-        if one.otherwise is not None:
-            self.block(one.otherwise)
+    def if_(self, statement: If) -> None:
+        statement.condition = self.condition(statement.condition)
+        self.block(statement.then)
+        if statement.otherwise is not None:
+            self.block(statement.otherwise)
 
-    def for_(self, one: For) -> None:
-        if one.unrolled is not None and self.constant(one.unrolled, "the condition of @unroll").type != BOOL:
-            raise fail(one.position, "the condition of @unroll must be bool")
+    def for_(self, statement: For) -> None:
+        if (
+            statement.unrolled is not None
+            and self.constant(statement.unrolled, "the condition of @unroll").type != BOOL
+        ):
+            raise fail(statement.position, "the condition of @unroll must be bool")
         self.scopes.stack.append({})
-        if one.initial is not None:
-            self.statements[type(one.initial)](one.initial)
-        if one.condition is not None:
-            one.condition = self.condition(one.condition)
-        if one.update is not None:
-            self.statements[type(one.update)](one.update)
-        self.nested("loop", one.body)
+        if statement.initial is not None:
+            self.statements[type(statement.initial)](statement.initial)
+        if statement.condition is not None:
+            statement.condition = self.condition(statement.condition)
+        if statement.update is not None:
+            self.statements[type(statement.update)](statement.update)
+        self.nested("loop", statement.body)
         self.scopes.stack.pop()
-        if one.condition is None and not has_exit(one.body):
-            raise fail(one.position, "this loop never ends; give it a condition, a break or a return")
+        if statement.condition is None and not has_exit(statement.body):
+            raise fail(statement.position, "this loop never ends; give it a condition, a break or a return")
 
-    def while_(self, one: While) -> None:
-        one.condition = self.condition(one.condition)
-        self.nested("loop", one.body)
+    def while_(self, statement: While) -> None:
+        statement.condition = self.condition(statement.condition)
+        self.nested("loop", statement.body)
 
-    def loop(self, one: Loop) -> None:
+    def loop(self, statement: Loop) -> None:
         self.context.append("loop")
         self.scopes.stack.append({})
-        self.sequence(one.body.statements)
+        self.sequence(statement.body.statements)
         hidden: dict[str, Binding] | None = None
-        if has_continue(one.body):
+        if has_continue(statement.body):
             hidden = self.scopes.stack.pop()  # a continue may have skipped what the body declares
         self.context.append("continuing")
-        if one.continuing is not None:
+        if statement.continuing is not None:
             self.scopes.stack.append({})
-            self.sequence(one.continuing.statements)
-            if one.break_if is not None:
-                one.break_if = self.condition(one.break_if)
+            self.sequence(statement.continuing.statements)
+            if statement.break_if is not None:
+                statement.break_if = self.condition(statement.break_if)
             self.scopes.stack.pop()
         self.context.pop()
         if hidden is None:
             self.scopes.stack.pop()
         self.context.pop()
-        if one.break_if is None and not has_exit(one.body):
-            raise fail(one.position, "this loop never ends; give it a break, a return or a 'break if'")
+        if statement.break_if is None and not has_exit(statement.body):
+            raise fail(statement.position, "this loop never ends; give it a break, a return or a 'break if'")
 
-    def switch(self, one: Switch) -> None:
-        selector = self.value(one.selector)
+    def switch(self, statement: Switch) -> None:
+        selector = self.value(statement.selector)
         common: Type | None = selector.type
-        cases = [(case, [self.constant(node, "a case") for node in case.selectors]) for case in one.cases]
+        cases = [(case, [self.constant(node, "a case") for node in case.selectors]) for case in statement.cases]
         for operand in (operand for _, operands in cases for operand in operands):
             common = None if common is None else join(common, operand.type)
             if common is None:
                 raise fail(operand.node.position, f"a case must be {selector.type}, but this is {operand.type}")
         type_ = concrete(common) if common is not None else selector.type
         if type_ not in CONCRETE_INTEGERS:
-            raise fail(one.selector.position, f"a switch is over i32 or u32, not {type_}")
-        one.selector = self.convert(selector, type_, "the selector").node
+            raise fail(statement.selector.position, f"a switch is over i32 or u32, not {type_}")
+        statement.selector = self.convert(selector, type_, "the selector").node
         seen: set[object] = set()
         for case, operands in cases:
             for operand in operands:
@@ -272,65 +279,69 @@ class _StatementChecker(DeclarationChecker):
             case.selectors = [self.convert(operand, type_, "a case").node for operand in operands]
             self.nested("switch", case.body)
 
-    def return_(self, one: Return) -> None:
+    def return_(self, statement: Return) -> None:
         assert self.function is not None
         wanted = self.function.return_type
         if "continuing" in self.context:
-            raise fail(one.position, "a continuing block cannot return")
-        if wanted is None or one.value is None:
-            if (wanted is None) != (one.value is None):
+            raise fail(statement.position, "a continuing block cannot return")
+        if wanted is None or statement.value is None:
+            if (wanted is None) != (statement.value is None):
                 what = "returns nothing" if wanted is None else f"must return {wanted}"
-                raise fail(one.position, f"'{self.function.name}' {what}")
+                raise fail(statement.position, f"'{self.function.name}' {what}")
             return
-        one.value = self.convert(self.value(one.value), wanted, "the value returned").node
+        statement.value = self.convert(self.value(statement.value), wanted, "the value returned").node
 
-    def break_(self, one: Break) -> None:
+    def break_(self, statement: Break) -> None:
         if not self.context or self.context[-1] not in ("loop", "switch"):
-            raise fail(one.position, "a break must be in a loop or a switch")
+            raise fail(statement.position, "a break must be in a loop or a switch")
 
-    def continue_(self, one: Continue) -> None:
+    def continue_(self, statement: Continue) -> None:
         around = [context for context in self.context if context != "switch"]
         if not around or around[-1] != "loop":
-            raise fail(one.position, "a continue must be in the body of a loop")
+            raise fail(statement.position, "a continue must be in the body of a loop")
 
-    def call_statement(self, one: CallStatement) -> None:
-        name = one.call.callee.name
-        operand = self.call(one.call)
+    def call_statement(self, statement: CallStatement) -> None:
+        name = statement.call.callee.name
+        operand = self.call(statement.call)
         if operand is not None:
-            one.call.type = operand.type
+            statement.call.type = operand.type
         is_atomic = name.startswith("atomic") and name != "atomicLoad"
-        if operand is not None and one.call.kind != "function" and not is_atomic:
-            raise fail(one.position, f"the value of '{name}' must be used; write _ = {name}(...) to drop it")
+        if operand is not None and statement.call.kind != "function" and not is_atomic:
+            raise fail(statement.position, f"the value of '{name}' must be used; write _ = {name}(...) to drop it")
 
     # The module as a whole.
 
     def check_call_graph(self, uses: dict[str, KeysView[str]]) -> None:
-        """No function may reach itself."""
+        """Refuse recursion."""
         done: set[str] = set()
         for name in uses:
             self.check_recursion(name, uses, done)
 
     def uses(self) -> dict[str, KeysView[str]]:
-        """Return, by function, the names in it that are no locals, in the order of the source."""
+        """Return, by function, the names in it that are not locals, in the order of the source."""
         return {
-            one.name: dict.fromkeys(reference.name for reference in module_references(one)).keys()
-            for one in self.module.declarations
-            if isinstance(one, Function)
+            declaration.name: dict.fromkeys(reference.name for reference in module_references(declaration)).keys()
+            for declaration in self.module.declarations
+            if isinstance(declaration, Function)
         }
 
     def check_places(self) -> None:
-        """No two bindings of an entry point may share a place."""
-        bindings = [one for one in self.module.declarations if isinstance(one, GlobalVariable) and one.attributes]
-        if len({self.place(one) for one in bindings}) == len(bindings):
+        """Refuse two variables of an entry point with the same @group and @binding."""
+        bindings = [
+            declaration
+            for declaration in self.module.declarations
+            if isinstance(declaration, GlobalVariable) and declaration.attributes
+        ]
+        if len({self.binding_point(variable) for variable in bindings}) == len(bindings):
             return
         uses = self.uses()
-        for one in self.module.declarations:
-            if isinstance(one, Function) and one.attributes:
-                reached = _reached(one.name, uses)
+        for declaration in self.module.declarations:
+            if isinstance(declaration, Function) and declaration.attributes:
+                reached = _reached(declaration.name, uses)
                 self.check_bindings([binding for binding in bindings if binding.name in reached])
 
     def check_recursion(self, start: str, uses: dict[str, KeysView[str]], done: set[str]) -> None:
-        """Depth first, with a stack of its own: what is on the way to a function may not be called by it."""
+        """Search the calls from `start` depth first, and refuse a call of a function on the current path."""
         path: dict[str, None] = {}
         work = [(start, False)]
         while work:
@@ -341,42 +352,42 @@ class _StatementChecker(DeclarationChecker):
             elif name not in done:
                 path[name] = None
                 work.append((name, True))
-                for other in sorted(uses[name] & uses.keys()):
-                    if other in path:
-                        way = list(path)
-                        circle = " calls ".join([*way[way.index(other) :], other])
-                        raise fail(self.declared[other].position, f"WGSL has no recursion: {circle}")
-                    work.append((other, False))
+                for callee in sorted(uses[name] & uses.keys()):
+                    if callee in path:
+                        names = list(path)
+                        cycle = " calls ".join([*names[names.index(callee) :], callee])
+                        raise fail(self.declared[callee].position, f"WGSL has no recursion: {cycle}")
+                    work.append((callee, False))
 
     def check_bindings(self, bindings: list[GlobalVariable]) -> None:
-        places: dict[tuple[int, int], str] = {}
-        for one in bindings:
-            place = self.place(one)
-            if place in places:
-                raise fail(one.position, f"'{one.name}' and '{places[place]}' share one @group and @binding")
-            places[place] = one.name
+        names: dict[tuple[int, int], str] = {}
+        for variable in bindings:
+            point = self.binding_point(variable)
+            if point in names:
+                raise fail(variable.position, f"'{variable.name}' and '{names[point]}' share one @group and @binding")
+            names[point] = variable.name
 
-    def place(self, one: GlobalVariable) -> tuple[int, int]:
-        """The group and the binding of a variable."""
-        numbers = {a.name: self.constant_integer(a.arguments[0], "this") for a in one.attributes}
+    def binding_point(self, variable: GlobalVariable) -> tuple[int, int]:
+        """Return the values of @group and @binding of a variable."""
+        numbers = {a.name: self.constant_integer(a.arguments[0], "this") for a in variable.attributes}
         return numbers["group"], numbers["binding"]
 
 
 def _reached(start: str, uses: dict[str, KeysView[str]]) -> set[str]:
-    """All names that a function uses, itself or through others."""
-    found: set[str] = set()
+    """Return all names that a function uses, directly or through functions it calls."""
+    reached: set[str] = set()
     work = [start]
     while work:
-        new = set(uses.get(work.pop(), ())) - found
-        found |= new
+        new = set(uses.get(work.pop(), ())) - reached
+        reached |= new
         work += new
-    return found
+    return reached
 
 
 def leaves(statement: Statement, jumps: bool = False) -> bool:
-    """Whether every way through it ends in a return (or, with `jumps`, in a break or continue).
+    """Return True if every path through a statement ends in a return (or, with `jumps`, in a break or continue).
 
-    Loops count as passed, as the strictest tools have it: after one, write the return.
+    The strictest tools assume that a loop ends and control continues after it: write the return there.
     """
     match statement:
         case Return():
@@ -393,7 +404,7 @@ def leaves(statement: Statement, jumps: bool = False) -> bool:
 
 
 def _children(statement: Statement) -> list[Block]:
-    """The blocks of a statement that are not loops."""
+    """Return the blocks of a statement that are not bodies of loops."""
     match statement:
         case Block():
             return [statement]
@@ -405,29 +416,31 @@ def _children(statement: Statement) -> list[Block]:
 
 
 def _has_break(block: Block) -> bool:
-    """Whether a break in it leaves what it is the body of."""
+    """Return True if a break in the block leaves the loop or case whose body it is."""
     return any(
-        isinstance(one, Break) or (not isinstance(one, Switch) and any(_has_break(inner) for inner in _children(one)))
-        for one in block.statements
+        isinstance(statement, Break)
+        or (not isinstance(statement, Switch) and any(_has_break(inner) for inner in _children(statement)))
+        for statement in block.statements
     )
 
 
 def has_continue(block: Block) -> bool:
-    """Whether a continue in it belongs to the loop around it."""
+    """Return True if the block contains a continue of the loop around it."""
     return any(
-        isinstance(one, Continue) or any(has_continue(inner) for inner in _children(one)) for one in block.statements
+        isinstance(statement, Continue) or any(has_continue(inner) for inner in _children(statement))
+        for statement in block.statements
     )
 
 
 def _has_return(block: Block) -> bool:
     return any(
-        isinstance(one, Return)
-        or any(_has_return(inner) for inner in _children(one))
-        or (isinstance(one, For | While | Loop) and _has_return(one.body))
-        for one in block.statements
+        isinstance(statement, Return)
+        or any(_has_return(inner) for inner in _children(statement))
+        or (isinstance(statement, For | While | Loop) and _has_return(statement.body))
+        for statement in block.statements
     )
 
 
 def has_exit(body: Block) -> bool:
-    """Whether the body of a loop has a way out of it."""
+    """Return True if the body of a loop contains a break or return that leaves the loop."""
     return _has_break(body) or _has_return(body)

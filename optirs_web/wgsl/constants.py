@@ -1,7 +1,7 @@
-"""Values of const-expressions: operators and built-in functions over scalars, vectors, arrays and structs.
+"""Evaluates operators and built-in functions on constant scalars, vectors, arrays and structs.
 
-A composite value is a tuple of its parts. Every result is rounded to its type; what WGSL calls an error raises
-`ConstantError`. The checker evaluates with these while it types a tree, so there is no second walk over it.
+A composite value is the tuple of its components, elements or members. Every result is rounded to its type; an error of
+WGSL raises `ConstantError`. The checker calls these functions while it determines types, in the same pass.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_CONSTANT_SCALARS = 2047
 
 
 def parts(value: Value, type_: Type) -> tuple[Value, ...]:
-    """The components of a vector's value; a scalar's is one."""
+    """Return the components of a vector's value; for a scalar, the value alone."""
     return value if isinstance(type_, Vector) and isinstance(value, tuple) else (value,)
 
 
@@ -48,9 +48,9 @@ def _scalar(value: Value) -> Number:
 
 
 def _spread(value: Value, type_: Type, size: int) -> list[Number]:
-    """The components, a scalar's repeated."""
-    found = [_scalar(part) for part in parts(value, type_)]
-    return found * size if len(found) == 1 else found
+    """Return `size` components; a scalar is repeated."""
+    numbers = [_scalar(component) for component in parts(value, type_)]
+    return numbers * size if len(numbers) == 1 else numbers
 
 
 def _gather(numbers: Sequence[Number], shape: Type) -> Value:
@@ -64,7 +64,7 @@ def _element(type_: Type) -> Scalar:
 
 
 def converted(value: Value, source: Type, target: Type) -> Value:
-    """The value after the conversion that happens unasked: abstract to what it becomes."""
+    """Return the value after an implicit conversion, of an abstract type to a concrete one."""
     if source == target:
         return value
     match target:
@@ -78,7 +78,7 @@ def converted(value: Value, source: Type, target: Type) -> Value:
 
 
 def convert(value: Value, source: Type, target: Scalar) -> Value:
-    """``u32(x)`` on a scalar or, component by component, on a vector. Abstract numbers must fit."""
+    """Return ``target(value)`` of a scalar or of each component of a vector. Abstract numbers must be in range."""
     result = []
     for part in parts(value, source):
         number = numeric.convert(_scalar(part), target)
@@ -89,7 +89,7 @@ def convert(value: Value, source: Type, target: Scalar) -> Value:
 
 
 def reinterpret(value: Value, source: Type, target: Type) -> Value | None:
-    """``bitcast``; None where it is left to the device (f16 and vectors that change their size)."""
+    """Return the value of ``bitcast``; None if it is left to the device (f16, and vectors that change their size)."""
     known = (I32, U32, F32)
     if element_of(source) not in known or element_of(target) not in known:
         return None
@@ -103,7 +103,7 @@ def unary(symbol: str, type_: Type, value: Value) -> Value:
 
 
 def binary(symbol: str, left: tuple[Value, Type], right: tuple[Value, Type]) -> Value:
-    """``a symbol b`` of two values with their types, which the checker has found to fit."""
+    """Return ``a symbol b`` of two values with their types, which the checker has accepted."""
     shape = left[1] if isinstance(left[1], Vector) else right[1]
     size = shape.size if isinstance(shape, Vector) else 1
     element = _element(left[1])
@@ -112,7 +112,7 @@ def binary(symbol: str, left: tuple[Value, Type], right: tuple[Value, Type]) -> 
 
 
 def zero(type_: Type) -> Value | None:
-    """The zero value; None where it would hold too many scalars."""
+    """Return the zero value; None if it has too many scalars."""
     if scalar_count(type_) > MAX_CONSTANT_SCALARS:
         return None
     match type_:
@@ -169,7 +169,7 @@ def _round(x: float) -> float:
     return float(round(x))
 
 
-# Component by component; all in double precision, rounded to the type at the end.
+# Functions of each component, computed in double precision and rounded to the type at the end.
 _COMPONENTWISE: dict[str, Callable[..., Number]] = {
     "abs": abs, "sign": _sign, "min": min, "max": max, "clamp": _clamp,
     "acos": math.acos, "acosh": math.acosh, "asin": math.asin, "asinh": math.asinh, "atan": math.atan,
@@ -213,7 +213,7 @@ _REDUCTIONS: dict[str, Callable[..., Number]] = {
 
 
 def builtin(name: str, arguments: Sequence[tuple[Value, Type]], result: Type) -> Value | None:
-    """The value of a call; None for the few functions that are left to the device."""
+    """Return the value of a call; None for the few functions that are left to the device."""
     if not isinstance(result, Scalar | Vector):
         return None
     try:
@@ -240,7 +240,7 @@ def builtin(name: str, arguments: Sequence[tuple[Value, Type]], result: Type) ->
 
 
 def type_name(type_: Type, position: Position) -> TypeName:
-    """A type written out."""
+    """Return the node for a type."""
     match type_:
         case Vector(size, element):
             return TypeName(position, f"vec{size}", [type_name(element, position)])
@@ -253,7 +253,7 @@ def type_name(type_: Type, position: Position) -> TypeName:
 
 
 def literal(value: Value, type_: Type, position: Position) -> Expression:
-    """The expression whose value this is: a literal, or a vector or array made of literals."""
+    """Return an expression with this value: a literal, or a vector or array of literals."""
     if not isinstance(value, tuple):
         return Literal(position, value, "", type_)
     inner = element_of(type_)

@@ -1,4 +1,4 @@
-"""Typing of constructions and conversions: ``f32(i)``, ``vec3(a, b)``, ``array<f32, 2>(x, y)``, ``State(0.0, 1u)``."""
+"""Checks constructions and conversions: ``f32(i)``, ``vec3(a, b)``, ``array<f32, 2>(x, y)``, ``State(0.0, 1u)``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Constructor:
         self.checker = checker
 
     def construct(self, node: Call) -> Operand:
-        """Any construction; the arguments of the node are converted in place."""
+        """Check a construction, and convert the arguments of the node in place."""
         operands = [self.checker.value(argument) for argument in node.arguments]
         callee = node.callee
         if callee.name in _INFERRED and not callee.arguments:
@@ -35,11 +35,11 @@ class Constructor:
             result = self.inferred_array(node, operands)
         else:
             result = self.typed(node, self.checker.resolve(callee), operands)
-        node.arguments = [one.node for one in operands]
+        node.arguments = [operand.node for operand in operands]
         return result
 
     def typed(self, node: Call, type_: Type, operands: list[Operand]) -> Operand:
-        """The type is written out."""
+        """Check a construction whose type is written in full."""
         if not is_constructible(type_):
             raise fail(node.position, f"{type_} cannot be constructed: it lives in memory only")
         if not operands:
@@ -60,13 +60,13 @@ class Constructor:
                 wanted = []
         if len(operands) != len(wanted):
             raise fail(node.position, f"{type_} takes {len(wanted)} values or none, not {len(operands)}")
-        for number, (what, part) in enumerate(wanted):
-            operands[number] = self.checker.convert(operands[number], part, what)
+        for number, (what, expected) in enumerate(wanted):
+            operands[number] = self.checker.convert(operands[number], expected, what)
         return Operand(node, type_, None if isinstance(type_, SubgroupMatrix) else self.values(operands, type_))
 
     def values(self, operands: list[Operand], type_: Type) -> Value | None:
-        """The tuple of all values, if all are known and it is not too long to hold."""
-        values = [one.value for one in operands if one.value is not None]
+        """Return the tuple of all values; None if one is not constant or there are too many."""
+        values = [operand.value for operand in operands if operand.value is not None]
         if len(values) < len(operands) or (
             not isinstance(type_, Vector) and scalar_count(type_) > MAX_CONSTANT_SCALARS
         ):
@@ -82,7 +82,7 @@ class Constructor:
         return Operand(node, type_, value)
 
     def converted(self, operand: Operand, target: Scalar, position: Position) -> tuple[Operand, Value | None]:
-        """The argument of an explicit conversion: an abstract one takes the target's type itself."""
+        """Return the argument of an explicit conversion, now of the target type if it was abstract, and the result."""
         if operand.value is None:
             return operand, None
         known, source = operand.value, operand.type
@@ -93,27 +93,31 @@ class Constructor:
         return operand, value
 
     def vector(self, node: Call, size: int, element: Scalar | None, operands: list[Operand]) -> Operand:
-        """From nothing, from one scalar for all, from another vector, or from scalars and vectors in a row."""
-        for one in operands:
-            if not isinstance(one.type, Scalar | Vector):
-                raise fail(one.node.position, f"a vector is made of scalars and vectors, not of {one.type}")
+        """Check a vector made of no arguments, of one scalar, of another vector, or of scalars and vectors joined."""
+        for operand in operands:
+            if not isinstance(operand.type, Scalar | Vector):
+                raise fail(operand.node.position, f"a vector is made of scalars and vectors, not of {operand.type}")
         if len(operands) == 1 and isinstance(operands[0].type, Vector) and element is not None:
             return self.converted_vector(node, size, element, operands)
         if element is None:
             element = self.common_element(node, operands)
-        count = sum(one.type.size if isinstance(one.type, Vector) else 1 for one in operands)
+        count = sum(operand.type.size if isinstance(operand.type, Vector) else 1 for operand in operands)
         is_splat = len(operands) == 1 and isinstance(operands[0].type, Scalar)
         if operands and count != size and not is_splat:
             raise fail(node.position, f"vec{size} takes 1 or {size} components, not {count}")
-        for number, one in enumerate(operands):
-            operands[number] = self.checker.convert(one, with_element(one.type, element), "a component")
+        for number, operand in enumerate(operands):
+            operands[number] = self.checker.convert(operand, with_element(operand.type, element), "a component")
         type_ = Vector(size, element)
         if not operands:
             return Operand(node, type_, constants.zero(type_))
-        values = [one.value for one in operands if one.value is not None]
+        values = [operand.value for operand in operands if operand.value is not None]
         if len(values) < len(operands):
             return Operand(node, type_)
-        flat = [part for one, value in zip(operands, values, strict=True) for part in constants.parts(value, one.type)]
+        flat = [
+            component
+            for operand, value in zip(operands, values, strict=True)
+            for component in constants.parts(value, operand.type)
+        ]
         return Operand(node, type_, tuple(flat * size if is_splat else flat))
 
     def converted_vector(self, node: Call, size: int, element: Scalar, operands: list[Operand]) -> Operand:
@@ -125,25 +129,25 @@ class Constructor:
         return Operand(node, Vector(size, element), value)
 
     def common_element(self, node: Call, operands: list[Operand]) -> Scalar:
-        """What the parts of ``vec3(a, b)`` have in common."""
+        """Return the scalar type to which all components of ``vec3(a, b)`` convert."""
         common: Type | None = element_of(operands[0].type) if operands else ABSTRACT_INT
-        for one in operands[1:]:
-            common = None if common is None else join(common, element_of(one.type))
+        for operand in operands[1:]:
+            common = None if common is None else join(common, element_of(operand.type))
         if not isinstance(common, Scalar):
-            given = ", ".join(str(one.type) for one in operands)
-            raise fail(node.position, f"the components of a vector must have one type, not {given}")
+            types = ", ".join(str(operand.type) for operand in operands)
+            raise fail(node.position, f"the components of a vector must have one type, not {types}")
         return common
 
     def inferred_array(self, node: Call, operands: list[Operand]) -> Operand:
         """``array(a, b, c)``."""
         common = operands[0].type if operands else None
-        for one in operands[1:]:
-            common = None if common is None else join(common, one.type)
+        for operand in operands[1:]:
+            common = None if common is None else join(common, operand.type)
         if common is None or not is_constructible(common):
             raise fail(node.position, "array(...) needs elements of one type; write array<T, N>(...)")
         type_ = Array(common, len(operands))
         if scalar_count(type_) > MAX_CONSTANT_SCALARS and is_abstract(type_):
             raise fail(node.position, f"more than {MAX_CONSTANT_SCALARS} numbers; write array<T, N>(...)")
-        for number, one in enumerate(operands):
-            operands[number] = self.checker.convert(one, common, "an element")
+        for number, operand in enumerate(operands):
+            operands[number] = self.checker.convert(operand, common, "an element")
         return Operand(node, type_, self.values(operands, type_))

@@ -1,7 +1,7 @@
-"""Which inputs of a map function each of its outputs depends on, and which state slots a rule needs at all.
+"""Computes the inputs on which each output of a map function depends, and the state slots that a rule needs.
 
-A flag that the linker has folded away leaves no dependence behind: with ``amsgrad`` false nothing that
-`param` becomes depends on ``state.max_exp_avg_sq``, so that slot is neither allocated nor bound.
+Branches that the linker has removed add no dependences: with ``amsgrad`` false the new `param` does not depend on
+``state.max_exp_avg_sq``, so that slot is neither allocated nor bound.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from .types import Struct
 __all__ = ["RULE_PARTS", "dependencies", "live_slots", "passed_through"]
 
 RULE_PARTS = ("update", "prepare", "adapt", "measure", "train", "eval", "perturb", "restore")
-"""The parts of a rule that run at every step or on call and may read state. `init` only writes it."""
+"""The functions of a rule that run at every step or on call and may read state. `init` only writes it."""
 
 _Leaves = dict[str, frozenset[str]]
-"""For each scalar leaf of a value the parameter leaves that it depends on. A scalar's only leaf is ""."""
+"""For each scalar leaf of a value, the leaves of parameters on which it depends. The only leaf of a scalar is ""."""
 
 
 def dependencies(module: Module, function: str) -> dict[str, frozenset[str]]:
-    """For each leaf of the function's result the leaves of its parameters that it depends on.
+    """Return, for each leaf of the function's result, the leaves of its parameters on which it depends.
 
-    Calls are followed. A value that is passed through depends on itself:
+    Calls are followed. A value that is returned unchanged depends on itself:
     ``{"param": {"param", "grad", "h.lr"}, "state.step": {"state.step"}}``. A scalar result is the leaf "".
 
     Raises:
@@ -35,26 +35,26 @@ def dependencies(module: Module, function: str) -> dict[str, frozenset[str]]:
 
 
 def live_slots(module: Module) -> tuple[str, ...]:
-    """The leaves of a rule's `state` that it needs, in the order of their declaration.
+    """Return the leaves of a rule's `state` that it needs, in the order of their declaration.
 
-    Needed is what the new `param` (or whatever else but state a part of the rule returns, such as a measure)
-    depends on, and what these slots in turn depend on from one step to the next. A slot that is only updated
-    or passed through is not.
+    These are the slots on which the new `param` depends (or any other result of the rule's functions except state,
+    such as a measure), and the slots on which these depend from step to step. A slot that is only updated or returned
+    unchanged is not needed.
 
     Raises:
-        ShaderError: a part of the rule is not a map function.
+        ShaderError: a function of the rule is not a map function.
     """
     slots: dict[str, None] = {}
     live: set[str] = set()
     flows: dict[str, set[str]] = {}
     present = [d.name for d in module.declarations if isinstance(d, Function) and d.name in RULE_PARTS]
     reader = _Reader(straighten(module, present))
-    for part in present:
-        state = dict(reader.straights[part].parameters).get("state")
+    for function in present:
+        state = dict(reader.straights[function].parameters).get("state")
         if state is None:
             continue
         slots.update(dict.fromkeys(path for path, _ in leaf_names(state, "state")))
-        for leaf, sources in reader.function(part).items():
+        for leaf, sources in reader.function(function).items():
             if leaf == "state" or leaf.startswith("state."):
                 flows.setdefault(leaf, set()).update(sources)
             else:
@@ -68,22 +68,22 @@ def live_slots(module: Module) -> tuple[str, ...]:
 
 
 def passed_through(module: Module, function: str) -> frozenset[str]:
-    """The members of `state` that a part of a rule returns as it was given them."""
+    """Return the members of `state` that a function of a rule returns unchanged."""
     result = straighten(module, [function])[function].result
     if not (isinstance(result, Call) and isinstance(result.type, Struct)):
         return frozenset()
-    returned = zip((one.name for one in result.type.members), result.arguments, strict=True)
+    returned = zip((member.name for member in result.type.members), result.arguments, strict=True)
     state = next((value for name, value in returned if name == "state"), None)
     if isinstance(state, Call) and isinstance(state.type, Struct):
-        pairs = zip((one.name for one in state.type.members), state.arguments, strict=True)
+        pairs = zip((member.name for member in state.type.members), state.arguments, strict=True)
         return frozenset(name for name, value in pairs if isinstance(value, Name) and value.name == f"state.{name}")
     if isinstance(state, Name) and state.name == "state" and isinstance(state.type, Struct):
-        return frozenset(one.name for one in state.type.members)
+        return frozenset(member.name for member in state.type.members)
     return frozenset()
 
 
 class _Reader:
-    """Follows values through straight-line functions, each of which is read once."""
+    """Computes dependences in straight-line functions, once for each function."""
 
     def __init__(self, straights: dict[str, Straight]) -> None:
         self.straights = straights
@@ -128,13 +128,13 @@ class _Reader:
         return {"": frozenset()}
 
     def call(self, call: Call, read: Callable[[Expression], _Leaves]) -> _Leaves:
-        """What the callee's leaves depend on, in terms of the caller's parameters."""
-        given: _Leaves = {}
+        """Return the leaves of the caller's parameters on which each leaf of the call's result depends."""
+        passed: _Leaves = {}
         for (parameter, _), argument in zip(self.straights[call.callee.name].parameters, call.arguments, strict=True):
             for path, sources in read(argument).items():
-                given[f"{parameter}.{path}" if path else parameter] = sources
+                passed[f"{parameter}.{path}" if path else parameter] = sources
         inner = self.function(call.callee.name)
-        return {leaf: _union(given[source] for source in sources) for leaf, sources in inner.items()}
+        return {leaf: _union(passed[source] for source in sources) for leaf, sources in inner.items()}
 
 
 def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
@@ -146,7 +146,7 @@ def _below(path: str, root: str) -> str:
 
 
 def _part(leaves: _Leaves, path: str) -> _Leaves:
-    """The member at `path` of a value."""
+    """Return the dependences of the member at `path` of a value."""
     if not path:
         return leaves
     return {

@@ -1,8 +1,8 @@
-"""Typing of expressions, and the values of those that are constant.
+"""Checks expressions, and evaluates those that are constant.
 
-Every rule takes a node and gives an `Operand`: what stands in the node's place afterwards, its type, its value if it
-is a const-expression, the memory it denotes if any. Abstract numbers stay abstract while they meet only their like;
-where a concrete type is asked, the expression becomes a literal of that type, rounded once, as WGSL has it.
+Every rule takes a node and returns an `Operand`: the node that replaces it, its type, its value if it is a
+const-expression, and the memory to which it refers, if any. Abstract numbers stay abstract in operations with each
+other; where a concrete type is required, the expression becomes a literal of that type, rounded once, as in WGSL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .builtins import BUILTINS
 from .constants import ConstantError, Value
 from .construct import Constructor
 from .operators import binary_types, unary_type
-from .scopes import Binding, Operand, Place, Scopes, fail, similar
+from .scopes import Binding, Memory, Operand, Scopes, fail, similar
 from .syntax import (
     Alias,
     Binary,
@@ -68,7 +68,7 @@ _COMPONENTS = ("xyzw", "rgba")
 
 
 class ExpressionChecker(ABC):
-    """What can be said of an expression once the names around it are known."""
+    """Checks expressions; subclasses resolve the names of the module."""
 
     def __init__(self) -> None:
         self.scopes = Scopes()
@@ -93,15 +93,15 @@ class ExpressionChecker(ABC):
 
     @abstractmethod
     def module_binding(self, name: str, position: Position) -> Binding:
-        """The value that a module's declaration stands for."""
+        """The binding of a constant or variable of the module."""
 
     @abstractmethod
     def resolve(self, name: TypeName) -> Type:
-        """The type that is written there."""
+        """The type that a type name refers to."""
 
     @abstractmethod
     def signature(self, function: Function, position: Position) -> tuple[list[Type], Type | None]:
-        """Parameters and result of a function that is called at that place."""
+        """The types of the parameters and of the result of a function that is called at `position`."""
 
     @abstractmethod
     def require_f16(self, position: Position) -> None:
@@ -114,7 +114,7 @@ class ExpressionChecker(ABC):
     # Ways to check an expression.
 
     def operand(self, node: Expression) -> Operand:
-        """Any expression, also one that stands for memory which cannot be read as a whole."""
+        """Check any expression, including one that refers to memory which cannot be read as a whole."""
         result = self.rules[type(node)](node)
         result.node.type = result.type
         if result.value is not None:
@@ -122,20 +122,20 @@ class ExpressionChecker(ABC):
         return result
 
     def value(self, node: Expression) -> Operand:
-        """An expression whose value is used."""
+        """Check an expression whose value is used."""
         result = self.operand(node)
-        if result.place is not None and not is_constructible(result.type):
+        if result.memory is not None and not is_constructible(result.type):
             how = "read it with atomicLoad(&x)" if holds(result.type, Atomic) else "use its elements"
             raise fail(node.position, f"a value of type {result.type} cannot be used as a whole; {how}")
         return result
 
     def concrete(self, node: Expression) -> Operand:
-        """An expression used where the shader runs; abstract numbers become i32 and f32."""
+        """Check an expression that is evaluated by the shader; abstract numbers become i32 and f32."""
         result = self.value(node)
         return self.convert(result, concrete(result.type), "this")
 
     def convert(self, operand: Operand, target: Type, what: str) -> Operand:
-        """The operand as that type, if it converts unasked; `what` names the place it is for."""
+        """Return the operand converted implicitly to `target`; `what` describes its role in messages."""
         if operand.type == target:
             return operand
         position = operand.node.position
@@ -156,21 +156,21 @@ class ExpressionChecker(ABC):
         return Operand(node, target, result)
 
     def constant(self, node: Expression, what: str) -> Operand:
-        """An expression whose value must be known before the shader runs. The tree keeps it as it was written."""
+        """Check an expression that must be constant. The tree keeps it as it was written."""
         result = self.value(node)
         if result.value is None:
             raise fail(node.position, f"{what} must be a const-expression: literals, constants and operations on them")
         return result
 
     def constant_integer(self, node: Expression, what: str) -> int:
-        """A const-expression that is an integer."""
+        """Return the value of a const-expression that must be an integer."""
         result = self.constant(node, what)
         if result.type not in INTEGERS or not isinstance(result.value, int):
             raise fail(node.position, f"{what} must be an integer, but this is {result.type}")
         return result.value
 
     def evaluate(self, position: Position, rule: Callable[[], _T]) -> _T:
-        """The value of a const-expression; what has none is an error at that place."""
+        """Return the result of `rule`; a `ConstantError` becomes an error at `position`."""
         try:
             return rule()
         except ConstantError as error:
@@ -179,7 +179,7 @@ class ExpressionChecker(ABC):
     # The rules.
 
     def literal(self, node: Literal) -> Operand:
-        """Without a suffix it is abstract."""
+        """Check a literal, which is abstract without a suffix."""
         if isinstance(node.value, bool):
             return Operand(node, BOOL, node.value)
         if node.suffix:
@@ -189,14 +189,14 @@ class ExpressionChecker(ABC):
         return Operand(node, ABSTRACT_FLOAT if isinstance(node.value, float) else ABSTRACT_INT, node.value)
 
     def name(self, node: Name) -> Operand:
-        """A variable or a constant."""
+        """Check the name of a variable or constant."""
         binding = self.scopes.find(node.name)
         if binding is None:
             binding = self.module_binding(node.name, node.position)
-        return Operand(node, binding.type, binding.value, binding.place)
+        return Operand(node, binding.type, binding.value, binding.memory)
 
     def unknown(self, name: str, position: Position) -> Exception:
-        """The error for a name that nothing has."""
+        """Return the error for a name that is not declared."""
         known = [*self.scopes.names(), *self.module_names(), *BUILTINS, *PREDECLARED_TYPES]
         return fail(position, f"there is no '{name}' here{similar(name, known)}")
 
@@ -216,7 +216,7 @@ class ExpressionChecker(ABC):
         return Operand(node, type_, self.evaluate(node.position, lambda: constants.unary(node.operator, type_, value)))
 
     def binary(self, node: Binary) -> Operand:
-        """``x + y`` and the like."""
+        """Check a binary operation."""
         left, right, result = self.combine(node, self.value(node.left), self.value(node.right))
         node.left, node.right = left.node, right.node
         if left.value is None or right.value is None:
@@ -228,7 +228,7 @@ class ExpressionChecker(ABC):
         return Operand(node, result, value)
 
     def combine(self, node: Binary, left: Operand, right: Operand) -> tuple[Operand, Operand, Type]:
-        """The operands of a binary operator, converted, and the type of its result."""
+        """Return the converted operands of a binary operator, and the type of its result."""
         symbol, position = node.operator, node.position
         if symbol in ("<<", ">>") and right.value is None:
             left = self.convert(left, concrete(left.type), "the left operand")
@@ -242,16 +242,16 @@ class ExpressionChecker(ABC):
         return left, right, types[2]
 
     def check_right(self, symbol: str, right: Operand, position: Position) -> None:
-        """A constant divisor or shift amount must be one that can be, whatever the left operand is."""
+        """Refuse a constant divisor or shift amount that is invalid for every left operand."""
         assert right.value is not None
         numbers = constants.parts(right.value, right.type)
         if symbol in ("/", "%") and element_of(right.type) in CONCRETE_INTEGERS and 0 in numbers:
             raise fail(position, "division by zero")
-        if symbol in ("<<", ">>") and any(isinstance(one, int) and one >= 32 for one in numbers):
+        if symbol in ("<<", ">>") and any(isinstance(number, int) and number >= 32 for number in numbers):
             raise fail(position, "a shift by 32 bits or more")
 
     def index(self, node: Index) -> Operand:
-        """``x[i]``, within bounds if both are known."""
+        """Check ``x[i]``; a constant index must be within constant bounds."""
         base = self.operand(node.base)
         index = self.value(node.index)
         if not isinstance(base.type, Array | Vector):
@@ -267,10 +267,10 @@ class ExpressionChecker(ABC):
         node.base, node.index = base.node, self.convert(index, concrete(index.type), "an index").node
         assert isinstance(base.type, Array | Vector)
         value = base.value[position] if isinstance(base.value, tuple) and isinstance(position, int) else None
-        return Operand(node, base.type.element, value, _part(base.place, isinstance(base.type, Vector)))
+        return Operand(node, base.type.element, value, _part(base.memory, isinstance(base.type, Vector)))
 
     def member(self, node: Member) -> Operand:
-        """A member of a struct, or components of a vector."""
+        """Check a member of a struct, or components of a vector."""
         base = self.operand(node.base)
         node.base = base.node
         if isinstance(base.type, Struct):
@@ -280,36 +280,36 @@ class ExpressionChecker(ABC):
         return self.swizzle(node, base, base.type)
 
     def struct_member(self, node: Member, base: Operand, type_: Struct) -> Operand:
-        """``x.name`` of a struct."""
+        """Check ``x.name`` of a struct."""
         for number, member in enumerate(type_.members):
             if member.name == node.name:
                 value = base.value[number] if isinstance(base.value, tuple) else None
-                return Operand(node, member.type, value, base.place)
+                return Operand(node, member.type, value, base.memory)
         known = [member.name for member in type_.members]
         raise fail(node.position, f"struct {type_} has no member '{node.name}'{similar(node.name, known)}")
 
     def swizzle(self, node: Member, base: Operand, type_: Vector) -> Operand:
-        """``x.zyx`` of a vector."""
+        """Check ``x.zyx`` of a vector."""
         letters = next((set_ for set_ in _COMPONENTS if set(node.name) <= set(set_)), "")
         picks = [letters.find(letter) for letter in node.name]
         if not letters or len(picks) > 4 or max(picks) >= type_.size:
             raise fail(node.position, f"{type_} has no components '{node.name}'; there are {'xyzw'[: type_.size]}")
         chosen = [base.value[pick] for pick in picks] if isinstance(base.value, tuple) else None
         if len(picks) == 1:
-            return Operand(node, type_.element, chosen[0] if chosen else None, _part(base.place, True))
+            return Operand(node, type_.element, chosen[0] if chosen else None, _part(base.memory, True))
         return Operand(node, Vector(len(picks), type_.element), tuple(chosen) if chosen else None)
 
     # Calls.
 
     def call_value(self, node: Call) -> Operand:
-        """A call whose value is used."""
+        """Check a call whose value is used."""
         result = self.call(node)
         if result is None:
             raise fail(node.position, f"'{node.callee.name}' returns nothing, so it is a statement of its own")
         return result
 
     def call(self, node: Call) -> Operand | None:
-        """A call; None where it returns nothing."""
+        """Check a call; None if it returns nothing."""
         name = node.callee.name
         if self.scopes.find(name) is not None:
             raise fail(node.position, f"'{name}' is a variable here and cannot be called")
@@ -332,7 +332,7 @@ class ExpressionChecker(ABC):
         raise self.unknown(name, node.position)
 
     def user_call(self, node: Call, function: Function) -> Operand | None:
-        """A call of a function of the module."""
+        """Check a call of a function of the module."""
         node.kind = "function"
         parameters, result = self.signature(function, node.position)
         if len(node.arguments) != len(parameters):
@@ -344,15 +344,15 @@ class ExpressionChecker(ABC):
         return None if result is None else Operand(node, result)
 
 
-def _part(place: Place | None, is_component: bool) -> Place | None:
-    """The place of an element or member."""
-    if place is None or not is_component:
-        return place
-    return Place(place.name, place.space, place.access, True)
+def _part(memory: Memory | None, is_component: bool) -> Memory | None:
+    """Return the memory of an element or member."""
+    if memory is None or not is_component:
+        return memory
+    return Memory(memory.name, memory.space, memory.access, True)
 
 
 def _hint(left: Operand, right: Operand) -> str:
     elements = element_of(left.type), element_of(right.type)
-    if all(isinstance(one, Scalar) and one != BOOL for one in elements) and elements[0] != elements[1]:
+    if all(isinstance(element, Scalar) and element != BOOL for element in elements) and elements[0] != elements[1]:
         return f"; WGSL converts nothing implicitly: write {concrete(elements[0])}(...)"
     return ""

@@ -1,4 +1,4 @@
-"""What constants decide before the shader runs: branches never taken go, and what nobody uses goes with them."""
+"""Constant folding: removes branches that are never taken, and locals, functions and parameters left unused."""
 
 from __future__ import annotations
 
@@ -47,20 +47,22 @@ _SUFFIXES: dict[Type, str] = {I32: "i", U32: "u", F32: "f", F16: "h"}
 def fold(module: Module) -> None:
     """Check a module without imports and remove the branches whose conditions are constant.
 
-    Locals that are then not used go too, and so does every `const_assert`, since it held.
+    Locals that are unused afterwards are removed too, and so is every `const_assert`, which holds after the check.
     """
     constants, uses = check_values(module)
     folder = _Folder(constants, _functions_with_effects(module, uses))
-    module.declarations = [one for one in module.declarations if not isinstance(one, ConstAssert)]
-    for one in module.declarations:
-        if isinstance(one, Function):
-            one.body = folder.block(one.body, {parameter.name for parameter in one.parameters})
-            _drop_unused(one.body.statements, set(), folder)
+    module.declarations = [
+        declaration for declaration in module.declarations if not isinstance(declaration, ConstAssert)
+    ]
+    for declaration in module.declarations:
+        if isinstance(declaration, Function):
+            declaration.body = folder.block(declaration.body, {parameter.name for parameter in declaration.parameters})
+            _drop_unused(declaration.body.statements, set(), folder)
 
 
 def prune(module: Module, roots: Iterable[str]) -> None:
-    """Keep what the declarations named reach."""
-    declared = {one.name: one for one in module.declarations if hasattr(one, "name")}
+    """Keep the declarations with these names, and those on which they depend."""
+    declared = {declaration.name: declaration for declaration in module.declarations if hasattr(declaration, "name")}
     kept: set[str] = set()
     work = list(roots)
     while work:
@@ -68,15 +70,19 @@ def prune(module: Module, roots: Iterable[str]) -> None:
         if name in declared and name not in kept:
             kept.add(name)
             work.extend(reference.name for reference in module_references(declared[name]))
-    module.declarations = [one for one in module.declarations if getattr(one, "name", None) in kept]
+    module.declarations = [
+        declaration for declaration in module.declarations if getattr(declaration, "name", None) in kept
+    ]
 
 
 def drop_unused_builtins(module: Module) -> None:
-    """Drop `subgroup_id` and `num_subgroups` from an entry point if no function uses them, which need an extension.
+    """Drop `subgroup_id` and `num_subgroups`, which need an extension, from an entry point if no function uses them.
 
-    Files between which an @if chooses have functions with the same parameters, and some pass such a parameter unused.
+    Files that an @if selects have functions with the same parameters, some of which are unused in one of the files.
     """
-    functions = {one.name: one for one in module.declarations if isinstance(one, Function)}
+    functions = {
+        declaration.name: declaration for declaration in module.declarations if isinstance(declaration, Function)
+    }
     builtins = [
         (entry, parameter)
         for entry in functions.values()
@@ -105,25 +111,34 @@ def drop_unused_builtins(module: Module) -> None:
 
 
 def _functions_with_effects(module: Module, uses: Mapping[str, Iterable[str]]) -> set[str]:
-    """Functions that may do more than return a value: they touch a module's variable, or meet other invocations."""
-    variables = {one.name for one in module.declarations if isinstance(one, GlobalVariable)}
+    """Return the functions with side effects: they use a module's variable or synchronize with other invocations."""
+    variables = {declaration.name for declaration in module.declarations if isinstance(declaration, GlobalVariable)}
     callers: dict[str, list[str]] = {}
     for name, used in uses.items():
-        for other in used:
-            callers.setdefault(other, []).append(name)
-    work = [name for name, used in uses.items() if any(one in variables or meets_others(one) for one in used)]
-    found: set[str] = set()
+        for callee in used:
+            callers.setdefault(callee, []).append(name)
+    work = [
+        name
+        for name, used in uses.items()
+        if any(reference in variables or meets_others(reference) for reference in used)
+    ]
+    impure: set[str] = set()
     while work:
         name = work.pop()
-        if name not in found:
-            found.add(name)
+        if name not in impure:
+            impure.add(name)
             work += callers.get(name, [])
-    return found
+    return impure
 
 
 @dataclass
 class _Folder:
-    """`known` has const-expressions and their values by the `id` of the nodes."""
+    """Folds statements and expressions.
+
+    Attributes:
+        known: const-expressions and their values, by the `id` of the nodes.
+        impure: the functions with side effects.
+    """
 
     known: dict[int, tuple[Expression, Value]]
     impure: set[str]
@@ -133,16 +148,16 @@ class _Folder:
         self.rules = {If: self.if_, While: self.while_, For: self.for_, Loop: self.loop, Switch: self.switch}
 
     def is_pure(self, node: Expression | None) -> bool:
-        """Whether dropping it changes nothing."""
+        """Return True if an expression has no side effects, so that it may be removed."""
         return not any(
-            isinstance(one, Call) and (one.callee.name in self.impure or meets_others(one.callee.name))
-            for one in walk(node)
+            isinstance(inner, Call) and (inner.callee.name in self.impure or meets_others(inner.callee.name))
+            for inner in walk(node)
         )
 
-    # Statements: each becomes some.
+    # Statements: each rule returns the statements that replace its argument.
 
     def block(self, block: Block, taken: set[str] | None = None) -> Block:
-        """A block; `taken` are the names that its scope has before it begins."""
+        """Return a folded block; `taken` are the names that its scope declares before it begins."""
         return Block(block.position, self.sequence(block.statements, taken or set()))
 
     def sequence(self, statements: list[Statement], taken: set[str]) -> list[Statement]:
@@ -150,99 +165,99 @@ class _Folder:
         last: dict[str, int] | None = None
         taken = set(taken)
         for number, statement in enumerate(statements):
-            for one in self.statement(statement):
-                if isinstance(one, Block) and not isinstance(statement, Block):  # a branch that is always taken
+            for folded in self.statement(statement):
+                if isinstance(folded, Block) and not isinstance(statement, Block):  # a branch that is always taken
                     last = _last_uses(statements) if last is None else last
-                    inner = _declared(one.statements)
+                    inner = _declared(folded.statements)
                     if not inner & taken and all(last[name] == number for name in inner):
-                        result += one.statements
+                        result += folded.statements
                         taken |= inner
                         continue
-                result.append(one)
+                result.append(folded)
             taken |= _declared([statement])
             if result and leaves(result[-1], jumps=True):
                 break
         return result
 
-    def statement(self, one: Statement) -> list[Statement]:
-        match one:
+    def statement(self, statement: Statement) -> list[Statement]:
+        match statement:
             case Block():
-                inner = self.block(one)
+                inner = self.block(statement)
                 return [inner] if inner.statements else []
             case LocalDeclaration(keyword="const"):
-                return [one]
+                return [statement]
             case LocalDeclaration(value=value) | Return(value=value) if value is not None:
-                one.value = self.expression(value)
+                statement.value = self.expression(value)
             case Assign(target=target, value=value):
-                one.target = None if target is None else self.expression(target)
-                one.value = self.expression(value)
+                statement.target = None if target is None else self.expression(target)
+                statement.value = self.expression(value)
             case CallStatement(call=call):
                 call.arguments = [self.expression(argument) for argument in call.arguments]
             case ConstAssert():
                 return []
             case If() | While() | For() | Loop() | Switch():
-                return self.rules[type(one)](one)
-        return [one]
+                return self.rules[type(statement)](statement)
+        return [statement]
 
-    def if_(self, one: If) -> list[Statement]:
-        condition = self.expression(one.condition)
+    def if_(self, statement: If) -> list[Statement]:
+        condition = self.expression(statement.condition)
         if isinstance(condition, Literal):
-            chosen = one.then if condition.value else one.otherwise
+            chosen = statement.then if condition.value else statement.otherwise
             return [] if chosen is None else self.statement(chosen)
-        then = self.block(one.then)
-        otherwise = None if one.otherwise is None else self.block(one.otherwise)
+        then = self.block(statement.then)
+        otherwise = None if statement.otherwise is None else self.block(statement.otherwise)
         if otherwise is not None and not otherwise.statements:
             otherwise = None
         if not then.statements and otherwise is None and self.is_pure(condition):
             return []
-        return [If(one.position, condition, then, otherwise)]
+        return [If(statement.position, condition, then, otherwise)]
 
-    def while_(self, one: While) -> list[Statement]:
-        one.condition, one.body = self.expression(one.condition), self.block(one.body)
-        return [] if isinstance(one.condition, Literal) and not one.condition.value else [one]
+    def while_(self, statement: While) -> list[Statement]:
+        statement.condition, statement.body = self.expression(statement.condition), self.block(statement.body)
+        return [] if isinstance(statement.condition, Literal) and not statement.condition.value else [statement]
 
-    def for_(self, one: For) -> list[Statement]:
-        if one.initial is not None:
-            self.statement(one.initial)
-        if one.update is not None:
-            self.statement(one.update)
-        if one.condition is not None:
-            one.condition = self.expression(one.condition)
-        one.body = self.block(one.body)
-        self.check_exit(one, one.condition, one.body)
-        if one.unrolled is None:
-            return [one]
-        is_unrolled = self.expression(one.unrolled)
-        one.unrolled = None
+    def for_(self, statement: For) -> list[Statement]:
+        if statement.initial is not None:
+            self.statement(statement.initial)
+        if statement.update is not None:
+            self.statement(statement.update)
+        if statement.condition is not None:
+            statement.condition = self.expression(statement.condition)
+        statement.body = self.block(statement.body)
+        self.check_exit(statement, statement.condition, statement.body)
+        if statement.unrolled is None:
+            return [statement]
+        is_unrolled = self.expression(statement.unrolled)
+        statement.unrolled = None
         if not isinstance(is_unrolled, Literal) or not is_unrolled.value:
-            return [one]
+            return [statement]
         from .unroll import iterations  # which few kernels need
 
-        return iterations(one, self.known)
+        return iterations(statement, self.known)
 
-    def loop(self, one: Loop) -> list[Statement]:
-        one.body = self.block(one.body)
-        if one.continuing is not None:
-            one.continuing = self.block(one.continuing)
-        if one.break_if is not None:
-            one.break_if = self.expression(one.break_if)
-        self.check_exit(one, one.break_if, one.body)
-        return [one]
+    def loop(self, statement: Loop) -> list[Statement]:
+        statement.body = self.block(statement.body)
+        if statement.continuing is not None:
+            statement.continuing = self.block(statement.continuing)
+        if statement.break_if is not None:
+            statement.break_if = self.expression(statement.break_if)
+        self.check_exit(statement, statement.break_if, statement.body)
+        return [statement]
 
-    def check_exit(self, one: For | Loop, condition: Expression | None, body: Block) -> None:
+    def check_exit(self, loop: For | Loop, condition: Expression | None, body: Block) -> None:
         if condition is None and not has_exit(body):
-            raise fail(one.position, "with these constants this loop never ends")
+            raise fail(loop.position, "with these constants this loop never ends")
 
-    def switch(self, one: Switch) -> list[Statement]:
-        one.selector = self.expression(one.selector)
-        for case in one.cases:
+    def switch(self, statement: Switch) -> list[Statement]:
+        statement.selector = self.expression(statement.selector)
+        for case in statement.cases:
             case.body = self.block(case.body)
-        return [one]
+        return [statement]
 
     # Expressions.
 
     def expression(self, node: Expression) -> Expression:
-        """The expression with what is constant in its conditions decided."""
+        """Return an expression in which constant conditions are decided."""
         if node.type == BOOL and id(node) in self.known:
             value = self.known[id(node)][1]
             return Literal(node.position, bool(value), "", BOOL)
@@ -283,38 +298,40 @@ class _Folder:
 
 
 def _fixed(node: Expression) -> Expression:
-    """A literal that keeps its type wherever it is moved to."""
+    """Return a literal with the suffix of its type, so that it keeps the type in any context."""
     if isinstance(node, Literal) and not node.suffix and node.type in _SUFFIXES:
         node.suffix = _SUFFIXES[node.type]
     return node
 
 
 def _declared(statements: list[Statement]) -> set[str]:
-    return {one.name for one in statements if isinstance(one, LocalDeclaration)}
+    return {statement.name for statement in statements if isinstance(statement, LocalDeclaration)}
 
 
 def _last_uses(statements: list[Statement]) -> dict[str, int]:
-    """For each name, the last statement in which it occurs, in whatever scope."""
+    """Return, by name, the index of the last statement in which it occurs, in any scope."""
     return {
-        one.name: number
+        node.name: number
         for number, statement in enumerate(statements)
-        for one in walk(statement)
-        if isinstance(one, Name | TypeName | LocalDeclaration)
+        for node in walk(statement)
+        if isinstance(node, Name | TypeName | LocalDeclaration)
     }
 
 
 def _drop_unused(statements: list[Statement], used: set[str], folder: _Folder) -> None:
-    """Drop each `let` and `const` that nothing after it names, from the end to the beginning.
+    """Remove each `let` and `const` that is not used after it, from the last statement to the first.
 
-    `used` has the names that occur after the statements; theirs are added to it.
+    `used` has the names that occur after the statements; the names in them are added to it.
     """
     for number in range(len(statements) - 1, -1, -1):
-        one = statements[number]
-        is_unused = isinstance(one, LocalDeclaration) and one.keyword != "var" and one.name not in used
-        if is_unused and isinstance(one, LocalDeclaration) and folder.is_pure(one.value):
+        statement = statements[number]
+        is_unused = (
+            isinstance(statement, LocalDeclaration) and statement.keyword != "var" and statement.name not in used
+        )
+        if is_unused and isinstance(statement, LocalDeclaration) and folder.is_pure(statement.value):
             del statements[number]
             continue
-        blocks, around, before = _parts(one)
+        blocks, around, before = _parts(statement)
         after = used | _names(around)
         for block in blocks:
             inner = set(after)
@@ -323,22 +340,22 @@ def _drop_unused(statements: list[Statement], used: set[str], folder: _Folder) -
         used |= _names(around) | _names(before)
 
 
-def _parts(one: Statement) -> tuple[list[Block], object, object]:
-    """The blocks of a statement, what may run after one of them, and all else."""
-    match one:
+def _parts(statement: Statement) -> tuple[list[Block], object, object]:
+    """Return the blocks of a statement, the nodes that may be evaluated after one of them, and all other nodes."""
+    match statement:
         case Block():
-            return [one], None, None
+            return [statement], None, None
         case If(then=then, otherwise=otherwise):
-            return [then] if otherwise is None else [then, otherwise], None, one.condition
+            return [then] if otherwise is None else [then, otherwise], None, statement.condition
         case For(body=body):
-            return [body], [one.condition, one.update], one.initial
+            return [body], [statement.condition, statement.update], statement.initial
         case While(body=body):
-            return [body], None, one.condition
+            return [body], None, statement.condition
         case Switch(cases=cases):
-            return [case.body for case in cases], None, [one.selector, [case.selectors for case in cases]]
-    return [], None, one  # in a `loop` the continuing block sees what the body declares
+            return [case.body for case in cases], None, [statement.selector, [case.selectors for case in cases]]
+    return [], None, statement  # in a `loop` the continuing block sees what the body declares
 
 
 def _names(node: object) -> set[str]:
-    """Every name in it that may stand for a local."""
-    return {one.name for one in walk(node) if isinstance(one, Name | TypeName)}
+    """Return every name in a node that may refer to a local."""
+    return {inner.name for inner in walk(node) if isinstance(inner, Name | TypeName)}

@@ -1,4 +1,4 @@
-"""Text to tokens. Comments and blanks are dropped; each token knows its line and column, both from 1."""
+"""Splits WGSL text into tokens, without comments and blanks; a token has its line and column, both from 1."""
 
 from __future__ import annotations
 
@@ -43,32 +43,32 @@ _WORD = re.compile(r"\w", re.ASCII)
 
 
 def tokenize(text: str, file: str) -> list[Token]:
-    """All tokens of a file. Raises ShaderError at the first character that begins none."""
+    """Return all tokens of a file. Raises ShaderError at the first character that begins no token."""
     tokens: list[Token] = []
-    match = _TOKEN.match
+    match_token = _TOKEN.match
     position, line, line_start = 0, 1, 0
     while position < len(text):
-        found = match(text, position)
-        if found is None:
+        match = match_token(text, position)
+        if match is None:
             raise ShaderError(
                 f"{text[position]!r} begins no WGSL token (names are ASCII letters, digits and underscores here)",
                 file=file,
                 line=line,
                 column=position - line_start + 1,
             )
-        kind = found.lastgroup
-        end = found.end()
+        kind = match.lastgroup
+        end = match.end()
         if kind == "name" or kind == "operator":
-            tokens.append(Token(kind, found[0], line, position - line_start + 1))
+            tokens.append(Token(kind, match[0], line, position - line_start + 1))
         elif kind == "number":
             if _WORD.match(text, end):
                 raise ShaderError(
-                    f"'{found[0]}{text[end]}' is not a number",
+                    f"'{match[0]}{text[end]}' is not a number",
                     file=file,
                     line=line,
                     column=position - line_start + 1,
                 )
-            tokens.append(Token(kind, found[0], line, position - line_start + 1))
+            tokens.append(Token(kind, match[0], line, position - line_start + 1))
         elif kind == "newline":
             line, line_start = line + 1, end
         elif kind == "nested":
@@ -79,16 +79,16 @@ def tokenize(text: str, file: str) -> list[Token]:
 
 
 def _skip_nested(text: str, start: int, line: int, line_start: int, file: str) -> tuple[int, int, int]:
-    """Past a block comment, which may hold others: the position, line and start of line after it."""
+    """Return the position, line and start of that line after a block comment, which may contain others."""
     first_line, first_column = line, start - line_start + 1
     depth = 0
-    for found in _NESTED.finditer(text, start):
-        if found["newline"]:
-            line, line_start = line + 1, found.end()
-        elif found[0] == "/*":
+    for match in _NESTED.finditer(text, start):
+        if match["newline"]:
+            line, line_start = line + 1, match.end()
+        elif match[0] == "/*":
             depth += 1
         else:
             depth -= 1
             if depth == 0:
-                return found.end(), line, line_start
+                return match.end(), line, line_start
     raise ShaderError("this comment never ends; write */", file=file, line=first_line, column=first_column)

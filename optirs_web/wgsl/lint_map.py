@@ -1,4 +1,4 @@
-"""The lint for map functions, which run on array targets too: there every branch is a choice between two values."""
+"""The lint for map functions, which run on array targets too, where every branch becomes a selection of values."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ _COUNTED = "a loop in a map function counts between constants, for (var i = 0; i
 
 
 def is_map_module(module: Module) -> bool:
-    """Whether it holds pure functions only: no entry point, no variable."""
+    """Return True if a module has only pure functions: no entry point and no variable."""
     return not any(
-        isinstance(one, GlobalVariable) or (isinstance(one, Function) and one.attributes) for one in module.declarations
+        isinstance(declaration, GlobalVariable) or (isinstance(declaration, Function) and declaration.attributes)
+        for declaration in module.declarations
     )
 
 
 def check_map_module(module: Module) -> None:
-    """Refuse what a map function may not use."""
-    constants = {one.name for one in module.declarations if isinstance(one, Constant)}
-    for one in module.declarations:
-        match one:
+    """Raise ShaderError if a declaration uses a feature that map functions cannot."""
+    constants = {declaration.name for declaration in module.declarations if isinstance(declaration, Constant)}
+    for declaration in module.declarations:
+        match declaration:
             case StructDeclaration(type=type_):
-                _check_type(type_, one.position)
+                _check_type(type_, declaration.position)
             case Function():
-                _check_function(one, constants)
+                _check_function(declaration, constants)
 
 
 def _check_type(type_: Type | None, position: Position) -> None:
@@ -57,14 +58,16 @@ def _check_type(type_: Type | None, position: Position) -> None:
                 _check_type(member.type, position)
 
 
-def _check_function(one: Function, constants: set[str]) -> None:
-    if one.return_type is None:
-        raise fail(one.position, f"'{one.name}' returns nothing; a map function has a result and no other effect")
-    for parameter in one.parameters:
+def _check_function(function: Function, constants: set[str]) -> None:
+    if function.return_type is None:
+        raise fail(
+            function.position, f"'{function.name}' returns nothing; a map function has a result and no other effect"
+        )
+    for parameter in function.parameters:
         _check_type(parameter.type, parameter.position)
-    _check_type(one.return_type, one.position)
-    locals_ = {parameter.name for parameter in one.parameters}
-    for node in walk(one.body):
+    _check_type(function.return_type, function.position)
+    locals_ = {parameter.name for parameter in function.parameters}
+    for node in walk(function.body):
         match node:
             case LocalDeclaration(keyword="const"):
                 constants = constants | {node.name}
@@ -81,17 +84,17 @@ def _check_function(one: Function, constants: set[str]) -> None:
                 _check_loop(node, constants - locals_)
 
 
-def _check_loop(one: For, constants: set[str]) -> None:
-    """``for (var i = A; i < B; i++)`` with constants A and B, where nothing else changes i."""
-    match one.initial, one.condition, one.update:
+def _check_loop(loop: For, constants: set[str]) -> None:
+    """Refuse loops other than ``for (var i = A; i < B; i++)`` with constants A and B, where nothing else changes i."""
+    match loop.initial, loop.condition, loop.update:
         case (
-            LocalDeclaration(keyword="var", name=name, value=first),
-            Binary(operator="<" | "<=" | ">" | ">=" | "!=", left=Name(name=compared), right=last),
+            LocalDeclaration(keyword="var", name=name, value=start),
+            Binary(operator="<" | "<=" | ">" | ">=" | "!=", left=Name(name=compared), right=end),
             Assign(target=Name(name=counted), operator="+" | "-", value=step),
-        ) if first is not None and name == compared == counted:
-            bounds = (first, last, step)
+        ) if start is not None and name == compared == counted:
+            bounds = (start, end, step)
         case _:
-            raise fail(one.position, _COUNTED)
+            raise fail(loop.position, _COUNTED)
     for bound in bounds:
         for node in walk(bound):
             if isinstance(node, Name) and node.name not in constants:
@@ -99,6 +102,6 @@ def _check_loop(one: For, constants: set[str]) -> None:
                            "let a constant bound the loop and break where it is done")  # fmt: skip
             if isinstance(node, Call) and node.kind == "function":
                 raise fail(node.position, "a function's result is not constant, but bounds a loop of a map function")
-    for node in walk(one.body):
+    for node in walk(loop.body):
         if isinstance(node, Assign) and isinstance(node.target, Name) and node.target.name == name:
             raise fail(node.position, f"'{name}' counts the loop; in a map function its body cannot change it")

@@ -1,6 +1,6 @@
 """The lint for workgroup memory that is read before it is stored.
 
-It holds whatever the workgroup before left there: WGSL promises zeros, wgpu does not clear it.
+It has the values that an earlier workgroup left: WGSL promises zeros, but wgpu does not clear it.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ def workgroup_bytes(module: Module) -> int:
 
 
 def check_workgroup_memory(module: Module) -> None:
-    """In the order of the source, every entry point must store a workgroup variable before it reads it."""
+    """Raise ShaderError if an entry point reads a workgroup variable before a store, in the order of the source."""
     _Workgroup(module).run()
 
 
 @dataclass
 class _Use:
-    """What a stretch of code does with workgroup variables: reads that no store precedes, and stores."""
+    """The workgroup variables that code reads before it stores them, and those that it stores."""
 
     reads: dict[str, Position] = field(default_factory=dict)
     stores: set[str] = field(default_factory=set)
 
     def then(self, later: _Use) -> None:
-        """Add what comes after."""
+        """Add the use by code that follows."""
         for name, position in later.reads.items():
             if name not in self.stores:
                 self.reads.setdefault(name, position)
@@ -68,93 +68,97 @@ class _Use:
 
 
 class _Workgroup:
-    """What each function does, its callees included; each is looked at once."""
+    """The use of workgroup variables by each function and its callees, computed once for each."""
 
     def __init__(self, module: Module) -> None:
         self.names = {
-            one.name for one in module.declarations if isinstance(one, GlobalVariable) and one.space == "workgroup"
+            declaration.name
+            for declaration in module.declarations
+            if isinstance(declaration, GlobalVariable) and declaration.space == "workgroup"
         }
-        self.functions = {one.name: one for one in module.declarations if isinstance(one, Function)}
+        self.functions = {
+            declaration.name: declaration for declaration in module.declarations if isinstance(declaration, Function)
+        }
         self.done: dict[str, _Use] = {}
         self.hidden: set[str] = set()
 
     def run(self) -> None:
         if not self.names:
             return
-        for one in self.functions.values():
-            if one.attributes:
-                for name, position in self.function(one).reads.items():
+        for function in self.functions.values():
+            if function.attributes:
+                for name, position in self.function(function).reads.items():
                     raise fail(
                         position,
                         f"workgroup memory '{name}' is read before it is stored; it does not begin at zero, so store "
                         "it first and wait at a workgroupBarrier()",
                     )
 
-    def function(self, one: Function) -> _Use:
-        if one.name not in self.done:
-            hidden, self.hidden = self.hidden, {parameter.name for parameter in one.parameters}
-            self.hidden |= {node.name for node in walk(one.body) if isinstance(node, LocalDeclaration)}
-            self.done[one.name] = self.statements(one.body.statements)
+    def function(self, function: Function) -> _Use:
+        if function.name not in self.done:
+            hidden, self.hidden = self.hidden, {parameter.name for parameter in function.parameters}
+            self.hidden |= {node.name for node in walk(function.body) if isinstance(node, LocalDeclaration)}
+            self.done[function.name] = self.statements(function.body.statements)
             self.hidden = hidden
-        return self.done[one.name]
+        return self.done[function.name]
 
     def statements(self, statements: list[Statement]) -> _Use:
         use = _Use()
-        for one in statements:
-            use.then(self.statement(one))
+        for statement in statements:
+            use.then(self.statement(statement))
         return use
 
-    def statement(self, one: Statement) -> _Use:
+    def statement(self, statement: Statement) -> _Use:
         use = _Use()
-        match one:
+        match statement:
             case Block():
-                return self.statements(one.statements)
+                return self.statements(statement.statements)
             case If():
-                self.expression(one.condition, use)
-                self.branches([one.then, one.otherwise], use)
+                self.expression(statement.condition, use)
+                self.branches([statement.then, statement.otherwise], use)
             case Switch():
-                self.expression(one.selector, use)
-                self.branches([case.body for case in one.cases], use)
+                self.expression(statement.selector, use)
+                self.branches([case.body for case in statement.cases], use)
             case For():
-                if one.initial is not None:
-                    use.then(self.statement(one.initial))
-                self.expression(one.condition, use)
-                use.then(self.statements(one.body.statements))
-                if one.update is not None:
-                    use.then(self.statement(one.update))
+                if statement.initial is not None:
+                    use.then(self.statement(statement.initial))
+                self.expression(statement.condition, use)
+                use.then(self.statements(statement.body.statements))
+                if statement.update is not None:
+                    use.then(self.statement(statement.update))
             case While():
-                self.expression(one.condition, use)
-                use.then(self.statements(one.body.statements))
+                self.expression(statement.condition, use)
+                use.then(self.statements(statement.body.statements))
             case Loop():
-                use.then(self.statements(one.body.statements))
-                use.then(self.statements(one.continuing.statements if one.continuing else []))
-                self.expression(one.break_if, use)
+                use.then(self.statements(statement.body.statements))
+                use.then(self.statements(statement.continuing.statements if statement.continuing else []))
+                self.expression(statement.break_if, use)
             case Assign():
-                self.assign(one, use)
+                self.assign(statement, use)
             case _:
                 for name in ("value", "call"):
-                    self.expression(getattr(one, name, None), use)
+                    self.expression(getattr(statement, name, None), use)
         return use
 
     def branches(self, blocks: list[Block | None], use: _Use) -> None:
-        """Each begins with what holds before; a store in one counts afterwards."""
-        found = [self.statements(block.statements) for block in blocks if block is not None]
-        stores = {name for one in found for name in one.stores}
-        for one in found:
-            one.stores = set()
-            use.then(one)
+        """Add blocks of which one runs: a store in one of them counts after them, but not in the others."""
+        branches = [self.statements(block.statements) for block in blocks if block is not None]
+        stores = {name for branch in branches for name in branch.stores}
+        for branch in branches:
+            branch.stores = set()
+            use.then(branch)
         use.stores |= stores
 
-    def assign(self, one: Assign, use: _Use) -> None:
-        self.expression(one.value, use)
-        root = self.indices(one.target, use)
+    def assign(self, statement: Assign, use: _Use) -> None:
+        self.expression(statement.value, use)
+        root = self.indices(statement.target, use)
         if root is not None:
-            if one.operator:
-                use.read(root, one.position)
+            if statement.operator:
+                use.read(root, statement.position)
             use.stores.add(root)
 
     def indices(self, target: Expression | None, use: _Use) -> str | None:
-        """Read what the target's indices read, and give its variable if that lies in workgroup memory."""
+        """Add the reads in the target's indices, and return its variable if that is in workgroup memory."""
         while isinstance(target, Index | Member):
             if isinstance(target, Index):
                 self.expression(target.index, use)

@@ -1,4 +1,4 @@
-"""Refuses what is WGSL but goes wrong on some adapter or target. Each message says what to write instead."""
+"""Refuses valid WGSL that fails on some adapter or target. Each message says what to write instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .vocabulary import MATRIX_EXTENSION
 
 __all__ = ["INACCURATE", "is_map_module", "lint"]
 
-# Built-ins that are far off on some adapter, and what shaders/lib/math.wgsl has instead ("" where it has nothing).
+# Built-ins that are inaccurate on some adapter, and their replacements in shaders/lib/math.wgsl ("" for none).
 INACCURATE = {
     "exp": "precise_exp",
     "exp2": "precise_exp",
@@ -37,16 +37,16 @@ INACCURATE = {
 
 
 def lint(module: Module) -> None:
-    """Check a linked module. Raises ShaderError at the first thing that some target would get wrong."""
+    """Check a linked module. Raises ShaderError at the first code that fails on some target."""
     for name in ("subgroups", MATRIX_EXTENSION):
         if name in module.enables:
             raise fail(
                 Position(module.file, 1, 1), f"leave `enable {name};` out: it is written for the hosts that ask for it"
             )
-    for one in module.declarations:
-        if isinstance(one, Function):
-            _check_calls(one)
-            _check_comparisons(one)
+    for declaration in module.declarations:
+        if isinstance(declaration, Function):
+            _check_calls(declaration)
+            _check_comparisons(declaration)
     check_workgroup_memory(module)
     if is_map_module(module):
         check_map_module(module)
@@ -72,7 +72,7 @@ def _check_comparisons(function: Function) -> None:
 
 
 def _same(left: Expression, right: Expression) -> bool:
-    """Whether two expressions are written alike."""
+    """Return True if two expressions have the same source text."""
     match left, right:
         case Literal(), Literal():
             return False
@@ -92,7 +92,7 @@ def _same(left: Expression, right: Expression) -> bool:
 
 
 def _same_parts(left: Sequence[Expression], right: Sequence[Expression]) -> bool:
-    """Like `_same`, where literals may be equal."""
+    """Return True if expressions are pairwise the same; unlike in `_same`, equal literals are."""
     return len(left) == len(right) and all(
         _same(x, y) or (isinstance(x, Literal) and isinstance(y, Literal) and x.value == y.value)
         for x, y in zip(left, right, strict=True)

@@ -1,4 +1,4 @@
-"""Which names of a declaration stand for something at module scope: the nodes, found without a check."""
+"""Finds the names in a declaration that refer to module scope, in a tree that need not be checked."""
 
 from __future__ import annotations
 
@@ -39,137 +39,137 @@ _Scopes = tuple[set[str], ...]
 Reference = Name | TypeName
 
 
-def module_references(one: Declaration) -> list[Reference]:
-    """Every `Name` and `TypeName` in it that is not a local: module names, and WGSL's own types and functions.
+def module_references(declaration: Declaration) -> list[Reference]:
+    """Return every `Name` and `TypeName` that is not a local: module names, and WGSL's own types and functions.
 
     The nodes are those of the tree, so that a caller may rename them.
     """
-    found: list[Reference] = []
-    match one:
+    references: list[Reference] = []
+    match declaration:
         case StructDeclaration(fields=fields):
             for field in fields:
-                _type(field.type_name, (), found)
+                _type(field.type_name, (), references)
         case Alias(type_name=type_name):
-            _type(type_name, (), found)
+            _type(type_name, (), references)
         case Constant() | Override() | GlobalVariable():
-            _type(one.type_name, (), found)
-            _expression(one.value, (), found)
-            if isinstance(one, GlobalVariable):
-                _attributes(one.attributes, found)
+            _type(declaration.type_name, (), references)
+            _expression(declaration.value, (), references)
+            if isinstance(declaration, GlobalVariable):
+                _attributes(declaration.attributes, references)
         case ConstAssert(condition=condition):
-            _expression(condition, (), found)
+            _expression(condition, (), references)
         case Function():
-            _function(one, found)
-    return found
+            _function(declaration, references)
+    return references
 
 
-# Each adds what it finds to a list. Generators in their place would pass every node on through all levels of the tree.
+# Each function appends to a list. Generators would pass every node through all levels of the tree.
 
 
-def _attributes(attributes: list[Attribute], found: list[Reference]) -> None:
+def _attributes(attributes: list[Attribute], references: list[Reference]) -> None:
     for attribute in attributes:
         if attribute.name != "builtin":
             for argument in attribute.arguments:
-                _expression(argument, (), found)
+                _expression(argument, (), references)
 
 
-def _function(one: Function, found: list[Reference]) -> None:
-    _attributes(one.attributes, found)
-    for parameter in one.parameters:
-        _type(parameter.type_name, (), found)
-    _type(one.return_type_name, (), found)
-    _statements(one.body.statements, ({parameter.name for parameter in one.parameters},), found)
+def _function(function: Function, references: list[Reference]) -> None:
+    _attributes(function.attributes, references)
+    for parameter in function.parameters:
+        _type(parameter.type_name, (), references)
+    _type(function.return_type_name, (), references)
+    _statements(function.body.statements, ({parameter.name for parameter in function.parameters},), references)
 
 
-def _type(name: TypeName | None, scopes: _Scopes, found: list[Reference]) -> None:
+def _type(name: TypeName | None, scopes: _Scopes, references: list[Reference]) -> None:
     if name is None:
         return
     for scope in scopes:
         if name.name in scope:
             break
     else:
-        found.append(name)
+        references.append(name)
     for argument in name.arguments:
         if isinstance(argument, TypeName):
-            _type(argument, scopes, found)
+            _type(argument, scopes, references)
         else:
-            _expression(argument, scopes, found)
+            _expression(argument, scopes, references)
 
 
-def _expression(node: Expression | None, scopes: _Scopes, found: list[Reference]) -> None:
+def _expression(node: Expression | None, scopes: _Scopes, references: list[Reference]) -> None:
     match node:
         case Name(name=name):
             for scope in scopes:
                 if name in scope:
                     break
             else:
-                found.append(node)
+                references.append(node)
         case Unary(operand=operand):
-            _expression(operand, scopes, found)
+            _expression(operand, scopes, references)
         case Binary(left=left, right=right):
-            _expression(left, scopes, found)
-            _expression(right, scopes, found)
+            _expression(left, scopes, references)
+            _expression(right, scopes, references)
         case Call(callee=callee, arguments=arguments):
-            _type(callee, scopes, found)
+            _type(callee, scopes, references)
             for argument in arguments:
-                _expression(argument, scopes, found)
+                _expression(argument, scopes, references)
         case Index(base=base, index=index):
-            _expression(base, scopes, found)
-            _expression(index, scopes, found)
+            _expression(base, scopes, references)
+            _expression(index, scopes, references)
         case Member(base=base):
-            _expression(base, scopes, found)
+            _expression(base, scopes, references)
 
 
-def _block(block: Block | None, scopes: _Scopes, found: list[Reference]) -> None:
+def _block(block: Block | None, scopes: _Scopes, references: list[Reference]) -> None:
     if block is not None:
-        _statements(block.statements, (*scopes, set()), found)
+        _statements(block.statements, (*scopes, set()), references)
 
 
-def _statements(statements: list[Statement], scopes: _Scopes, found: list[Reference]) -> None:
+def _statements(statements: list[Statement], scopes: _Scopes, references: list[Reference]) -> None:
     for statement in statements:
-        _statement(statement, scopes, found)
+        _statement(statement, scopes, references)
 
 
-def _statement(one: Statement | None, scopes: _Scopes, found: list[Reference]) -> None:
-    match one:
+def _statement(statement: Statement | None, scopes: _Scopes, references: list[Reference]) -> None:
+    match statement:
         case LocalDeclaration(name=name, type_name=type_name, value=value):
-            _type(type_name, scopes, found)
-            _expression(value, scopes, found)
+            _type(type_name, scopes, references)
+            _expression(value, scopes, references)
             scopes[-1].add(name)
         case Assign(target=target, value=value):
-            _expression(target, scopes, found)
-            _expression(value, scopes, found)
+            _expression(target, scopes, references)
+            _expression(value, scopes, references)
         case CallStatement(call=call):
-            _expression(call, scopes, found)
+            _expression(call, scopes, references)
         case Return(value=value):
-            _expression(value, scopes, found)
+            _expression(value, scopes, references)
         case ConstAssert(condition=condition):
-            _expression(condition, scopes, found)
+            _expression(condition, scopes, references)
         case Block():
-            _block(one, scopes, found)
+            _block(statement, scopes, references)
         case If(condition=condition, then=then, otherwise=otherwise):
-            _expression(condition, scopes, found)
-            _block(then, scopes, found)
-            _block(otherwise, scopes, found)
+            _expression(condition, scopes, references)
+            _block(then, scopes, references)
+            _block(otherwise, scopes, references)
         case For(initial=initial, condition=condition, update=update, body=body):
             inner = (*scopes, set[str]())
-            _statement(initial, inner, found)
-            _expression(condition, inner, found)
-            _statement(update, inner, found)
-            _block(body, inner, found)
+            _statement(initial, inner, references)
+            _expression(condition, inner, references)
+            _statement(update, inner, references)
+            _block(body, inner, references)
         case While(condition=condition, body=body):
-            _expression(condition, scopes, found)
-            _block(body, scopes, found)
+            _expression(condition, scopes, references)
+            _block(body, scopes, references)
         case Loop(body=body, continuing=continuing, break_if=break_if):
             inner = (*scopes, set[str]())
-            _statements(body.statements, inner, found)
+            _statements(body.statements, inner, references)
             inner = (*inner, set[str]())
             if continuing is not None:
-                _statements(continuing.statements, inner, found)
-            _expression(break_if, inner, found)
+                _statements(continuing.statements, inner, references)
+            _expression(break_if, inner, references)
         case Switch(selector=selector, cases=cases):
-            _expression(selector, scopes, found)
+            _expression(selector, scopes, references)
             for case in cases:
                 for node in case.selectors:
-                    _expression(node, scopes, found)
-                _block(case.body, scopes, found)
+                    _expression(node, scopes, references)
+                _block(case.body, scopes, references)

@@ -1,4 +1,4 @@
-"""What names stand for while a module is checked: the nested scopes of a function, and the module around them."""
+"""The bindings of names while a module is checked, and the results of checking expressions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .constants import Value
 from .syntax import Expression, Position
 from .types import Type
 
-__all__ = ["Binding", "Operand", "Place", "Scopes", "fail", "similar"]
+__all__ = ["Binding", "Memory", "Operand", "Scopes", "fail", "similar"]
 
 
 def fail(position: Position, message: str) -> ShaderError:
-    """The error to raise at that place."""
+    """Return the error to raise for source code at `position`."""
     return ShaderError(message, file=position.file, line=position.line, column=position.column)
 
 
@@ -25,8 +25,11 @@ def similar(name: str, known: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Memory: the variable it belongs to, its address space and access; a vector's component has no address."""
+class Memory:
+    """The memory to which an expression refers: its variable, address space and access mode.
+
+    `is_component`: it is a component of a vector, which has no address.
+    """
 
     name: str
     space: str
@@ -36,7 +39,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A declared value. `value` is known for constants; `place` is set for variables.
+    """A declared value. `value` is set for constants, `memory` for variables.
 
     `kind` is "let", "var", "const", "override", "parameter", or the address space of a module's variable.
     """
@@ -44,17 +47,17 @@ class Binding:
     kind: str
     type: Type
     value: Value | None = None
-    place: Place | None = None
+    memory: Memory | None = None
 
 
 @dataclass(slots=True)
 class Operand:
-    """A checked expression. `node` takes the expression's place in the tree; `value` is set for const-expressions."""
+    """A checked expression. `node` replaces the expression in the tree; `value` is set for const-expressions."""
 
     node: Expression
     type: Type
     value: Value | None = None
-    place: Place | None = None
+    memory: Memory | None = None
 
 
 class Scopes:
@@ -64,18 +67,18 @@ class Scopes:
         self.stack: list[dict[str, Binding]] = []
 
     def find(self, name: str) -> Binding | None:
-        """The innermost declaration of that name."""
+        """Return the binding of that name in the innermost scope that declares it, or None."""
         for scope in reversed(self.stack):
             if name in scope:
                 return scope[name]
         return None
 
     def declare(self, name: str, binding: Binding, position: Position) -> None:
-        """Add to the innermost scope, where the name must be new."""
+        """Add a binding to the innermost scope, where the name must be new."""
         if name in self.stack[-1]:
             raise fail(position, f"'{name}' is declared twice in one scope; choose another name")
         self.stack[-1][name] = binding
 
     def names(self) -> list[str]:
-        """All names that can be seen."""
+        """Return all names that are visible."""
         return [name for scope in self.stack for name in scope]
