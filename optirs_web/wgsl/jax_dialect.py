@@ -1,12 +1,12 @@
-"""What each operator and built-in of WGSL is in jax.numpy: a table for `print_python`.
+"""The operators and built-ins of WGSL in jax.numpy, as a table for `print_python`.
 
 Types are exact and of 32 bits, whether JAX allows 64 or not. Functions take arrays, tracers or NumPy scalars, are free
-of branches on values, and can be compiled, vectorized and sharded. What differs from NumPy's table: `select` is
-`jnp.where`, bits are taken by `lax.bitcast_convert_type`, and integers are divided by `lax`, which rounds to zero.
+of branches on values, and can be compiled, vectorized and sharded. Unlike in NumPy's table, `select` is `jnp.where`,
+bits are reinterpreted by `lax.bitcast_convert_type`, and integers are divided by `lax`, which rounds to zero.
 
 XLA contracts ``a * b + c``, divides by constants as multiplication with their reciprocals, and may flush subnormals,
 all of which WGSL allows; and it computes ``a / b / c`` as ``a / (b * c)``, which WGSL does not where the product is out
-of range. It keeps NaN and infinity. It would leave out a conversion to 16 bits and back; compile it with `XLA_OPTIONS`.
+of range. It keeps NaN and infinity. It would remove a conversion to 16 bits and back; compile with `XLA_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .python_dialects import ATOM, NUMPY, PRODUCT, SHIFT, SUM, UNARY, Dialect, R
 __all__ = ["JAX", "XLA_OPTIONS"]
 
 XLA_OPTIONS = {"xla_allow_excess_precision": False}
-"""A conversion to 16 bits and back rounds, and is not left out."""
+"""Options of XLA with which a conversion to 16 bits and back rounds, and is not removed."""
 
 _OTHERWISE: dict[str, Row] = {
     "/ u32": ("{0:6} // jnp.maximum({1}, 1)", PRODUCT),
@@ -53,7 +53,7 @@ _BY_OTHERS = {
     "countOneBits u32", "countLeadingZeros u32", "countTrailingZeros u32", "firstTrailingBit u32",
     "countOneBits i32", "countLeadingZeros i32", "countTrailingZeros i32", "firstTrailingBit i32",
 }  # fmt: skip
-"""Rows of NumPy's table for a type, where there is one for all types here."""
+"""Rows of NumPy's table for one type that are replaced by a row for all types."""
 
 _HELPERS = {
     "_remainder": """
@@ -64,7 +64,7 @@ def _remainder(a, b):
 def _divide_i32(a, b):
     return lax.div(*jnp.broadcast_arrays(a, jnp.where(b == 0, b.dtype.type(1), b)))
 """,
-    # As i32 XLA would take x * x and abs(x) for numbers that are not negative, which they can be.
+    # For i32, XLA assumes that x * x and abs(x) are not negative, which is wrong where they overflow.
     "_multiply_i32": """
 def _multiply_i32(a, b):
     return _bits_i32(_bits_u32(a) * _bits_u32(b))
@@ -133,4 +133,4 @@ JAX = Dialect(
     rows=_rows(),
     helpers={name: _HELPERS.get(name, _in_jax(text)) for name, text in {**NUMPY.helpers, **_HELPERS}.items()},
 )
-"""Map functions for XLA. Constants are NumPy's scalars, so that a text is loaded without a device."""
+"""The dialect for XLA. Constants are NumPy's scalars, so that a text can be loaded without a device."""

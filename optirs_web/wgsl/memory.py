@@ -1,4 +1,4 @@
-"""The rules for variables in memory: which types may lie in which address space, and how (WGSL, sections 7.3, 14.4)."""
+"""Checks the types of variables in each address space, and their layout (WGSL, sections 7.3 and 14.4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_variable_type"]
 
 
 def check_variable_type(variable: GlobalVariable, type_: Type) -> None:
-    """Refuse what the variable's address space cannot hold."""
+    """Raise ShaderError if the variable's address space cannot contain the type."""
     position, space = variable.type_name.position, variable.space
     is_buffer = space in ("storage", "uniform")
     is_shareable = not is_buffer or is_host_shareable(type_)
@@ -30,7 +30,7 @@ def check_variable_type(variable: GlobalVariable, type_: Type) -> None:
 
 
 def _check_uniform(variable: GlobalVariable, type_: Type) -> None:
-    """Uniform buffers want arrays in steps of 16 bytes and structs at multiples of 16."""
+    """Refuse uniform buffers with a stride of an array, or an offset of a struct, that is no multiple of 16 bytes."""
     position = variable.type_name.position
     match type_:
         case Array(element=element):

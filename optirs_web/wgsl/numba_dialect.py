@@ -1,14 +1,14 @@
-"""What each operator and built-in of WGSL is in Python that Numba compiles: a table for `print_python`.
+"""The operators and built-ins of WGSL in Python that Numba compiles, as a table for `print_python`.
 
-Functions take scalars and named tuples of scalars, for a loop to call; LLVM puts them into it. What differs from
-NumPy's table: Numba computes integers in 64 bits, so results are brought back to 32, which for both signs keeps the low
-ones; `~` is not for conditions; a literal would be of 64 bits, so none stands by itself beside an f32; and helpers keep
-integers from being divided by zero.
+Functions take scalars and named tuples of scalars, and are called in loops, into which LLVM inlines them. Unlike in
+NumPy's table, integers are computed in 64 bits and converted to 32, which keeps the low bits for both signs; `~` is not
+for conditions; a literal would have 64 bits, so it is never an operand of an f32; and helpers avoid a division of
+integers by zero.
 
 Python itself cannot call the functions, since wrappers would take as long to compile again: decorate their `py_func`.
 
-Nothing is compiled with fast-math: products and sums are neither contracted nor regrouped, so that results have the
-bits of NumPy's, and NaN and infinity stay what they are.
+Nothing is compiled with fast-math: products and sums are neither contracted nor regrouped, so that results are equal to
+NumPy's bit for bit, and NaN and infinity are kept.
 """
 
 from __future__ import annotations
@@ -259,4 +259,4 @@ NUMBA = Dialect(
     helpers={name: f"\n{_DECORATOR}{text.lstrip()}" for name, text in _HELPERS.items()},
     decorator=_DECORATOR,
 )
-"""Map functions for loops that Numba compiles."""
+"""The dialect of functions for loops that Numba compiles."""

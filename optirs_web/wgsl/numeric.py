@@ -1,7 +1,7 @@
-"""Arithmetic on single numbers as WGSL defines it for const-expressions.
+"""Arithmetic on single numbers, as WGSL defines it for const-expressions.
 
-Booleans, integers and floats are Python's; f32 and f16 are Python floats that the type can hold. Whatever WGSL calls
-a shader-creation error (a number out of range, division by zero, NaN, infinity) raises `ConstantError`.
+Booleans, integers and floats are Python's; f32 and f16 are Python floats that the type can represent. A shader-creation
+error of WGSL (a number out of range, division by zero, NaN, infinity) raises `ConstantError`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _PATTERN_FORMATS = {F32: "<f", I32: "<i", U32: "<I"}
 
 
 class ConstantError(ValueError):
-    """A const-expression without a value; the checker adds the place."""
+    """A const-expression has no value; the checker adds its position."""
 
 
 def round_f32(value: float) -> float:
-    """The nearest f32. Raises OverflowError beyond its range."""
+    """Return the nearest f32. Raises OverflowError beyond its range."""
     rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     return rounded
 
 
 def fit(value: Number, type_: Scalar) -> Number:
-    """The value as the type holds it: an integer in range, a float rounded."""
+    """Return the value in a type: an integer, which must be in range, or a float, which is rounded."""
     if type_ == BOOL:
         return bool(value)
     if type_ in INTEGER_RANGES:
@@ -58,7 +58,7 @@ def fit(value: Number, type_: Scalar) -> Number:
 
 
 def convert(value: Number, type_: Scalar) -> Number:
-    """An explicit conversion such as ``u32(2.7)``: floats are cut to integers, integers keep their low bits."""
+    """Convert explicitly, as in ``u32(2.7)``: floats are truncated to integers, integers keep their low bits."""
     if type_ == BOOL:
         return value != 0
     if type_ in INTEGER_RANGES:
@@ -70,7 +70,7 @@ def convert(value: Number, type_: Scalar) -> Number:
 
 
 def wrap(value: int, type_: Scalar) -> int:
-    """The value modulo 2^32, in the type's range."""
+    """Return the value modulo 2^32, in the type's range."""
     value &= 0xFFFFFFFF
     return value - 2**32 if type_ == I32 and value >= 2**31 else value
 

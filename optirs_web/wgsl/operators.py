@@ -1,4 +1,4 @@
-"""The types of operators (WGSL specification, sections 8.6 to 8.9): which operands fit, and what comes out."""
+"""The types of operands and results of operators (WGSL specification, sections 8.6 to 8.9)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .types import ABSTRACT_INT, BOOL, U32, Scalar, Type, Vector
 __all__ = ["BinaryTypes", "binary_types", "unary_type"]
 
 BinaryTypes = tuple[Type, Type, Type]
-"""What the left operand converts to, what the right one does, and the result."""
+"""The types to which the left and the right operand convert, and that of the result."""
 
 _ARITHMETIC = frozenset("+-*/%")
 _ORDER = frozenset(("<", "<=", ">", ">="))
@@ -17,21 +17,21 @@ _LOGIC = frozenset(("&&", "||"))
 _SHIFT = frozenset(("<<", ">>"))
 
 _UNARY = {
-    "-": tuple(one for one in NUMBERS if one != U32),
+    "-": tuple(type_ for type_ in NUMBERS if type_ != U32),
     "~": INTEGERS,
     "!": (BOOL,),
 }
 
 
 def unary_type(symbol: str, operand: Type) -> Type | None:
-    """The type of ``symbol operand``, which is the operand's; None if there is no such operator."""
+    """Return the type of ``symbol operand``, which is the operand's; None if there is no such operator."""
     if not isinstance(operand, Scalar | Vector):
         return None
     return operand if element_of(operand) in _UNARY[symbol] else None
 
 
 def binary_types(symbol: str, left: Type, right: Type) -> BinaryTypes | None:
-    """The types of ``left symbol right``; None if there is no such operator."""
+    """Return the types of ``left symbol right``; None if there is no such operator."""
     if not isinstance(left, Scalar | Vector) or not isinstance(right, Scalar | Vector):
         return None
     if symbol in _SHIFT:
@@ -52,7 +52,7 @@ def binary_types(symbol: str, left: Type, right: Type) -> BinaryTypes | None:
 
 
 def _arithmetic(left: Scalar | Vector, right: Scalar | Vector) -> BinaryTypes | None:
-    """Scalars and vectors mix; the scalar counts for every component."""
+    """Return the types of arithmetic; a scalar with a vector is applied to every component."""
     if isinstance(left, Vector) and isinstance(right, Vector) and left.size != right.size:
         return None
     element = join(element_of(left), element_of(right))
@@ -63,7 +63,7 @@ def _arithmetic(left: Scalar | Vector, right: Scalar | Vector) -> BinaryTypes | 
 
 
 def _shift(left: Scalar | Vector, right: Scalar | Vector) -> BinaryTypes | None:
-    """The amount is u32, in the shape of what is shifted."""
+    """Return the types of a shift; the amount is u32, in the shape of the left operand."""
     amount = with_element(left, U32)
     if element_of(left) not in (ABSTRACT_INT, *CONCRETE_INTEGERS) or not converts(right, amount):
         return None

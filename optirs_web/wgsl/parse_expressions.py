@@ -1,4 +1,4 @@
-"""The lower half of the parser: the token stream, type names and expressions.
+"""The first layer of the parser: the token stream, type names and expressions.
 
 Where C would guess the order of two operators, the error says to write parentheses.
 """
@@ -43,7 +43,10 @@ _SUFFIXES = {"i": I32, "u": U32, "f": F32, "h": F16}
 
 
 class ExpressionParser:
-    """`token` is the one to be read next. `depth` counts open blocks and parentheses, `height` the last tree made."""
+    """Parses expressions.
+
+    `token` is the next token, `depth` the number of open blocks and parentheses, `height` that of the last tree.
+    """
 
     def __init__(self, text: str, file: str) -> None:
         self.file = file
@@ -69,7 +72,7 @@ class ExpressionParser:
         return token
 
     def following(self) -> Token:
-        """The token after the next."""
+        """Return the token after the next."""
         return self.tokens[min(self.index + 1, len(self.tokens) - 1)]
 
     def accept(self, text: str) -> bool:
@@ -97,15 +100,15 @@ class ExpressionParser:
             self.tokens[self.index] = self.token
 
     def at(self, token: Token) -> Position:
-        """Where a node begins."""
+        """Return the position of a token."""
         return Position(self.file, token.line, token.column)
 
     def show(self, token: Token) -> str:
-        """A token as messages name it."""
+        """Return a token as it is shown in messages."""
         return token.text if token.kind == "end" else f"'{token.text}'"
 
     def error(self, message: str, where: Token | Attribute) -> ShaderError:
-        """The error to raise at a token."""
+        """Return the error to raise at a token or attribute."""
         place = where.position if isinstance(where, Attribute) else where
         return ShaderError(message, file=self.file, line=place.line, column=place.column)
 
@@ -115,17 +118,17 @@ class ExpressionParser:
         self.grow(0, token)
 
     def leave(self) -> None:
-        """Close it."""
+        """Close a block or parenthesis."""
         self.depth -= 1
 
     def grow(self, height: int, token: Token) -> None:
-        """Note the height of the tree just made."""
+        """Set the height of the last tree, which is limited."""
         self.height = height
         if self.depth + height > MAX_NESTING:
             raise self.error(f"nested more than {MAX_NESTING} deep; name parts of it with let", token)
 
     def list_of(self, rule: Callable[[], _T], end: str) -> list[_T]:
-        """Items between commas, up to and past the closing bracket; a comma may come last."""
+        """Parse items between commas, up to and past the closing bracket; the last item may be followed by a comma."""
         items: list[_T] = []
         while not self.accept(end):
             items.append(rule())
@@ -135,7 +138,7 @@ class ExpressionParser:
         return items
 
     def identifier(self, what: str) -> Token:
-        """A name that the module declares: no keyword, no reserved word, no predeclared type."""
+        """Parse a name that the module declares: no keyword, no reserved word, no predeclared type."""
         token = self.token
         if token.kind != "name":
             raise self.error(f"expected {what}, found {self.show(token)}", token)
@@ -150,14 +153,14 @@ class ExpressionParser:
     # Types.
 
     def type_name(self) -> TypeName:
-        """``name`` or ``name<argument, …>``."""
+        """Parse ``name`` or ``name<argument, …>``."""
         token = self.token
         if token.kind != "name" or token.text in KEYWORDS:
             raise self.error(f"expected a type, found {self.show(token)}", token)
         return self.templated(self.advance())
 
     def templated(self, name: Token) -> TypeName:
-        """A type or callee whose name has been read, with its template arguments if there are any."""
+        """Parse the template arguments, if any, of a type or callee whose name has been read."""
         why = refusal(name.text)
         if why is not None:
             raise self.error(f"'{name.text}': {why}", name)
@@ -173,22 +176,22 @@ class ExpressionParser:
         return node
 
     def template_expression(self) -> Expression:
-        """In a template list ``<`` and ``>`` would end it, so comparisons and shifts need parentheses."""
+        """Parse an argument of a template list, where comparisons and shifts need parentheses."""
         return self.operators(_IN_TEMPLATES)
 
     # Expressions.
 
     def expression(self) -> Expression:
-        """Any expression."""
+        """Parse any expression."""
         self.enter(self.token)
         result = self.operators(CLASSES)
         self.leave()
         return result
 
     def operators(self, known: Container[str]) -> Expression:
-        """Unary expressions with these binary operators between them.
+        """Parse unary expressions with these binary operators between them.
 
-        An operator waits until one comes that binds no tighter, so that this needs no recursion.
+        An operator is kept on a stack until one of no higher precedence follows, so that no recursion is needed.
         """
         operands = [(self.unary(), "unary", self.height)]
         waiting: list[Token] = []
@@ -205,7 +208,7 @@ class ExpressionParser:
             operands.append((self.unary(), "unary", self.height))
 
     def reduce(self, operator: Token, operands: list[tuple[Expression, str, int]]) -> None:
-        """Make one of the last two operands."""
+        """Replace the last two operands by their combination."""
         (left, left_class, left_height), (right, right_class, right_height) = operands[-2:]
         class_ = CLASSES[operator.text]
         takes_left, takes_right = OPERANDS[class_]
@@ -218,13 +221,13 @@ class ExpressionParser:
         operands[-2:] = [(Binary(self.at(operator), operator.text, left, right), class_, height)]
 
     def no_order(self, operand: Expression, operator: Token, line: int, column: int) -> ShaderError:
-        """The error where two operators stand side by side that WGSL does not order; at the second of them."""
+        """Return the error for two adjacent operators of which neither takes precedence in WGSL."""
         inner = operand.operator if isinstance(operand, Binary) else ""
         message = f"WGSL has no order between '{inner}' and '{operator.text}'; write parentheses"
         return ShaderError(message, file=self.file, line=line, column=column)
 
     def unary(self) -> Expression:
-        """``-x``, ``!x``, ``~x``, ``&x``, or what binds tighter."""
+        """Parse ``-x``, ``!x``, ``~x``, ``&x``, or an expression of higher precedence."""
         token = self.token
         if token.text in _PREFIXES and token.kind == "operator":
             self.advance()
@@ -240,7 +243,7 @@ class ExpressionParser:
         return self.postfix(self.primary())
 
     def postfix(self, base: Expression) -> Expression:
-        """Indices and members after a primary expression."""
+        """Parse a primary expression and the indices and members after it."""
         while True:
             token = self.token
             if token.text == "[":
@@ -261,7 +264,7 @@ class ExpressionParser:
                 return base
 
     def primary(self) -> Expression:
-        """A literal, a name, a call, or anything in parentheses."""
+        """Parse a literal, a name, a call, or an expression in parentheses."""
         token = self.advance()
         self.height = 0
         if token.kind == "number":
@@ -283,7 +286,7 @@ class ExpressionParser:
         return Name(self.at(token), token.text)
 
     def call(self, name: Token) -> Call:
-        """The arguments of a call; its name has been read."""
+        """Parse the arguments of a call whose name has been read."""
         callee = self.templated(name)
         self.expect("(", f"'{name.text}' is a type or function, so arguments follow")
         node = Call(self.at(name), callee, [])
@@ -298,7 +301,7 @@ class ExpressionParser:
         return node
 
     def number(self, token: Token) -> Literal:
-        """A literal, rounded to its type."""
+        """Parse a literal, whose value is rounded to its type."""
         text = token.text
         is_hexadecimal = text[:2] in ("0x", "0X")
         is_float = any(c in text for c in (".pP" if is_hexadecimal else ".eE"))
@@ -316,14 +319,14 @@ class ExpressionParser:
         return Literal(self.at(token), value, suffix)
 
     def float_value(self, text: str, is_hexadecimal: bool) -> float:
-        """The double nearest to it, or infinity."""
+        """Return the double nearest to a number, or infinity."""
         try:
             return float.fromhex(text) if is_hexadecimal else float(text)
         except OverflowError:
             return math.inf
 
     def integer_value(self, text: str, is_hexadecimal: bool) -> int:
-        """The integer; what is too long for any type, as one that is too large."""
+        """Return the value of an integer; if it is too long for any type, a value that is too large."""
         if is_hexadecimal:
             return int(text, 16)
         if len(text) > 1 and text[0] == "0":

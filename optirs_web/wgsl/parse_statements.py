@@ -1,4 +1,4 @@
-"""The middle of the parser: statements, and declarations in functions."""
+"""The second layer of the parser: statements, and declarations in functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ASSIGNMENTS = {
 
 
 class StatementParser(ExpressionParser):
-    """A rule whose name is a keyword is given that keyword's token, which has been read."""
+    """Parses statements. A rule for a keyword takes the keyword's token, which has been read."""
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text, file)
@@ -63,7 +63,7 @@ class StatementParser(ExpressionParser):
         return Block(self.at(token), self.statements_until("}", token))
 
     def statements_until(self, end: str, opening: Token) -> list[Statement]:
-        """Up to and past the closing brace, or up to the word `continuing`."""
+        """Parse statements up to and past the closing brace, or up to the word `continuing`."""
         statements: list[Statement] = []
         self.enter(opening)
         while True:
@@ -79,7 +79,7 @@ class StatementParser(ExpressionParser):
         return statements
 
     def statement(self) -> Statement:
-        """Any statement."""
+        """Parse any statement."""
         token = self.token
         rule = self.statements.get(token.text)
         if rule is None:
@@ -91,7 +91,7 @@ class StatementParser(ExpressionParser):
         return rule(token)
 
     def simple_statement(self) -> LocalDeclaration | Assign | CallStatement:
-        """What may also stand in the head of a `for`."""
+        """Parse a statement that is also allowed in the head of a `for`, without its semicolon."""
         token = self.token
         if token.text in ("let", "var", "const"):
             return self.local_declaration()
@@ -166,9 +166,9 @@ class StatementParser(ExpressionParser):
         loop = self.advance()
         if name.text != "unroll" or loop.text != "for":
             raise self.error("the only attribute of a statement here is @unroll, before a for; leave this out", token)
-        one = self.for_(loop)
-        one.unrolled = condition
-        return one
+        statement = self.for_(loop)
+        statement.unrolled = condition
+        return statement
 
     def while_(self, token: Token) -> While:
         """``while condition block``."""
@@ -185,7 +185,7 @@ class StatementParser(ExpressionParser):
         return Loop(self.at(token), body, continuing, break_if)
 
     def continuing(self) -> tuple[Block, Expression | None]:
-        """The end of a loop, and the condition of its ``break if``."""
+        """Parse the continuing block of a loop, and the condition of its ``break if``."""
         self.advance()
         opening = self.expect("{", "after continuing")
         statements: list[Statement] = []

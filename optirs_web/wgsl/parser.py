@@ -1,6 +1,6 @@
-"""Tokens to a syntax tree: recursive descent over the subset of WGSL that README.md writes down.
+"""Parses tokens into a syntax tree, by recursive descent over the subset of WGSL that README.md defines.
 
-What WGSL has and the subset has not is refused here where it can be seen from the text alone.
+Features of WGSL that are not in the subset are refused here if they can be recognized from the text alone.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _SPACES = ("storage", "uniform", "workgroup", "private")
 
 
 def parse(text: str, file: str) -> Module:
-    """The syntax tree of one file. Raises ShaderError with the place of the first thing that is not in the subset."""
+    """Return the syntax tree of a file. Raises ShaderError at the first text that is not in the subset."""
     return _Parser(text, file).module()
 
 
 class _Parser(StatementParser):
-    """Declarations at module scope, on top of statements and expressions."""
+    """Parses declarations at module scope, with the rules for statements and expressions that it inherits."""
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text, file)
@@ -111,23 +111,23 @@ class _Parser(StatementParser):
         )
 
     def attributes(self) -> list[Attribute]:
-        found: list[Attribute] = []
+        attributes: list[Attribute] = []
         while self.token.text == "@":
             token = self.advance()
             name = self.advance().text
             known = _ATTRIBUTES | _CONDITIONS
             if name not in known:
-                what = REFUSED_ATTRIBUTES.get(name, f"there are {', '.join(_ATTRIBUTES)}")
-                raise self.error(f"the attribute @{name} is not in the subset; {what}", token)
+                hint = REFUSED_ATTRIBUTES.get(name, f"there are {', '.join(_ATTRIBUTES)}")
+                raise self.error(f"the attribute @{name} is not in the subset; {hint}", token)
             low, high = known[name]
             arguments = self.list_of(self.expression, ")") if high and self.accept("(") else []
             if not low <= len(arguments) <= high:
                 expected = str(low) if low == high else f"{low} to {high}"
                 raise self.error(f"@{name} takes {expected} arguments, not {len(arguments)}", token)
-            if any(earlier.name == name for earlier in found):
+            if any(earlier.name == name for earlier in attributes):
                 raise self.error(f"@{name} is given twice", token)
-            found.append(Attribute(self.at(token), name, arguments))
-        return found
+            attributes.append(Attribute(self.at(token), name, arguments))
+        return attributes
 
     def struct(self, token: Token, attributes: list[Attribute]) -> StructDeclaration:
         name = self.identifier("the name of a struct")

@@ -1,11 +1,11 @@
-"""A complete kernel as OpenCL C 1.2 or CUDA C++; `c_dialects` says in tables which C.
+"""Prints a complete kernel as OpenCL C or CUDA C++, by the tables in `c_dialects`.
 
-The text means what the WGSL means, bit for bit where WGSL leaves no choice: integers wrap and divide by anything,
-shifts use five bits, conversions saturate, memory of workgroups begins at zero, and an index out of bounds is that of
-the last element. Floats are IEEE's: compile it without contraction and fast mathematics (`COMPILER_OPTIONS`).
+The text computes the same as the WGSL, bit for bit where WGSL defines the bits: integers wrap and may be divided by
+zero, shifts use five bits, conversions saturate, workgroup memory is initialized to zero, and an index out of bounds
+selects the last element. Floats are IEEE's: compile it without contraction and fast mathematics (`COMPILER_OPTIONS`).
 
-`c_interface` says what the kernel's arguments are. Variables of the module that a function touches are parameters of
-it, since OpenCL has buffers and workgroup memory in kernels only.
+`c_interface` describes the kernel's arguments. Variables of the module become parameters of the functions that use
+them, since OpenCL declares buffers and workgroup memory in kernels only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMPILER_OPTIONS = {
     "opencl-subgroups": ("-cl-std=CL3.0",),
     "cuda": ("--fmad=false", "--std=c++17"),
 }
-"""What the compiler of each dialect is given, so that floats are as in the text."""
+"""The options of each dialect's compiler, with which floats are computed as written."""
 
 _WIDTH = 110
 
@@ -45,18 +45,18 @@ _WIDTH = 110
 def print_c(
     module: Module, dialect: OneOf["opencl", "opencl-subgroups", "cuda"] = "opencl", robust: bool = True
 ) -> str:
-    """The text of a kernel; the same module gives the same text.
+    """Return the text of a kernel; the same module gives the same text.
 
     Args:
         module: checked, with one entry point; see `Kernel.module`.
         dialect: "opencl" for OpenCL C 1.2, where each invocation is a subgroup; "opencl-subgroups" for OpenCL C 3.0
-            with Khronos' extensions for them; "cuda" for CUDA C++ (NVRTC).
-        robust: bring indices out of bounds within them, as WGSL does; False for kernels that are known to have none.
+            with Khronos' extensions for subgroups; "cuda" for CUDA C++ (NVRTC).
+        robust: limit indices to the bounds of arrays, as WGSL does; False for kernels known to stay within them.
 
     Raises:
         ShaderError: the kernel has subgroup matrices.
-        UnsupportedError: an expression of which one part changes what another reads; or a CUDA kernel with subgroups
-            whose workgroups are not made of whole warps.
+        UnsupportedError: one operand of an expression changes a variable that another reads; or a CUDA kernel with
+            subgroups has workgroups that are not a multiple of a warp.
 
     Example:
         >>> from optirs_web.runtime.kernels import elementwise
@@ -68,13 +68,13 @@ def print_c(
 
 
 def uses_subgroups(module: Module) -> bool:
-    """The kernel asks for what other invocations of its subgroup have, or for its place in one."""
+    """Return True if a kernel uses subgroup functions, or the index or size of a subgroup."""
 
     def asks(node: object) -> bool:
         if isinstance(node, Call):
             return node.kind == "builtin" and needs_subgroups(node.callee.name)
         values = node.arguments if isinstance(node, Attribute) and node.name == "builtin" else ()
-        return any(isinstance(one, Name) and needs_subgroups(one.name) for one in values)
+        return any(isinstance(value, Name) and needs_subgroups(value.name) for value in values)
 
     return any(map(asks, walk(module.declarations)))
 
@@ -90,8 +90,14 @@ class _Printer:
         self.effects = Effects(module)
         self.expressions = Expressions(self.dialect, self.names, self.types, self.effects, robust, module.file)
         self.statements = Statements(self.expressions)
-        self.variables = {one.name: one for one in module.declarations if isinstance(one, GlobalVariable)}
-        self.functions = {one.name: one for one in module.declarations if isinstance(one, Function)}
+        self.variables = {
+            declaration.name: declaration
+            for declaration in module.declarations
+            if isinstance(declaration, GlobalVariable)
+        }
+        self.functions = {
+            declaration.name: declaration for declaration in module.declarations if isinstance(declaration, Function)
+        }
         builtins = {
             node.callee.name
             for node in walk(list(self.functions.values()))
@@ -100,13 +106,15 @@ class _Printer:
         self.has_barriers = any(name.endswith(("Barrier", "UniformLoad")) for name in builtins)
 
     def text(self) -> str:
-        """The whole of it."""
-        for one in self.variables.values():
-            self.expressions.declare(one, runtime_array(one.type) is not None)
+        """Return the complete text."""
+        for variable in self.variables.values():
+            self.expressions.declare(variable, runtime_array(variable.type) is not None)
         for name in self.functions:
             self.names.declare(name, "function")
-        named = [self.constant(one) for one in self.module.declarations if isinstance(one, Constant)]
-        functions = [self.function(one) for one in self.in_order()]
+        named = [
+            self.constant(declaration) for declaration in self.module.declarations if isinstance(declaration, Constant)
+        ]
+        functions = [self.function(function) for function in self.in_order()]
         operations, definitions = self.expressions.operations, self.types.definitions
         derived = list(operations.functions.values())
         helpers = operations.helpers("".join((*functions, *derived, *definitions.values())))
@@ -118,7 +126,7 @@ class _Printer:
         return "\n".join((*filter(None, groups), *functions))
 
     def check_warps(self) -> None:
-        """Subgroups are complete, so that all of their invocations take part."""
+        """Refuse workgroups with incomplete subgroups, as all invocations of a subgroup take part in its functions."""
         x, y, z = self.interface.workgroup_size
         if x * y * z % self.dialect.subgroup and uses_subgroups(self.module):
             raise UnsupportedError(
@@ -127,33 +135,33 @@ class _Printer:
             )
 
     def in_order(self) -> list[Function]:
-        """The functions, each after those that it calls."""
+        """Return the functions, each after those that it calls."""
         ordered: dict[str, Function] = {}
 
-        def add(one: Function) -> None:
-            for node in walk(one.body):
+        def add(function: Function) -> None:
+            for node in walk(function.body):
                 if isinstance(node, Call) and node.kind == "function" and node.callee.name not in ordered:
                     add(self.functions[node.callee.name])
-            ordered.setdefault(one.name, one)
+            ordered.setdefault(function.name, function)
 
-        for one in self.functions.values():
-            add(one)
+        for function in self.functions.values():
+            add(function)
         return list(ordered.values())
 
     # Declarations.
 
-    def constant(self, one: Constant) -> str:
-        """A constant with its value; one that is abstract stands in its uses already."""
-        type_ = one.type
+    def constant(self, constant: Constant) -> str:
+        """Return the definition of a constant; "" for an abstract one, whose value is in its uses."""
+        type_ = constant.type
         if type_ is None or is_abstract(type_):
             return ""
-        value = self.initial(self.values.of(one.value), type_)
-        name = self.names.declare(one.name, "file")
+        value = self.initial(self.values.of(constant.value), type_)
+        name = self.names.declare(constant.name, "file")
         space = self.dialect.constant if isinstance(type_, Scalar) else self.dialect.table
         return f"{space} {self.types.name(type_)} {name} = {value};\n"
 
     def initial(self, value: Value, type_: Type) -> str:
-        """A value as it initialises a variable."""
+        """Return a value as the initializer of a variable."""
         if not isinstance(value, tuple):
             return self.expressions.text(constants.literal(value, type_, Position(self.module.file, 1, 1)))
         if isinstance(type_, Struct):
@@ -167,89 +175,103 @@ class _Printer:
             parts = [f"{{{part}}}" for part in parts]
         return f"{{{{{', '.join(parts)}}}}}"
 
-    def function(self, one: Function) -> str:
-        """A function or the kernel."""
+    def function(self, function: Function) -> str:
+        """Return a function or the kernel."""
         self.names.scopes.append({})
-        if one.attributes:
-            head, first = self.kernel_head(), [f"{INDENT}{line}" for line in self.kernel_start(one)]
+        if function.attributes:
+            head, start = self.kernel_head(), [f"{INDENT}{line}" for line in self.kernel_start(function)]
         else:
-            head, first = self.function_head(one), []
-        body = self.statements.sequence(one.body.statements)
+            head, start = self.function_head(function), []
+        body = self.statements.sequence(function.body.statements)
         self.names.scopes.pop()
-        return "\n".join((f"{head} {{", *first, *body, "}\n"))
+        return "\n".join((f"{head} {{", *start, *body, "}\n"))
 
-    def function_head(self, one: Function) -> str:
-        """Its own parameters, then the variables of the module that it needs."""
-        result = "void" if one.return_type is None else self.types.name(one.return_type)
-        parameters = [f"{self.types.name(_known(p))} {self.names.local(p.name)}" for p in one.parameters]
-        needed = [self.variables[name] for name in self.effects.needs(one.name)]
+    def function_head(self, function: Function) -> str:
+        """Return the head of a function: its own parameters, then the variables of the module that it needs."""
+        result = "void" if function.return_type is None else self.types.name(function.return_type)
+        parameters = [
+            f"{self.types.name(_checked_type(parameter))} {self.names.local(parameter.name)}"
+            for parameter in function.parameters
+        ]
+        needed = [self.variables[name] for name in self.effects.needs(function.name)]
         for variable in needed:
             parameters += self.parameters(variable)
-        before = self.dialect.sharing if any(v.space == "workgroup" for v in needed) else self.dialect.function
-        return _head(f"{before} {result} {self.names.module[one.name]}", parameters or ["void"])
+        before = (
+            self.dialect.sharing if any(variable.space == "workgroup" for variable in needed) else self.dialect.function
+        )
+        return _head(f"{before} {result} {self.names.module[function.name]}", parameters or ["void"])
 
-    def parameters(self, one: GlobalVariable) -> list[str]:
-        """A variable of the module as parameters: a pointer, or the uniform by value; and its length."""
-        variable = self.expressions.variables[one.name]
-        if one.space == "uniform":
-            return [f"const {self.types.name(_known(one))} {variable.name}"]
-        pointer = f"{self.dialect.spaces[one.space]}{self.pointed(one)} *{self.restrict(one)}{variable.name}"
+    def parameters(self, declaration: GlobalVariable) -> list[str]:
+        """Return the parameters for a variable of the module: a pointer, or the uniform by value; and its length."""
+        variable = self.expressions.variables[declaration.name]
+        if declaration.space == "uniform":
+            return [f"const {self.types.name(_checked_type(declaration))} {variable.name}"]
+        target = f"{self.dialect.spaces[declaration.space]}{self.pointed(declaration)}"
+        pointer = f"{target} *{self.restrict(declaration)}{variable.name}"
         return [pointer, f"const u32 {variable.length}"] if variable.length else [pointer]
 
-    def pointed(self, one: GlobalVariable) -> str:
-        """What a pointer to a variable points to, but for its address space."""
-        type_ = _known(one)
+    def pointed(self, variable: GlobalVariable) -> str:
+        """Return the type to which a pointer to a variable points, without its address space."""
+        type_ = _checked_type(variable)
         is_runtime = isinstance(type_, Array) and type_.count is None
         name = self.types.cell(type_.element) if is_runtime and isinstance(type_, Array) else self.types.name(type_)
-        return f"const {name}" if one.space == "storage" and one.access == "read" else name
+        return f"const {name}" if variable.space == "storage" and variable.access == "read" else name
 
-    def restrict(self, one: GlobalVariable) -> str:
-        """WebGPU binds no memory twice that is written; but what others write is read again behind a barrier."""
-        is_alone = one.space == "storage" and (one.access == "read" or not self.has_barriers)
+    def restrict(self, variable: GlobalVariable) -> str:
+        """Return the qualifier of a pointer that no other aliases; "" if other invocations may write between barriers.
+
+        WebGPU does not bind memory twice if it is written.
+        """
+        is_alone = variable.space == "storage" and (variable.access == "read" or not self.has_barriers)
         return self.dialect.restrict if is_alone else ""
 
     # The kernel.
 
     def kernel_head(self) -> str:
-        """The arguments that `interface_of` lists."""
+        """Return the head of the kernel, with the arguments that `interface_of` lists."""
         x, y, z = self.interface.workgroup_size
         parameters = []
         for argument in self.interface.arguments:
-            found = self.parameters(self.variables[argument.name])
-            parameters.append(found[1] if argument.kind == "length" else found[0])
+            printed = self.parameters(self.variables[argument.name])
+            parameters.append(printed[1] if argument.kind == "length" else printed[0])
         before = self.dialect.kernel.format(x=x, y=y, z=z, invocations=x * y * z)
         return _head(f"{before} {KERNEL}", parameters or ["void"])
 
-    def kernel_start(self, one: Function) -> list[str]:
-        """The built-in values, variables of the module, and zeros in workgroup memory."""
-        lines = [self.builtin_value(parameter) for parameter in one.parameters]
+    def kernel_start(self, function: Function) -> list[str]:
+        """Return the declarations of built-in values and variables, and the initialization of workgroup memory."""
+        lines = [self.builtin_value(parameter) for parameter in function.parameters]
         for variable in self.variables.values():
             if variable.space == "private":
                 zero = self.dialect.zero
                 value = (
-                    zero if variable.value is None else self.initial(self.values.of(variable.value), _known(variable))
+                    zero
+                    if variable.value is None
+                    else self.initial(self.values.of(variable.value), _checked_type(variable))
                 )
                 lines.append(f"{self.pointed(variable)} {self.names.module[variable.name]}[1] = {{{value}}};")
-        shared = [one for one in self.variables.values() if one.space == "workgroup"]
+        shared = [variable for variable in self.variables.values() if variable.space == "workgroup"]
         if not shared:
             return lines
-        lines += [f"{self.dialect.shared}{self.pointed(one)} {self.names.module[one.name]}[1];" for one in shared]
+        lines += [
+            f"{self.dialect.shared}{self.pointed(variable)} {self.names.module[variable.name]}[1];"
+            for variable in shared
+        ]
         lines.append(f"const u32 _index = {self.index_in_workgroup()};")
-        lines += [self.cleared(one) for one in shared]
+        lines += [self.cleared(variable) for variable in shared]
         return [*lines, f"{self.expressions.operations.row('workgroupBarrier', [])};"]
 
-    def cleared(self, one: GlobalVariable) -> str:
-        """All invocations together set a variable in workgroup memory to zero."""
-        name, type_ = self.names.module[one.name], _known(one)
+    def cleared(self, variable: GlobalVariable) -> str:
+        """Return the statement by which all invocations together set a variable in workgroup memory to zero."""
+        name, type_ = self.names.module[variable.name], _checked_type(variable)
         has_words = is_host_shareable(type_) and size_of(type_) % 4 == 0
         word, size = ("u32", " / 4u") if has_words else ("unsigned char", "")
         x, y, z = self.interface.workgroup_size
-        turns = f"for (u32 _word = _index; _word < sizeof({name}){size}; _word += {x * y * z}u)"
-        return f"{turns} (({self.dialect.spaces['workgroup']}{word} *){name})[_word] = 0;"
+        loop = f"for (u32 _word = _index; _word < sizeof({name}){size}; _word += {x * y * z}u)"
+        return f"{loop} (({self.dialect.spaces['workgroup']}{word} *){name})[_word] = 0;"
 
-    def builtin_value(self, one: Parameter) -> str:
-        """A parameter of the entry point."""
-        argument, type_ = one.attributes[0].arguments[0], _known(one)
+    def builtin_value(self, parameter: Parameter) -> str:
+        """Return the declaration of a parameter of the entry point."""
+        argument, type_ = parameter.attributes[0].arguments[0], _checked_type(parameter)
         assert isinstance(argument, Name)
         template = self.dialect.builtin_values.get(argument.name, self.index_in_workgroup())
         sizes = self.interface.workgroup_size
@@ -259,10 +281,10 @@ class _Printer:
             template.format(d=axis, size=size, **values) for axis, size in zip(self.dialect.axes, sizes, strict=True)
         ]
         value = f"{{{{{', '.join(texts)}}}}}" if isinstance(type_, Vector) else texts[0]
-        return f"const {self.types.name(type_)} {self.names.local(one.name)} = {value};"
+        return f"const {self.types.name(type_)} {self.names.local(parameter.name)} = {value};"
 
     def index_in_workgroup(self) -> str:
-        """The number of an invocation among those of its workgroup."""
+        """Return the index of an invocation in its workgroup."""
         template = self.dialect.builtin_values["local_invocation_id"]
         x, y, z = (template.format(d=axis) for axis in self.dialect.axes)
         size_x, size_y, size_z = self.interface.workgroup_size
@@ -270,12 +292,12 @@ class _Printer:
         return f"{x} + {size_x}u * {rows}" if size_y * size_z > 1 else x
 
 
-def _known(one: Parameter | GlobalVariable) -> Type:
-    assert one.type is not None, f"{one.position}: not checked"
-    return one.type
+def _checked_type(node: Parameter | GlobalVariable) -> Type:
+    assert node.type is not None, f"{node.position}: not checked"
+    return node.type
 
 
 def _head(before: str, parameters: list[str]) -> str:
-    """The head of a function, in as many lines as it takes."""
+    """Return the head of a function, on several lines if it is long."""
     line = f"{before}({', '.join(parameters)})"
     return line if len(line) < _WIDTH else f"{before}(\n{INDENT}" + f",\n{INDENT}".join(parameters) + "\n)"

@@ -1,11 +1,11 @@
-"""Map functions as Python text that computes on arrays; `python_dialects` says in tables which Python.
+"""Prints map functions as Python that computes on arrays, by the tables in `python_dialects`.
 
 The printed functions take NumPy arrays or NumPy scalars for each scalar parameter, freely mixed and
-broadcast, of exactly the type that WGSL says (`np.float32`, `np.int32`, `np.uint32`, `np.bool_`), and named
+broadcast, of exactly the type in the WGSL (`np.float32`, `np.int32`, `np.uint32`, `np.bool_`), and named
 tuples for structs. Results may be arrays of no dimension where all inputs are scalars, and have the shape of
-the inputs that they depend on. Both sides of every branch are evaluated, so divisions by zero and the like
-occur that mean nothing: call them under ``np.errstate(all="ignore")``, once for many calls, and they never
-warn. What belongs to the caller is never written to, but may be returned as it is.
+the inputs on which they depend. Both sides of every branch are evaluated, so meaningless divisions by zero
+and the like occur: call the functions under ``np.errstate(all="ignore")``, once for many calls, to have no
+warnings. Arguments are never written to, but may be returned unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEPT = ("np", "jnp", "lax", "njit", "prange", "NamedTuple")
 
 
 def print_python(module: Module, dialect: str | Dialect = "numpy", functions: list[str] | None = None) -> str:
-    """The Python text of map functions, in the order of the source; the same input gives the same text.
+    """Return the Python text of map functions, in the order of the source; the same input gives the same text.
 
     Args:
         module: checked and linked.
@@ -51,7 +51,7 @@ def print_python(module: Module, dialect: str | Dialect = "numpy", functions: li
 def compile_python(source: str, name: str) -> dict[str, Any]:
     """Run printed text and return its namespace: each function and struct under its name.
 
-    `name` stands in tracebacks, which show the lines of the text.
+    Tracebacks contain `name`, and show the lines of the text.
     """
     file = f"<optirs_web {name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
@@ -61,7 +61,7 @@ def compile_python(source: str, name: str) -> dict[str, Any]:
 
 
 def python_name(name: str) -> str:
-    """What a WGSL name is in printed text: itself, but for Python's keywords and a leading underscore."""
+    """Return the Python name for a WGSL name, changed if it is a keyword or begins with an underscore."""
     plain = f"{name.lstrip('_')}_" if name.startswith("_") else name
     plain = re.sub(r"\W", lambda match: f"_u{ord(match[0]):x}_", plain, flags=re.ASCII)
     kept = keyword.iskeyword(plain) or keyword.issoftkeyword(plain) or plain in _KEPT
@@ -103,7 +103,7 @@ class _Printer:
         return head + "".join(f"\n\n{part}" for part in (*structs, *helpers, *functions))
 
     def distinct(self, names: list[str]) -> None:
-        """Refuse names that WGSL tells apart and `python_name` does not: ``_x`` and ``x_``."""
+        """Refuse different names that have the same `python_name`: ``_x`` and ``x_``."""
         taken: dict[str, str] = {}
         for name in names:
             other = taken.setdefault(python_name(name), name)
@@ -111,7 +111,7 @@ class _Printer:
                 raise UnsupportedError(f"{self.file}: '{other}' and '{name}' are one name in Python; rename one")
 
     def helpers(self, text: str) -> list[str]:
-        """The helper functions that the text uses, and those that they use, in the order of the table."""
+        """Return the helper functions that the text uses, directly or through others, in the order of the table."""
         needed: set[str] = set()
         work = [text]
         while work:
@@ -170,7 +170,7 @@ class _Printer:
         raise AssertionError(f"{expression.position}: not an expression of the straight-line form")
 
     def row(self, key: str, expression: Expression, operands: list[Expression]) -> _Operand:
-        """Fill in the template for this operator or built-in."""
+        """Return the template of an operator or built-in with these operands."""
         rows, last = self.dialect.rows, operands[-1]
         if isinstance(last, Literal) and f"{key} literal" in rows:
             template, level = rows[f"{key} literal"]
@@ -184,7 +184,7 @@ class _Printer:
         return _Operand(template.format(*map(self.expression, operands)), level)
 
     def constant(self, literal: Literal) -> str:
-        """The name of the module-level constant for a literal."""
+        """Return the name of the module-level constant for a literal."""
         type_ = str(type_of(literal))
         number = _short_f32(float(literal.value)) if type_ == "f32" else repr(literal.value)
         words = re.sub(r"\W", "_", number.replace("-", "m").replace("+", ""))
@@ -192,14 +192,14 @@ class _Printer:
 
 
 def _structs(module: Module, straights: dict[str, Straight]) -> dict[str, Struct]:
-    """The structs that go into the functions or come out, in the order of the source, members' before."""
+    """Return the structs of parameters and results, in the order of the source, each after those of its members."""
     needed: dict[str, Struct] = {}
 
-    def add(type_: Type | None, found: dict[str, Struct]) -> None:
+    def add(type_: Type | None, structs: dict[str, Struct]) -> None:
         if isinstance(type_, Struct):
             for member in type_.members:
-                add(member.type, found)
-            found.setdefault(type_.name, type_)
+                add(member.type, structs)
+            structs.setdefault(type_.name, type_)
 
     for straight in straights.values():
         for type_ in (type_of(straight.result), *(type_ for _, type_ in straight.parameters)):
@@ -212,7 +212,7 @@ def _structs(module: Module, straights: dict[str, Straight]) -> dict[str, Struct
 
 
 def _short_f32(value: float) -> str:
-    """The shortest decimal that is this f32, as in ``0.1``."""
+    """Return the shortest decimal that rounds to this f32, as in ``0.1``."""
     bits = struct.pack("<f", value)
     for digits in range(1, 10):
         text = repr(float(f"{value:.{digits}g}"))

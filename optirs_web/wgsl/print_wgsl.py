@@ -1,7 +1,7 @@
-"""The tree to WGSL text that every tool reads the same way.
+"""Prints the tree as WGSL text that every tool reads the same way.
 
-Parentheses are the fewest that WGSL's grammar takes. A number is printed with as many digits as give its type's value
-back. The extension `subgroups` is written for the host that asks for it and left out for the one that refuses it.
+Parentheses are printed only where WGSL's grammar needs them, and numbers with the fewest digits that give back their
+value. The extension `subgroups` is enabled for hosts that require it and left out for those that refuse it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = ["print_expression", "print_wgsl"]
 
 _WIDTH = 110
 _INDENT = "    "
-_FIRST_HEXADECIMAL = 2**24  # u32 from here on are rather bits than counts
+_FIRST_HEXADECIMAL = 2**24  # larger u32 are bit patterns rather than counts
 _LARGEST_F32 = 3.4028234663852886e38
 _SMALLEST_NORMAL_F32 = 1.1754943508222875e-38
 
@@ -65,43 +65,43 @@ _ONE_LINERS = (Constant, Override, Alias, GlobalVariable, Import, ConstAssert)
 
 
 def print_wgsl(module: Module, host: OneOf["naga", "tint"] = "naga") -> str:
-    """The module as WGSL.
+    """Return a module as WGSL.
 
     Args:
-        module: parsed, or better linked: only then are all its numbers of the type their place asks for.
+        module: parsed, or better linked: only then do all its numbers have the type that their context requires.
         host: "naga" for wgpu and Firefox, "tint" for Chromium; they differ in how extensions are enabled.
     """
     lines = [f"enable {name};" for name in _extensions(module, host)]
     before: Declaration | None = None
-    for one in module.declarations:
-        is_together = isinstance(one, _ONE_LINERS) and type(one) is type(before)
+    for declaration in module.declarations:
+        is_together = isinstance(declaration, _ONE_LINERS) and type(declaration) is type(before)
         if lines and not is_together:
             lines.append("")
-        lines += _DECLARATIONS[type(one)](one)
-        before = one
+        lines += _DECLARATIONS[type(declaration)](declaration)
+        before = declaration
     return "\n".join(lines) + "\n"
 
 
 def _extensions(module: Module, host: str) -> list[str]:
-    found: set[str] = set()
+    extensions: set[str] = set()
     for node in walk(module.declarations):
         if isinstance(node, TypeName) and node.name in MATRIX_TYPES:
-            found.add(MATRIX_EXTENSION)
+            extensions.add(MATRIX_EXTENSION)
         if (
             isinstance(node, TypeName) and (node.name == "f16" or (node.name[:3] == "vec" and node.name[-1] == "h"))
         ) or (isinstance(node, Literal) and (node.suffix == "h" or node.type == F16)):
-            found.add("f16")
+            extensions.add("f16")
         elif (isinstance(node, Call) and node.kind != "function" and needs_subgroups(node.callee.name)) or (
             isinstance(node, Attribute) and node.name == "builtin" and needs_subgroups(_builtin_name(node))
         ):
-            found.add("subgroups")
+            extensions.add("subgroups")
     if host == "naga":
-        if MATRIX_EXTENSION in found:
+        if MATRIX_EXTENSION in extensions:
             from .subgroup_matrices import refuse_subgroup_matrices
 
             refuse_subgroup_matrices(module, "wgpu and Firefox")
-        found.discard("subgroups")
-    return sorted(found)
+        extensions.discard("subgroups")
+    return sorted(extensions)
 
 
 def _builtin_name(attribute: Attribute) -> str:
@@ -109,52 +109,54 @@ def _builtin_name(attribute: Attribute) -> str:
     return name.name if isinstance(name, Name) else ""
 
 
-# Declarations: each gives its lines.
+# Declarations: each function returns lines.
 
 
-def _struct(one: StructDeclaration) -> list[str]:
-    members = [f"{_INDENT}{field.name}: {_type(field.type_name)}," for field in one.fields]
-    return [f"struct {one.name} {{", *members, "}"]
+def _struct(declaration: StructDeclaration) -> list[str]:
+    members = [f"{_INDENT}{field.name}: {_type(field.type_name)}," for field in declaration.fields]
+    return [f"struct {declaration.name} {{", *members, "}"]
 
 
-def _function(one: Function) -> list[str]:
+def _function(declaration: Function) -> list[str]:
     parameters = [
         f"{_attributes(parameter.attributes)}{parameter.name}: {_type(parameter.type_name)}"
-        for parameter in one.parameters
+        for parameter in declaration.parameters
     ]
-    result = "" if one.return_type_name is None else f" -> {_type(one.return_type_name)}"
-    attributes = [_attributes(one.attributes).rstrip()] if one.attributes else []
-    head = [f"fn {one.name}({', '.join(parameters)}){result}"]
+    result = "" if declaration.return_type_name is None else f" -> {_type(declaration.return_type_name)}"
+    attributes = [_attributes(declaration.attributes).rstrip()] if declaration.attributes else []
+    head = [f"fn {declaration.name}({', '.join(parameters)}){result}"]
     if len(head[0]) + 2 > _WIDTH:
-        head = [f"fn {one.name}(", *(f"{_INDENT}{parameter}," for parameter in parameters), f"){result}"]
-    return [*attributes, *head[:-1], *_braced(head[-1], one.body)]
+        head = [f"fn {declaration.name}(", *(f"{_INDENT}{parameter}," for parameter in parameters), f"){result}"]
+    return [*attributes, *head[:-1], *_braced(head[-1], declaration.body)]
 
 
-def _global_variable(one: GlobalVariable) -> list[str]:
-    access = ", read_write" if one.space == "storage" and one.access == "read_write" else ""
-    access = ", read" if one.space == "storage" and one.access == "read" else access
-    value = "" if one.value is None else f" = {print_expression(one.value)}"
-    return [f"{_attributes(one.attributes)}var<{one.space}{access}> {one.name}: {_type(one.type_name)}{value};"]
+def _global_variable(variable: GlobalVariable) -> list[str]:
+    access = ", read_write" if variable.space == "storage" and variable.access == "read_write" else ""
+    access = ", read" if variable.space == "storage" and variable.access == "read" else access
+    value = "" if variable.value is None else f" = {print_expression(variable.value)}"
+    return [
+        f"{_attributes(variable.attributes)}var<{variable.space}{access}> {variable.name}: {_type(variable.type_name)}{value};"
+    ]
 
 
-def _constant(one: Constant | Override) -> list[str]:
-    keyword = "const" if isinstance(one, Constant) else "override"
-    return [f"{keyword} {one.name}{_annotation(one.type_name)}{_initial(one.value)};"]
+def _constant(declaration: Constant | Override) -> list[str]:
+    keyword = "const" if isinstance(declaration, Constant) else "override"
+    return [f"{keyword} {declaration.name}{_annotation(declaration.type_name)}{_initial(declaration.value)};"]
 
 
-def _alias(one: Alias) -> list[str]:
-    return [f"alias {one.name} = {_type(one.type_name)};"]
+def _alias(declaration: Alias) -> list[str]:
+    return [f"alias {declaration.name} = {_type(declaration.type_name)};"]
 
 
-def _import(one: Import) -> list[str]:
-    flag, is_wanted = one.conditions[-1] if one.conditions else ("", True)
-    keyword = "if" if len(one.conditions) == 1 else "elif"
+def _import(declaration: Import) -> list[str]:
+    flag, is_wanted = declaration.conditions[-1] if declaration.conditions else ("", True)
+    keyword = "if" if len(declaration.conditions) == 1 else "elif"
     condition = f"@{keyword}({flag}) " if flag and is_wanted else "@else " if flag else ""
-    return [f"{condition}import {'::'.join(('package', *one.path))}::{{{', '.join(one.names)}}};"]
+    return [f"{condition}import {'::'.join(('package', *declaration.path))}::{{{', '.join(declaration.names)}}};"]
 
 
-def _const_assert(one: ConstAssert) -> list[str]:
-    return [f"const_assert {print_expression(one.condition)};"]
+def _const_assert(declaration: ConstAssert) -> list[str]:
+    return [f"const_assert {print_expression(declaration.condition)};"]
 
 
 _DECLARATIONS: dict[type, Callable[..., list[str]]] = {
@@ -171,8 +173,10 @@ _DECLARATIONS: dict[type, Callable[..., list[str]]] = {
 
 def _attributes(attributes: list[Attribute]) -> str:
     return "".join(
-        f"@{one.name}({', '.join(map(print_expression, one.arguments))}) " if one.arguments else f"@{one.name} "
-        for one in attributes
+        f"@{attribute.name}({', '.join(map(print_expression, attribute.arguments))}) "
+        if attribute.arguments
+        else f"@{attribute.name} "
+        for attribute in attributes
     )
 
 
@@ -194,7 +198,7 @@ def _type(name: TypeName) -> str:
     return f"{name.name}<{', '.join(arguments)}>"
 
 
-# Statements: each gives its lines, not indented.
+# Statements: each function returns lines without indentation.
 
 
 def _body(block: Block) -> list[str]:
@@ -202,88 +206,88 @@ def _body(block: Block) -> list[str]:
 
 
 def _braced(head: str, block: Block) -> list[str]:
-    """A block after its head."""
+    """Return a block in braces after its head."""
     body = _body(block)
     return [f"{head} {{", *body, "}"] if body else [f"{head} {{}}"]
 
 
-def _statement(one: Statement) -> list[str]:
-    return _STATEMENTS[type(one)](one)
+def _statement(statement: Statement) -> list[str]:
+    return _STATEMENTS[type(statement)](statement)
 
 
-def _simple(one: Statement) -> list[str]:
-    return [f"{_head(one)};"]
+def _simple(statement: Statement) -> list[str]:
+    return [f"{_head(statement)};"]
 
 
-def _head(one: Statement) -> str:
-    """A statement that may stand in the head of a `for`, without its semicolon."""
-    match one:
+def _head(statement: Statement) -> str:
+    """Return a statement that is also allowed in the head of a `for`, without its semicolon."""
+    match statement:
         case LocalDeclaration(keyword=keyword, name=name, type_name=type_name, value=value):
             return f"{keyword} {name}{_annotation(type_name)}{_initial(value)}"
         case Assign(target=None, value=value):
             return f"_ = {print_expression(value)}"
         case Assign(target=target, operator=operator, value=value) if target is not None:
-            if operator in ("+", "-") and _is_one(value):
+            if operator in ("+", "-") and _is_integer_one(value):
                 return f"{print_expression(target)}{operator * 2}"
             return f"{print_expression(target)} {operator}= {print_expression(value)}"
         case CallStatement(call=call):
             return print_expression(call)
-    raise AssertionError(type(one))
+    raise AssertionError(type(statement))
 
 
-def _is_one(node: Expression) -> bool:
-    """Whether it is the 1 of ``i++``; of floats there is no ``++``."""
+def _is_integer_one(node: Expression) -> bool:
+    """Return True for the integer 1, which is printed as in ``i++``; floats have no ``++``."""
     return isinstance(node, Literal) and node.value == 1 and node.type in (I32, U32) and not node.suffix
 
 
-def _block(one: Block) -> list[str]:
-    return ["{", *_body(one), "}"] if one.statements else ["{}"]
+def _block(statement: Block) -> list[str]:
+    return ["{", *_body(statement), "}"] if statement.statements else ["{}"]
 
 
-def _if(one: If) -> list[str]:
-    lines = [f"if {print_expression(one.condition)} {{", *_body(one.then)]
-    otherwise = one.otherwise
+def _if(statement: If) -> list[str]:
+    lines = [f"if {print_expression(statement.condition)} {{", *_body(statement.then)]
+    otherwise = statement.otherwise
     if otherwise is None:
         return [*lines, "}"]
     if len(otherwise.statements) == 1 and isinstance(otherwise.statements[0], If):
-        first, *rest = _if(otherwise.statements[0])
-        return [*lines, f"}} else {first}", *rest]
+        first_line, *other_lines = _if(otherwise.statements[0])
+        return [*lines, f"}} else {first_line}", *other_lines]
     return [*lines, "} else {", *_body(otherwise), "}"]
 
 
-def _for(one: For) -> list[str]:
-    initial = "" if one.initial is None else _head(one.initial)
-    condition = "" if one.condition is None else f" {print_expression(one.condition)}"
-    update = "" if one.update is None else f" {_head(one.update)}"
-    before = "" if one.unrolled is None else f"@unroll({print_expression(one.unrolled)}) "
-    return _braced(f"{before}for ({initial};{condition};{update})", one.body)
+def _for(statement: For) -> list[str]:
+    initial = "" if statement.initial is None else _head(statement.initial)
+    condition = "" if statement.condition is None else f" {print_expression(statement.condition)}"
+    update = "" if statement.update is None else f" {_head(statement.update)}"
+    before = "" if statement.unrolled is None else f"@unroll({print_expression(statement.unrolled)}) "
+    return _braced(f"{before}for ({initial};{condition};{update})", statement.body)
 
 
-def _while(one: While) -> list[str]:
-    return _braced(f"while {print_expression(one.condition)}", one.body)
+def _while(statement: While) -> list[str]:
+    return _braced(f"while {print_expression(statement.condition)}", statement.body)
 
 
-def _loop(one: Loop) -> list[str]:
-    lines = ["loop {", *_body(one.body)]
-    if one.continuing is not None:
-        lines += [f"{_INDENT}continuing {{", *(f"{_INDENT}{line}" for line in _body(one.continuing))]
-        if one.break_if is not None:
-            lines.append(f"{_INDENT * 2}break if {print_expression(one.break_if)};")
+def _loop(statement: Loop) -> list[str]:
+    lines = ["loop {", *_body(statement.body)]
+    if statement.continuing is not None:
+        lines += [f"{_INDENT}continuing {{", *(f"{_INDENT}{line}" for line in _body(statement.continuing))]
+        if statement.break_if is not None:
+            lines.append(f"{_INDENT * 2}break if {print_expression(statement.break_if)};")
         lines.append(f"{_INDENT}}}")
     return [*lines, "}"]
 
 
-def _switch(one: Switch) -> list[str]:
-    lines = [f"switch {print_expression(one.selector)} {{"]
-    for case in one.cases:
+def _switch(statement: Switch) -> list[str]:
+    lines = [f"switch {print_expression(statement.selector)} {{"]
+    for case in statement.cases:
         names = [*map(print_expression, case.selectors), *(["default"] if case.is_default else [])]
         head = "default" if names == ["default"] else f"case {', '.join(names)}"
         lines += [f"{_INDENT}{line}" for line in _braced(f"{head}:", case.body)]
     return [*lines, "}"]
 
 
-def _return(one: Return) -> list[str]:
-    return ["return;" if one.value is None else f"return {print_expression(one.value)};"]
+def _return(statement: Return) -> list[str]:
+    return ["return;" if statement.value is None else f"return {print_expression(statement.value)};"]
 
 
 _STATEMENTS: dict[type, Callable[..., list[str]]] = {
@@ -297,8 +301,8 @@ _STATEMENTS: dict[type, Callable[..., list[str]]] = {
     Loop: _loop,
     Switch: _switch,
     Return: _return,
-    Break: lambda one: ["break;"],
-    Continue: lambda one: ["continue;"],
+    Break: lambda statement: ["break;"],
+    Continue: lambda statement: ["continue;"],
     ConstAssert: _const_assert,
 }
 
@@ -307,7 +311,7 @@ _STATEMENTS: dict[type, Callable[..., list[str]]] = {
 
 
 def print_expression(node: Expression) -> str:
-    """One expression."""
+    """Return an expression as WGSL."""
     match node:
         case Literal():
             return _literal(node)
@@ -337,14 +341,14 @@ def _operand(node: Expression, takes: frozenset[str]) -> str:
 
 
 def _base(node: Expression) -> str:
-    """What `.` or `[` follows."""
+    """Return an expression before `.` or `[`."""
     text = print_expression(node)
     is_primary = isinstance(node, Name | Call | Index | Member)
     return text if is_primary else f"({text})"
 
 
 def _arguments(arguments: list[Expression]) -> str:
-    """In a list, `a < b, c > (d)` would be a template; so a comparison by `<` is held in parentheses."""
+    """Return a list of arguments; a comparison by `<` gets parentheses, as `a < b, c > (d)` would be a template."""
     texts = [print_expression(argument) for argument in arguments]
     for number, argument in enumerate(arguments[:-1]):
         if isinstance(argument, Binary) and argument.operator == "<":
@@ -368,7 +372,7 @@ def _literal(node: Literal) -> str:
 
 @lru_cache(maxsize=4096)
 def _magnitude(value: float, is_single: bool) -> str:
-    """The fewest digits that give the value back; all that a double has where tools are known to differ."""
+    """Return the fewest digits that give the value back; all digits of a double where tools are known to differ."""
     text = repr(value)
     if is_single and _SMALLEST_NORMAL_F32 <= value < _LARGEST_F32:
         for digits in range(1, 10):

@@ -1,8 +1,8 @@
-"""What each operator and built-in of WGSL is in each Python dialect: tables, which `print_python` reads.
+"""The operators and built-ins of WGSL in each Python dialect, as tables that `print_python` reads.
 
-A row is a template and the level of what it makes. ``{0:5}`` is the first operand, in parentheses unless its
+A row is a template and the precedence level of its result. ``{0:5}`` is the first operand, in parentheses unless its
 own level is at least 5; a plain ``{0}`` never needs them. The key is the operator or built-in, then the type
-of its first operand, or only the former where all types are alike. The rows "<< literal" and ">> literal"
+of its first operand, or only the former if it is the same for all types. The rows "<< literal" and ">> literal"
 are for shifts by a literal, which is then printed as a plain number below 32.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 __all__ = ["ATOM", "DIALECTS", "Dialect", "Row"]
 
 COMPARISON, OR, XOR, AND, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(9)
-"""How tightly Python binds, loosest first."""
+"""The precedence levels of Python, the lowest first."""
 
 Row = tuple[str, int]
 
@@ -24,11 +24,11 @@ class Dialect:
     """One of the Python family of targets.
 
     Attributes:
-        header: what every text begins with: the end of the first comment line, and the imports.
-        scalars: for each WGSL type its name, which also makes constants of it.
+        header: the beginning of every text: the end of the first comment line, and the imports.
+        scalars: by WGSL type its name, which is also called to convert constants.
         rows: the table.
-        helpers: functions that rows use; a text holds those it needs.
-        library: functions of ``shaders/lib`` that Python has itself, and what they are there.
+        helpers: functions that rows use; a text contains those it needs.
+        library: by name of a function of ``shaders/lib`` the function of Python that replaces it.
         decorator: the line before each function.
     """
 
@@ -46,7 +46,7 @@ _INFIX = {
     "<< literal": SHIFT, "==": COMPARISON, "!=": COMPARISON, "<": COMPARISON, "<=": COMPARISON,
     ">": COMPARISON, ">=": COMPARISON,
 }  # fmt: skip
-"""What Python writes as WGSL does. Comparisons do not chain, so both their operands bind more tightly."""
+"""Operators that are the same in Python and WGSL. Comparisons must not chain, so both operands have a higher level."""
 
 
 def _infix(key: str, level: int) -> Row:
@@ -54,7 +54,7 @@ def _infix(key: str, level: int) -> Row:
 
 
 def _calls(*names: str, **renamed: str) -> dict[str, Row]:
-    """Built-ins that NumPy has as functions of one or two operands; `renamed` where its name is another."""
+    """Return rows for built-ins that are NumPy functions; `renamed` are those with another name."""
     arity = {"atan2": "{0}, {1}", "pow": "{0}, {1}", "ldexp": "{0}, {1}"}
     pairs = {**{name: name for name in names}, **renamed}
     return {wgsl: (f"np.{numpy}({arity.get(wgsl, '{0}')})", ATOM) for wgsl, numpy in pairs.items()}
@@ -256,6 +256,6 @@ FLOAT = Dialect(
         "log1p": "_log1p",
     },
 )
-"""What a map function is on the host, for a few numbers: Python's, exact where f32 rounds. No NumPy is needed."""
+"""The dialect for single numbers on the host: Python floats, which round less than f32. It needs no NumPy."""
 
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (NUMPY, FLOAT)}

@@ -1,8 +1,8 @@
-"""The straight-line form of a map function, and the builder that numbers its values.
+"""The straight-line form of a map function, and the builder that makes it by value numbering.
 
-In it every name is assigned once and nothing branches: all array targets are printed from it. Expressions
-are the nodes of `syntax`; a choice is the call ``select(otherwise, then, condition)``; `&&` and `||` have
-become `&` and `|`. A struct is split into its scalar leaves, named by their path: ``state.exp_avg``.
+It assigns every name once and has no branches; all array targets are printed from it. Expressions are the
+nodes of `syntax`; a branch is the call ``select(otherwise, then, condition)``; `&&` and `||` are replaced by
+`&` and `|`. A struct is split into its scalar leaves, named by their path: ``state.exp_avg``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .types import BOOL, F32, I32, U32, Scalar, Struct, Type
 __all__ = ["Builder", "Straight", "Value", "is_literal", "leaf_names", "type_of"]
 
 Value = tuple[Expression, ...]
-"""The leaves of a scalar (one) or of a struct, in order: each a `Literal` or a `Name`."""
+"""The leaves of a scalar (a single one) or of a struct, in order: each a `Literal` or a `Name`."""
 
 INLINE_SIZE = 12
-"""A value used once is written into its use while the expression stays below this many nodes."""
+"""A value used once is inlined if its expression has at most this many nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Straight:
 
     Attributes:
         name: the function's.
-        position: where the function stands in its source.
+        position: of the function in its source.
         parameters: name and type of each; a name in an expression is a parameter, the target of an
             earlier assignment, or a member of one of these (``state.exp_avg``).
         assignments: (name, expression), in order; only calls of functions may be of a struct type.
@@ -47,7 +47,7 @@ class Straight:
 
 
 def leaf_names(type_: Type, prefix: str = "") -> tuple[tuple[str, Scalar], ...]:
-    """The scalars in a value of that type with their paths below `prefix`; a scalar's is `prefix` itself."""
+    """Return the path and type of each scalar in a value of a type; `prefix` is the path of the value itself."""
     if isinstance(type_, Struct):
         inner = f"{prefix}." if prefix else ""
         return tuple(leaf for m in type_.members for leaf in leaf_names(m.type, inner + m.name))
@@ -56,20 +56,20 @@ def leaf_names(type_: Type, prefix: str = "") -> tuple[tuple[str, Scalar], ...]:
 
 
 def type_of(expression: Expression) -> Type:
-    """The expression's type, which the checker has set; an abstract one counts as what it defaults to."""
+    """Return the type that the checker has set; for an abstract type, its default."""
     assert expression.type is not None, f"{expression.position}: the tree has not been checked"
     return concrete(expression.type)
 
 
 def is_literal(expression: Expression, value: bool | None = None) -> bool:
-    """Whether this is a literal, and that boolean where one is named."""
+    """Return True for a literal; with `value`, only for this boolean literal."""
     return isinstance(expression, Literal) and (value is None or expression.value is value)
 
 
 class Builder:
-    """Collects assignments; a value that was computed before gets the name it has.
+    """Collects assignments; an expression that was computed before gets the same name.
 
-    Names are ``%0``, ``%1``, … until `finish` puts words from the source in their place.
+    Names are ``%0``, ``%1``, … until `finish` replaces them by names from the source.
     """
 
     def __init__(self, parameters: tuple[tuple[str, Type], ...]) -> None:
@@ -80,7 +80,7 @@ class Builder:
         self._known: dict[object, str] = {}
 
     def emit(self, expression: Expression) -> Expression:
-        """The literal or name that stands for the expression, whose operands are such themselves."""
+        """Return a literal or name for the value of an expression, whose operands are literals or names."""
         folded = self._fold(expression)
         if isinstance(folded, Literal | Name):
             return folded
@@ -93,45 +93,45 @@ class Builder:
         return Name(expression.position, name, type=self.types[name])
 
     def hint(self, value: Expression, word: str) -> None:
-        """What the value is called in the source; the first to say so wins."""
+        """Set the name that a value has in the source, unless it is set already."""
         if isinstance(value, Name) and value.name in self.definitions:
             self.hints.setdefault(value.name, word)
 
     def negate(self, condition: Expression) -> Expression:
-        """``!condition``."""
+        """Return ``!condition``."""
         return self.emit(Unary(condition.position, "!", condition, BOOL))
 
     def either(self, left: Expression, right: Expression) -> Expression:
-        """``left | right`` of two conditions."""
+        """Return ``left | right`` of two conditions."""
         return self.emit(Binary(left.position, "|", left, right, BOOL))
 
     def select(self, otherwise: Expression, then: Expression, condition: Expression) -> Expression:
-        """``select(otherwise, then, condition)``."""
+        """Return ``select(otherwise, then, condition)``."""
         callee = TypeName(condition.position, "select")
         return self.emit(Call(condition.position, callee, [otherwise, then, condition], "builtin", type_of(then)))
 
     def assemble(self, type_: Type, leaves: Value) -> Expression:
-        """The value of that type which has these leaves: a name where one holds them all."""
+        """Return the value of a type that has these leaves: a name, if they are the members of one value."""
         if not isinstance(type_, Struct):
             return leaves[0]
-        first, names = leaves[0], [path for path, _ in leaf_names(type_)]
-        if isinstance(first, Name) and first.name.endswith("." + names[0]):
-            whole = first.name.removesuffix("." + names[0])
+        first_leaf, names = leaves[0], [path for path, _ in leaf_names(type_)]
+        if isinstance(first_leaf, Name) and first_leaf.name.endswith("." + names[0]):
+            whole = first_leaf.name.removesuffix("." + names[0])
             same = all(isinstance(leaf, Name) and leaf.name == f"{whole}.{path}"
                        for leaf, path in zip(leaves, names, strict=True))  # fmt: skip
             if same and self._type_at(whole) == type_:
-                return Name(first.position, whole, type=type_)
+                return Name(first_leaf.position, whole, type=type_)
         members: list[Expression] = []
-        rest = leaves
+        remaining = leaves
         for member in type_.members:
             count = len(leaf_names(member.type))
-            members.append(self.assemble(member.type, rest[:count]))
-            rest = rest[count:]
-        position = first.position
+            members.append(self.assemble(member.type, remaining[:count]))
+            remaining = remaining[count:]
+        position = first_leaf.position
         return Call(position, TypeName(position, type_.name), members, "construct", type_)
 
     def finish(self, name: str, position: Position, result: Expression) -> Straight:
-        """The function: what is not used dropped, what is used once inlined, names taken from the source."""
+        """Return the function, without unused values, with values used once inlined, and with names from the source."""
         uses = self._uses(result)
         inlined: dict[str, Expression] = {}
         words: dict[str, str] = {}
@@ -151,7 +151,7 @@ class Builder:
         return Straight(name, position, self.parameters, tuple(assignments), final)
 
     def _uses(self, result: Expression) -> Counter[str]:
-        """How often each value that the result needs is used; a member of a call's result keeps it named."""
+        """Count the uses of each value that the result needs; a value whose members are used counts as used twice."""
         uses: Counter[str] = Counter()
         work = [result]
         while work:
@@ -239,24 +239,24 @@ def _names(expression: Expression) -> Iterator[str]:
 
 
 def _rewrite(expression: Expression, inlined: dict[str, Expression], words: dict[str, str]) -> tuple[Expression, int]:
-    """The expression with values in the place of names, names in words, and its size in nodes."""
+    """Return an expression with values inlined and names replaced by words, and its size in nodes."""
     match expression:
         case Name(position, name, type_):
             if name in inlined:
                 return inlined[name], _size(inlined[name])
-            root, dot, rest = name.partition(".")
-            return Name(position, words.get(root, root) + dot + rest, type_), 1
+            root, dot, path = name.partition(".")
+            return Name(position, words.get(root, root) + dot + path, type_), 1
         case Unary(position, sign, operand, type_):
             inner, size = _rewrite(operand, inlined, words)
             return Unary(position, sign, inner, type_), size + 1
         case Binary(position, sign, left, right, type_):
-            first, size = _rewrite(left, inlined, words)
-            second, more = _rewrite(right, inlined, words)
-            return Binary(position, sign, first, second, type_), size + more + 1
+            new_left, size = _rewrite(left, inlined, words)
+            new_right, more = _rewrite(right, inlined, words)
+            return Binary(position, sign, new_left, new_right, type_), size + more + 1
         case Call(position, callee, arguments, kind, type_):
-            parts = [_rewrite(argument, inlined, words) for argument in arguments]
-            size = sum(size for _, size in parts) + 1
-            return Call(position, callee, [part for part, _ in parts], kind, type_), size
+            rewritten = [_rewrite(argument, inlined, words) for argument in arguments]
+            size = sum(size for _, size in rewritten) + 1
+            return Call(position, callee, [argument for argument, _ in rewritten], kind, type_), size
     return expression, 1
 
 
@@ -273,7 +273,7 @@ def _unused(word: str, taken: set[str]) -> str:
     return name
 
 
-# Folding of literals: what the language says for values that are known only when it runs.
+# Folding of literals, by the rules for values at run time.
 
 _INTEGERS = (I32, U32)
 
@@ -315,9 +315,9 @@ def _fold_unary(expression: Unary, operand: Literal) -> Expression:
 
 def _fold_logic(expression: Binary) -> Expression:
     is_and = expression.operator[0] == "&"
-    for one, other in ((expression.left, expression.right), (expression.right, expression.left)):
-        if is_literal(one):
-            return other if is_literal(one, is_and) else one
+    for operand, other in ((expression.left, expression.right), (expression.right, expression.left)):
+        if is_literal(operand):
+            return other if is_literal(operand, is_and) else operand
     if _key(expression.left) == _key(expression.right):
         return expression.left
     return Binary(expression.position, expression.operator[0], expression.left, expression.right, BOOL)

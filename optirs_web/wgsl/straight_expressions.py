@@ -1,4 +1,4 @@
-"""If-conversion, the expressions: what each comes to in terms of the values that variables have at that place."""
+"""If-conversion of expressions: evaluates them symbolically, with the current values of variables."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .types import Scalar, Struct, Type
 __all__ = ["Evaluator", "Values", "check_type", "refuse"]
 
 Values = dict[str, Value]
-"""For each variable, under a name that no other has, its leaves."""
+"""By unique name of each variable, the leaves of its value."""
 
 
 def refuse(position: Position, message: str) -> NoReturn:
-    """Say what at that place keeps a function from being a map function."""
+    """Raise ShaderError for code that a map function cannot have."""
     raise ShaderError(
         f"in a map function, which must also run on whole arrays, {message}",
         file=position.file, line=position.line, column=position.column,
@@ -24,7 +24,7 @@ def refuse(position: Position, message: str) -> NoReturn:
 
 
 def check_type(position: Position, type_: Type | None) -> Type:
-    """The type, if values of a map function can be of it; raises ShaderError otherwise."""
+    """Return a type, if values of a map function can have it; raises ShaderError otherwise."""
     match type_:
         case Scalar("f32" | "i32" | "u32" | "bool"):
             return type_
@@ -39,7 +39,7 @@ def check_type(position: Position, type_: Type | None) -> Type:
 
 
 class Evaluator:
-    """Expressions and scopes of one function.
+    """Evaluates the expressions of a function, and keeps its scopes.
 
     `called` collects the names of the functions that it calls.
     """
@@ -58,15 +58,15 @@ class Evaluator:
         values[variable] = value
 
     def find(self, name: str) -> str | None:
-        """The variable that the name stands for here; None if for none."""
+        """Return the unique name of the visible variable of that name; None if there is none."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def scalar(self, expression: Expression, values: Values) -> Expression:
-        """A scalar expression's one leaf."""
+        """Return the leaf of a scalar expression."""
         return self.evaluate(expression, values)[0]
 
     def evaluate(self, expression: Expression, values: Values) -> Value:
-        """The leaves of the expression's value."""
+        """Return the leaves of an expression's value."""
         match expression:
             case Literal(position, value, _):
                 return (Literal(position, value, type=type_of(expression)),)
@@ -76,9 +76,9 @@ class Evaluator:
                 inner, type_ = self.scalar(operand, values), check_type(position, type_of(expression))
                 return (self.builder.emit(Unary(position, sign, inner, type_)),)
             case Binary(position, sign, left, right):
-                first, second = self.scalar(left, values), self.scalar(right, values)
+                new_left, new_right = self.scalar(left, values), self.scalar(right, values)
                 type_ = check_type(position, type_of(expression))
-                return (self.builder.emit(Binary(position, sign, first, second, type_)),)
+                return (self.builder.emit(Binary(position, sign, new_left, new_right, type_)),)
             case Member(position, base, name):
                 offset, type_ = self.member(position, type_of(base), name)
                 return self.evaluate(base, values)[offset : offset + len(leaf_names(type_))]
@@ -87,7 +87,7 @@ class Evaluator:
         refuse(expression.position, "there are no arrays, vectors and pointers")
 
     def name(self, expression: Name, values: Values) -> Value:
-        """What a variable or a constant of the module stands for."""
+        """Return the value of a variable or of a constant of the module."""
         variable = self.find(expression.name)
         if variable is not None:
             return values[variable]
@@ -107,7 +107,7 @@ class Evaluator:
         )
 
     def member(self, position: Position, type_: Type, name: str) -> tuple[int, Type]:
-        """At which leaf of a struct the member begins, and its type."""
+        """Return the index of a member's first leaf in a struct, and its type."""
         if not isinstance(type_, Struct):
             refuse(position, f"values are scalars and structs of scalars, not {type_}")
         offset = 0
@@ -118,22 +118,22 @@ class Evaluator:
         raise AssertionError(f"{position}: {type_} has no member {name}")
 
     def zero(self, type_: Type, position: Position) -> Value:
-        """The zero value, which a variable without an initial value has."""
+        """Return the zero value, which a variable without an initializer has."""
         zeros: dict[str, bool | int | float] = {"f32": 0.0, "bool": False}
         return tuple(Literal(position, zeros.get(leaf.name, 0), type=leaf) for _, leaf in leaf_names(type_))
 
     def call(self, call: Call, values: Values) -> Value:
-        """A call of a function or built-in, or the construction or conversion of a value."""
+        """Return the value of a call of a function or built-in, or of a construction or conversion."""
         type_ = check_type(call.position, call.type)
-        given = [self.evaluate(argument, values) for argument in call.arguments]
+        arguments = [self.evaluate(argument, values) for argument in call.arguments]
         if call.kind == "construct":
-            if not given:
+            if not arguments:
                 return self.zero(type_, call.position)
             if isinstance(type_, Struct) or type_of(call.arguments[0]) == type_:
-                return tuple(leaf for value in given for leaf in value)
+                return tuple(leaf for value in arguments for leaf in value)
         operands = [
             self.builder.assemble(check_type(argument.position, type_of(argument)), value)
-            for argument, value in zip(call.arguments, given, strict=True)
+            for argument, value in zip(call.arguments, arguments, strict=True)
         ]
         if call.kind == "function":
             self.called.add(call.callee.name)

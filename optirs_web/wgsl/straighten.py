@@ -1,9 +1,9 @@
-"""If-conversion: a map function becomes straight-line code, for targets that compute on whole arrays.
+"""If-conversion: turns a map function into straight-line code, for targets that compute on whole arrays.
 
 A map function is a pure function over f32, i32, u32, bool and structs of these. Both sides of every branch
-are evaluated, and `select` takes the value that counts. Loops are unrolled, so that their bounds must be
-constants. `return`, `break` and `continue` are kept as a condition (on which inputs it happened) with the
-values of that moment; the code after them runs on, and what it computes is not taken where they happened.
+are evaluated, and `select` chooses the value. Loops are unrolled, so that their bounds must be constants.
+`return`, `break` and `continue` become a condition, for which inputs they are executed, with the values at
+that time; the code after them is evaluated for all inputs, and its values are not selected for these.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from .types import BOOL, Type
 __all__ = ["UNROLL_LIMIT", "straighten", "straighten_function"]
 
 UNROLL_LIMIT = 256
-"""The most iterations that the loops of one function may come to, counted over nested ones."""
+"""The greatest number of iterations of all loops of a function, those of nested loops multiplied."""
 
 _MAX_DEPTH = 40
-"""How many branches deep the rest of a block is taken into the branch that goes on."""
+"""The greatest depth of branches into which the statements that follow them in a block are moved."""
 
 
 def straighten(module: Module, functions: list[str] | None = None, known: Collection[str] = ()) -> dict[str, Straight]:
-    """The straight-line form of the functions named, and of those they call, in the order of the source.
+    """Return the straight-line form of functions, and of those they call, in the order of the source.
 
     Args:
         module: checked and linked.
         functions: their names; None for every function of the module that is not an entry point.
-        known: functions that the target has itself.
+        known: functions that the target provides.
 
     Raises:
-        ShaderError: a function is not a map function; the message says what stands in the way.
+        ShaderError: a function is not a map function; the message says why.
     """
     declared = {d.name: d for d in module.declarations if isinstance(d, Function)}
     if functions is None:
@@ -77,17 +77,20 @@ def straighten(module: Module, functions: list[str] | None = None, known: Collec
 
 
 def straighten_function(module: Module, function: Function, called: set[str] | None = None) -> Straight:
-    """The straight-line form of one function. `called` receives the names of the functions it calls."""
+    """Return the straight-line form of a function. The names of the functions it calls are added to `called`."""
     constants = {d.name: d for d in module.declarations if isinstance(d, Constant)}
     return _Straightener(function, constants, called if called is not None else set()).run()
 
 
 @dataclass(slots=True)
 class _State:
-    """What holds at one place of the function.
+    """The symbolic state at a position of the function.
 
-    `values` are the variables'. `escapes` tell for each way out ("return", "break 1", …) the condition on
-    which it was taken before this place, and the values of that moment. `dead`: nothing arrives here.
+    Attributes:
+        values: of the variables.
+        escapes: by jump ("return", "break 1", …) the condition for which it was executed before this position, and
+            the values at that time.
+        dead: no input reaches this position.
     """
 
     values: Values = field(default_factory=dict)
@@ -143,8 +146,8 @@ class _Straightener(Evaluator):
             if state.dead:
                 break
             if isinstance(statement, If):
-                rest = statements[number + 1 :]
-                if self.if_(statement, rest, state):
+                following = statements[number + 1 :]
+                if self.if_(statement, following, state):
                     break
             else:
                 self.statement(statement, state)
@@ -193,15 +196,15 @@ class _Straightener(Evaluator):
         sign = statement.operator
         source = Binary(position, sign, target, statement.value, target.type) if sign else statement.value
         value = self.evaluate(source, state.values)
-        variable, start, word = self.place(target)
+        variable, start, word = self.assigned(target)
         self.named(type_of(target), value, word)
         old = state.values[variable]
         state.values[variable] = old[:start] + value + old[start + len(value) :]
 
-    def place(self, target: Expression) -> tuple[str, int, str]:
-        """The variable that an assignment changes, at which of its leaves, and what to call the new value."""
+    def assigned(self, target: Expression) -> tuple[str, int, str]:
+        """Return the variable that an assignment changes, the index of its first leaf that changes, and a name."""
         if isinstance(target, Member):
-            variable, start, word = self.place(target.base)
+            variable, start, word = self.assigned(target.base)
             offset, _ = self.member(target.position, type_of(target.base), target.name)
             return variable, start + offset, f"{word}_{target.name}"
         own = self.find(target.name) if isinstance(target, Name) else None
@@ -209,11 +212,11 @@ class _Straightener(Evaluator):
             refuse(target.position, "only the function's own variables and their members can be assigned")
         return own, 0, target.name
 
-    def if_(self, statement: If, rest: list[Statement], state: _State) -> bool:
-        """An `if`, and whether with it the rest of the block was done.
+    def if_(self, statement: If, following: list[Statement], state: _State) -> bool:
+        """Evaluate an `if`, and return True if the statements that follow it in its block were evaluated too.
 
-        Where one branch leaves, the rest belongs to the other: so ``if (a) { return x; } return y;`` becomes
-        one select, without a condition that tells who has left.
+        If one branch ends in a jump, these statements are moved into the other: so ``if (a) { return x; } return y;``
+        becomes a single select, without a condition for inputs that have returned.
         """
         ended: list[bool] = []
 
@@ -225,7 +228,7 @@ class _Straightener(Evaluator):
                 self.block(statement.otherwise, inner)
 
         def after(live: _State) -> None:
-            self.statements(rest, live)
+            self.statements(following, live)
             ended.append(True)
 
         condition = self.scalar(statement.condition, state.values)
@@ -235,38 +238,39 @@ class _Straightener(Evaluator):
         return bool(ended)
 
     def branch(
-        self, condition: Expression, state: _State, then: _Run, otherwise: _Run, rest: _Run | None = None
+        self, condition: Expression, state: _State, then: _Run, otherwise: _Run, following: _Run | None = None
     ) -> None:
-        """Run both on copies of the state, which becomes what they come to; or the one known to be taken.
+        """Evaluate both branches on copies of the state, and merge these into it.
 
-        Where one of them leaves, `rest` runs in the other.
+        If the condition is constant, only one branch is evaluated. If one of them ends in a jump, `following` is
+        evaluated in the other.
         """
         if is_literal(condition):
             (then if is_literal(condition, True) else otherwise)(state)
             return
-        first, second = state.copy(), state.copy()
-        then(first)
-        otherwise(second)
-        if rest is not None and first.dead != second.dead:
-            rest(second if first.dead else first)
+        then_state, otherwise_state = state.copy(), state.copy()
+        then(then_state)
+        otherwise(otherwise_state)
+        if following is not None and then_state.dead != otherwise_state.dead:
+            following(otherwise_state if then_state.dead else then_state)
         never = Literal(condition.position, False, type=BOOL)
         escapes = {}
-        for way in sorted({*first.escapes, *second.escapes}):
-            taken, values = first.escapes.get(way, (never, None))
-            taken_too, values_too = second.escapes.get(way, (never, None))
+        for jump in sorted({*then_state.escapes, *otherwise_state.escapes}):
+            taken, values = then_state.escapes.get(jump, (never, None))
+            taken_too, values_too = otherwise_state.escapes.get(jump, (never, None))
             merged = self.merge(values_too or values or {}, values or values_too or {}, condition)
-            escapes[way] = (self.builder.select(taken_too, taken, condition), merged)
+            escapes[jump] = (self.builder.select(taken_too, taken, condition), merged)
         state.escapes = escapes
-        state.dead = first.dead and second.dead
-        if first.dead or second.dead:
-            kept = (second if first.dead else first).values
-            state.values = {variable: kept[variable] for variable in state.values}
+        state.dead = then_state.dead and otherwise_state.dead
+        if then_state.dead or otherwise_state.dead:
+            live_values = (otherwise_state if then_state.dead else then_state).values
+            state.values = {variable: live_values[variable] for variable in state.values}
         else:
-            outer = {variable: second.values[variable] for variable in state.values}
-            state.values = self.merge(outer, first.values, condition)
+            outer = {variable: otherwise_state.values[variable] for variable in state.values}
+            state.values = self.merge(outer, then_state.values, condition)
 
     def merge(self, otherwise: Values, then: Values, condition: Expression) -> Values:
-        """Each variable that both know, with the value in `then` where the condition holds."""
+        """Return the variables that are in both, with the value in `then` where the condition holds."""
         merged = {}
         for variable, value in otherwise.items():
             if variable in then:
@@ -276,33 +280,33 @@ class _Straightener(Evaluator):
                     self.builder.hint(merged[variable][0], variable.partition(" ")[0])
         return merged
 
-    # Ways out: return, break, continue.
+    # Jumps: return, break, continue.
 
-    def escape(self, way: str, values: Values, position: Position, state: _State) -> None:
-        """Leave by that way, except where another was taken before: of all ways one is taken at most."""
-        gone: Expression = Literal(position, False, type=BOOL)
-        for other, (taken, _) in state.escapes.items():
-            if other != way:
-                gone = self.builder.either(gone, taken)
-        here = self.builder.negate(gone)
-        if way in state.escapes:
-            taken, before = state.escapes[way]
+    def escape(self, jump: str, values: Values, position: Position, state: _State) -> None:
+        """Add a jump for all inputs that have not jumped before, so that each input takes at most one jump."""
+        jumped: Expression = Literal(position, False, type=BOOL)
+        for earlier, (taken, _) in state.escapes.items():
+            if earlier != jump:
+                jumped = self.builder.either(jumped, taken)
+        here = self.builder.negate(jumped)
+        if jump in state.escapes:
+            taken, before = state.escapes[jump]
             values = self.merge(values, before, taken)
-        state.escapes[way] = (here, dict(values))
+        state.escapes[jump] = (here, dict(values))
         state.dead = True
 
-    def join(self, way: str, state: _State) -> None:
-        """The place where those who left by that way arrive."""
-        if way not in state.escapes:
+    def join(self, jump: str, state: _State) -> None:
+        """Merge the values at a jump into the state at its target."""
+        if jump not in state.escapes:
             return
-        taken, values = state.escapes.pop(way)
+        taken, values = state.escapes.pop(jump)
         state.values = values if state.dead else self.merge(state.values, values, taken)
         state.dead = False
 
     def switch(self, statement: Switch, state: _State) -> None:
         selector = self.scalar(statement.selector, state.values)
         default = next(case for case in statement.cases if case.is_default)
-        others = [case for case in statement.cases if not case.is_default]
+        cases = [case for case in statement.cases if not case.is_default]
         self.loops += 1
         self.breaks.append(f"break {self.loops}")
 
@@ -314,24 +318,26 @@ class _Straightener(Evaluator):
                 condition = self.builder.either(condition, same)
             return condition
 
-        def run(rest: list[Case], inner: _State) -> None:
-            if not rest:
+        def run(remaining: list[Case], inner: _State) -> None:
+            if not remaining:
                 self.block(default.body, inner)
                 return
-            self.branch(chosen(rest[0]), inner, lambda s: self.block(rest[0].body, s), lambda s: run(rest[1:], s))
+            self.branch(
+                chosen(remaining[0]), inner, lambda s: self.block(remaining[0].body, s), lambda s: run(remaining[1:], s)
+            )
 
-        run(others, state)
+        run(cases, state)
         self.join(self.breaks.pop(), state)
 
     def loop(self, statement: For | While | Loop, state: _State) -> None:
-        """Unroll: run the body as long as the condition is the literal true and something arrives."""
+        """Unroll a loop: evaluate its body while the condition is the literal true and some input reaches it."""
         self.loops += 1
         self.breaks.append(f"break {self.loops}")
         self.continues.append(f"continue {self.loops}")
         self.scopes.append({})
         if isinstance(statement, For) and statement.initial is not None:
             self.statement(statement.initial, state)
-        while not state.dead and self.goes_on(statement, state):
+        while not state.dead and self.enters_body(statement, state):
             self.iterations += 1
             if self.iterations > UNROLL_LIMIT:
                 refuse(statement.position, f"loops may come to {UNROLL_LIMIT} iterations at most")
@@ -345,7 +351,7 @@ class _Straightener(Evaluator):
         self.continues.pop()
         self.join(self.breaks.pop(), state)
 
-    def goes_on(self, statement: For | While | Loop, state: _State) -> bool:
+    def enters_body(self, statement: For | While | Loop, state: _State) -> bool:
         if isinstance(statement, Loop) or statement.condition is None:
             return True
         condition = self.scalar(statement.condition, state.values)

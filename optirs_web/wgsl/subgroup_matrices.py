@@ -1,6 +1,6 @@
-"""Subgroup matrices: an experimental extension of Chromium's WebGPU, whose types and functions Dawn alone compiles.
+"""Checks subgroup matrices, an experimental extension of Chromium's WebGPU, which only Dawn compiles.
 
-They are spelled as Dawn of 2026 has them::
+Their types and functions are those of Dawn in 2026::
 
     subgroup_matrix_left<T, COLUMNS, ROWS>          (_right, _result)
     subgroupMatrixLoad<MATRIX, row_major>(&array, first, stride) -> MATRIX
@@ -44,7 +44,7 @@ def refuse_subgroup_matrices(module: Module, target: str) -> None:
 
 
 def matrix_named(name: TypeName, checker: ExpressionChecker) -> SubgroupMatrix:
-    """Return the type that a name such as ``subgroup_matrix_left<f32, 8, 8>`` stands for."""
+    """Return the type that a name such as ``subgroup_matrix_left<f32, 8, 8>`` refers to."""
     if len(name.arguments) != 3:
         raise fail(name.position, f"'{name.name}' needs its elements, columns and rows: {name.name}<f32, 8, 8>")
     element, *sizes = name.arguments
@@ -125,7 +125,7 @@ class MatrixCalls:
         return argument
 
     def matrix(self, node: Call, number: int, kind: str = "") -> SubgroupMatrix:
-        """Return the type of an argument, which must be a matrix, of that kind if it is named."""
+        """Return the type of an argument, which must be a matrix, of this kind unless it is ""."""
         operand = self.checker.value(node.arguments[number])
         node.arguments[number] = operand.node
         if not isinstance(operand.type, SubgroupMatrix) or kind not in ("", operand.type.kind):

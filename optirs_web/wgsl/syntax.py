@@ -1,7 +1,7 @@
 """The syntax tree of the WGSL subset.
 
-The parser makes it, the checker fills in `Expression.type` (and `Call.kind`), the printers read it.
-Nodes are plain data and know where they stand in their source; nothing here has behaviour.
+The parser creates it, the checker sets `Expression.type` (and `Call.kind`), the printers read it.
+Nodes are plain data with their position in the source; they have no methods of their own.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a node begins: file as the user would name it, line and column from 1."""
+    """The position of a node: file as shown to the user, line and column from 1."""
 
     file: str
     line: int
@@ -65,7 +65,7 @@ class Position:
 
 
 class _Node:
-    """Equality and repr for all nodes at once: made for each of thirty classes, they would take half of the loading."""
+    """Equality and repr of all nodes; generated for each of thirty classes, they would take half of the import time."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
 
@@ -116,7 +116,7 @@ class Unary(_Node):
 
 @dataclass(slots=True, repr=False, eq=False)
 class Binary(_Node):
-    """``x + y``; it begins at its operator."""
+    """``x + y``; `position` is that of the operator."""
 
     position: Position
     operator: str
@@ -431,7 +431,7 @@ class Alias(_Node):
 class Import(_Node):
     """``import package::lib::math::{precise_exp, log1p};`` as in WESL. `path` is ("lib", "math").
 
-    Not WGSL: the linker replaces it with the functions and all that they stand on. `conditions` all have to hold:
+    Not WGSL: the linker replaces it with the functions and all on which they depend. `conditions` must all hold:
     ("A", True) after ``@if(A)``; ("A", False) and ("B", True) after an ``@elif(B)`` that follows it; both False after
     ``@else``.
     """

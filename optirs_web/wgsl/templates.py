@@ -1,7 +1,7 @@
-"""Template discovery as WGSL has it (specification, section 3.9), to refuse what other tools would read differently.
+"""Template discovery of WGSL (specification, section 3.9), to refuse text that other tools would parse differently.
 
-Our parser expects ``<...>`` after known names only. WGSL decides from the tokens alone, so that ``f(a < b, c > (d))``
-calls ``f`` with one argument, the template ``a<b, c>(d)``.
+The parser of this package expects ``<...>`` after known names only. WGSL decides from the tokens alone, so that
+``f(a < b, c > (d))`` calls ``f`` with one argument, the template ``a<b, c>(d)``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RELEVANT = _OPENING | _CLOSING | _ENDING | {"<", ">", ">>", ">=", ">>=", "&&", 
 
 
 def find_template_trap(tokens: Sequence[Token]) -> Token | None:
-    """The first ``<`` that WGSL takes for the beginning of a template list where this subset has none."""
+    """Return the first ``<`` that begins a template list in WGSL but not in this subset; None if there is none."""
     pending: list[tuple[Token, Token, int]] = []  # the name, its `<`, how many brackets are open
     depth = 0
     before = tokens[0]

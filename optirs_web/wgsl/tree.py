@@ -1,4 +1,4 @@
-"""Walking and copying syntax trees, whatever their nodes."""
+"""Traverses and copies syntax trees."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _CHILDREN = {
     node: tuple(name for name in reversed(names) if name not in ("position", "name", "type"))
     for node, names in _NODES.items()
 }
-"""Fields that may hold nodes, the last first."""
+"""Fields that may contain nodes, the last first."""
 
 
 def clone(node: _T) -> _T:
-    """A copy of a node that shares nothing but positions and types."""
+    """Return a copy of a node that shares only positions and types with it."""
     copy = object.__new__(type(node))
     for name in _NODES[type(node)]:
         value = getattr(node, name)
@@ -41,15 +41,15 @@ def clone(node: _T) -> _T:
 
 
 def walk(node: object) -> Iterator[Any]:
-    """Every node of a tree in the order of the source, the root first."""
+    """Yield every node of a tree in the order of the source, the root first."""
     work: list[Any] = [[node]]
     while work:
-        one = work.pop()
-        if type(one) is list:
-            work.extend(item for item in reversed(one) if type(item) is list or type(item) in _NODES)
+        current = work.pop()
+        if type(current) is list:
+            work.extend(item for item in reversed(current) if type(item) is list or type(item) in _NODES)
             continue
-        yield one
-        for name in _CHILDREN[type(one)]:
-            value = getattr(one, name)
+        yield current
+        for name in _CHILDREN[type(current)]:
+            value = getattr(current, name)
             if type(value) is list or type(value) in _NODES:
                 work.append(value)

@@ -1,4 +1,4 @@
-"""What may be done with a type: conversions (WGSL specification, section 6.1) and the classes of plain types."""
+"""Conversions between types (WGSL specification, section 6.1), and predicates of types."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CONCRETE_INTEGERS = (I32, U32)
 INTEGERS = (ABSTRACT_INT, *CONCRETE_INTEGERS)
 NUMBERS = (*INTEGERS, *FLOATS)
 
-# What an abstract number may become, the best first.
+# The types to which an abstract number converts, the preferred one first.
 CONVERSIONS: dict[Scalar, tuple[Scalar, ...]] = {
     ABSTRACT_INT: (I32, U32, ABSTRACT_FLOAT, F32, F16),
     ABSTRACT_FLOAT: (F32, F16),
@@ -52,24 +52,24 @@ CONVERSIONS: dict[Scalar, tuple[Scalar, ...]] = {
 
 
 def element_of(type_: Type) -> Type:
-    """The scalar of a vector, the element of an array; a scalar is its own."""
+    """Return the type of a vector's components or of an array's elements; any other type itself."""
     return type_.element if isinstance(type_, Vector | Array) else type_
 
 
 def with_element(shape: Type, element: Scalar) -> Scalar | Vector:
-    """A type of the same shape (scalar or vector) over another scalar."""
+    """Return the type of the same shape (scalar or vector) over another scalar."""
     return Vector(shape.size, element) if isinstance(shape, Vector) else element
 
 
 def is_abstract(type_: Type) -> bool:
-    """Whether values of the type exist only before the shader runs."""
+    """Return True for types whose values exist only in const-expressions."""
     while isinstance(type_, Vector | Array):
         type_ = type_.element
     return type_ in CONVERSIONS
 
 
 def concrete(type_: Type) -> Type:
-    """What an abstract type becomes where nothing else is asked: i32 or f32."""
+    """Return the default of an abstract type, made of i32 or f32; any other type itself."""
     match type_:
         case Scalar():
             return CONVERSIONS[type_][0] if type_ in CONVERSIONS else type_
@@ -81,7 +81,7 @@ def concrete(type_: Type) -> Type:
 
 
 def converts(source: Type, target: Type) -> bool:
-    """Whether a value converts without being told to: equal types, or an abstract one to what it may become."""
+    """Return True if a value converts implicitly: types are equal, or an abstract source may become the target."""
     if source == target:
         return True
     match source, target:
@@ -94,15 +94,15 @@ def converts(source: Type, target: Type) -> bool:
     return False
 
 
-def join(first: Type, second: Type) -> Type | None:
-    """The type that both convert to; None if there is none."""
-    if converts(first, second):
-        return second
-    return first if converts(second, first) else None
+def join(left: Type, right: Type) -> Type | None:
+    """Return the type to which both convert; None if there is none."""
+    if converts(left, right):
+        return right
+    return left if converts(right, left) else None
 
 
 def is_runtime_sized(type_: Type) -> bool:
-    """``array<T>``, or a struct that ends in one."""
+    """Return True for ``array<T>`` and structs that end in one."""
     match type_:
         case Array(count=None):
             return True
@@ -112,7 +112,7 @@ def is_runtime_sized(type_: Type) -> bool:
 
 
 def holds(type_: Type | None, kind: type[Atomic | SubgroupMatrix]) -> bool:
-    """Return whether a type is of this kind, or has a part that is: an element, or a member at any depth."""
+    """Return True for a type of this kind, and for arrays and structs that contain one at any depth."""
     match type_:
         case Array(element=element):
             return holds(element, kind)
@@ -122,12 +122,12 @@ def holds(type_: Type | None, kind: type[Atomic | SubgroupMatrix]) -> bool:
 
 
 def is_constructible(type_: Type) -> bool:
-    """Whether it can be a value: passed, returned, held in a variable of a function."""
+    """Return True for types of values: they can be passed, returned, and stored in variables of functions."""
     return not (isinstance(type_, Pointer) or is_runtime_sized(type_) or holds(type_, Atomic))
 
 
 def is_host_shareable(type_: Type) -> bool:
-    """Whether it can lie in a buffer: it holds no bool."""
+    """Return True for types that a buffer can contain: they contain no bool."""
     match type_:
         case Scalar() | Atomic():
             return type_ != BOOL
@@ -139,7 +139,7 @@ def is_host_shareable(type_: Type) -> bool:
 
 
 def nesting(type_: Type) -> int:
-    """How deep arrays and structs nest."""
+    """Return the nesting depth of arrays and structs; 1 for other types."""
     match type_:
         case Array(element=element):
             return 1 + nesting(element)
@@ -149,7 +149,7 @@ def nesting(type_: Type) -> int:
 
 
 def scalar_count(type_: Type) -> int:
-    """How many scalars a value holds; the elements of a runtime-sized array count once."""
+    """Return the number of scalars in a value; the elements of a runtime-sized array count once."""
     match type_:
         case Vector(size=size):
             return size

@@ -50,7 +50,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """``array<T, N>``, or ``array<T>`` with ``count`` None: the last thing in a storage buffer."""
+    """``array<T, N>``, or ``array<T>`` with ``count`` None: only the last member of a storage buffer."""
 
     element: Type
     count: int | None

@@ -1,7 +1,7 @@
-"""Loops that are written out: the iterations of ``@unroll for``, with the loop's variable as a number in each.
+"""Unrolls loops: writes out the iterations of ``@unroll for``, with the loop's variable replaced by a number.
 
-Arrays that are only indexed by such numbers are as good as so many variables. Of loops that a shader keeps, not every
-driver finds out how often they run, and one that does not puts the array in memory.
+Arrays that are indexed only by such numbers are compiled to registers. Not every driver unrolls the loops of a shader,
+and one that does not puts the array in memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SUFFIXES = {I32: "i", U32: "u"}
 
 
 def iterations(loop: For, known: Mapping[int, tuple[Expression, Value]]) -> list[Statement]:
-    """The body once for each value of the variable, as blocks where it declares something.
+    """Return the body once for each value of the variable, as blocks if it has declarations.
 
     Args:
         loop: ``for (var i = FIRST; i < END; i += STEP)``, or with ``i++``, between constants.
@@ -58,40 +58,40 @@ def iterations(loop: For, known: Mapping[int, tuple[Expression, Value]]) -> list
         copy = _rewritten(
             clone(loop.body), partial(_with_number, name, Literal(loop.position, value, _SUFFIXES[type_], type_))
         )
-        declares = any(isinstance(one, LocalDeclaration) for one in copy.statements)
+        declares = any(isinstance(statement, LocalDeclaration) for statement in copy.statements)
         result += [copy] if declares else copy.statements
     return result
 
 
 def _values(loop: For, known: Mapping[int, tuple[Expression, Value]]) -> tuple[str, range, Any]:
-    """The loop's variable, its values and their type."""
+    """Return the loop's variable, its values and their type."""
     match loop:
         case For(
-            initial=LocalDeclaration(name=name, value=first),
+            initial=LocalDeclaration(name=name, value=start),
             condition=Binary(operator="<", left=Name(name=compared), right=end),
             update=Assign(target=Name(name=changed), operator="+", value=step),
         ) if name == compared == changed:
-            bounds: list[Any] = [_value(one, known) for one in (first, end, step)]
+            bounds: list[Any] = [_value(bound, known) for bound in (start, end, step)]
             if None not in bounds and bounds[2] > 0:
                 values = range(*bounds)
                 if len(values) > _MOST:
                     raise fail(loop.position, f"@unroll writes out {_MOST} iterations at most, not {len(values)}")
-                assert first is not None
-                return name, values, first.type
+                assert start is not None
+                return name, values, start.type
     raise fail(loop.position, "@unroll is for loops (var i = FIRST; i < END; i += STEP) between constants")
 
 
 def _value(node: Expression | None, known: Mapping[int, tuple[Expression, Value]]) -> Value | None:
-    """The value of an expression, if it is constant."""
+    """Return the value of an expression; None if it is not constant."""
     if isinstance(node, Literal):
         return node.value
     return known[id(node)][1] if id(node) in known else None
 
 
 def _rewritten(node: Any, rule: Callable[[Any], Expression | None]) -> Any:
-    """The node, or the expression that the rule gives in its place; so is whatever it holds."""
+    """Return a node with every node in it, and then itself, replaced by the result of `rule`, unless that is None."""
     if isinstance(node, list):
-        return [_rewritten(one, rule) for one in node]
+        return [_rewritten(item, rule) for item in node]
     if not hasattr(node, "position"):
         return node
     for field in type(node).__slots__:
@@ -101,7 +101,7 @@ def _rewritten(node: Any, rule: Callable[[Any], Expression | None]) -> Any:
 
 
 def _constant(known: Mapping[int, tuple[Expression, Value]], node: Any) -> Expression | None:
-    """A literal for an integer that is constant."""
+    """Return a literal for a constant integer; None for any other node."""
     if id(node) not in known or node.type not in _SUFFIXES:
         return None
     value: Any = known[id(node)][1]
@@ -109,7 +109,7 @@ def _constant(known: Mapping[int, tuple[Expression, Value]], node: Any) -> Expre
 
 
 def _with_number(name: str, number: Literal, node: Any) -> Expression | None:
-    """The number for the variable of that name, and a literal for an operation of two integers."""
+    """Return the number for the variable of that name, a literal for an operation on two integers, otherwise None."""
     if isinstance(node, Name) and node.name == name:
         return clone(number)
     if not (isinstance(node, Binary) and node.type in _SUFFIXES):

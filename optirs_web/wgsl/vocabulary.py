@@ -1,4 +1,4 @@
-"""The words of WGSL: keywords, reserved words, predeclared types, and what this subset refuses and why."""
+"""The words of WGSL: keywords, reserved words, predeclared types, and the names that this subset refuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYWORDS = _words(
     """
 )
 
-# Words that WGSL keeps for later: no tool accepts them as names.
+# Words that WGSL reserves: no tool accepts them as names.
 RESERVED_WORDS = _words(
     """
     NULL Self abstract active alignas alignof as asm asm_fragment async attribute auto await become cast catch
@@ -44,14 +44,14 @@ RESERVED_WORDS = _words(
     """
 )
 
-# Chromium's experimental extension, which Dawn alone compiles; see `subgroup_matrices`.
+# Chromium's experimental extension, which only Dawn compiles; see `subgroup_matrices`.
 MATRIX_EXTENSION = "chromium_experimental_subgroup_matrix"
 MATRIX_TYPES = ("subgroup_matrix_left", "subgroup_matrix_right", "subgroup_matrix_result")
 MATRIX_FUNCTIONS = (
     "subgroupMatrixLoad", "subgroupMatrixStore", "subgroupMatrixMultiply", "subgroupMatrixMultiplyAccumulate"
 )  # fmt: skip
 
-# Names that a template list may follow, and what each of its arguments is.
+# Names that take a template list, and the kinds of its arguments.
 TEMPLATED: dict[str, tuple[str, ...]] = {
     "array": ("type", "expression"),
     "atomic": ("type",),
@@ -113,7 +113,7 @@ REFUSED_ATTRIBUTES: dict[str, str] = {
 
 
 def refusal(name: str) -> str | None:
-    """Why the subset refuses a predeclared name and what to write instead; None where it does not."""
+    """Return why the subset refuses a predeclared name and what to write instead; None for names that it has."""
     if name in REFUSED_NAMES:
         return REFUSED_NAMES[name]
     if name.startswith("texture"):
