@@ -1,16 +1,16 @@
 """The generated part of the shaders of rules that keep state per row and per column; see `line_lookup` for the state.
 
-Such a rule has these functions besides those of `rule_shell`, in this order, which are run once more with names that
-end in ``_again`` after `settle`:
+Such a rule has these functions besides those of `rule_shell`, called in this order. Functions whose names end in
+``_again`` are called after `settle`:
 
-    measure_lines(param, grad, state, h, s, row, column, matrix, is_matrix)   of each element; a LineMeasured
+    measure_lines(param, grad, state, h, s, row, column, matrix, is_matrix)   the LineMeasured of an element
     settle_row(row, measured, h, s, size)                                     the new Row; likewise settle_column
     settle_matrix(matrix, measured, h, s, size)                               and settle_matrix
 
-`measured` is the sum over the line (the maximum of members called max_...), `size` how many elements that has.
-An arena is cut into tiles; a workgroup sums the rows and the columns of its tile, and what it has found lies in the
-table `line_partials`: for each tensor first that of rows, a value of every row for each strip of tiles; then that of
-columns, a value of every column for each row of tiles; then that of matrices.
+A line is a row, a column or a matrix. `measured` is the sum over the line (for members named max_..., the maximum),
+`size` the number of its elements. An arena is divided into tiles; a workgroup sums the rows and the columns of its tile
+into the table `line_partials`. For each tensor it has first the partial sums of rows, one per row and column of tiles;
+then those of columns, one per column and row of tiles; then those of matrices.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = [
 AGAIN = "_again"
 
 TILE = 1024
-"""Elements of a tile; rows times columns times matrices, each a power of two."""
+"""Number of elements of a tile: the product of its rows, columns and matrices, each a power of two."""
 
 LINES_PER_GROUP = 256
-"""Invocations that share the lines of a group, several to a line where it is made of many tiles."""
+"""Number of invocations of a group of rows, columns or matrices; several share one that has many tiles."""
 
 _WORKGROUP = 128
 
@@ -73,21 +73,21 @@ fn places_of(shape: Shape) -> LinePlaces {
 
 
 def settle_functions(module: syntax.Module, suffix: str) -> dict[str, str]:
-    """The function that settles each kind of line, of those that the rule settles."""
+    """Return the function that settles rows, columns and matrices, by kind, as far as the rule has them."""
     named = {kind: f"settle_{kind}{suffix}" for kind in LINE_STRUCTS}
     return {kind: name for kind, name in named.items() if rule_shell.has_function(module, name)}
 
 
 def measure_lines_bindings(module: syntax.Module, function: str, slots: Mapping[str, str]) -> rule_shell.Bindings:
-    """Those of the kernel that measures tiles."""
+    """Return the bindings of the kernel that measures tiles."""
     takes_grad = rule_shell.uses(module, function, "grad")
     state = slots if rule_shell.uses(module, function, "state") else {}
-    lines = [("lines", "read", "array<f32>")] if line_lookup.looks_up(module, function) else []
+    line_bindings = [("lines", "read", "array<f32>")] if line_lookup.looks_up(module, function) else []
     return [
         *((name, "read", "array<f32>") for name in _values(module, function)),
         *(transform_lookup.rule_bindings(module) if takes_grad else []),
-        *(one for name, kind in state.items() for one in slot_storage.bindings(name, kind, "read")),
-        *lines,
+        *(binding for name, kind in state.items() for binding in slot_storage.bindings(name, kind, "read")),
+        *line_bindings,
         ("shapes", "read", "array<Shape>"),
         ("tiles", "read", "array<Tile>"),
         ("tensor_scalars", "read", "array<TensorScalars>"),
@@ -96,16 +96,16 @@ def measure_lines_bindings(module: syntax.Module, function: str, slots: Mapping[
 
 
 def _values(module: syntax.Module, function: str) -> list[str]:
-    """Which of the arena's buffers are bound, one at least: parameters, gradients, or both."""
+    """Return the arena's buffers that are bound, at least one: parameters, gradients, or both."""
     takes_grad = rule_shell.uses(module, function, "grad")
     has_transforms = takes_grad and transform_lookup.has_transforms(module)
-    asking = [function, *(["transform_gradient"] if has_transforms else [])]
-    takes_param = any(rule_shell.uses(module, one, "param") for one in asking)
+    functions = [function, *(["transform_gradient"] if has_transforms else [])]
+    takes_param = any(rule_shell.uses(module, name, "param") for name in functions)
     return ["params"] * (takes_param or not takes_grad) + ["grads"] * takes_grad
 
 
 def _gradient(module: syntax.Module) -> str:
-    """The gradient of the element at `at`, with number `index` of its tensor, as its transforms leave it."""
+    """Return the gradient, after its transforms, of the element at `at`, which has number `index` in its tensor."""
     if not transform_lookup.has_transforms(module):
         return "grads[at]"
     values = {
@@ -117,19 +117,19 @@ def _gradient(module: syntax.Module) -> str:
         "t": "its.t",
         "on": "its.on",
     }
-    place = f"block_places[at / {BLOCK}u]"
+    block = f"block_places[at / {BLOCK}u]"
     arguments = [
-        values.get(one, f"rows{one.removeprefix('row')}[{place}.first_row + index / {place}.row_size]")
-        for one in transform_lookup.parameters_of(module, "transform_gradient")
+        values.get(name, f"rows{name.removeprefix('row')}[{block}.first_row + index / {block}.row_size]")
+        for name in transform_lookup.parameters_of(module, "transform_gradient")
     ]
     return f"transform_gradient({', '.join(arguments)})"
 
 
 def _state(module: syntax.Module, slots: Mapping[str, str]) -> str:
-    """A WGSL function that loads the State of one element."""
-    loads = [line for name, kind in slots.items() for line in slot_storage.load(name, kind)]
+    """Return a WGSL function that loads the State of an element."""
+    loads = [statement for name, kind in slots.items() for statement in slot_storage.load(name, kind)]
     members = struct_of(module, "State").members
-    state = ", ".join(f"old_{one.name}[element % 4u]" if one.name in slots else "0.0" for one in members)
+    state = ", ".join(f"old_{member.name}[element % 4u]" if member.name in slots else "0.0" for member in members)
     return f"""fn state_of(element: u32) -> State {{
     let at = element / 4u;
     let number = element / {BLOCK}u;
@@ -139,9 +139,9 @@ def _state(module: syntax.Module, slots: Mapping[str, str]) -> str:
 
 
 def measure_lines(module: syntax.Module, function: str, slots: Mapping[str, str], negate: bool) -> str:
-    """The shell of ``measure_lines``: a workgroup for each tile."""
+    """Return the shell of ``measure_lines``: a workgroup for each tile."""
     bound = measure_lines_bindings(module, function, slots)
-    given = {
+    values = {
         "param": "params[at]",
         "grad": ("-" if negate else "") + _gradient(module),
         "state": "state_of(at)",
@@ -180,7 +180,7 @@ fn main({GRID_PARAMETERS}) {{
             let index = row_here * shape.columns + column;
             let at = shape.first + index;
             if at < arrayLength(&{_values(module, function)[0]}) {{
-                value = {rule_shell.call(module, function, given)};
+                value = {rule_shell.call(module, function, values)};
             }}
         }}
         by_row[slot] = value;
@@ -246,7 +246,7 @@ fn main({GRID_PARAMETERS}) {{
 
 
 def settle_lines_bindings() -> rule_shell.Bindings:
-    """Those of the kernel that settles lines."""
+    """Return the bindings of the kernel that settles rows, columns or matrices."""
     return [
         ("shapes", "read", "array<Shape>"),
         ("groups", "read", "array<LineGroup>"),
@@ -257,13 +257,13 @@ def settle_lines_bindings() -> rule_shell.Bindings:
 
 
 def settle_lines(module: syntax.Module, suffix: str) -> str:
-    """The shell of ``settle_row``, ``settle_column`` and ``settle_matrix``: a workgroup for some lines of one kind."""
+    """Return the shell of ``settle_row``, ``settle_column`` and ``settle_matrix``: a workgroup for each group."""
     sizes = {"row": "shape.columns", "column": "shape.rows", "matrix": "shape.rows * shape.columns"}
     functions = settle_functions(module, suffix)
     settled = ""
     for number, kind in enumerate(LINE_STRUCTS):
         if kind in functions:
-            given = {
+            values = {
                 kind: f"load_{kind}(shape, line)",
                 "measured": "totals[lane]",
                 "h": "its.h",
@@ -272,7 +272,7 @@ def settle_lines(module: syntax.Module, suffix: str) -> str:
             }
             settled += f"""
             case {number}u: {{
-                store_{kind}(shape, line, {rule_shell.call(module, functions[kind], given)});
+                store_{kind}(shape, line, {rule_shell.call(module, functions[kind], values)});
             }}"""
     return f"""{rule_shell.tables(module)}{line_lookup.SHAPE}{_GROUP_ENTRY}{_PLACES}
 {rule_shell.combine(module, "LineMeasured")}

@@ -1,7 +1,7 @@
 """The generated part of a fused kernel: several map functions, one after the other, on each element.
 
-They stand in a loop over elements, or in a hook of a cooperative kernel: in place of its ``stored(value, at)``, which
-keeps what the kernel computed, or of its ``loaded(at)``, which gives what it works on.
+They are called in a loop over elements, or in a hook of a cooperative kernel: instead of its ``stored(value, at)``,
+which stores a result of the kernel, or of its ``loaded(at)``, which loads an operand.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 Argument = tuple[OneOf["tensor", "scalar", "step", "index", "old", "value"], int]
-"""Where an argument comes from: which tensor, number or earlier step; the element's index; the old value of which
-output; or what the cooperative kernel computed."""
+"""The source of an argument: a tensor, scalar or earlier step, by its number; the element's index; the old value of an
+output, by its number; or the value that the cooperative kernel computed."""
 
 
 class Step(NamedTuple):
@@ -47,20 +47,20 @@ class Step(NamedTuple):
     file: str
     function: str
     arguments: tuple[Argument, ...]
-    returns_bool: bool  # which memory holds as a u32
+    returns_bool: bool  # stored in memory as a u32
 
 
 class Fused(NamedTuple):
-    """What a fused kernel does for an element.
+    """The calls, inputs and outputs of a fused kernel, for an element.
 
     Attributes:
         steps: the calls, in order.
         tensor_types: the WGSL type of each tensor that is read.
-        flat: for each whether its elements lie in the order of the index.
-        scalar_types: of each number that is given with the launch.
-        outputs: what each output gets.
-        output_types: the WGSL type of each.
-        rank: axes of the walk over the tensors that are not flat.
+        flat: for each tensor, True if it is contiguous, so that the index is the offset of its element.
+        scalar_types: the WGSL type of each number that is passed at launch.
+        outputs: the value of each output.
+        output_types: the WGSL type of each output.
+        rank: number of axes of the strided views of tensors that are not flat.
     """
 
     steps: tuple[Step, ...]
@@ -73,7 +73,7 @@ class Fused(NamedTuple):
 
 
 class Hook(NamedTuple):
-    """Where a cooperative kernel lets map functions in.
+    """The place in a cooperative kernel where map functions are called.
 
     Attributes:
         function: "stored" or "loaded".
@@ -87,20 +87,23 @@ class Hook(NamedTuple):
 
 
 _NOWHERE = Position("<fused>", 1, 1)
-_PROVISIONAL = 100  # numbers of bindings that no kernel has, until all are numbered anew
+_PROVISIONAL = 100  # first number of the added bindings, until all are renumbered
 
 
 def parameters_of(fused: Fused) -> list[tuple[str, str]]:
-    """Name and type of each parameter of the launch that the functions need."""
-    walked = [number for number, is_flat in enumerate(fused.flat) if not is_flat]
+    """Return the name and type of each parameter of the launch that the functions need."""
+    strided = [number for number, is_flat in enumerate(fused.flat) if not is_flat]
     names = [f"dim{axis}" for axis in range(fused.rank)]
-    names += [f"x{number}_start" for number in walked]
-    names += [f"x{number}_stride{axis}" for number in walked for axis in range(fused.rank)]
-    return [*((name, "u32") for name in names), *((f"s{one}", type_) for one, type_ in enumerate(fused.scalar_types))]
+    names += [f"x{number}_start" for number in strided]
+    names += [f"x{number}_stride{axis}" for number in strided for axis in range(fused.rank)]
+    return [
+        *((name, "u32") for name in names),
+        *((f"s{number}", type_) for number, type_ in enumerate(fused.scalar_types)),
+    ]
 
 
 def imports(fused: Fused) -> list[Declaration]:
-    """What brings the functions in."""
+    """Return the imports of the map functions."""
     wanted = sorted({(step.file, step.function) for step in fused.steps})
     return [Import(_NOWHERE, ("elementwise", file), [function]) for file, function in wanted]
 
@@ -112,12 +115,12 @@ def _bindings(fused: Fused, first_output: int) -> list[tuple[str, str, str]]:
 
 
 def _lines(fused: Fused, index: str, outputs: Sequence[str]) -> list[str]:
-    """What is done for the element at `index`, with the buffers that take the outputs."""
+    """Return the statements for the element at `index`; `outputs` are the names of the buffers that are written."""
     lines = _places(fused, index)
     for number, is_flat in enumerate(fused.flat):
         lines.append(f"let x{number} = x{number}_values[{index if is_flat else f'x{number}_at'}];")
     for number, step in enumerate(fused.steps):
-        call = f"{step.function}({', '.join(_argument(one, index, outputs) for one in step.arguments)})"
+        call = f"{step.function}({', '.join(_argument(argument, index, outputs) for argument in step.arguments)})"
         lines.append(f"let t{number} = {f'u32({call})' if step.returns_bool else call};")
     for name, value in zip(outputs, fused.outputs, strict=False):
         lines.append(f"{name}[{index}] = {_argument(value, index, outputs)};")
@@ -138,23 +141,24 @@ def _places(fused: Fused, index: str) -> list[str]:
     return lines
 
 
-def _argument(one: Argument, index: str, outputs: Sequence[str]) -> str:
-    kind, number = one
+def _argument(argument: Argument, index: str, outputs: Sequence[str]) -> str:
+    kind, number = argument
     names = {"tensor": f"x{number}", "scalar": f"parameters.s{number}", "step": f"t{number}", "value": "value"}
     return f"{outputs[number]}[{index}]" if kind == "old" else names.get(kind, index)
 
 
 def around_map(fused: Fused, loop: tuple[int, int] = shell.LOOP) -> str:
-    """The shell of a kernel of map functions alone."""
+    """Return the shell of a kernel that only calls map functions."""
     members = ", ".join(f"{name}: {type_}" for name, type_ in [("size", "u32"), *parameters_of(fused)])
     outputs = [f"y{number}_values" for number in range(len(fused.outputs))]
     return shell.element_loop(members, _bindings(fused, 0), _lines(fused, "index", outputs), loop)
 
 
 def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool | int | float] | None = None) -> Module:
-    """A complete module: a cooperative kernel, parsed, with map functions in its hook. The base stays as it is.
+    """Return a complete module: a parsed cooperative kernel with map functions in its hook. `base` is not changed.
 
-    The first output of `stored` takes the place of what the kernel keeps. Buffers are numbered as they are declared.
+    The first output of `stored` replaces the value that the kernel stores. Buffers are numbered in the order of their
+    declaration.
     """
     is_stored = hook.function == "stored"
     outputs = [hook.binding, *(f"y{number}_values" for number in range(1, len(fused.outputs)))] if is_stored else []
@@ -165,33 +169,41 @@ def hooked(base: Module, hook: Hook, fused: Fused, constants: Mapping[str, bool 
     added = _bindings(fused, 1 if is_stored else len(fused.outputs))
     body = "\n    ".join(lines)
     text = f"{shell.storage(added, _PROVISIONAL)}\n{head} {{\n    {body}\n}}\n"
-    kept = [_with_parameters(one, hook, fused) for one in base.declarations if not _is_replaced(one, hook)]
+    kept = [
+        _with_parameters(declaration, hook, fused)
+        for declaration in base.declarations
+        if not _is_replaced(declaration, hook)
+    ]
     functions = parse(text, f"<fused {base.file}>").declarations
     module = link(Module(base.file, base.enables, [*imports(fused), *kept, *functions]), constants=constants)
     _number_bindings(module)
     return module
 
 
-def _is_replaced(one: Declaration, hook: Hook) -> bool:
-    if isinstance(one, Function):
-        return one.name == hook.function
-    return hook.function == "loaded" and isinstance(one, GlobalVariable) and one.name == hook.binding
+def _is_replaced(declaration: Declaration, hook: Hook) -> bool:
+    if isinstance(declaration, Function):
+        return declaration.name == hook.function
+    return hook.function == "loaded" and isinstance(declaration, GlobalVariable) and declaration.name == hook.binding
 
 
-def _with_parameters(one: Declaration, hook: Hook, fused: Fused) -> Declaration:
-    """The declaration; the struct of the parameters with those of the functions besides."""
-    if not (isinstance(one, StructDeclaration) and one.name == hook.struct):
-        return one
-    added = [StructField(one.position, name, TypeName(one.position, type_)) for name, type_ in parameters_of(fused)]
-    return StructDeclaration(one.position, one.name, [*one.fields, *added])
+def _with_parameters(declaration: Declaration, hook: Hook, fused: Fused) -> Declaration:
+    """Return a declaration; to the struct of parameters those of the map functions are added."""
+    if not (isinstance(declaration, StructDeclaration) and declaration.name == hook.struct):
+        return declaration
+    added = [
+        StructField(declaration.position, name, TypeName(declaration.position, type_))
+        for name, type_ in parameters_of(fused)
+    ]
+    return StructDeclaration(declaration.position, declaration.name, [*declaration.fields, *added])
 
 
 def _number_bindings(module: Module) -> None:
-    """From 0 on as they are declared, the uniform block last."""
-    buffers = [one for one in module.declarations if isinstance(one, GlobalVariable)]
+    """Number the buffers from 0 in the order of their declaration, with the uniform block last."""
+    buffers = [variable for variable in module.declarations if isinstance(variable, GlobalVariable)]
     ordered = sorted(
-        (one for one in buffers if one.space in ("storage", "uniform")), key=lambda one: one.space == "uniform"
+        (variable for variable in buffers if variable.space in ("storage", "uniform")),
+        key=lambda variable: variable.space == "uniform",
     )
-    for number, one in enumerate(ordered):
-        binding = next(attribute for attribute in one.attributes if attribute.name == "binding")
-        binding.arguments = [Literal(one.position, number, type=binding.arguments[0].type)]
+    for number, variable in enumerate(ordered):
+        binding = next(attribute for attribute in variable.attributes if attribute.name == "binding")
+        binding.arguments = [Literal(variable.position, number, type=binding.arguments[0].type)]

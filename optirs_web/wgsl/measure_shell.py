@@ -28,13 +28,13 @@ __all__ = ["measure", "measure_bindings", "settle", "settle_bindings"]
 
 
 def measure_bindings(module: syntax.Module, slots: Mapping[str, str], param_kind: str = "") -> Bindings:
-    """Those of the `measure` kernel; `partials` has one entry for each block."""
+    """Return the bindings of the `measure` kernel; `partials` has an entry for each block."""
     bound = slots if uses(module, "measure", "state") else {}
     return [
         ("params", "read", "array<vec4<f32>>"),
         *(param_storage.bindings(param_kind, "read") if uses(module, "measure", "param") else []),
         *grad_bindings(module, "measure"),
-        *(one for name, kind in bound.items() for one in slot_storage.bindings(name, kind, "read")),
+        *(binding for name, kind in bound.items() for binding in slot_storage.bindings(name, kind, "read")),
         *line_lookup.bindings(module, "measure"),
         ("blocks", "read", "array<Block>"),
         ("tensor_scalars", "read", "array<TensorScalars>"),
@@ -43,7 +43,7 @@ def measure_bindings(module: syntax.Module, slots: Mapping[str, str], param_kind
 
 
 def measure(module: syntax.Module, slots: Mapping[str, str], negate: bool, param_kind: str = "") -> str:
-    """The shell of ``measure``: its sum over each block. `param_kind` is one of `param_storage`."""
+    """Return the shell of ``measure``, which sums it over each block. `param_kind` is one of `param_storage`."""
     lines = loads(module, "measure", slots, negate, param_kind)
     for number, lane in enumerate(LANES):
         value = call(module, "measure", element(module, slots, lane, param_storage.whole(param_kind)))
@@ -83,7 +83,7 @@ fn main({GRID_PARAMETERS}) {{
 
 
 def settle_bindings() -> Bindings:
-    """Those of the `settle` kernel."""
+    """Return the bindings of the `settle` kernel."""
     return [
         ("tensors", "read", "array<TensorEntry>"),
         ("partials", "read", "array<Measured>"),
@@ -92,7 +92,7 @@ def settle_bindings() -> Bindings:
 
 
 def settle(module: syntax.Module, over_all: bool) -> str:
-    """The shell of ``settle``: a workgroup for each tensor, or one workgroup for what is measured over all tensors."""
+    """Return the shell of ``settle``: a workgroup for each tensor, or one for a measure over all tensors."""
     values = {
         "s": "tensor_scalars[tensor].s",
         "h": "tensor_scalars[tensor].h",
@@ -101,15 +101,15 @@ def settle(module: syntax.Module, over_all: bool) -> str:
     }
     settled = f"tensor_scalars[tensor].s = {call(module, 'settle', values)};"
     if over_all:
-        which, first, end = "", "0u", "arrayLength(&partials)"
+        declared, start, end = "", "0u", "arrayLength(&partials)"
         result = f"""for (var tensor = lane; tensor < arrayLength(&tensors); tensor += {WIDE_WORKGROUP}u) {{
         if tensor_scalars[tensor].is_active != 0u {{
             {settled}
         }}
     }}"""
     else:
-        which = "let tensor = workgroup.x + workgroup.y * grid.x;\n    let entry = tensors[tensor];"
-        first, end = "entry.first_block", "entry.first_block + entry.blocks"
+        declared = "let tensor = workgroup.x + workgroup.y * grid.x;\n    let entry = tensors[tensor];"
+        start, end = "entry.first_block", "entry.first_block + entry.blocks"
         result = f"""if lane == 0u && tensor < arrayLength(&tensors) && tensor_scalars[tensor].is_active != 0u {{
         {settled}
     }}"""
@@ -120,8 +120,8 @@ var<workgroup> totals: array<Measured, {WIDE_WORKGROUP}>;
 
 @compute @workgroup_size({WIDE_WORKGROUP})
 fn main({GRID_PARAMETERS}) {{
-    {which}
-    {reduce_partials(module, first, end)}
+    {declared}
+    {reduce_partials(module, start, end)}
     {result}
 }}
 """

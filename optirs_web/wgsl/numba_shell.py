@@ -1,11 +1,11 @@
-"""The generated part of a kernel for Numba: loops over arrays, which call its map functions.
+"""The generated part of a kernel for Numba: loops over arrays that call its map functions.
 
-To the functions as `print_python` prints them each text adds `launch(parts, …)`: it splits the work among so many
-threads (`prange`), each of which runs `part(number, parts, …)`; for little work, or where threads cannot be used,
-`part(0, 1, …)` does all of it. What works on a row for each tensor has a `launch` without parts alone.
+Each text has the functions as `print_python` prints them, and `launch(parts, …)`: it divides the work among `parts`
+threads (`prange`), each of which runs `part(number, parts, …)`; for little work, or if threads cannot be used,
+`part(0, 1, …)` does all of it. Kernels over a table with a row for each tensor only have a `launch` without `parts`.
 
-A tensor is looked up once for each run of its blocks. The loop over its elements is a function of its own over slices,
-which begin at 0, so that LLVM sees contiguous arrays and turns it into the processor's vectors.
+A tensor is looked up once for each sequence of its blocks. The loop over its elements is a separate function of slices,
+which begin at 0, so that LLVM recognizes contiguous arrays and vectorizes it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _PARAM_OUT = {
 
 _TABLES = ("blocks", "words", "floats")
 _BY_TRANSFORMS = ("tensor", "t", "on")
-"""What transforms are given of a tensor."""
+"""The arguments of transforms that belong to a tensor."""
 
 _PARALLEL = '@njit(parallel=True, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)'
 _SERIAL = '@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)'
@@ -87,17 +87,17 @@ def _copy_row(values, first, step, rows, start, size):
 """Rows of strided views are copied, so that the loop over elements sees contiguous arrays and is vectorized."""
 
 _AT_ONCE = 1024
-"""Elements of short rows that one loop goes over: its beginning takes as long as dozens of elements."""
+"""Number of elements of short rows in one loop, as starting a loop takes as long as dozens of elements."""
 
 
 class Loops(NamedTuple):
-    """A text, and what its `launch` takes.
+    """The text of a kernel, and the parameters of its `launch`.
 
     Attributes:
         text: Python.
-        given: names of bindings: arrays of one dimension, but for tables, which have a row for each entry. The table
-            `tensor_scalars` is given twice, as `words` (u32) and as `floats`; so is `transforms`, as `given_words` and
-            as `given_floats`.
+        given: the parameters after `parts`, which are names of bindings: arrays of one dimension, except tables, which
+            have a row for each entry. The table `tensor_scalars` is passed twice, as `words` (u32) and as `floats`; so
+            is `transforms`, as `given_words` and as `given_floats`.
     """
 
     text: str
@@ -105,12 +105,12 @@ class Loops(NamedTuple):
 
 
 def has_loops(slots: Mapping[str, str]) -> bool:
-    """Whether there is a loop for state that is stored so."""
+    """Return True if there is a loop for state with these kinds of storage."""
     return all(kind in _STATE_IN for kind in slots.values())
 
 
 def sees_elements_alone(module: syntax.Module, function: str) -> bool:
-    """Whether a function of transforms asks for nothing that is kept, counted or of a row."""
+    """Return True if a function of transforms uses no accumulated gradients, no indices and no rows."""
     return {*transform_lookup.parameters_of(module, function)} <= {"grad", "param", "tensor", "t", "on"}
 
 
@@ -122,7 +122,7 @@ def update(
     negate: bool,
     param_kind: str = "",
 ) -> Loops:
-    """The loops of an optimizer's ``update``, or of a part of that form; arguments as of `update_shell.update`."""
+    """Return the loops of ``update``, or of a function of the same form; arguments as in `update_shell.update`."""
     bound = [*_params(param_kind), *_bound(module, function, slots)]
     arrays = [_state(name) if name in slots else name for name in bound]
     values = _of_element(module, function, slots, negate, param_kind)
@@ -138,7 +138,7 @@ def update(
     rounds = "bfloat16" in changed.values() or param_kind == "stochastic"
     shared = [*(["first", "steps"] if rounds else []), *_shared(module, function)]
     elements = _function("_elements", [*shared, *arrays], ["for at in range(params.size):", *_indented(lines)])
-    slices = [f"{one}[first:end]" for one in arrays]
+    slices = [f"{name}[first:end]" for name in arrays]
     due = [*([f"steps = np.int64({_step(module)})"] if rounds else []), *_load_shared(module, function)]
     due.append(f"_elements({', '.join([*shared, *slices])})")
     body = _over_runs([f"if {is_due}:", *_indented(due)])
@@ -147,7 +147,7 @@ def update(
 
 
 def measure(module: syntax.Module, slots: Mapping[str, str], negate: bool, param_kind: str = "") -> Loops:
-    """The loops of ``measure``: its sum over each block."""
+    """Return the loops of ``measure``, which sum it over each block."""
     function = "measure"
     bound = [*(_params(param_kind) if uses(module, function, "param") else []), *_bound(module, function, slots)]
     arrays = [_state(name) if name in slots else name for name in bound]
@@ -158,22 +158,22 @@ def measure(module: syntax.Module, slots: Mapping[str, str], negate: bool, param
 
 
 def measure_transform(module: syntax.Module, number: int, is_first: bool, width: int) -> Loops:
-    """The loops of what transform `number` measures; arguments as of `transform_shell.measure`.
+    """Return the loops of the measure of transform `number`; arguments as in `transform_shell.measure`.
 
-    `width` is how many words of a row of `tensor_scalars` are the rule's own.
+    `width` is the number of words in a row of `tensor_scalars` that belong to the rule.
     """
     function = f"measure_transform_{number}"
     arrays = [*(["params"] if uses(module, function, "param") else []), "grads"]
-    lines = [f"measured = {_call(module, function, _given_to_transforms())}"]
+    lines = [f"measured = {_call(module, function, _transform_arguments())}"]
     load, more = _load_transforms(module, width), []
-    if is_first:  # `advance` has not begun them, and will do the same
+    if is_first:  # `advance` runs later, and computes the same structs
         more = ["tensors", "given_words", "given_floats"]
         scale = "np.float32(1)"
         if transform_lookup.scales(module):
             more, scale = [*more, "scaler"], "scaler[0]"
-        given = _transforms(module, "given_words[{0}]", "given_floats[{0}]", 0)
+        transforms = _transforms(module, "given_words[{0}]", "given_floats[{0}]", 0)
         load[0] = "on = tensors[tensor, 1]"
-        load.append(f"t = begin_transforms(t, {given}, {scale}, np.float32(on & np.uint32(1)))")
+        load.append(f"t = begin_transforms(t, {transforms}, {scale}, np.float32(on & np.uint32(1)))")
     condition = f"({load[0].removeprefix('on = ')} & 1) != 0"
     return _summed(module, f"Partial{number}", arrays, arrays, lines, _BY_TRANSFORMS, load, condition, more)
 
@@ -189,25 +189,25 @@ def _summed(
     condition: str,
     more: Sequence[str] = (),
 ) -> Loops:
-    """The sum of a measure over each block.
+    """Return loops that sum a measure over each block.
 
     Args:
-        module: has the functions.
-        struct: of the measure.
-        bound: arrays of elements.
-        arrays: what they are called.
-        lines: end in `measured`, of the element `at`.
-        shared: what these need of the tensor.
-        load: what loads it.
-        condition: under which the tensor takes part.
-        more: what `load` needs besides.
+        module: the module with the functions.
+        struct: the struct of the measure.
+        bound: the bindings of elements.
+        arrays: the names of these arrays in the text.
+        lines: statements that assign `measured`, for the element `at`.
+        shared: variables of the tensor that `lines` use.
+        load: statements that assign these.
+        condition: of the tensors that are measured.
+        more: additional bindings that `load` uses.
     """
-    names = [one.name for one in struct_of(module, struct).members]
+    names = [member.name for member in struct_of(module, struct).members]
     body = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
     body += ["for at in range(size):", *_indented([*lines, *_added(names, "measured.{0}")])]
     body += [f"partial[{number}] = total_{number}" for number in range(len(names))]
     elements = _function("_elements", ["size", *shared, "partial", *arrays], body, _SUMMING)
-    slices = [f"{one}[first:end]" for one in arrays]
+    slices = [f"{name}[first:end]" for name in arrays]
     over = _over_blocks([
         "for column in range(partials.shape[1]):",
         "    partials[block, column] = 0",
@@ -215,14 +215,14 @@ def _summed(
         *_indented(load),
         f"    _elements({', '.join(['end - first', *shared, 'partials[block]', *slices])})",
     ])  # fmt: skip
-    given = [*_TABLES, *more, "partials"]
-    return Loops(_in_parts(module, elements, [*arrays, *given], over), (*bound, *given))
+    tables = [*_TABLES, *more, "partials"]
+    return Loops(_in_parts(module, elements, [*arrays, *tables], over), (*bound, *tables))
 
 
 def advance(module: syntax.Module, checked: bool, over_all: bool) -> Loops:
-    """The loop of ``advance`` over all tensors, without transforms; arguments as of `advance_shell.advance`."""
+    """Return the loop of ``advance`` over all tensors, without transforms; arguments as in `advance_shell.advance`."""
     hyper, scalars = _members(module, "Hyper"), _scalars(module)
-    first = 1 + len(hyper)
+    start = 1 + len(hyper)
     lines = [f"skip = {'found_inf[0] != 0' if checked else 'False'}", "for tensor in range(tensors.shape[0]):"]
     inner = [
         "group = tensors[tensor, 0]",
@@ -234,44 +234,44 @@ def advance(module: syntax.Module, checked: bool, over_all: bool) -> Loops:
     if has_function(module, "advance"):
         changes += _load_shared(module, "advance")
         changes += [f"s_new = {_call(module, 'advance', {'h': 'h', 's': 's'})}"]
-        changes += [f"floats[tensor, {first + n}] = s_new.{python_name(name)}" for n, name in enumerate(scalars)]
+        changes += [f"floats[tensor, {start + n}] = s_new.{python_name(name)}" for n, name in enumerate(scalars)]
     else:
         changes += [f"{_step(module)} = step + np.float32(1)"]
     if over_all:
         changes += ["if is_active == 2:", f"    {_step(module)} = step"]
     lines += _indented([*inner, *_indented(changes), "words[tensor, 0] = is_active"])
-    given = ["tensors", "hyper", "words", "floats"]
+    parameters = ["tensors", "hyper", "words", "floats"]
     if checked:
-        given.append("found_inf")
+        parameters.append("found_inf")
         lines += ["if skip:", "    found_inf[1] += 1", "found_inf[0] = 0"]
-    return _whole(module, given, lines)
+    return _whole(module, parameters, lines)
 
 
 def settle(module: syntax.Module, over_all: bool) -> Loops:
-    """The loop of ``settle`` over all tensors."""
-    first = 1 + len(_members(module, "Hyper"))
+    """Return the loop of ``settle`` over all tensors."""
+    start = 1 + len(_members(module, "Hyper"))
     values = {"h": "h", "s": "s", "measured": "measured", "size": "np.float32(tensors[tensor, 4])"}
     settled = [*_load_shared(module, "settle"), f"s_new = {_call(module, 'settle', values)}"]
-    settled += [f"floats[tensor, {first + n}] = s_new.{python_name(name)}" for n, name in enumerate(_scalars(module))]
+    settled += [f"floats[tensor, {start + n}] = s_new.{python_name(name)}" for n, name in enumerate(_scalars(module))]
     return _settled(module, "Measured", over_all, "words[tensor, 0] != 0", settled)
 
 
 def settle_transform(module: syntax.Module, number: int, over_all: bool, width: int) -> Loops:
-    """The loop of what follows from a transform's measure; arguments as of `measure_transform`."""
+    """Return the loop that settles a transform for all tensors; arguments as in `measure_transform`."""
     function = f"settle_transform_{number}"
     values = {"t": "t", "measured": "measured", "size": "np.float32(tensors[tensor, 4])"}
     settled = [*_load_transforms(module, width), f"t_new = {_call(module, function, values)}"]
-    place = width + 1
-    for one in struct_of(module, "Transforms").members:
-        for its in struct_of(module, str(one.type)).members:
-            array = "floats" if str(its.type) == "f32" else "words"
-            settled.append(f"{array}[tensor, {place}] = t_new.{python_name(one.name)}.{python_name(its.name)}")
-            place += 1
+    position = width + 1
+    for member in struct_of(module, "Transforms").members:
+        for field in struct_of(module, str(member.type)).members:
+            array = "floats" if str(field.type) == "f32" else "words"
+            settled.append(f"{array}[tensor, {position}] = t_new.{python_name(member.name)}.{python_name(field.name)}")
+            position += 1
     return _settled(module, f"Partial{number}", over_all, f"(words[tensor, {width}] & 1) != 0", settled)
 
 
 def _settled(module: syntax.Module, struct: str, over_all: bool, condition: str, settled: Sequence[str]) -> Loops:
-    """What follows from a measure, under a condition, of each tensor: of its own sum, or of that over all."""
+    """Return the loop that runs `settled` for each tensor with the condition, with its sum or that over all tensors."""
     names = _members(module, struct)
     sums = [f"total_{number} = {_nothing(name)}" for number, name in enumerate(names)]
     sums += ["for block in range(first, end):"]
@@ -287,27 +287,27 @@ def _settled(module: syntax.Module, struct: str, over_all: bool, condition: str,
 
 
 def walk(module: syntax.Module, fused: Fused) -> Loops:
-    """The loops of map functions one after the other.
+    """Return the loops of several map functions, one after the other.
 
-    `launch` takes after the number of parts `walk` (u64), `size`, the scalars, the tensors and the outputs. `walk`
-    holds the sizes of the axes, then of each tensor that is not flat where it begins and its steps along the axes.
+    After `parts`, `launch` takes `walk` (u64), `size`, the scalars, the tensors and the outputs. `walk` has the sizes
+    of the axes, then for each tensor that is not flat its offset and its strides along the axes, in elements.
     """
     tensors = [f"x{number}_values" for number in range(len(fused.tensor_types))]
     outputs = [f"y{number}_values" for number in range(len(fused.outputs))]
     scalars = [f"s{number}" for number in range(len(fused.scalar_types))]
-    walked = [number for number, is_flat in enumerate(fused.flat) if not is_flat and fused.rank]
+    strided = [number for number, is_flat in enumerate(fused.flat) if not is_flat and fused.rank]
     lines = [f"x{n} = {name}[at]" for n, name in enumerate(tensors)]
     for number, step in enumerate(fused.steps):
         call = f"{python_name(step.function)}({', '.join(map(_argument, step.arguments))})"
         lines.append(f"t{number} = {f'np.uint32({call})' if step.returns_bool else call}")
-    lines += [f"{name}[at] = {_argument(one)}" for name, one in zip(outputs, fused.outputs, strict=True)]
-    given = ["first", "size", *scalars, *tensors, *outputs]
-    elements = _function("_elements", given, ["for at in range(size):", *_indented(lines)])
-    elements += _ROW if walked else ""
+    lines += [f"{name}[at] = {_argument(output)}" for name, output in zip(outputs, fused.outputs, strict=True)]
+    parameters = ["first", "size", *scalars, *tensors, *outputs]
+    elements = _function("_elements", parameters, ["for at in range(size):", *_indented(lines)])
+    elements += _ROW if strided else ""
 
-    def sliced(first: str, end: str) -> str:
-        rows_of = {f"x{number}_values": f"x{number}_rows" for number in walked}
-        return ", ".join([*scalars, *(rows_of.get(one, f"{one}[{first}:{end}]") for one in (*tensors, *outputs))])
+    def sliced(start: str, end: str) -> str:
+        rows_of = {f"x{number}_values": f"x{number}_rows" for number in strided}
+        return ", ".join([*scalars, *(rows_of.get(name, f"{name}[{start}:{end}]") for name in (*tensors, *outputs))])
 
     if not fused.rank:
         body = [
@@ -320,17 +320,17 @@ def walk(module: syntax.Module, fused: Fused) -> Loops:
         copied = ["rest = np.uint64(first + row)"]
         for axis in reversed(range(rank - 1)):
             copied += [f"at{axis} = rest % walk[{axis}]", f"rest = rest // walk[{axis}]"]
-        for order, number in enumerate(walked):
+        for order, number in enumerate(strided):
             start = rank + order * (rank + 1)
             terms = "".join(f" + at{axis} * walk[{start + 1 + axis}]" for axis in range(rank - 1))
-            place = f"walk[{start}]{terms}, walk[{start + rank}]"
-            copied.append(f"_copy_row(x{number}_values, {place}, x{number}_rows, np.uint64(row * inner), inner)")
+            address = f"walk[{start}]{terms}, walk[{start + rank}]"
+            copied.append(f"_copy_row(x{number}_values, {address}, x{number}_rows, np.uint64(row * inner), inner)")
         call = ", ".join(["first * inner", "count * inner", sliced("first * inner", "(first + count) * inner")])
         body = [
             f"inner = np.int64(walk[{rank - 1}])",
             "rows = size // inner",
             f"at_once = max(1, {_AT_ONCE} // inner)",
-            *(f"x{number}_rows = np.empty(at_once * inner, x{number}_values.dtype)" for number in walked),
+            *(f"x{number}_rows = np.empty(at_once * inner, x{number}_values.dtype)" for number in strided),
             "end = rows * (number + 1) // parts",
             "for first in range(rows * number // parts, end, at_once):",
             "    count = min(at_once, end - first)",
@@ -342,8 +342,8 @@ def walk(module: syntax.Module, fused: Fused) -> Loops:
     return Loops(text, ())
 
 
-def _argument(one: Argument) -> str:
-    kind, number = one
+def _argument(argument: Argument) -> str:
+    kind, number = argument
     names = {"tensor": f"x{number}", "scalar": f"s{number}", "step": f"t{number}", "old": f"y{number}_values[at]"}
     return names.get(kind, "np.uint32(first + at)")
 
@@ -352,7 +352,7 @@ def _argument(one: Argument) -> str:
 
 
 def _members(module: syntax.Module, struct: str) -> list[str]:
-    return [one.name for one in struct_of(module, struct).members]
+    return [member.name for member in struct_of(module, struct).members]
 
 
 def _scalars(module: syntax.Module) -> list[str]:
@@ -360,17 +360,17 @@ def _scalars(module: syntax.Module) -> list[str]:
 
 
 def _step(module: syntax.Module) -> str:
-    """The tensor's step count."""
+    """Return the expression of the tensor's step count."""
     return f"floats[tensor, {1 + len(_members(module, 'Hyper')) + _scalars(module).index('step')}]"
 
 
 def _params(kind: str) -> list[str]:
-    """The arrays of parameters, and of what lies beside them."""
+    """Return the arrays of parameters, and of the second values stored with them."""
     return ["params", *([SLOTS[kind]] if kind in SLOTS else [])]
 
 
 def _bound(module: syntax.Module, function: str, slots: Mapping[str, str]) -> list[str]:
-    """The arrays that a function reads elements of, besides parameters."""
+    """Return the arrays of which a function reads elements, besides parameters."""
     grads = ["grads"] if uses(module, function, "grad") else []
     return grads + (list(slots) if uses(module, function, "state") else [])
 
@@ -384,7 +384,7 @@ def _of_element(
     )
     grad = "grads[at]"
     if _is_transformed(module, function):
-        grad = _call(module, "transform_gradient", _given_to_transforms())
+        grad = _call(module, "transform_gradient", _transform_arguments())
     return {
         "param": _PARAM_IN[param_kind],
         "grad": f"-{grad}" if negate else grad,
@@ -395,27 +395,29 @@ def _of_element(
 
 
 def _is_transformed(module: syntax.Module, function: str) -> bool:
-    """Whether a function is given a gradient that transforms have made."""
+    """Return True if a function uses a gradient that transforms compute."""
     return transform_lookup.has_transforms(module) and uses(module, function, "grad")
 
 
-def _given_to_transforms() -> dict[str, str]:
+def _transform_arguments() -> dict[str, str]:
     return {"grad": "grads[at]", "param": "params[at]", **{name: name for name in _BY_TRANSFORMS}}
 
 
-def _transforms(module: syntax.Module, word: str, number: str, first: int) -> str:
-    """The struct of all transforms, of words from the first on: `word` reads a u32, `number` an f32."""
-    place, values = first, []
-    for one in struct_of(module, "Transforms").members:
-        members = struct_of(module, str(one.type)).members
-        read = [(number if str(its.type) == "f32" else word).format(place + at) for at, its in enumerate(members)]
-        values.append(f"{one.type}({', '.join(read)})")
-        place += len(members)
+def _transforms(module: syntax.Module, word: str, number: str, start: int) -> str:
+    """Return the struct of all transforms, read from word `first` on: `word` reads a u32, `number` an f32."""
+    position, values = start, []
+    for member in struct_of(module, "Transforms").members:
+        members = struct_of(module, str(member.type)).members
+        read = [
+            (number if str(field.type) == "f32" else word).format(position + at) for at, field in enumerate(members)
+        ]
+        values.append(f"{member.type}({', '.join(read)})")
+        position += len(members)
     return f"Transforms({', '.join(values)})"
 
 
 def _load_transforms(module: syntax.Module, width: int) -> list[str]:
-    """Statements after which `on` and `t` are those of the tensor."""
+    """Return statements that assign the tensor's `on` and `t`."""
     t = _transforms(module, "words[tensor, {0}]", "floats[tensor, {0}]", width + 1)
     return [f"on = words[tensor, {width}]", f"t = {t}"]
 
@@ -426,7 +428,7 @@ def _shared(module: syntax.Module, function: str) -> list[str]:
 
 
 def _load_shared(module: syntax.Module, function: str) -> list[str]:
-    """Statements after which what `_shared` names is that of the tensor."""
+    """Return statements that assign the tensor's variables that `_shared` names."""
     hyper = _members(module, "Hyper")
     firsts = {"h": ("Hyper", 1, hyper), "s": ("Scalars", 1 + len(hyper), _scalars(module))}
     lines = []
@@ -435,15 +437,15 @@ def _load_shared(module: syntax.Module, function: str) -> list[str]:
     for name in firsts:
         if not uses(module, function, name):
             continue
-        struct, first, members = firsts[name]
-        values = ", ".join(f"floats[tensor, {first + number}]" for number in range(len(members)))
+        struct, start, members = firsts[name]
+        values = ", ".join(f"floats[tensor, {start + number}]" for number in range(len(members)))
         lines.append(f"{name} = {struct}({values})")
     return lines
 
 
 def _call(module: syntax.Module, function: str, values: Mapping[str, str]) -> str:
-    given = ", ".join(values[name] for name in arguments_of(module, function, values))
-    return f"{python_name(function)}({given})"
+    arguments = ", ".join(values[name] for name in arguments_of(module, function, values))
+    return f"{python_name(function)}({arguments})"
 
 
 def _nothing(name: str) -> str:
@@ -451,17 +453,17 @@ def _nothing(name: str) -> str:
 
 
 def _added(names: Sequence[str], value: str) -> list[str]:
-    """Statements that add a measure to the totals. Of what is not a number the largest is none either."""
+    """Return statements that add a measure to the totals. The maximum of values with a NaN is NaN."""
     lines = []
     for number, name in enumerate(names):
-        one = value.format(python_name(name), number)
+        term = value.format(python_name(name), number)
         if name.startswith(rule_shell.MAXIMUM):
             lines += [
-                f"one = {one}",
+                f"one = {term}",
                 f"total_{number} = one if (one > total_{number}) | (one != one) else total_{number}",
             ]
         else:
-            lines.append(f"total_{number} += {one}")
+            lines.append(f"total_{number} += {term}")
     return lines
 
 
@@ -477,7 +479,7 @@ def _over_blocks(body: Iterable[str]) -> list[str]:
 
 
 def _over_runs(body: Iterable[str]) -> list[str]:
-    """A loop over the runs of blocks of one tensor: of a tensor only the last block is not full."""
+    """Return a loop over sequences of blocks of one tensor, of which only the last may be incomplete."""
     return [
         "block = blocks.shape[0] * number // parts",
         "stop = blocks.shape[0] * (number + 1) // parts",
@@ -495,22 +497,24 @@ def _indented(lines: Iterable[str], levels: int = 1) -> list[str]:
     return ["    " * levels + line for line in lines]
 
 
-def _function(name: str, given: Sequence[str], body: Iterable[str], decorator: str = "@_compiled") -> str:
+def _function(name: str, parameters: Sequence[str], body: Iterable[str], decorator: str = "@_compiled") -> str:
     lines = "\n".join(_indented(body))
-    return f"\n\n{decorator}\ndef {name}({', '.join(given)}):\n{lines}\n"
+    return f"\n\n{decorator}\ndef {name}({', '.join(parameters)}):\n{lines}\n"
 
 
 def _state(slot: str) -> str:
-    """What the array of a slot is called in a text."""
+    """Return the name of the array of a slot in a text."""
     return f"state_{python_name(slot)}"
 
 
-def _in_parts(module: syntax.Module, elements: str, given: Sequence[str], body: Sequence[str]) -> str:
-    part = _function("part", ["number", "parts", *given], body, _SERIAL)
-    loop = ["for number in prange(parts):", f"    part(number, parts, {', '.join(given)})"]
-    return print_python(module, "numba") + elements + part + _function("launch", ["parts", *given], loop, _PARALLEL)
+def _in_parts(module: syntax.Module, elements: str, parameters: Sequence[str], body: Sequence[str]) -> str:
+    part = _function("part", ["number", "parts", *parameters], body, _SERIAL)
+    loop = ["for number in prange(parts):", f"    part(number, parts, {', '.join(parameters)})"]
+    return (
+        print_python(module, "numba") + elements + part + _function("launch", ["parts", *parameters], loop, _PARALLEL)
+    )
 
 
-def _whole(module: syntax.Module, given: Sequence[str], body: Sequence[str], before: str = "") -> Loops:
-    text = print_python(module, "numba") + before + _function("launch", given, body, _SERIAL)
-    return Loops(text, tuple(given))
+def _whole(module: syntax.Module, parameters: Sequence[str], body: Sequence[str], before: str = "") -> Loops:
+    text = print_python(module, "numba") + before + _function("launch", parameters, body, _SERIAL)
+    return Loops(text, tuple(parameters))

@@ -1,13 +1,13 @@
-"""Kernels whose buffers hold elements of 16 bits: what reads and writes them is put in their place.
+"""Rewrites kernels for buffers with elements of 16 bits, by replacing the code that reads and writes them.
 
-A device that has f16 is given arrays of it: elements are converted where they are read and written, and what a kernel
-computes with them stays f32.
+On a device with f16 the buffers are arrays of it: elements are converted where they are read and written, and the
+kernel computes in f32.
 
-For others two elements share a word. Where a kernel reads one, the half of the word is taken and decoded. Where it
-writes one, there are two ways. A loop over elements (`shell.element_loop`) goes over pairs instead, and an invocation
-writes whole words. Elsewhere the other half of a word may be another invocation's at the same time, so the half is
-exchanged by an atomic operation, in which each is written once: the difference of the old and new half, added to the
-word by exclusive or.
+On others two elements are packed into a 32-bit word. A read element is extracted from its word and decoded. Elements
+are written in one of two ways. A loop over elements (`shell.element_loop`) is changed to one over pairs, and an
+invocation writes whole words. In other kernels another invocation may write the other element of a word at the same
+time, so an element is replaced by an atomic operation: the difference of the old and new bits is added to the word by
+exclusive or. That requires that each element is written only once.
 """
 
 from __future__ import annotations
@@ -46,36 +46,38 @@ _SHIFT = "(at % 2u * 16u)"
 
 
 def repacked(module: Module, kinds: Mapping[str, str]) -> Module:
-    """A complete module with some bindings of 16 bits.
+    """Return a complete module in which some bindings have elements of 16 bits.
 
     Args:
-        module: a kernel's, parsed and without imports. It is used up.
-        kinds: by binding "f16", or "float16" or "bfloat16" for halves of words. Its type is array<f32>; or array<u32>,
-            where elements are moved without being looked at.
+        module: of a kernel, parsed and without imports. It is changed, and must not be used afterwards.
+        kinds: by binding "f16", or "float16" or "bfloat16" for packed 16-bit words. The type of the binding is
+            array<f32>, or array<u32> if elements are only copied.
 
     Raises:
-        ShaderError: a binding is of another type, or is used otherwise than by its elements.
+        ShaderError: a binding has another type, or is not only used element by element.
     """
-    declared = {one.name: one for one in module.declarations if isinstance(one, GlobalVariable)}
+    declared = {
+        declaration.name: declaration for declaration in module.declarations if isinstance(declaration, GlobalVariable)
+    }
     natives = [name for name, kind in kinds.items() if kind == "f16"]
-    halves = {name: _Halves(declared[name], kind) for name, kind in kinds.items() if kind != "f16"}
-    bindings: dict[str, _Elements] = {**halves, **{name: _Natives(declared[name], "f16") for name in natives}}
-    written = [one for one in halves.values() if one.is_written]
+    packed = {name: _PackedWords(declared[name], kind) for name, kind in kinds.items() if kind != "f16"}
+    bindings: dict[str, _Elements] = {**packed, **{name: _Float16(declared[name], "f16") for name in natives}}
+    written = [elements for elements in packed.values() if elements.is_written]
     loop = _element_loop(module) if written else None
-    for half in written:
-        half.stores = loop is None
+    for words in written:
+        words.stores = loop is None
     for function in module.declarations:
         if isinstance(function, Function):
             _replace(function.body.statements, bindings)
     _check_replaced(module, bindings)
     if loop is not None:
         _pair(loop, written)
-    wanted = sorted({name for one in bindings.values() for name in one.imports})
+    wanted = sorted({name for elements in bindings.values() for name in elements.imports})
     imports: list[Declaration] = [Import(_NOWHERE, ("lib", "storage"), wanted)] if wanted else []
-    text = "\n".join(one.functions() for one in bindings.values())
+    text = "\n".join(elements.functions() for elements in bindings.values())
     helpers = parse(text, "<packed>").declarations
-    for one in bindings.values():
-        one.retype()
+    for elements in bindings.values():
+        elements.retype()
     enables = [*module.enables, *(["f16"] if natives else [])]
     return link(Module(module.file, enables, [*imports, *module.declarations, *helpers]))
 
@@ -84,8 +86,8 @@ class _Elements(ABC):
     """A variable whose elements have 16 bits, and the functions that read and write them.
 
     Attributes:
-        element: their type in the kernel, "f32" or "u32".
-        stores: a function writes each of them.
+        element: the type of the elements in the kernel, "f32" or "u32".
+        stores: elements are written one by one, by a function.
     """
 
     def __init__(self, variable: GlobalVariable, kind: str) -> None:
@@ -101,19 +103,23 @@ class _Elements(ABC):
     @property
     @abstractmethod
     def imports(self) -> list[str]:
-        """What the functions need of `lib/storage.wgsl`."""
+        """The functions of `lib/storage.wgsl` that `functions` calls."""
 
     @abstractmethod
     def functions(self) -> str:
-        """Those that the kernel calls."""
+        """Return the functions that load and store elements."""
 
     @abstractmethod
     def retype(self) -> None:
-        """Declare it as what it is."""
+        """Change the type of the variable to that of the stored elements."""
 
 
-class _Natives(_Elements):
-    """Of f16. Where elements are moved, the kernel has their 16 bits, which WGSL's compilers do not all give."""
+class _Float16(_Elements):
+    """Elements of type f16.
+
+    If they are only copied, the kernel has their bits as u32. These are computed by functions of `lib/storage.wgsl`, as
+    not every WGSL compiler can reinterpret an f16.
+    """
 
     @property
     def imports(self) -> list[str]:
@@ -132,29 +138,29 @@ class _Natives(_Elements):
         self.variable.type_name.arguments[0] = TypeName(_NOWHERE, "f16")
 
 
-class _Halves(_Elements):
-    """Of halves of words; what is stored one by one is exchanged by atomic operations."""
+class _PackedWords(_Elements):
+    """Elements in packed 16-bit words; those that are stored one by one are replaced by atomic operations."""
 
     @property
     def imports(self) -> list[str]:
         return [f"from_{self.kind}", f"to_{self.kind}"] if self.element == "f32" else []
 
-    def decoded(self, half: str) -> str:
-        """The element of 16 bits."""
-        return f"from_{self.kind}({half})" if self.element == "f32" else half
+    def decoded(self, bits: str) -> str:
+        """Return the element with these 16 bits."""
+        return f"from_{self.kind}({bits})" if self.element == "f32" else bits
 
     def encoded(self, value: str) -> str:
-        """The 16 bits of an element."""
+        """Return the 16 bits of an element."""
         return f"to_{self.kind}({value})" if self.element == "f32" else value
 
     def functions(self) -> str:
         name, word = self.name, f"{self.name}[at / 2u]"
-        half = f"({f'atomicLoad(&{word})' if self.stores else word} >> {_SHIFT}) & 0xffffu"
-        text = f"fn load_{name}(at: u32) -> {self.element} {{ return {self.decoded(half)}; }}\n"
+        bits = f"({f'atomicLoad(&{word})' if self.stores else word} >> {_SHIFT}) & 0xffffu"
+        text = f"fn load_{name}(at: u32) -> {self.element} {{ return {self.decoded(bits)}; }}\n"
         if self.stores:
             text += (
                 f"fn store_{name}(at: u32, value: {self.element}) {{\n"
-                f"    let before = {half};\n"
+                f"    let before = {bits};\n"
                 f"    atomicXor(&{word}, (before ^ {self.encoded('value')}) << {_SHIFT});\n}}\n"
             )
         return text
@@ -170,9 +176,9 @@ _Kind = TypeVar("_Kind", bound=_Elements)
 
 
 def _replace(node: Any, bindings: Mapping[str, _Elements]) -> Any:
-    """The node, or what takes its place; whatever it holds is replaced too."""
+    """Return the node, or the call that replaces it; the nodes in it are replaced in place."""
     if isinstance(node, list):
-        node[:] = [_replace(one, bindings) for one in node]
+        node[:] = [_replace(item, bindings) for item in node]
         return node
     if not hasattr(type(node), "__dataclass_fields__") or isinstance(node, Position):
         return node
@@ -199,13 +205,13 @@ def _replace(node: Any, bindings: Mapping[str, _Elements]) -> Any:
 
 
 def _binding_of(node: Any, bindings: Mapping[str, _Kind]) -> _Kind | None:
-    """The buffer of which this is an element."""
+    """Return the buffer of which a node is an element; None if there is none."""
     is_element = isinstance(node, Index) and isinstance(node.base, Name)
     return bindings.get(node.base.name) if is_element else None
 
 
 def _check_replaced(module: Module, bindings: Mapping[str, _Elements]) -> None:
-    """Nothing else mentions a buffer of halves, as `arrayLength` does, which would count words."""
+    """Refuse any other use of the buffers, such as `arrayLength`, which would count words."""
     for function in module.declarations:
         nodes = list(walk(function)) if isinstance(function, Function) else []
         own = {node.name for node in nodes if isinstance(node, Parameter | LocalDeclaration)}
@@ -219,41 +225,45 @@ def _check_replaced(module: Module, bindings: Mapping[str, _Elements]) -> None:
 
 
 def _is_stored(node: Any) -> bool:
-    """It assigns to an element."""
+    """Return True for an assignment to an element."""
     return isinstance(node, Assign) and isinstance(node.target, Index)
 
 
 def _error(node: Any, message: str) -> ShaderError:
-    place = node.position
-    return ShaderError(message, file=place.file, line=place.line, column=place.column)
+    position = node.position
+    return ShaderError(message, file=position.file, line=position.line, column=position.column)
 
 
 # Loops over elements.
 
 
 def _element_loop(module: Module) -> For | None:
-    """The loop over turns, if the module is a loop over elements."""
-    if not any(getattr(one, "name", "") == _LOOP for one in module.declarations):
+    """Return the loop over an invocation's iterations, if the module is a loop over elements; otherwise None."""
+    if not any(getattr(declaration, "name", "") == _LOOP for declaration in module.declarations):
         return None
-    main = next(one for one in module.declarations if isinstance(one, Function) and one.name == "main")
-    return next(one for one in main.body.statements if isinstance(one, For))
+    main = next(
+        declaration
+        for declaration in module.declarations
+        if isinstance(declaration, Function) and declaration.name == "main"
+    )
+    return next(statement for statement in main.body.statements if isinstance(statement, For))
 
 
-def _pair(loop: For, written: list[_Halves]) -> None:
-    """Go over pairs of elements: each is worked on as before, and what belongs to halves is written together."""
-    names = {one.name: one for one in written}
-    place, guarded = loop.body.statements
+def _pair(loop: For, written: list[_PackedWords]) -> None:
+    """Change a loop over elements to one over pairs, which runs the statements for both, then writes packed words."""
+    names = {elements.name: elements for elements in written}
+    index_declaration, guarded = loop.body.statements
     statements = guarded.then.statements  # type: ignore[union-attr]
-    for number, one in enumerate(statements):
-        stored = _binding_of(one.target, names) if isinstance(one, Assign) else None
+    for number, statement in enumerate(statements):
+        stored = _binding_of(statement.target, names) if isinstance(statement, Assign) else None
         if stored is not None:
-            half = parse(f"fn f() {{ {stored.name}_word |= {stored.encoded('0.0')} << (half * 16u); }}", "<packed>")
-            assign = half.declarations[0].body.statements[0]  # type: ignore[union-attr]
+            parsed = parse(f"fn f() {{ {stored.name}_word |= {stored.encoded('0.0')} << (half * 16u); }}", "<packed>")
+            assign = parsed.declarations[0].body.statements[0]  # type: ignore[union-attr]
             encoded = assign.value.left  # type: ignore[union-attr]
             if isinstance(encoded, Call):
-                encoded.arguments[0] = one.value
+                encoded.arguments[0] = statement.value
             else:
-                assign.value.left = one.value  # type: ignore[union-attr]
+                assign.value.left = statement.value  # type: ignore[union-attr]
             statements[number] = assign
     words = "\n".join(f"var {name}_word = 0u;" for name in names)
     stores = "\n".join(f"{name}[pair] = {name}_word;" for name in names)
@@ -269,7 +279,7 @@ def _pair(loop: For, written: list[_Halves]) -> None:
         }}
     }}"""
     body = parse(text, "<packed>").declarations[0].body.statements  # type: ignore[union-attr]
-    body[0].value = place.value  # type: ignore[union-attr]
-    inner = next(one for one in body[1].then.statements if isinstance(one, For))  # type: ignore[union-attr]
+    body[0].value = index_declaration.value  # type: ignore[union-attr]
+    inner = next(statement for statement in body[1].then.statements if isinstance(statement, For))  # type: ignore[union-attr]
     inner.body.statements[1].then.statements = statements  # type: ignore[union-attr]
     loop.body.statements = body

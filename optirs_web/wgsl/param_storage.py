@@ -1,45 +1,44 @@
-"""How parameters in bfloat16 are kept, and what the shells load and store of them.
+"""The storage of parameters in bfloat16, and the generated code that loads and stores them.
 
-A tensor then holds numbers of bfloat16. What is updated is a float32, `whole`, which is made of the number and of what
-lies beside it:
+The tensor has bfloat16 elements. The update computes a float32, `whole`, from the element and a second value:
 
-master      the lower half of the float32, four in a vec2<u32>
-kahan       what rounding has cut off (Kahan 1965), four as bfloat16 in a vec2<u32>
-stochastic  nothing: the number is rounded up or down at random, right on average
+master      the lower 16 bits of the float32, four in a vec2<u32>
+kahan       the rounding error (Kahan 1965), four as bfloat16 in a vec2<u32>
+stochastic  none: the element is rounded up or down at random, without bias
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from .slot_storage import halves_of, packed
+from .slot_storage import packed, unpacked
 
 __all__ = ["NAMES", "PARAM", "ROUNDINGS", "SLOTS", "bindings", "functions", "load", "store", "whole"]
 
 PARAM = "param"
-"""What stands for the parameter among the slots that are not stored as float32."""
+"""The name of the parameter among the slots that are not stored as float32."""
 
 NAMES = ("master", "kahan_comp")
-"""What state dicts have of it: the whole, or what was cut off."""
+"""The names in state dicts: of the float32, or of the rounding error."""
 
 
 class _Kind(NamedTuple):
-    """How a kind is loaded and stored, as expressions of an element: of its new whole `x`, and of `r`, `x` rounded.
+    """How a kind is loaded and stored, as expressions of the new float32 `x` of an element, and of `r`, `x` rounded.
 
     Attributes:
-        functions: those of ``shaders/lib/storage.wgsl`` that it takes.
-        rounded: the number of bfloat16.
-        slot: what lies beside the parameter, of 16 bits; "" for nothing.
-        join: the function that makes the whole of both.
-        beside: what is stored there.
-        at_random: in place of `rounded`, where there is a seed.
+        functions: the functions of ``shaders/lib/storage.wgsl`` that it needs.
+        rounded: the bfloat16 element.
+        slot: the buffer of the second value, of 16 bits; "" for none.
+        join: the function that computes the float32 from both.
+        second: the second value that is stored.
+        at_random: used instead of `rounded` if there is a seed.
     """
 
     functions: tuple[str, ...]
     rounded: str
     slot: str = ""
     join: str = ""
-    beside: str = ""
+    second: str = ""
     at_random: str = ""
 
 
@@ -50,7 +49,7 @@ _KINDS = {
         "upper_half({x})",
         slot="master_low",
         join="join_halves",
-        beside="lower_half({x})",
+        second="lower_half({x})",
     ),
     "stochastic": _Kind(
         ("from_bfloat16", "rounding_bits", "to_bfloat16", "to_bfloat16_stochastic"),
@@ -62,7 +61,7 @@ _KINDS = {
         _NEAREST,
         slot="kahan_comp",
         join="add_cut_off",
-        beside="to_bfloat16({x} - {r})",
+        second="to_bfloat16({x} - {r})",
     ),
 }
 _LANES = "xyzw"
@@ -70,45 +69,45 @@ _LANES = "xyzw"
 ROUNDINGS = tuple(_KINDS)
 
 SLOTS = {name: kind.slot for name, kind in _KINDS.items() if kind.slot}
-"""What lies beside the parameter, of 16 bits."""
+"""By kind the buffer of the second value of each element, of 16 bits."""
 
 
 def functions(kind: str) -> tuple[str, ...]:
-    """The functions of ``shaders/lib/storage.wgsl`` that it takes; none for float32, which is ""."""
+    """Return the functions of ``shaders/lib/storage.wgsl`` that a kind needs; none for "", which is float32."""
     return _KINDS[kind].functions if kind else ()
 
 
 def bindings(kind: str, access: str) -> list[tuple[str, str, str]]:
-    """Name, access and type of what is bound besides the parameters."""
+    """Return name, access and type of the bindings besides the parameters."""
     return [(SLOTS[kind], access, "array<vec2<u32>>")] if kind in SLOTS else []
 
 
 def whole(kind: str) -> str:
-    """What the vector is called that is updated."""
+    """Return the name of the vector that is updated in the generated code."""
     return "whole" if kind in SLOTS else PARAM
 
 
 def load(kind: str) -> list[str]:
-    """Statements after which it has that name; `param` is loaded."""
+    """Return statements that declare the vector of that name; `param` is loaded already."""
     if kind not in SLOTS:
         return []
-    pairs = zip(_LANES, halves_of(SLOTS[kind]), strict=True)
+    pairs = zip(_LANES, unpacked(SLOTS[kind]), strict=True)
     return [
-        f"let whole = vec4<f32>({', '.join(f'{_KINDS[kind].join}(param.{lane}, {half})' for lane, half in pairs)});"
+        f"let whole = vec4<f32>({', '.join(f'{_KINDS[kind].join}(param.{lane}, {bits})' for lane, bits in pairs)});"
     ]
 
 
 def store(kind: str, value: str, seed: str = "") -> list[str]:
-    """Statements that store a vector of wholes at `at`.
+    """Return statements that store four float32 at `at`.
 
     Args:
-        kind: how.
+        kind: the kind of storage.
         value: an expression, a vec4<f32>.
-        seed: an expression of a u32, for rounding at random; without it to the nearest.
+        seed: an expression of type u32, for rounding at random; without it values are rounded to the nearest.
     """
     if not kind:
         return [f"params[at] = {value};"]
-    its = _KINDS[kind]
+    storage = _KINDS[kind]
 
     def of_lanes(text: str) -> list[str]:
         return [
@@ -116,6 +115,6 @@ def store(kind: str, value: str, seed: str = "") -> list[str]:
             for number, lane in enumerate(_LANES)
         ]
 
-    rounded = ", ".join(of_lanes((seed and its.at_random) or its.rounded))
+    rounded = ", ".join(of_lanes((seed and storage.at_random) or storage.rounded))
     lines = [f"let new_param = {value};", f"let rounded = vec4<f32>({rounded});", "params[at] = rounded;"]
-    return [*lines, f"{its.slot}[at] = {packed(of_lanes(its.beside))};"] if its.slot else lines
+    return [*lines, f"{storage.slot}[at] = {packed(of_lanes(storage.second))};"] if storage.slot else lines

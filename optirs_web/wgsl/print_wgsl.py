@@ -134,9 +134,8 @@ def _global_variable(variable: GlobalVariable) -> list[str]:
     access = ", read_write" if variable.space == "storage" and variable.access == "read_write" else ""
     access = ", read" if variable.space == "storage" and variable.access == "read" else access
     value = "" if variable.value is None else f" = {print_expression(variable.value)}"
-    return [
-        f"{_attributes(variable.attributes)}var<{variable.space}{access}> {variable.name}: {_type(variable.type_name)}{value};"
-    ]
+    attributes = _attributes(variable.attributes)
+    return [f"{attributes}var<{variable.space}{access}> {variable.name}: {_type(variable.type_name)}{value};"]
 
 
 def _constant(declaration: Constant | Override) -> list[str]:

@@ -1,6 +1,6 @@
-"""The generated part of the shader of a rule's ``update`` over the rows that a gradient has; see `rule_shell`.
+"""The generated part of the shader of a rule's ``update`` over the rows that a sparse gradient has; see `rule_shell`.
 
-The rows of the entries lie sorted in `rows`, the sum of the gradients of each in `sums` where its entries begin.
+`rows` has the sorted row of each entry, `sums` the sum of a row's gradients at the first entry of the row.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .shell import GRID_PARAMETERS, storage, struct_of
 __all__ = ["PARAMETERS", "update_rows", "update_rows_bindings"]
 
 PARAMETERS = tuple((name, "u32") for name in ("count", "rows", "length", "first", "tensor", "block"))
-"""Entries, rows of the tensor, elements of a row; the first element that is bound; the number of the tensor, and its
-first block in the arena."""
+"""The numbers of entries, of rows of the tensor, and of elements of a row; the first element that is bound; the index
+of the tensor, and its first block in the arena."""
 
 _WORKGROUP = 256
 
 
 def update_rows_bindings(module: syntax.Module, slots: Mapping[str, str]) -> rule_shell.Bindings:
-    """Those of the kernel; `params` and the slots are one tensor's, of which none is in 8 bits."""
+    """Return the bindings of the kernel; `params` and the slots are those of one tensor, and no slot has 8 bits."""
     return [
         ("params", "read_write", "array<f32>"),
         ("rows", "read", "array<u32>"),
@@ -32,13 +32,13 @@ def update_rows_bindings(module: syntax.Module, slots: Mapping[str, str]) -> rul
 
 
 def update_rows(module: syntax.Module, slots: Mapping[str, str], negate: bool) -> str:
-    """The shell: an invocation for each value of each entry; those of the first entry of a row do something."""
+    """Return the shell: an invocation for each element of each entry; those of a row's first entry update it."""
     state_members = struct_of(module, "State").members
-    state = ", ".join(f"old_{one.name}" if one.name in slots else "0.0" for one in state_members)
+    state = ", ".join(f"old_{member.name}" if member.name in slots else "0.0" for member in state_members)
     values = {"param": "params[at]", "grad": "grad", "state": f"State({state})", "h": "its.h", "s": "its.s"}
     arguments = ", ".join(values[name] for name in rule_shell.arguments_of(module, "update", values))
     bindings = update_rows_bindings(module, slots)
-    loads = "\n    ".join(line for name, kind in slots.items() for line in slot_storage.load_one(name, kind))
+    loads = "\n    ".join(statement for name, kind in slots.items() for statement in slot_storage.load_one(name, kind))
     stores = "\n    ".join(
         slot_storage.store_one(name, kind, f"updated.state.{name}", update_shell.seed(list(slots), name))
         for name, kind in slots.items()

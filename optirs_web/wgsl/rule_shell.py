@@ -1,8 +1,8 @@
-"""The generated part of an optimizer's shaders: what stands around the map functions of a rule.
+"""The generated part of an optimizer's shaders, around the map functions of a rule.
 
-Here is what its shells share: tables, what functions are given, sums. The shells are `update_shell`, `advance_shell`,
-`measure_shell` and more. Each function returns WGSL text, as in `shell`. A function of a rule is given what the names
-of its parameters ask for:
+This module has the parts that the shells share: tables, arguments of functions, sums. The shells are `update_shell`,
+`advance_shell`, `measure_shell` and more. Each function returns WGSL text, as in `shell`. The arguments of a rule's
+functions are chosen by the names of its parameters:
 
     param, grad   the element, and its gradient
     state         the element's State
@@ -10,10 +10,10 @@ of its parameters ask for:
     s             the tensor's Scalars
     measured      what `measure` returned, summed over the tensor (or over all tensors); for `settle`
     size          elements of the tensor, as f32; for `settle`
-    row, column   and more of the lines that an element lies in: see `line_lookup`
+    row, column   and more, of the row, column and matrix of an element: see `line_lookup`
 
-Of a rule that measures over all tensors, all scalars but `step` follow from what is the same for every tensor:
-`advance` and `settle` are then called for tensors without a gradient too, whose `step` stays.
+If a rule measures over all tensors, all its scalars except `step` are the same for every tensor: `advance` and `settle`
+are then called for tensors without a gradient too, whose `step` is kept.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ __all__ = [
 ]
 
 MAXIMUM = "max_"
-"""What the name of a measured member begins with that is not summed: of it the largest value is taken, 0 at least."""
+"""The prefix of measured members that are not summed: their maximum is computed, which is at least 0."""
 
 STEP_PARTS = ("update", "prepare", "adapt")
-"""Parts over every element that belong to a step: a layout runs `prepare` and `adapt`, and others, before `update`."""
+"""Functions over every element that belong to a step; `prepare` and `adapt` run before `update`."""
 
 RESERVED = frozenset(
     ("accumulated", "at", "block", "blocks", "grad", "grads", "grid", "is_inside", "is_updated", "its", "kahan_comp",
      "kept", "lane", "master", "master_low", "member", "most", "number", "param", "params", "place", "rounded",
      "tensor_scalars", "total", "vector", "whole", "workgroup")
 )  # fmt: skip
-"""Names that the generated shaders or state dicts use themselves, and that a member of State cannot have."""
+"""Names that the generated shaders or state dicts use, and that a member of State cannot have."""
 
 LANES = "xyzw"
 VECTORS = BLOCK // len(LANES)
 
-# So many invocations share a block. Each looks its tensor up once, and then takes every eighth vector.
+# TEAM invocations share a block. Each looks up its tensor once, and then takes every eighth vector.
 WORKGROUP = 64
 TEAM = 8
 ELEMENTS_PER_WORKGROUP = WORKGROUP // TEAM * BLOCK
 
-WIDE_WORKGROUP = 256  # for tables, and for what is summed
+WIDE_WORKGROUP = 256  # for tables and sums
 
-# The tables that the kernels read, and the bindings of each kernel by name: whoever dispatches one, and whoever
-# computes it without WGSL, goes by these names.
+# The tables that the kernels read. Code that dispatches a kernel, or computes it without WGSL, relies on the names of
+# their bindings.
 _TABLES = """
 // One per block of an arena: its tensor, and how many of its elements belong to that; the rest stays zero.
 struct Block { tensor: u32, size: u32 }
@@ -87,50 +87,52 @@ struct TensorScalars { is_active: u32, h: Hyper, s: Scalars }
 _STEP = "struct Scalars { step: f32 }\n"
 
 ENTRY_WORDS = 5
-"""Words of a TensorEntry."""
+"""Size of a TensorEntry in 32-bit words."""
 
 Bindings = list[tuple[str, str, str]]
 """Name, access and type of each storage binding."""
 
 
 def has_function(module: syntax.Module, name: str) -> bool:
-    """Whether the module declares it."""
-    return any(isinstance(one, syntax.Function) and one.name == name for one in module.declarations)
+    """Return True if a module declares a function of that name."""
+    return any(
+        isinstance(declaration, syntax.Function) and declaration.name == name for declaration in module.declarations
+    )
 
 
 def arguments_of(module: syntax.Module, function: str, values: Mapping[str, str]) -> list[str]:
-    """The names of a function's parameters.
+    """Return the names of a function's parameters.
 
     Raises:
-        ShaderError: a parameter has a name that the function is given nothing for.
+        ShaderError: a parameter has a name that is not in `values`.
     """
     declared = function_of(module, function)
-    for one in declared.parameters:
-        if one.name not in values:
+    for parameter in declared.parameters:
+        if parameter.name not in values:
             known = ", ".join(values)
-            place = one.position
+            position = parameter.position
             raise ShaderError(
-                f"'{function}' of a rule is given {known}, and has a parameter '{one.name}'",
-                file=place.file, line=place.line, column=place.column,
+                f"'{function}' of a rule is given {known}, and has a parameter '{parameter.name}'",
+                file=position.file, line=position.line, column=position.column,
             )  # fmt: skip
-    return [one.name for one in declared.parameters]
+    return [parameter.name for parameter in declared.parameters]
 
 
 def call(module: syntax.Module, function: str, values: Mapping[str, str]) -> str:
-    """The call of a function of the rule, given what the names of its parameters ask for."""
+    """Return the call of a function of the rule, with the value for each parameter's name."""
     return f"{function}({', '.join(values[name] for name in arguments_of(module, function, values))})"
 
 
 def tables(module: syntax.Module) -> str:
-    """The tables; a rule without Scalars has its steps counted."""
+    """Return the declarations of tables; a rule without Scalars has a step count."""
     declared = transform_lookup.tables(_TABLES, module)
     return declared if struct_of(module, "Scalars").members else _STEP + declared
 
 
 def element(module: syntax.Module, slots: Mapping[str, str], lane: str, param: str = "param") -> dict[str, str]:
-    """What a function is given for one of the four elements of a vector; `param` is what the parameter is called."""
+    """Return the arguments for an element of a vector, by parameter; `param` is the name of the parameters' vector."""
     members = struct_of(module, "State").members
-    state = ", ".join(f"old_{one.name}.{lane}" if one.name in slots else "0.0" for one in members)
+    state = ", ".join(f"old_{member.name}.{lane}" if member.name in slots else "0.0" for member in members)
     values = {
         "param": f"{param}.{lane}",
         "grad": f"grad.{lane}",
@@ -144,14 +146,14 @@ def element(module: syntax.Module, slots: Mapping[str, str], lane: str, param: s
 def loads(
     module: syntax.Module, function: str, slots: Mapping[str, str], negate: bool, param_kind: str = ""
 ) -> list[str]:
-    """Statements that load what a function asks for of the vector at `at`.
+    """Return statements that load the vectors at `at` that a function needs.
 
     Args:
         module: the rule.
-        function: of it.
+        function: the name of one of its functions.
         slots: the members of State that exist, and how each is stored.
-        negate: the gradient.
-        param_kind: of `param_storage`. Transforms are given the parameter that the model sees, not the whole.
+        negate: negate the gradient.
+        param_kind: a kind of `param_storage`. Transforms receive the parameter that the model uses, not the float32.
     """
     lines = ["let param = params[at];"]
     if uses(module, function, "grad"):
@@ -159,17 +161,17 @@ def loads(
     if uses(module, function, "param"):
         lines += param_storage.load(param_kind)
     if uses(module, function, "state"):
-        lines += [line for name, kind in slots.items() for line in slot_storage.load(name, kind)]
+        lines += [statement for name, kind in slots.items() for statement in slot_storage.load(name, kind)]
     return lines + line_lookup.loads(module, function, LANES)
 
 
 def uses(module: syntax.Module, function: str, parameter: str) -> bool:
-    """Whether a function has a parameter of that name."""
-    return any(one.name == parameter for one in function_of(module, function).parameters)
+    """Return True if a function has a parameter of that name."""
+    return any(declared.name == parameter for declared in function_of(module, function).parameters)
 
 
 def grad_bindings(module: syntax.Module, function: str) -> Bindings:
-    """What a function that asks for the gradient is bound to."""
+    """Return the bindings for the gradient of a function; none if it does not use it."""
     if not uses(module, function, "grad"):
         return []
     return [("grads", "read", "array<vec4<f32>>"), *transform_lookup.rule_bindings(module)]
@@ -179,23 +181,25 @@ def grad_bindings(module: syntax.Module, function: str) -> Bindings:
 
 
 def combine(module: syntax.Module, struct: str = "Measured") -> str:
-    """The function that adds two measures, or takes the larger of members that ask for it."""
+    """Return the function that adds two measures, and takes the larger of members with the prefix of a maximum."""
     members = ", ".join(
-        f"max(a.{one.name}, b.{one.name})" if one.name.startswith(MAXIMUM) else f"a.{one.name} + b.{one.name}"
-        for one in struct_of(module, struct).members
+        f"max(a.{member.name}, b.{member.name})"
+        if member.name.startswith(MAXIMUM)
+        else f"a.{member.name} + b.{member.name}"
+        for member in struct_of(module, struct).members
     )
     return f"fn combine(a: {struct}, b: {struct}) -> {struct} {{\n    return {struct}({members});\n}}"
 
 
 def nothing(module: syntax.Module, struct: str = "Measured") -> str:
-    """The measure of no elements."""
+    """Return the measure of no elements."""
     return f"{struct}({', '.join('0.0' for _ in struct_of(module, struct).members)})"
 
 
-def reduce_partials(module: syntax.Module, first: str, end: str, struct: str = "Measured") -> str:
-    """Statements of a wide workgroup that end in ``let measured``: what is in the partials from first to end."""
+def reduce_partials(module: syntax.Module, start: str, end: str, struct: str = "Measured") -> str:
+    """Return statements of a wide workgroup that declare ``measured``, the sum of partials from `first` to `end`."""
     return f"""var total = {nothing(module, struct)};
-    for (var block = {first} + lane; block < {end}; block += {WIDE_WORKGROUP}u) {{
+    for (var block = {start} + lane; block < {end}; block += {WIDE_WORKGROUP}u) {{
         total = combine(total, partials[block]);
     }}
     totals[lane] = total;

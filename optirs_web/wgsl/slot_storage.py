@@ -1,11 +1,11 @@
-"""How the slots of an optimizer's state are stored, and what the shells load and store for each kind.
+"""The storage of the slots of an optimizer's state, and the generated code that loads and stores them.
 
 float32     four numbers in a vec4<f32>
-bfloat16    four in a vec2<u32>; rounded up or down at random, since an average that moves by less than half a
-            spacing would not move at all otherwise
+bfloat16    four in a vec2<u32>; rounded up or down at random, since an average that changes by less than half a
+            spacing would not change at all otherwise
 float16     four in a vec2<u32>
 dynamic8    four in a u32, as codes of the 8-bit map of ``shaders/lib/storage.wgsl``, and the largest magnitude of
-            each block in a table of its own
+            each block in a separate table
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ __all__ = [
     "NOT_NEGATIVE",
     "bindings",
     "functions",
-    "halves_of",
     "is_blockwise",
     "is_largest",
     "kind_of",
@@ -27,39 +26,40 @@ __all__ = [
     "packed",
     "slot_of",
     "store",
+    "unpacked",
 ]
 
 BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "dynamic8": 8, "dynamic8_unsigned": 8}
-"""Bits per element; a block in 8 bits has 32 more."""
+"""Bits per element; with 8 bits, a block has 32 more."""
 
-# How names of the library's slots end that hold squares, sums of them, or magnitudes.
+# Suffixes of the names of the library's slots with squares, sums of squares, or magnitudes.
 NOT_NEGATIVE = ("_sq", "_var", "square_avg", "acc_delta", "sum", "exp_inf", "alphak", "accumulator")
 
-# Those that hold positions, or sums that positions are made of: rounding would move the parameters.
+# Slots with positions, or with sums from which positions are computed: rounding would change the parameters.
 EXACT = ("s", "sk", "p0", "x0", "z", "ax", "linear")
 
 _LARGEST = "_largest"
 
 
-def kind_of(slot: str, asked: str, *, is_own_rule: bool) -> str:
-    """How a slot is stored: of "8bit" the map without signs where a rule of the library's never has any."""
-    if asked != "8bit":
-        return asked
+def kind_of(slot: str, requested: str, *, is_own_rule: bool) -> str:
+    """Return the kind of storage of a slot; "8bit" has no signs if the slot of a library's rule is never negative."""
+    if requested != "8bit":
+        return requested
     return "dynamic8" if is_own_rule or not slot.endswith(NOT_NEGATIVE) else "dynamic8_unsigned"
 
 
 def largest_name(slot: str) -> str:
-    """What the table of a slot's largest magnitudes is called."""
+    """Return the name of the table of a slot's largest magnitudes."""
     return slot + _LARGEST
 
 
 def is_largest(name: str) -> bool:
-    """Whether it is the name of such a table."""
+    """Return True for the name of a table of largest magnitudes."""
     return name.endswith(_LARGEST)
 
 
 def slot_of(name: str) -> str:
-    """The slot that such a table belongs to; of a slot its own name."""
+    """Return the slot to which a table of largest magnitudes belongs; for a slot, its own name."""
     return name.removesuffix(_LARGEST)
 
 
@@ -70,61 +70,61 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "dynamic8": ("from_dynamic8", "to_dynamic8"),
     "dynamic8_unsigned": ("from_dynamic8_unsigned", "to_dynamic8_unsigned"),
 }
-"""What each kind needs of ``shaders/lib/storage.wgsl``."""
+"""By kind the functions of ``shaders/lib/storage.wgsl`` that it needs."""
 
 _TYPES = {"float32": "array<vec4<f32>>", "bfloat16": "array<vec2<u32>>", "float16": "array<vec2<u32>>"}
 _LANES = "xyzw"
 
 
 def functions(kinds: Iterable[str]) -> tuple[str, ...]:
-    """The functions of ``shaders/lib/storage.wgsl`` that these kinds need."""
+    """Return the functions of ``shaders/lib/storage.wgsl`` that these kinds need."""
     return tuple(dict.fromkeys(name for kind in kinds for name in _FUNCTIONS[kind]))
 
 
 def is_blockwise(kinds: Iterable[str]) -> bool:
-    """Whether a whole block has to be known before any of it can be stored."""
+    """Return True if a kind needs all values of a block before it can store any of them."""
     return any(kind.startswith("dynamic8") for kind in kinds)
 
 
 def bindings(name: str, kind: str, access: str) -> list[tuple[str, str, str]]:
-    """Name, access and type of what a slot of that kind is bound to."""
+    """Return name, access and type of the bindings of a slot of that kind."""
     if not is_blockwise([kind]):
         return [(name, access, _TYPES[kind])]
     return [(name, access, "array<u32>"), (largest_name(name), access, "array<f32>")]
 
 
-def halves_of(name: str) -> list[str]:
-    """The four halves of words of the vec2<u32> at `at`."""
+def unpacked(name: str) -> list[str]:
+    """Return expressions of the four 16-bit values in the vec2<u32> at `at`."""
     return [f"{name}[at].{word} {shift}" for word in "xy" for shift in ("& 0xffffu", ">> 16u")]
 
 
-def packed(halves: Sequence[str]) -> str:
-    """The vec2<u32> of four halves of words."""
-    return f"vec2<u32>({halves[0]} | ({halves[1]} << 16u), {halves[2]} | ({halves[3]} << 16u))"
+def packed(words: Sequence[str]) -> str:
+    """Return the vec2<u32> of four 16-bit values."""
+    return f"vec2<u32>({words[0]} | ({words[1]} << 16u), {words[2]} | ({words[3]} << 16u))"
 
 
 def load(name: str, kind: str) -> list[str]:
-    """Statements after which ``old_NAME`` is the vector at `at`, of the block `number`."""
+    """Return statements that declare ``old_NAME``, the vector at `at` in block `number`."""
     if kind == "float32":
         return [f"let old_{name} = {name}[at];"]
     if is_blockwise([kind]):
         suffix = kind.removeprefix("dynamic8")
-        parts = (
+        elements = (
             f"from_dynamic8{suffix}(({name}[at] >> {shift}u) & 0xffu, {largest_name(name)}[number])"
             for shift in (0, 8, 16, 24)
         )
     else:
-        parts = (f"from_{kind}({half})" for half in halves_of(name))
-    return [f"let old_{name} = vec4<f32>({', '.join(parts)});"]
+        elements = (f"from_{kind}({bits})" for bits in unpacked(name))
+    return [f"let old_{name} = vec4<f32>({', '.join(elements)});"]
 
 
 def scalar_type(kind: str) -> str:
-    """What a slot is bound as where elements are loaded and stored one by one, by any invocation."""
+    """Return the type of a slot's binding in kernels that load and store single elements, in any order."""
     return "array<f32>" if kind == "float32" else "array<atomic<u32>>"
 
 
 def load_one(name: str, kind: str) -> list[str]:
-    """Statements after which ``old_NAME`` is the element at `at`; of a slot that is not blockwise."""
+    """Return statements that declare ``old_NAME``, the element at `at` of a slot that is not blockwise."""
     if kind == "float32":
         return [f"let old_{name} = {name}[at];"]
     return [
@@ -134,27 +134,27 @@ def load_one(name: str, kind: str) -> list[str]:
 
 
 def store_one(name: str, kind: str, value: str, seed: str) -> str:
-    """The statement that stores it; another invocation may change the other half of its word meanwhile."""
+    """Return the statement that stores an element; another invocation may change the other 16 bits of its word."""
     if kind == "float32":
         return f"{name}[at] = {value};"
-    return f"atomicXor(&{name}[at / 2u], (bits_{name} ^ {_half(kind, value, 'at', seed)}) << (at % 2u * 16u));"
+    return f"atomicXor(&{name}[at / 2u], (bits_{name} ^ {_encoded(kind, value, 'at', seed)}) << (at % 2u * 16u));"
 
 
-def _half(kind: str, value: str, place: str, seed: str) -> str:
-    """The 16 bits of a value."""
+def _encoded(kind: str, value: str, index: str, seed: str) -> str:
+    """Return the 16 bits of a value."""
     if kind == "bfloat16":
-        return f"to_bfloat16_stochastic({value}, rounding_bits({place}, {seed}))"
+        return f"to_bfloat16_stochastic({value}, rounding_bits({index}, {seed}))"
     return f"to_{kind}({value})"
 
 
 def store(name: str, kind: str, value: str, seed: str) -> list[str]:
-    """Statements that store a vector at `at`; what is blockwise finds its largest magnitude in ``NAME_most``.
+    """Return statements that store a vector at `at`; the largest magnitude of a blockwise slot is in ``NAME_most``.
 
     Args:
-        name: of the slot.
-        kind: of its storage.
+        name: the slot.
+        kind: the kind of its storage.
         value: an expression, a vec4<f32>.
-        seed: an expression of a u32 that differs from slot to slot, for rounding at random.
+        seed: an expression of type u32, different for each slot, for rounding at random.
     """
     if kind == "float32":
         return [f"{name}[at] = {value};"]
@@ -167,5 +167,5 @@ def store(name: str, kind: str, value: str, seed: str) -> list[str]:
             for lane, shift in zip(_LANES, (0, 8, 16, 24), strict=True)
         )
         return [*lines, f"{name}[at] = {codes};"]
-    halves = [_half(kind, f"{new}.{lane}", f"at * 4u + {number}u", seed) for number, lane in enumerate(_LANES)]
-    return [*lines, f"{name}[at] = {packed(halves)};"]
+    words = [_encoded(kind, f"{new}.{lane}", f"at * 4u + {number}u", seed) for number, lane in enumerate(_LANES)]
+    return [*lines, f"{name}[at] = {packed(words)};"]

@@ -1,25 +1,25 @@
-"""Gradient transforms joined to a rule: the map functions that call each in turn.
+"""Joins gradient transforms to a rule, by map functions that call the transforms one after the other.
 
 A transform is a file of map functions in ``shaders/transforms``, whose names begin with its own:
 
-    struct Name              what it is given, and what it computes once per tensor
-    NAME                     the gradient it makes of one element
-    NAME_advance             at each call, once per tensor; gives the struct
-    NAME_measure             what is summed over a tensor, all tensors, or a row
-    NAME_settle              what follows from it: the struct; of a row, one number
+    struct Name              its hyper-parameters, and values computed once per tensor
+    NAME                     returns the transformed gradient of an element
+    NAME_advance             returns the struct; called once per tensor at each call
+    NAME_measure             returns values that are summed over a tensor, all tensors, or a row
+    NAME_settle              returns the struct, computed from the sums; for a row, a number
 
-The parameters of each ask by name for what they are given:
+The arguments of these functions are chosen by the names of their parameters:
 
     grad, param   the element's gradient as the transforms before left it, and the element
-    kept          what the transform returned at the calls before, since the last step
+    kept          the result of the transform at the previous call since the last step
     index, tensor the element's index within its tensor, and the tensor's number
-    row           what NAME_settle gave of the element's row
+    row           the result of NAME_settle for the element's row
     h             the tensor's struct
-    measured      the sums; size: of how many elements
-    live          1 where the tensor has a gradient at this call, otherwise 0
-    scale         of the loss
+    measured      the sums; size: the number of elements
+    live          1 if the tensor has a gradient at this call, otherwise 0
+    scale         the scale of the loss
 
-The text made here holds ``struct Transforms``, with a member for each, and these functions, which the shells call.
+The generated module has ``struct Transforms``, with a member for each transform, and the functions that shells call.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["Member", "Stage", "glue", "members", "pascal"]
 
 
 class Stage(Protocol):
-    """What is known of a transform here."""
+    """The properties of a transform that are needed here."""
 
     @property
     def name(self) -> str:
-        """Its file and function."""
+        """The name of its file and function."""
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -47,11 +47,11 @@ class Stage(Protocol):
 
     @property
     def over(self) -> str:
-        """What it measures: "all" tensors, each "tensor", each "row", or nothing."""
+        """The scope of its measure: "all" tensors, a "tensor", a "row", or "" for none."""
 
     @property
     def masked(self) -> bool:
-        """It applies to some tensors only."""
+        """True if it applies to some tensors only."""
 
 
 class Member(NamedTuple):
@@ -62,23 +62,23 @@ class Member(NamedTuple):
 
 
 def pascal(name: str) -> str:
-    """The name of a transform's struct."""
+    """Return the name of a transform's struct."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def members(module: syntax.Module, struct: str) -> tuple[Member, ...]:
-    """The members of a struct in a file as it was parsed; none if it declares no such struct."""
-    for one in module.declarations:
-        if isinstance(one, syntax.StructDeclaration) and one.name == struct:
-            return tuple(Member(field.name, field.type_name.name) for field in one.fields)
+    """Return the members of a struct in a parsed file; none if it does not declare the struct."""
+    for declaration in module.declarations:
+        if isinstance(declaration, syntax.StructDeclaration) and declaration.name == struct:
+            return tuple(Member(field.name, field.type_name.name) for field in declaration.fields)
     return ()
 
 
 def _parameters(module: syntax.Module, function: str) -> tuple[str, ...] | None:
-    """The names of a function's parameters; None if there is no such function."""
-    for one in module.declarations:
-        if isinstance(one, syntax.Function) and one.name == function:
-            return tuple(parameter.name for parameter in one.parameters)
+    """Return the names of a function's parameters; None if there is no such function."""
+    for declaration in module.declarations:
+        if isinstance(declaration, syntax.Function) and declaration.name == function:
+            return tuple(parameter.name for parameter in declaration.parameters)
     return None
 
 
@@ -87,39 +87,39 @@ _TYPES = {"index": "u32", "tensor": "u32", "t": "Transforms", "on": "u32"}
 
 
 class _Chain:
-    """Transforms one after the other, as the text of a function over an element."""
+    """Generates a function of an element that applies transforms one after the other."""
 
     def __init__(self, stages: Sequence[Stage], modules: Mapping[str, syntax.Module]) -> None:
         self.stages = stages
         self.modules = modules
-        self.asked: set[str] = {"grad"}
+        self.used: set[str] = {"grad"}
         self.lines: list[str] = []
         self.result = "grad"
 
-    def apply(self, first: int, end: int) -> _Chain:
-        """Apply these."""
-        for number in range(first, end):
-            one = self.stages[number]
-            after = self.call(number, one.name)
-            if one.name == "accumulate":
+    def apply(self, start: int, end: int) -> _Chain:
+        """Apply the transforms with numbers from `first` to before `end`."""
+        for number in range(start, end):
+            stage = self.stages[number]
+            after = self.call(number, stage.name)
+            if stage.name == "accumulate":
                 after = f"select(kept, {after}, {_IS_LIVE})"
-            elif one.masked:
+            elif stage.masked:
                 after = f"select({self.result}, {after}, {_is_on(number)})"
             self.lines.append(f"    let g{number} = {after};")
             self.result = f"g{number}"
         return self
 
     def call(self, number: int, function: str) -> str:
-        """A call of a function of a transform, with the gradient so far."""
+        """Return a call of a transform's function, with the gradient after the transforms applied so far."""
         module = self.modules[self.stages[number].name]
-        self.asked |= {f"row{number}" if one == "row" else one for one in _parameters(module, function) or ()}
+        self.used |= {f"row{number}" if name == "row" else name for name in _parameters(module, function) or ()}
         return _call(module, function, number, {"grad": self.result})
 
     def function(self, name: str, returns: str, result: str) -> str:
-        """The text of the function."""
+        """Return the text of the function."""
         rows = [f"row{number}" for number in range(len(self.stages))]
-        names = [one for one in (*_ORDER, *rows) if one in self.asked]
-        declared = ", ".join(f"{one}: {_TYPES.get(one, 'f32')}" for one in (*names, "t", "on"))
+        names = [parameter for parameter in (*_ORDER, *rows) if parameter in self.used]
+        declared = ", ".join(f"{parameter}: {_TYPES.get(parameter, 'f32')}" for parameter in (*names, "t", "on"))
         return "\n".join([f"fn {name}({declared}) -> {returns} {{", *self.lines, f"    return {result};", "}"])
 
 
@@ -127,29 +127,29 @@ _IS_LIVE = "(on & 1u) != 0u"
 
 
 def glue(stages: Sequence[Stage], modules: Mapping[str, syntax.Module]) -> syntax.Module:
-    """The functions that join these transforms.
+    """Return a module with the functions that join these transforms.
 
         begin_transforms(t, given, scale, live) -> Transforms       once per tensor, at each call
-        activity(t, on, rest) -> u32                                1 where this call is its step, otherwise `rest` or 0
+        activity(t, on, rest) -> u32                                1 if this call is its step, otherwise `rest` or 0
         transform_gradient(grad, ..., t, on) -> f32                 all transforms
         gather_gradient, finish_gradient                            those up to the accumulation, and those after it
-        measure_transform_N(grad, ..., t, on) -> PartialN           what number N measures of what the ones before made
-        settle_transform_N(t, measured, size) -> Transforms         what follows for the tensor (of a row, a number)
+        measure_transform_N(grad, ..., t, on) -> PartialN           the measure of transform N, after those before it
+        settle_transform_N(t, measured, size) -> Transforms         `settle` of transform N (for a row, a number)
 
-    Bit 0 of `on` is set where the tensor has a gradient, bit 1 + N where number N applies to it, and the last one for
+    Bit 0 of `on` is set if the tensor has a gradient, bit 1 + N if transform N applies to it, and the last one for
     every tensor of the optimizer.
     """
-    kept = next((number for number, one in enumerate(stages) if one.name == "accumulate"), None)
-    texts = [_imports(modules), _struct(stages), _begin(stages, modules, kept), _activity(kept)]
+    accumulation = next((number for number, stage in enumerate(stages) if stage.name == "accumulate"), None)
+    texts = [_imports(modules), _struct(stages), _begin(stages, modules, accumulation), _activity(accumulation)]
     whole = _Chain(stages, modules).apply(0, len(stages))
     texts.append(whole.function("transform_gradient", "f32", whole.result))
-    if kept is not None:
-        for name, first, end in (("gather", 0, kept + 1), ("finish", kept + 1, len(stages))):
-            part = _Chain(stages, modules).apply(first, end)
-            texts.append(part.function(f"{name}_gradient", "f32", part.result))
-    for number, one in enumerate(stages):
-        if one.over:
-            texts.append(_measure(stages, modules, number, kept))
+    if accumulation is not None:
+        for name, start, end in (("gather", 0, accumulation + 1), ("finish", accumulation + 1, len(stages))):
+            chain = _Chain(stages, modules).apply(start, end)
+            texts.append(chain.function(f"{name}_gradient", "f32", chain.result))
+    for number, stage in enumerate(stages):
+        if stage.over:
+            texts.append(_measure(stages, modules, number, accumulation))
             texts.append(_settle(stages, modules, number))
     return parse("\n".join(texts), "<transforms>")
 
@@ -158,37 +158,45 @@ def _imports(modules: Mapping[str, syntax.Module]) -> str:
     lines = ["import package::lib::math::is_finite;"]
     for name, module in modules.items():
         wanted = {pascal(name), f"{pascal(name)}Measured", name}
-        wanted |= {f"{name}_{part}" for part in ("advance", "measure", "settle", "closes")}
-        declared = (one.name for one in module.declarations if not isinstance(one, syntax.Import | syntax.ConstAssert))
-        names = [one for one in declared if one in wanted]
+        wanted |= {f"{name}_{suffix}" for suffix in ("advance", "measure", "settle", "closes")}
+        declared = (
+            declaration.name
+            for declaration in module.declarations
+            if not isinstance(declaration, syntax.Import | syntax.ConstAssert)
+        )
+        names = [imported for imported in declared if imported in wanted]
         lines.append(f"import package::transforms::{name}::{{{', '.join(names)}}};")
     return "\n".join(lines)
 
 
 def _struct(stages: Sequence[Stage]) -> str:
-    return f"struct Transforms {{ {', '.join(f't{number}: {pascal(one.name)}' for number, one in enumerate(stages))} }}"
+    fields = ", ".join(f"t{number}: {pascal(stage.name)}" for number, stage in enumerate(stages))
+    return f"struct Transforms {{ {fields} }}"
 
 
 def _call(module: syntax.Module, function: str, number: int, values: Mapping[str, str]) -> str:
     known = {"h": f"t.t{number}", "row": f"row{number}", **values}
-    return f"{function}({', '.join(known.get(one, one) for one in _parameters(module, function) or ())})"
+    arguments = [known.get(parameter, parameter) for parameter in _parameters(module, function) or ()]
+    return f"{function}({', '.join(arguments)})"
 
 
-def _begin(stages: Sequence[Stage], modules: Mapping[str, syntax.Module], kept: int | None) -> str:
+def _begin(stages: Sequence[Stage], modules: Mapping[str, syntax.Module], accumulation: int | None) -> str:
     lines = []
-    for number, one in enumerate(stages):
-        module, struct = modules[one.name], pascal(one.name)
+    for number, stage in enumerate(stages):
+        module, struct = modules[stage.name], pascal(stage.name)
         names = [member.name for member in members(module, struct)]
-        sources = [f"{'given' if name in one.given else 't'}.t{number}.{name}" for name in names]
+        sources = [f"{'given' if name in stage.given else 't'}.t{number}.{name}" for name in names]
         lines.append(f"    let h{number} = {struct}({', '.join(sources)});")
         value = f"h{number}"
-        if _parameters(module, f"{one.name}_advance") is not None:
-            value = _call(module, f"{one.name}_advance", number, {"h": value})
+        if _parameters(module, f"{stage.name}_advance") is not None:
+            value = _call(module, f"{stage.name}_advance", number, {"h": value})
         lines.append(f"    let a{number} = {value};")
-        if kept is not None and number > kept and value != f"h{number}":
-            # What comes after the accumulation advances with the steps.
-            parts = [f"select(h{number}.{name}, a{number}.{name}, accumulate_closes(a{kept}))" for name in names]
-            lines.append(f"    let t{number} = {struct}({', '.join(parts)});")
+        if accumulation is not None and number > accumulation and value != f"h{number}":
+            # Transforms after the accumulation advance once per step.
+            values = [
+                f"select(h{number}.{name}, a{number}.{name}, accumulate_closes(a{accumulation}))" for name in names
+            ]
+            lines.append(f"    let t{number} = {struct}({', '.join(values)});")
         else:
             lines.append(f"    let t{number} = a{number};")
     return "\n".join(
@@ -201,11 +209,11 @@ def _begin(stages: Sequence[Stage], modules: Mapping[str, syntax.Module], kept: 
     )
 
 
-def _activity(kept: int | None) -> str:
-    if kept is None:
+def _activity(accumulation: int | None) -> str:
+    if accumulation is None:
         result = f"select(rest, 1u, {_IS_LIVE})"
     else:
-        result = f"select(0u, select(rest, 1u, t.t{kept}.gathered > 0.0), accumulate_closes(t.t{kept}))"
+        result = f"select(0u, select(rest, 1u, t.t{accumulation}.gathered > 0.0), accumulate_closes(t.t{accumulation}))"
     return f"fn activity(t: Transforms, on: u32, rest: u32) -> u32 {{\n    return {result};\n}}"
 
 
@@ -213,13 +221,16 @@ def _is_on(number: int) -> str:
     return f"(on & {1 << number + 1}u) != 0u"
 
 
-def _measure(stages: Sequence[Stage], modules: Mapping[str, syntax.Module], number: int, kept: int | None) -> str:
-    one = stages[number]
-    measured = [member.name for member in members(modules[one.name], f"{pascal(one.name)}Measured")]
+def _measure(
+    stages: Sequence[Stage], modules: Mapping[str, syntax.Module], number: int, accumulation: int | None
+) -> str:
+    stage = stages[number]
+    measured = [member.name for member in members(modules[stage.name], f"{pascal(stage.name)}Measured")]
     chain = _Chain(stages, modules).apply(0, number)
-    chain.lines.append(f"    let measured = {chain.call(number, f'{one.name}_measure')};")
-    conditions = [_is_on(number)] if one.masked else []
-    if kept is not None and number < kept:  # a tensor without a gradient now may still step with what it kept
+    chain.lines.append(f"    let measured = {chain.call(number, f'{stage.name}_measure')};")
+    conditions = [_is_on(number)] if stage.masked else []
+    # A tensor without a gradient at this call may still step, with the gradients it has accumulated.
+    if accumulation is not None and number < accumulation:
         conditions.append(_IS_LIVE)
     values = [f"measured.{name}" for name in measured]
     if conditions:
@@ -233,14 +244,14 @@ def _measure(stages: Sequence[Stage], modules: Mapping[str, syntax.Module], numb
 
 
 def _settle(stages: Sequence[Stage], modules: Mapping[str, syntax.Module], number: int) -> str:
-    one = stages[number]
-    module, struct = modules[one.name], f"{pascal(one.name)}Measured"
+    stage = stages[number]
+    module, struct = modules[stage.name], f"{pascal(stage.name)}Measured"
     values = ", ".join(f"measured.{member.name}" for member in members(module, struct))
-    call = _call(module, f"{one.name}_settle", number, {"measured": f"{struct}({values})"})
+    call = _call(module, f"{stage.name}_settle", number, {"measured": f"{struct}({values})"})
     result, type_ = call, "f32"
-    if one.over != "row":
-        each = [call if other == number else f"t.t{other}" for other in range(len(stages))]
-        result, type_ = f"Transforms({', '.join(each)})", "Transforms"
+    if stage.over != "row":
+        structs = [call if index == number else f"t.t{index}" for index in range(len(stages))]
+        result, type_ = f"Transforms({', '.join(structs)})", "Transforms"
     return (
         f"fn settle_transform_{number}(t: Transforms, measured: Partial{number}, size: f32) -> {type_} {{\n"
         f"    return {result};\n}}"

@@ -1,11 +1,11 @@
-"""How the kernels of a rule get the gradient that its transforms make: what they bind and load besides.
+"""The generated code by which a rule's kernels transform gradients: additional bindings and loads.
 
-A module has transforms if `transform_glue` gave it a struct ``Transforms``. `update` and `measure` then see what comes
-out of ``transform_gradient``; the buffers that they may need for it:
+A module has transforms if `transform_glue` added a struct ``Transforms``. The gradient in `update` and `measure` is
+then the result of ``transform_gradient``, which may need these buffers:
 
-    kept      what was gathered since the last step, laid out like the arena; `update` writes it
-    block_places  for each block which one of its tensor it is, and where the tensor's rows are counted from
-    rowsN     what transform number N gives of each row
+    kept          the gradients accumulated since the last step, in the layout of the arena; `update` writes them
+    block_places  for each block its index in its tensor, and the index of the tensor's first row
+    rowsN         the result of transform N for each row
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 BAD = "max_bad"
-"""The member of each transform's measures that is not 0 if a gradient is not finite."""
+"""The member of every transform's measure that is not 0 if a gradient is not finite."""
 
 _SCALARS = "struct TensorScalars { is_active: u32, h: Hyper, s: Scalars }"
 _WITH_TRANSFORMS = """\
@@ -58,27 +58,30 @@ _VECTOR = "array<vec4<f32>>"
 
 
 def has_transforms(module: syntax.Module) -> bool:
-    """Whether the module was joined to transforms."""
+    """Return True if the module was joined to transforms."""
     return bool(struct_of(module, "Transforms").members)
 
 
 def gathers(module: syntax.Module) -> bool:
-    """Whether gradients are accumulated."""
-    return any(str(one.type) == "Accumulate" for one in struct_of(module, "Transforms").members)
+    """Return True if gradients are accumulated over several calls."""
+    return any(str(member.type) == "Accumulate" for member in struct_of(module, "Transforms").members)
 
 
 def stores(module: syntax.Module) -> bool:
-    """Whether the kernel of this module writes what is gathered."""
-    return any(isinstance(one, syntax.Function) and one.name == "gather_gradient" for one in module.declarations)
+    """Return True if the kernel of this module writes the accumulated gradients."""
+    return any(
+        isinstance(declaration, syntax.Function) and declaration.name == "gather_gradient"
+        for declaration in module.declarations
+    )
 
 
 def parameters_of(module: syntax.Module, function: str) -> list[str]:
-    """The names of a function's parameters."""
-    return [one.name for one in function_of(module, function).parameters]
+    """Return the names of a function's parameters."""
+    return [parameter.name for parameter in function_of(module, function).parameters]
 
 
 def tables(text: str, module: syntax.Module) -> str:
-    """The tables of a rule, with what its transforms have for each tensor."""
+    """Return the tables of a rule, with the members that its transforms need for each tensor."""
     if not has_transforms(module):
         return text
     assert _SCALARS in text
@@ -86,17 +89,17 @@ def tables(text: str, module: syntax.Module) -> str:
 
 
 def takes_part(module: syntax.Module, on: str) -> str:
-    """The condition under which transforms see a tensor: it has a gradient, or may have kept one."""
+    """Return the condition for transforms to use a tensor: it has a gradient, or may have an accumulated one."""
     return f"{on} != 0u" if gathers(module) else f"({on} & 1u) != 0u"
 
 
 def is_left_alone(module: syntax.Module, otherwise: str) -> str:
-    """The condition under which a part of a step passes a tensor over."""
+    """Return the condition for a function of a step to skip a tensor; `otherwise` is that without accumulation."""
     return f"{otherwise} && (its.on & 1u) == 0u" if stores(module) else otherwise
 
 
 def bindings(module: syntax.Module, functions: Sequence[str]) -> list[tuple[str, str, str]]:
-    """What is bound besides for these functions."""
+    """Return the additional bindings for these functions."""
     names = {name for function in functions for name in parameters_of(module, function)}
     rows = sorted(name for name in names if re.fullmatch(r"row\d+", name))
     bound = []
@@ -104,7 +107,7 @@ def bindings(module: syntax.Module, functions: Sequence[str]) -> list[tuple[str,
         bound.append(("kept", "read_write" if stores(module) else "read", _VECTOR))
     if rows or "index" in names:
         bound.append(("block_places", "read", "array<BlockPlace>"))
-    return [*bound, *((f"rows{one.removeprefix('row')}", "read", "array<f32>") for one in rows)]
+    return [*bound, *((f"rows{row.removeprefix('row')}", "read", "array<f32>") for row in rows)]
 
 
 def _functions(module: syntax.Module) -> list[str]:
@@ -112,12 +115,12 @@ def _functions(module: syntax.Module) -> list[str]:
 
 
 def rule_bindings(module: syntax.Module) -> list[tuple[str, str, str]]:
-    """What a kernel of a function of the rule binds for its gradient."""
+    """Return the additional bindings for the gradient in a kernel of the rule."""
     return bindings(module, _functions(module)) if has_transforms(module) else []
 
 
 def loads(module: syntax.Module, functions: Sequence[str]) -> list[str]:
-    """Statements that load what these functions are given of a vector of elements."""
+    """Return statements that load the arguments of these functions for a vector of elements."""
     names = {name for function in functions for name in parameters_of(module, function)}
     lines = ["let raw = grads[at];"]
     if "kept" in names:
@@ -132,24 +135,24 @@ def loads(module: syntax.Module, functions: Sequence[str]) -> list[str]:
 
 
 def call(module: syntax.Module, function: str, lane: str, grad: str, t: str, on: str) -> str:
-    """A function of the glue, for one of the four elements."""
+    """Return a call of a function of `transform_glue` for an element of a vector."""
     values = {
         "grad": f"{grad}.{lane}", "param": f"param.{lane}", "kept": f"old_kept.{lane}", "index": f"position.{lane}",
         "tensor": "block.tensor", "t": t, "on": on,
     }  # fmt: skip
     arguments = [
-        values.get(one, f"rows{one.removeprefix('row')}[row.{lane}]") for one in parameters_of(module, function)
+        values.get(name, f"rows{name.removeprefix('row')}[row.{lane}]") for name in parameters_of(module, function)
     ]
     return f"{function}({', '.join(arguments)})"
 
 
 def _calls(module: syntax.Module, function: str, grad: str) -> str:
-    """The four results of a function of the glue, as a vector."""
+    """Return the four results of a function of `transform_glue` as a vector."""
     return f"vec4<f32>({', '.join(call(module, function, lane, grad, 'its.t', 'its.on') for lane in 'xyzw')})"
 
 
 def grad_lines(module: syntax.Module, negate: bool) -> list[str]:
-    """Statements that end in ``let grad``, for a kernel of a function of the rule; `param` is loaded."""
+    """Return statements that declare ``grad``, for a kernel of the rule; `param` is loaded already."""
     sign = "-" if negate else ""
     if not has_transforms(module):
         return [f"let grad = {sign}grads[at];"]
@@ -169,17 +172,17 @@ def grad_lines(module: syntax.Module, negate: bool) -> list[str]:
 
 
 def grad_of_row(module: syntax.Module) -> str:
-    """The gradient of the element with number `index` of its tensor, of which only some rows have one."""
+    """Return the gradient of the element with number `index` of a tensor with a gradient for some rows."""
     if not has_transforms(module):
         return "sums[value]"
     values = {
         "grad": "sums[value]", "param": "params[at]", "index": "index", "tensor": "parameters.tensor",
         "t": "its.t", "on": "its.on",
     }  # fmt: skip
-    place = "block_places[parameters.block]"
+    block = "block_places[parameters.block]"
     arguments = [
-        values.get(one, f"rows{one.removeprefix('row')}[{place}.first_row + index / {place}.row_size]")
-        for one in parameters_of(module, "transform_gradient")
+        values.get(name, f"rows{name.removeprefix('row')}[{block}.first_row + index / {block}.row_size]")
+        for name in parameters_of(module, "transform_gradient")
     ]
     return f"transform_gradient({', '.join(arguments)})"
 
@@ -188,12 +191,12 @@ def grad_of_row(module: syntax.Module) -> str:
 
 
 def scales(module: syntax.Module) -> bool:
-    """Whether the gradients are those of a scaled loss."""
-    return any(str(one.type) == "Unscale" for one in struct_of(module, "Transforms").members)
+    """Return True if the gradients are those of a scaled loss."""
+    return any(str(member.type) == "Unscale" for member in struct_of(module, "Transforms").members)
 
 
 def advance_bindings(module: syntax.Module, measured: int | None) -> list[tuple[str, str, str]]:
-    """What `advance` binds besides; `measured` is the transform that has measured already."""
+    """Return the additional bindings of `advance`; `measured` is the number of a transform that was measured before."""
     if not has_transforms(module):
         return []
     return [
@@ -204,14 +207,14 @@ def advance_bindings(module: syntax.Module, measured: int | None) -> list[tuple[
 
 
 def note_skip(module: syntax.Module) -> str:
-    """The statement that tells the scaler of the loss that a step is left out."""
+    """Return the statement that records a skipped step for the loss scaler."""
     return "\n        scaler[1] = 1.0;" if scales(module) else ""
 
 
-def begin(module: syntax.Module, rest: int, settled: int | None) -> str:
-    """Statements that end in ``let is_active``: 1 where this step is the tensor's, `rest` where only others take it."""
+def begin(module: syntax.Module, otherwise: int, settled: int | None) -> str:
+    """Return statements that declare ``is_active``: 1 if the tensor takes this step, `otherwise` if only others do."""
     if not has_transforms(module):
-        return f"let is_active = select(select({rest}u, 1u, tensors[tensor].live != 0u), 0u, skip);"
+        return f"let is_active = select(select({otherwise}u, 1u, tensors[tensor].live != 0u), 0u, skip);"
     size = "f32(tensors[tensor].size)"
     settle = f"t = settle_transform_{settled}(t, measured, {size});" if settled is not None else ""
     return f"""let on = select(tensors[tensor].live, 0u, skip);
@@ -222,4 +225,4 @@ def begin(module: syntax.Module, rest: int, settled: int | None) -> str:
         }}
         tensor_scalars[tensor].on = on;
         tensor_scalars[tensor].t = t;
-        let is_active = select(activity(t, on, {rest}u), 0u, skip);"""
+        let is_active = select(activity(t, on, {otherwise}u), 0u, skip);"""

@@ -14,7 +14,7 @@ struct RowEntry { tensor: u32, at: u32, index: u32, size: u32 }
 """
 ROW_WORDS = 4
 
-# As in `rule_shell`: a team of invocations for a block.
+# As in `rule_shell`, a group of _TEAM invocations computes a block.
 _LANES = "xyzw"
 _WORKGROUP = 64
 _TEAM = 8
@@ -23,29 +23,29 @@ _WIDE_WORKGROUP = 256
 
 
 def _uses(module: syntax.Module, function: str, parameter: str) -> bool:
-    return any(one.name == parameter for one in function_of(module, function).parameters)
+    return any(declared.name == parameter for declared in function_of(module, function).parameters)
 
 
 def measure_bindings(module: syntax.Module, number: int, is_first: bool) -> Bindings:
-    """Those of the kernel that measures for transform `number`; `is_first`: before `advance`."""
+    """Return the bindings of the kernel that measures for transform `number`; `is_first`: before `advance`."""
     function = f"measure_transform_{number}"
     params = [("params", "read", "array<vec4<f32>>")] if _uses(module, function, "param") else []
-    given = [("tensors", "read", "array<TensorEntry>"), ("transforms", "read", "array<Transforms>")]
+    before_advance = [("tensors", "read", "array<TensorEntry>"), ("transforms", "read", "array<Transforms>")]
     if transform_lookup.scales(module):
-        given.append(("scaler", "read", "array<f32>"))
+        before_advance.append(("scaler", "read", "array<f32>"))
     return [
         *params,
         ("grads", "read", "array<vec4<f32>>"),
         *transform_lookup.bindings(module, [function]),
         ("blocks", "read", "array<Block>"),
         ("tensor_scalars", "read", "array<TensorScalars>"),
-        *(given if is_first else []),
+        *(before_advance if is_first else []),
         ("partials", "read_write", f"array<Partial{number}>"),
     ]
 
 
 def measure(module: syntax.Module, number: int, is_first: bool) -> str:
-    """The shell of a measure over each block. Before `advance` the transforms begin here, and again there."""
+    """Return the shell of a measure over each block; before `advance` it computes the transforms' structs itself."""
     function, struct = f"measure_transform_{number}", f"Partial{number}"
     lines = ["let param = params[at];"] if _uses(module, function, "param") else []
     lines += transform_lookup.loads(module, [function])
@@ -92,7 +92,7 @@ fn main({GRID_PARAMETERS}) {{
 
 
 def settle_bindings(number: int) -> Bindings:
-    """Those of the kernel that settles transform `number`."""
+    """Return the bindings of the kernel that settles transform `number`."""
     return [
         ("tensors", "read", "array<TensorEntry>"),
         ("partials", "read", f"array<Partial{number}>"),
@@ -101,7 +101,7 @@ def settle_bindings(number: int) -> Bindings:
 
 
 def settle(module: syntax.Module, number: int, over_all: bool) -> str:
-    """The shell of what follows from a measure: a workgroup for each tensor, or one for what is measured over all."""
+    """Return the shell that settles a transform: a workgroup for each tensor, or one for a measure over all tensors."""
     struct = f"Partial{number}"
     call = (
         f"tensor_scalars[tensor].t = settle_transform_{number}("
@@ -109,15 +109,15 @@ def settle(module: syntax.Module, number: int, over_all: bool) -> str:
     )
     condition = transform_lookup.takes_part(module, "tensor_scalars[tensor].on")
     if over_all:
-        which, first, end = "", "0u", "arrayLength(&partials)"
+        declared, start, end = "", "0u", "arrayLength(&partials)"
         result = f"""for (var tensor = lane; tensor < arrayLength(&tensors); tensor += {_WIDE_WORKGROUP}u) {{
         if {condition} {{
             {call}
         }}
     }}"""
     else:
-        which = "let tensor = workgroup.x + workgroup.y * grid.x;\n    let entry = tensors[tensor];"
-        first, end = "entry.first_block", "entry.first_block + entry.blocks"
+        declared = "let tensor = workgroup.x + workgroup.y * grid.x;\n    let entry = tensors[tensor];"
+        start, end = "entry.first_block", "entry.first_block + entry.blocks"
         result = f"""if lane == 0u && tensor < arrayLength(&tensors) && {condition} {{
         {call}
     }}"""
@@ -128,38 +128,38 @@ var<workgroup> totals: array<{struct}, {_WIDE_WORKGROUP}>;
 
 @compute @workgroup_size({_WIDE_WORKGROUP})
 fn main({GRID_PARAMETERS}) {{
-    {which}
-    {reduce_partials(module, first, end, struct)}
+    {declared}
+    {reduce_partials(module, start, end, struct)}
     {result}
 }}
 """
 
 
 def rows_bindings(module: syntax.Module, number: int) -> Bindings:
-    """Those of the kernel that measures and settles the rows of transform `number`; elements are read one by one."""
+    """Return the bindings of the kernel that measures and settles rows for transform `number`, by single elements."""
     function = f"measure_transform_{number}"
     names = transform_lookup.parameters_of(module, function)
-    scalar = [one for one in ("params", "grads", "kept") if one == "grads" or one.removesuffix("s") in names]
-    others = [f"rows{one.removeprefix('row')}" for one in names if one.startswith("row")]
+    scalar = [name for name in ("params", "grads", "kept") if name == "grads" or name.removesuffix("s") in names]
+    other_rows = [f"rows{name.removeprefix('row')}" for name in names if name.startswith("row")]
     return [
-        *((one, "read", "array<f32>") for one in scalar),
+        *((name, "read", "array<f32>") for name in scalar),
         ("row_entries", "read", "array<RowEntry>"),
-        *((one, "read", "array<f32>") for one in others),
+        *((name, "read", "array<f32>") for name in other_rows),
         ("tensor_scalars", "read", "array<TensorScalars>"),
         (f"rows{number}", "read_write", "array<f32>"),
     ]
 
 
 def rows(module: syntax.Module, number: int) -> str:
-    """The shell that measures and settles a row, by a workgroup for each."""
+    """Return the shell that measures and settles rows, with a workgroup for each."""
     function, struct = f"measure_transform_{number}", f"Partial{number}"
     values = {
         "grad": "grads[at]", "param": "params[at]", "kept": "kept[at]", "index": "index", "tensor": "row.tensor",
         "t": "its.t", "on": "its.on",
     }  # fmt: skip
     arguments = [
-        values.get(one, f"rows{one.removeprefix('row')}[number]")
-        for one in transform_lookup.parameters_of(module, function)
+        values.get(name, f"rows{name.removeprefix('row')}[number]")
+        for name in transform_lookup.parameters_of(module, function)
     ]
     return f"""{tables(module)}
 {ROW}

@@ -1,4 +1,4 @@
-"""The generated part of the shader of a rule's ``update``, and of the parts that run on call; see `rule_shell`."""
+"""The generated part of the shader of ``update``, and of functions such as ``train`` and ``eval``; see `rule_shell`."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _BLOCKWISE = 4  # blocks of a workgroup where state is stored in 8 bits
 def update_bindings(
     module: syntax.Module, function: str, slots: Mapping[str, str], changed: Mapping[str, str], param_kind: str = ""
 ) -> Bindings:
-    """Those of the `update` kernel; see `update`."""
+    """Return the bindings of the `update` kernel; see `update`."""
     access = {name: "read_write" if name in changed else "read" for name in slots}
     grads = grad_bindings(module, function)
     return [
         ("params", "read_write", "array<vec4<f32>>"),
         *param_storage.bindings(param_kind, "read_write"),
         *grads,
-        *(one for name, kind in slots.items() for one in slot_storage.bindings(name, kind, access[name])),
+        *(binding for name, kind in slots.items() for binding in slot_storage.bindings(name, kind, access[name])),
         *line_lookup.bindings(module, function),
         ("blocks", "read", "array<Block>"),
         ("tensor_scalars", "read", "array<TensorScalars>"),
@@ -54,16 +54,16 @@ def update_bindings(
 
 
 def changed_slots(module: syntax.Module, function: str, slots: Mapping[str, str]) -> dict[str, str]:
-    """The slots that the function returns otherwise than it was given them; only these are stored again.
+    """Return the slots that the function may change; only these are stored.
 
-    Storing in 8 bits what was loaded would change it: the map has 1 and not -1.
+    Storing an unchanged value in 8 bits would change it, as the map has 1 and not -1.
     """
-    kept = passed_through(module, function) if uses(module, function, "state") else slots
-    return {name: kind for name, kind in slots.items() if name not in kept}
+    unchanged = passed_through(module, function) if uses(module, function, "state") else slots
+    return {name: kind for name, kind in slots.items() if name not in unchanged}
 
 
 def elements_per_workgroup(slots: Mapping[str, str]) -> int:
-    """Elements of an arena that a workgroup of `update` takes, which stores these."""
+    """Return the number of elements per workgroup of an `update` that stores these slots."""
     return _BLOCKWISE * BLOCK if slot_storage.is_blockwise(slots.values()) else ELEMENTS_PER_WORKGROUP
 
 
@@ -77,29 +77,29 @@ def update(
     workgroup: int = WORKGROUP,
     in_runs: bool = False,
 ) -> str:
-    """The shell of an optimizer's ``update``: a team of invocations for a block, which belongs to one tensor.
+    """Return the shell of an optimizer's ``update``: a group of invocations for a block, which belongs to one tensor.
 
     Args:
         module: the rule.
-        function: ``update``, for tensors with a gradient; or a part on call, for those that have taken a step.
+        function: ``update``, for tensors with a gradient; or one such as ``eval``, for tensors that have taken a step.
         slots: the members of State that exist, and how each is stored.
         changed: the `changed_slots` among them.
-        negate: the gradient (to maximize).
-        param_kind: how the parameters are kept, as in `param_storage`; "" for float32.
-        workgroup: invocations of a workgroup, where none of the slots is stored in 8 bits.
+        negate: negate the gradient (to maximize).
+        param_kind: the storage of parameters, as in `param_storage`; "" for float32.
+        workgroup: invocations of a workgroup, if no slot is stored in 8 bits.
         in_runs: see `block_loop`.
     """
     is_blockwise = slot_storage.is_blockwise(changed.values())
     lines = loads(module, function, slots, negate, param_kind)
     for lane in LANES:
-        given = element(module, slots, lane, param_storage.whole(param_kind))
-        lines.append(f"let updated_{lane} = {call(module, function, given)};")
-    lines += param_storage.store(param_kind, _kept("param"), seed([*slots, "param"], "param"))
-    kept = {name: _kept(f"state.{name}") for name in changed}
+        arguments = element(module, slots, lane, param_storage.whole(param_kind))
+        lines.append(f"let updated_{lane} = {call(module, function, arguments)};")
+    lines += param_storage.store(param_kind, _result_vector("param"), seed([*slots, "param"], "param"))
+    new_values = {name: _result_vector(f"state.{name}") for name in changed}
     if is_blockwise:
-        lines += [f"new_{name} = {value};" for name, value in kept.items()]
+        lines += [f"new_{name} = {value};" for name, value in new_values.items()]
     else:
-        lines += [line for name, value in kept.items() for line in _stores(slots, name, value)]
+        lines += [statement for name, value in new_values.items() for statement in _stores(slots, name, value)]
     indented = "\n        ".join(lines)
     is_left_alone = "its.is_active != 1u" if function in STEP_PARTS else "its.s.step == 0.0"
     is_left_alone = transform_lookup.is_left_alone(module, is_left_alone)
@@ -113,13 +113,13 @@ def update(
 
 
 def block_loop(computed: str, is_left_alone: str, workgroup: int = WORKGROUP, in_runs: bool = False) -> str:
-    """The entry point of a kernel that does `computed` for each vector of the blocks that are not left alone.
+    """Return the entry point of a kernel that runs `computed` for each vector of the blocks that are not skipped.
 
-    `in_runs`: an invocation takes neighbours, which processors like, and not every eighth, which GPUs do.
+    `in_runs`: an invocation takes adjacent vectors, which is fast on CPUs, and not every eighth, which is fast on GPUs.
     """
-    first, end, step = f"member % {TEAM}u", f"{VECTORS}u", f"{TEAM}u"
+    start, end, step = f"member % {TEAM}u", f"{VECTORS}u", f"{TEAM}u"
     if in_runs:
-        first, end, step = f"{first} * {VECTORS // TEAM}u", f"(member % {TEAM}u + 1u) * {VECTORS // TEAM}u", "1u"
+        start, end, step = f"{start} * {VECTORS // TEAM}u", f"(member % {TEAM}u + 1u) * {VECTORS // TEAM}u", "1u"
     return f"""
 @compute @workgroup_size({workgroup})
 fn main({GRID_PARAMETERS}) {{
@@ -133,7 +133,7 @@ fn main({GRID_PARAMETERS}) {{
     if {is_left_alone} {{
         return;
     }}
-    for (var vector = {first}; vector < {end}; vector += {step}) {{
+    for (var vector = {start}; vector < {end}; vector += {step}) {{
         let at = number * {VECTORS}u + vector;
         let is_inside = vec4<u32>(vector * 4u) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(block.size);
         {computed}
@@ -143,7 +143,7 @@ fn main({GRID_PARAMETERS}) {{
 
 
 def round_params_bindings(param_kind: str) -> Bindings:
-    """Those of the kernel that `round_params` makes."""
+    """Return the bindings of the kernel of `round_params`."""
     return [
         ("params", "read_write", "array<vec4<f32>>"),
         *param_storage.bindings(param_kind, "read_write"),
@@ -153,7 +153,7 @@ def round_params_bindings(param_kind: str) -> Bindings:
 
 
 def round_params(module: syntax.Module, param_kind: str) -> str:
-    """The shell that rounds parameters to the nearest, but for vectors of bfloat16: a second time changes nothing."""
+    """Return the shell that rounds parameters to the nearest bfloat16, and skips vectors that are bfloat16 already."""
     bits = " | ".join(f"bitcast<u32>(param.{lane})" for lane in LANES)
     value = f"select(vec4<f32>(0.0), {param_storage.whole(param_kind)}, is_inside)"
     lines = [
@@ -162,14 +162,14 @@ def round_params(module: syntax.Module, param_kind: str) -> str:
         *param_storage.load(param_kind),
         *param_storage.store(param_kind, value),
     ]
-    # The last entry is that of tensors of others.
+    # The last entry is for tensors of other optimizers.
     is_anothers = "block.tensor + 1u >= arrayLength(&tensor_scalars)"
     declared = f"{tables(module)}\n{storage(round_params_bindings(param_kind))}\n"
     return declared + block_loop("\n        ".join(lines), is_anothers)
 
 
 def seed(names: Sequence[str], name: str) -> str:
-    """Of the rounding of what is stored at random, which are these."""
+    """Return the seed of the random rounding of `name`, one of the `names` that a step rounds."""
     return f"u32(its.s.step) * {len(names)}u + {names.index(name)}u"
 
 
@@ -178,17 +178,20 @@ def _stores(slots: Mapping[str, str], name: str, value: str) -> list[str]:
 
 
 def _main_blockwise(slots: Mapping[str, str], changed: Mapping[str, str], computed: str, is_left_alone: str) -> str:
-    """Of slots in 8 bits: an invocation for a vector, since a block's largest magnitude comes before what is stored."""
+    """Return the entry point for slots in 8 bits, with an invocation for each vector.
+
+    The largest magnitude of a block must be known before its values are stored.
+    """
     in_8_bits = [name for name, kind in changed.items() if slot_storage.is_blockwise([kind])]
     noted = "\n        ".join(
         f"atomicMax(&most[{number * _BLOCKWISE}u + lane / {VECTORS}u], bitcast<u32>(largest_of(abs(new_{name}))));"
         for number, name in enumerate(in_8_bits)
     )
-    found = "\n        ".join(
+    largest = "\n        ".join(
         f"let {name}_most = bitcast<f32>(atomicLoad(&most[{number * _BLOCKWISE}u + lane / {VECTORS}u]));"
         for number, name in enumerate(in_8_bits)
     )
-    stores = "\n        ".join(line for name in changed for line in _stores(slots, name, f"new_{name}"))
+    stores = "\n        ".join(statement for name in changed for statement in _stores(slots, name, f"new_{name}"))
     tops = "\n            ".join(f"{slot_storage.largest_name(name)}[number] = {name}_most;" for name in in_8_bits)
     return f"""var<workgroup> most: array<atomic<u32>, {_BLOCKWISE * len(in_8_bits)}>;
 
@@ -219,7 +222,7 @@ fn main({GRID_PARAMETERS}) {{
     storageBarrier();
     workgroupBarrier();
     if is_updated {{
-        {found}
+        {largest}
         {stores}
         if vector == 0u {{
             {tops}
@@ -229,6 +232,6 @@ fn main({GRID_PARAMETERS}) {{
 """
 
 
-def _kept(member: str) -> str:
-    """That member of the four results, zero beyond the end of the tensor."""
+def _result_vector(member: str) -> str:
+    """Return a member of the four results as a vector, zero beyond the end of the tensor."""
     return f"select(vec4<f32>(0.0), vec4<f32>({', '.join(f'updated_{lane}.{member}' for lane in LANES)}), is_inside)"
