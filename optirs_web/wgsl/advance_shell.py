@@ -24,7 +24,7 @@ def advance_bindings(module: syntax.Module, checked: bool, measured: int | None)
 def advance(
     module: syntax.Module, checked: bool, over_all: bool, measured: int | None = None, settles: bool = False
 ) -> str:
-    """The shell of an optimizer's ``advance``: one workgroup over all its tensors.
+    """Return the shell of an optimizer's ``advance``: one workgroup over all its tensors.
 
     A measure over all tensors is the same for each of them. With one, the scalars of all tensors are advanced; only
     the step count of those without a gradient stays.

@@ -19,7 +19,7 @@ __all__ = ["BuiltinCalls"]
 
 
 class BuiltinCalls:
-    """The rules for calls whose callee is WGSL's own."""
+    """The rules for calls of built-in functions."""
 
     def __init__(self, checker: ExpressionChecker) -> None:
         self.checker = checker

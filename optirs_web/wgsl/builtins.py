@@ -2,10 +2,10 @@
 
 A row reads: names, the scalars T may have, its shapes, parameters, result. In a row
 
-- ``T`` is the same type wherever it stands, ``S`` its scalar; ``u32``, ``vec4f`` and the like stand for themselves;
+- ``T`` is the same type wherever it occurs, ``S`` its scalar; ``u32``, ``vec4f`` and the like are these types;
 - ``T:i32`` and ``T:bool`` have T's shape over another scalar;
 - ``&atomic``, ``&array`` and ``&workgroup`` are ``&x`` of an atomic in memory that can be written, of a
-  runtime-sized array in a storage buffer, and of any workgroup variable; T is what it holds;
+  runtime-sized array in a storage buffer, and of any workgroup variable; T is the type of its contents;
 - ``lane`` is a const-expression of type u32;
 - shapes are ``s`` (scalar), ``v`` (vector of any size), ``3`` (vec3).
 """

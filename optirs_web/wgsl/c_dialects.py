@@ -6,7 +6,7 @@ first operand, or only the former if it is the same for all types. Rows are for 
 vectors component by component, and f16 is computed as f32 and rounded, which gives the same bits. "/ u32 literal" and
 the like are for a right operand that is a literal.
 
-In helpers and rows ``@`` stands for the suffix that CUDA's functions of f32 have: ``exp@`` is `exp` and `expf`.
+In helpers and rows ``@`` is replaced by the suffix of CUDA's functions of f32: ``exp@`` is `exp` and `expf`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ _ROWS: dict[str, Row] = {
     ">> u32": (f"{{0:{PRODUCT}}} >> ({{1:{AND}}} & 31u)", SHIFT),
     ">> i32": (f"{{0:{PRODUCT}}} >> ({{1:{AND}}} & 31u)", SHIFT),
     "<< i32": (f"(i32)((u32){{0:{UNARY}}} << ({{1:{AND}}} & 31u))", UNARY),
-    # Choices. Of a number and a NaN, `min` and `max` give the number.
+    # Choices. `min` and `max` of a number and a NaN are the number.
     "select": (f"{{2:{OR_ELSE}}} ? {{1:{OR_ELSE}}} : {{0:{OR_ELSE}}}", TERNARY),
     "min f32": _call("fmin@({0}, {1})"),
     "max f32": _call("fmax@({0}, {1})"),
@@ -270,8 +270,8 @@ OPENCL = CDialect(
     half="#pragma OPENCL EXTENSION cl_khr_fp16 : enable\ntypedef half f16;\n",
     kernel="__kernel __attribute__((reqd_work_group_size({x}, {y}, {z}))) void",
     function="static",
-    # Where all calls of a function name the same memory, LLVM may name it in the function; and PoCL, which gives each
-    # workgroup its own by what the kernel names, would let workgroups that run at the same time share that one.
+    # If all calls of a function pass the same memory, LLVM may refer to it directly in the function; and PoCL, which
+    # allocates the memory of each workgroup for the kernel's own references, would let concurrent workgroups share it.
     sharing="static inline __attribute__((always_inline))",
     constant="__constant",
     table="__constant",

@@ -1,8 +1,8 @@
 """The reads and writes of module variables by functions, for printing them in C.
 
-They give the variables that a function needs as parameters, and the calls whose order matters. C does not define the
-order in which the operands of an expression are computed. So calls that change a variable that other operands read are
-made before the expression, one after the other; an expression that reads such a variable itself is refused.
+They determine the variables that a function needs as parameters, and the calls whose order matters. C does not define
+the order in which the operands of an expression are computed. So calls that change a variable that other operands read
+are made before the expression, one after the other; an expression that reads such a variable itself is refused.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Effects:
         """Return the calls that must be made in this order before expressions that are evaluated together.
 
         Raises:
-            UnsupportedError: that would give other results, as one of them changes a variable that the expressions read
+            UnsupportedError: that would change the result, as one of them changes a variable that the expressions read
                 themselves, or is made only under a condition.
         """
         if not self.has_impure:

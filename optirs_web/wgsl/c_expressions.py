@@ -19,7 +19,7 @@ _COMPONENTS = dict(zip("rgba", "xyzw", strict=True))
 
 
 def type_of(node: Expression) -> Type:
-    """The type of a checked expression."""
+    """Return the type of a checked expression."""
     assert node.type is not None, f"{node.position}: not checked"
     return node.type
 
@@ -112,7 +112,7 @@ class Expressions:
         return Operand(str(value), UNARY if value < 0 else ATOM)
 
     def apply(self, key: str, nodes: list[Expression], result: Type) -> Operand:
-        """An operator or built-in with these operands."""
+        """Return an operator or built-in with these operands."""
         last = nodes[-1] if nodes else None
         is_literal = isinstance(last, Literal) and last.value not in (0, -1)
         operands = [self.operand(node) for node in nodes]
@@ -253,7 +253,7 @@ class Expressions:
         return self.operations.value(type_, operands)
 
     def zero(self, type_: Type, position: Position) -> Operand:
-        """The zero value."""
+        """Return the zero value of a type."""
         if isinstance(type_, Scalar):
             return self.literal(Literal(position, 0, "", type_))
         name = self.types.name(type_)

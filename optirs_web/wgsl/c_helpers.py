@@ -245,7 +245,7 @@ vec4u _ballot(bool x) { return (vec4u)((u32)x, 0u, 0u, 0u); }
 }
 
 CUDA_HELPERS = {
-    # cuda_fp16.h would have to be found by the compiler; what runs the text on a CPU brings its own conversions.
+    # These avoid cuda_fp16.h, which the compiler would have to find; an emulation on a CPU defines its own conversions.
     "_half_bits": """
 u32 _half_bits(f32 x) {
 #ifdef __CUDACC__

@@ -40,7 +40,7 @@ class Argument(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """How a kernel is launched: the invocations of a workgroup, and the arguments in order."""
+    """The interface of a kernel: the invocations of a workgroup along each axis, and the arguments in order."""
 
     workgroup_size: tuple[int, int, int]
     arguments: tuple[Argument, ...]

@@ -24,7 +24,7 @@ _WIDTH = 110
 
 
 class Operand:
-    """The text of an expression; as ``{:9}`` in parentheses unless it binds at least that tightly."""
+    """The text of an expression; the format ``{:9}`` adds parentheses unless its level is at least 9."""
 
     def __init__(self, text: str, level: int = ATOM) -> None:
         self.text = text

@@ -242,7 +242,7 @@ class _StatementChecker(DeclarationChecker):
         self.sequence(statement.body.statements)
         hidden: dict[str, Binding] | None = None
         if has_continue(statement.body):
-            hidden = self.scopes.stack.pop()  # a continue may have skipped what the body declares
+            hidden = self.scopes.stack.pop()  # a continue may have skipped declarations of the body
         self.context.append("continuing")
         if statement.continuing is not None:
             self.scopes.stack.append({})

@@ -45,13 +45,13 @@ LINES_PER_GROUP = 256
 _WORKGROUP = 128
 
 _TILE_ENTRY = """
-// One per tile: its tensor, its first matrix, row and column, and the part of the tensor that is seen in this turn.
+// One per tile: its tensor, its first matrix, row and column, and the number of the part of the tensor that is bound.
 struct Tile { tensor: u32, matrix: u32, row: u32, column: u32, turn: u32 }
 """
 TILE_WORDS = 5
 
 _GROUP_ENTRY = """
-// Lines of one tensor from `first` on; `kind` is 0 for rows, 1 for columns, 2 for matrices; 2^log_team lanes each.
+// Lines of a tensor from index `first`; `kind` is 0 for rows, 1 for columns, 2 for matrices; 2^log_team lanes for each.
 struct LineGroup { tensor: u32, kind: u32, first: u32, log_team: u32 }
 """
 GROUP_WORDS = 4
@@ -59,8 +59,8 @@ GROUP_WORDS = 4
 _PLACES = """
 struct LinePlaces { row_count: u32, column_count: u32, strips: u32, chunks: u32, columns: u32, matrices: u32 }
 
-// How many lines there are, how many tiles lie beside and above each other, and where the partials of columns and of
-// matrices begin.
+// The numbers of rows and columns of all matrices, and of columns and rows of tiles; the offsets of the partials of
+// columns and of matrices.
 fn places_of(shape: Shape) -> LinePlaces {
     let row_count = shape.matrices * shape.rows;
     let column_count = shape.matrices * shape.columns;
@@ -186,7 +186,7 @@ fn main({GRID_PARAMETERS}) {{
         by_row[slot] = value;
         by_column[slot] = value;
     }}
-    // Halves of each row and of each column are added until one value is left, where it begins.
+    // Each row and each column is reduced by adding its second half to its first, until its first element is the sum.
     for (var level = max(log_rows, log_columns); level > 0u; level--) {{
         let bits = level - 1u;
         workgroupBarrier();

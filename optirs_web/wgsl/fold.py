@@ -353,7 +353,7 @@ def _parts(statement: Statement) -> tuple[list[Block], object, object]:
             return [body], None, statement.condition
         case Switch(cases=cases):
             return [case.body for case in cases], None, [statement.selector, [case.selectors for case in cases]]
-    return [], None, statement  # in a `loop` the continuing block sees what the body declares
+    return [], None, statement  # in a `loop` the declarations of the body are visible in the continuing block
 
 
 def _names(node: object) -> set[str]:

@@ -88,7 +88,7 @@ def _bit_field(offset, count):
     offset = jnp.minimum(offset, 32)
     return offset, jnp.minimum(count, 32 - offset)
 """,
-    # A shift by 32 gives 0, or the sign of an i32.
+    # A shift by 32 returns 0, or the sign of an i32.
     "_extract_bits": """
 def _extract_bits(x, offset, count):
     offset, count = _bit_field(offset, count)

@@ -34,9 +34,9 @@ LINE_STRUCTS = {"row": "Row", "column": "Column", "matrix": "Matrix"}
 """The struct of each kind of line, in the order of the buffer ``lines``."""
 
 SHAPE = """
-// One per tensor: `matrices` of `rows` times `columns`. `first` is its first element in what the kernel sees of the
-// arena, and may lie before that (it wraps); `lines` and `partials` are where it begins in those buffers; the
-// logarithms are those of a tile's size; `turns` counts the parts in which kernels see the tensor.
+// One per tensor: `matrices` of `rows` times `columns`. `first` is the index of its first element in the bound range of
+// the arena, and may be negative (it wraps); `lines` and `partials` are its offsets in those buffers; the logarithms
+// are those of a tile's size; `turns` is the number of parts in which the tensor is bound.
 struct Shape {
     first: u32, matrices: u32, rows: u32, columns: u32, lines: u32, partials: u32,
     log_rows: u32, log_columns: u32, turns: u32, is_matrix: u32,

@@ -76,7 +76,7 @@ def link(
     """Return a complete, checked module without imports and overrides.
 
     Args:
-        module: parsed; it stays as it is and may be linked again with other constants.
+        module: parsed; it is not changed, and may be linked again with other constants.
         load: returns imported modules; `package_loader()` if None.
         constants: values of overrides, by name; others have their default. Also the flags of conditional imports in
             the module and in imported files: ``@if(A) import ...; @elif(B) import ...; @else import ...;``; flags that
@@ -183,7 +183,7 @@ class _File:
     """A module with its names resolved; of conditional imports, those that the flags select.
 
     Raises:
-        ShaderError: a name stands for two things.
+        ShaderError: a name is declared or imported twice.
     """
 
     def __init__(self, path: Path, module: Module, flags: Set[str] = frozenset()) -> None:

@@ -1,4 +1,4 @@
-"""Refuses valid WGSL that fails on some adapter or target. Each message says what to write instead."""
+"""Refuses valid WGSL that fails on some adapter or target. Each message names the replacement."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ _BITS: dict[str, Callable[[int, int], int]] = {"&": operator.and_, "|": operator
 
 
 def binary(symbol: str, type_: Scalar, a: Number, b: Number) -> Number:
-    """The value of ``a symbol b``; `type_` is that of the left operand (and of the right, but in shifts).
+    """Return the value of ``a symbol b``; `type_` is that of the left operand (and, except in shifts, of the right).
 
     Sums, differences and products of i32 and u32 wrap, as they do at run time.
     """
@@ -151,7 +151,7 @@ def _shift(symbol: str, type_: Scalar, a: int, amount: int) -> int:
 
 
 def unary(symbol: str, type_: Scalar, a: Number) -> Number:
-    """The value of ``symbol a``."""
+    """Return the value of ``symbol a``."""
     if symbol == "!":
         return not a
     if symbol == "~":

@@ -109,8 +109,8 @@ class ExpressionParser:
 
     def error(self, message: str, where: Token | Attribute) -> ShaderError:
         """Return the error to raise at a token or attribute."""
-        place = where.position if isinstance(where, Attribute) else where
-        return ShaderError(message, file=self.file, line=place.line, column=place.column)
+        position = where.position if isinstance(where, Attribute) else where
+        return ShaderError(message, file=self.file, line=position.line, column=position.column)
 
     def enter(self, token: Token) -> None:
         """Open a block or parenthesis."""

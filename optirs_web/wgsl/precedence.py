@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["CLASSES", "IN_TEMPLATES", "OPERANDS", "RANKS", "UNARY"]
 
-# The class of each operator; what is no binary expression, or stands in parentheses, is of the class "unary".
+# The class of each operator; other expressions, and those in parentheses, are of the class "unary".
 CLASSES: dict[str, str] = {
     **dict.fromkeys("*/%", "product"),
     **dict.fromkeys("+-", "sum"),
@@ -17,14 +17,14 @@ CLASSES: dict[str, str] = {
     **{operator: operator for operator in ("&&", "||", "&", "|", "^")},
 }
 
-# Which class binds tighter; it does not say that the two may stand side by side.
+# Precedence of the classes; it does not imply that operators of two classes may be adjacent.
 RANKS: dict[str, int] = {"product": 5, "sum": 4, "shift": 3, "relation": 2, **dict.fromkeys(("&&", "||", *"&|^"), 1)}
 
 UNARY = frozenset(("unary",))
 _UP_TO_SHIFT = frozenset(("unary", "product", "sum", "shift"))
 _UP_TO_RELATION = _UP_TO_SHIFT | {"relation"}
 
-# The classes that each takes without parentheses on its left and on its right.
+# The classes that an operator of each class takes without parentheses on its left and on its right.
 OPERANDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "product": (UNARY | {"product"}, UNARY),
     "sum": (UNARY | {"product", "sum"}, UNARY | {"product"}),

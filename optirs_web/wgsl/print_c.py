@@ -70,13 +70,13 @@ def print_c(
 def uses_subgroups(module: Module) -> bool:
     """Return True if a kernel uses subgroup functions, or the index or size of a subgroup."""
 
-    def asks(node: object) -> bool:
+    def uses(node: object) -> bool:
         if isinstance(node, Call):
             return node.kind == "builtin" and needs_subgroups(node.callee.name)
         values = node.arguments if isinstance(node, Attribute) and node.name == "builtin" else ()
         return any(isinstance(value, Name) and needs_subgroups(value.name) for value in values)
 
-    return any(map(asks, walk(module.declarations)))
+    return any(map(uses, walk(module.declarations)))
 
 
 class _Printer:

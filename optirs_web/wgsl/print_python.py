@@ -34,7 +34,7 @@ def print_python(module: Module, dialect: str | Dialect = "numpy", functions: li
     Args:
         module: checked and linked.
         dialect: the key of a table in `python_dialects.DIALECTS`, "jax" or "numba"; or a table.
-        functions: which to print, along with what they call; None for all but entry points.
+        functions: the names of functions to print, with those they call; None for all but entry points.
 
     Raises:
         ShaderError: one of them is not a map function.
@@ -69,7 +69,7 @@ def python_name(name: str) -> str:
 
 
 class _Operand:
-    """An operand's text; as ``{:5}`` in parentheses unless it binds at least that tightly."""
+    """The text of an operand; the format ``{:5}`` adds parentheses unless its level is at least 5."""
 
     def __init__(self, text: str, level: int) -> None:
         self.text = text
@@ -178,8 +178,8 @@ class _Printer:
             return _Operand(template.format(self.expression(operands[0]), amount), level)
         typed = f"{key} {type_of(operands[0])}"
         if typed not in rows and key not in rows:
-            place = f"{expression.position}: '{typed}'"
-            raise UnsupportedError(f"{place} is not available in {self.dialect.name}")
+            position = f"{expression.position}: '{typed}'"
+            raise UnsupportedError(f"{position} is not available in {self.dialect.name}")
         template, level = rows[typed] if typed in rows else rows[key]
         return _Operand(template.format(*map(self.expression, operands)), level)
 

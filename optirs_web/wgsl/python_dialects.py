@@ -81,7 +81,7 @@ _NUMPY_ROWS: dict[str, Row] = {
     ">> u32": ("{0:4} >> ({1:3} & 31)", SHIFT),
     "<< i32": ("{0:4} << ({1:3} & 31).view(np.int32)", SHIFT),
     ">> i32": ("{0:4} >> ({1:3} & 31).view(np.int32)", SHIFT),
-    # Choices. Of a number and a NaN, `min` and `max` give the number, as CUDA's do.
+    # Choices. `min` and `max` of a number and a NaN are the number, as in CUDA.
     "select": ("_select({0}, {1}, {2})", ATOM),
     "min f32": ("np.fmin({0}, {1})", ATOM),
     "max f32": ("np.fmax({0}, {1})", ATOM),

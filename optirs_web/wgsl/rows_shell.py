@@ -62,7 +62,7 @@ fn main({GRID_PARAMETERS}) {{
         return;
     }}
     let its = tensor_scalars[parameters.tensor];
-    // Before the first element that is bound: a large number.
+    // An element before the first bound one has a large index.
     let at = row * parameters.length + value % parameters.length - parameters.first;
     if its.is_active != 1u || at >= arrayLength(&params) {{
         return;

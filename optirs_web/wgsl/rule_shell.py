@@ -75,13 +75,13 @@ WIDE_WORKGROUP = 256  # for tables and sums
 # The tables that the kernels read. Code that dispatches a kernel, or computes it without WGSL, relies on the names of
 # their bindings.
 _TABLES = """
-// One per block of an arena: its tensor, and how many of its elements belong to that; the rest stays zero.
+// One per block of an arena: its tensor, and the number of its elements; the other elements are zero.
 struct Block { tensor: u32, size: u32 }
-// One per tensor: the group whose hyper-parameters it uses, whether it has a gradient, and where its blocks are among
-// those of all arenas.
+// One per tensor: the group of its hyper-parameters, a flag for a gradient, and its range of the blocks of all arenas.
+// `size` is its number of elements.
 struct TensorEntry { group: u32, live: u32, first_block: u32, blocks: u32, size: u32 }
-// One per tensor: written by `advance` and `settle`, read by `update` and `measure`. is_active is 1 where this step is
-// the tensor's; 2 where it has no gradient, but its scalars go along, since they are those of all tensors.
+// One per tensor: written by `advance` and `settle`, read by `update` and `measure`. is_active is 1 if the tensor takes
+// this step; 2 if it has no gradient, but its scalars are advanced, as they are the same for all tensors.
 struct TensorScalars { is_active: u32, h: Hyper, s: Scalars }
 """
 _STEP = "struct Scalars { step: f32 }\n"

@@ -1,6 +1,6 @@
 """Joins gradient transforms to a rule, by map functions that call the transforms one after the other.
 
-A transform is a file of map functions in ``shaders/transforms``, whose names begin with its own:
+A transform is a file of map functions in ``shaders/transforms``, whose names begin with the file's:
 
     struct Name              its hyper-parameters, and values computed once per tensor
     NAME                     returns the transformed gradient of an element

@@ -44,12 +44,12 @@ BAD = "max_bad"
 
 _SCALARS = "struct TensorScalars { is_active: u32, h: Hyper, s: Scalars }"
 _WITH_TRANSFORMS = """\
-// `on`: bit 0 is set where the tensor has a gradient at this call, bit 1 + N where transform N applies to it, the last
-// one for every tensor of the optimizer; all are zero in a call that is left out.
+// `on`: bit 0 is set if the tensor has a gradient at this call, bit 1 + N if transform N applies to it, the last one
+// for every tensor of the optimizer; all are zero in a call that is skipped.
 struct TensorScalars { is_active: u32, h: Hyper, s: Scalars, on: u32, t: Transforms }"""
 
 PLACE = """
-// One per block: which one of its tensor it is, the number of the tensor's first row, and the length of its rows.
+// One per block: its index in its tensor, the index of the tensor's first row, and the length of its rows.
 struct BlockPlace { block: u32, first_row: u32, row_size: u32 }
 """
 PLACE_WORDS = 3

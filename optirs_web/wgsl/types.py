@@ -96,13 +96,13 @@ class StructMember:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A struct; two are equal if names and members are."""
+    """A struct; two are equal if their names and members are."""
 
     name: str
     members: tuple[StructMember, ...]
 
     def member(self, name: str) -> StructMember | None:
-        """The member of that name, or None."""
+        """Return the member of that name, or None."""
         return next((member for member in self.members if member.name == name), None)
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def align_of(type_: Type) -> int:
-    """Alignment in bytes of a host-shareable type."""
+    """Return the alignment in bytes of a host-shareable type."""
     match type_:
         case Scalar(name="f16"):
             return 2
@@ -153,7 +153,7 @@ def align_of(type_: Type) -> int:
 
 
 def size_of(type_: Type) -> int:
-    """Size in bytes of a host-shareable type with a fixed footprint."""
+    """Return the size in bytes of a host-shareable type with a fixed size."""
     match type_:
         case Scalar() | Atomic():
             return align_of(type_)
@@ -168,7 +168,7 @@ def size_of(type_: Type) -> int:
 
 
 def member_offsets(struct: Struct) -> tuple[int, ...]:
-    """The byte offset of each member, in order."""
+    """Return the offset in bytes of each member, in order."""
     offsets = []
     end = 0
     for member in struct.members:

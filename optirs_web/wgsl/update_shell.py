@@ -195,7 +195,7 @@ def _main_blockwise(slots: Mapping[str, str], changed: Mapping[str, str], comput
     tops = "\n            ".join(f"{slot_storage.largest_name(name)}[number] = {name}_most;" for name in in_8_bits)
     return f"""var<workgroup> most: array<atomic<u32>, {_BLOCKWISE * len(in_8_bits)}>;
 
-// Not negative, so that bits are in the order of the numbers.
+// The numbers are not negative, so that their bits have the same order.
 fn largest_of(x: vec4<f32>) -> f32 {{
     return max(max(x.x, x.y), max(x.z, x.w));
 }}
@@ -208,7 +208,7 @@ fn main({GRID_PARAMETERS}) {{
     let block = blocks[min(number, arrayLength(&blocks) - 1u)];
     let its = tensor_scalars[block.tensor];
     let is_updated = number < arrayLength(&blocks) && !({is_left_alone});
-    // Not every adapter begins with zeros.
+    // Not every adapter initializes workgroup memory to zero.
     if lane < {_BLOCKWISE * len(in_8_bits)}u {{
         atomicStore(&most[lane], 0u);
     }}
