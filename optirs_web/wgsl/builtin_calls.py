@@ -1,4 +1,4 @@
-"""Typing of calls of built-in functions, with the values of those that are const-expressions."""
+"""Checks calls of built-in functions, and evaluates those that are const-expressions."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from .types import (
     Vector,
 )
 
-__all__ = ["BUILTINS", "BUILTIN_VALUES", "Match", "Signature", "match", "meets_others", "needs_subgroups"]
+__all__ = ["BUILTINS", "BUILTIN_VALUES", "Match", "Signature", "has_side_effects", "match", "needs_subgroups"]
 
 _CLASSES: dict[str, tuple[Scalar, ...]] = {
     "float": FLOATS,
@@ -189,7 +189,7 @@ def needs_subgroups(name: str) -> bool:
     return name.startswith(("subgroup", "quad")) or name == "num_subgroups"
 
 
-def meets_others(name: str) -> bool:
+def has_side_effects(name: str) -> bool:
     """Return True for built-in functions with side effects: they write memory or synchronize with other invocations."""
     return (
         name.startswith("atomic") or name.endswith("Barrier") or name == "workgroupUniformLoad" or needs_subgroups(name)
@@ -237,10 +237,10 @@ def _fit(signature: Signature, arguments: Sequence[Type], all_constant: bool) ->
             return None
     parameters: list[Type] = []
     for kind, argument in zip(signature.parameters, arguments, strict=True):
-        wanted = argument if kind.startswith("&") else _type(kind, variable)
-        if wanted is None or not converts(argument, wanted):
+        parameter = argument if kind.startswith("&") else _type(kind, variable)
+        if parameter is None or not converts(argument, parameter):
             return None
-        parameters.append(wanted)
+        parameters.append(parameter)
     return Match(tuple(parameters), _type(signature.result, variable), variable)
 
 

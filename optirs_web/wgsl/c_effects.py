@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import UnsupportedError
-from .builtins import meets_others
+from .builtins import has_side_effects
 from .syntax import Assign, Binary, Call, Expression, Function, GlobalVariable, Index, Member, Module, Name, Unary
 from .tree import walk
 
@@ -75,7 +75,7 @@ class Effects:
         name = node.callee.name
         if node.kind == "function":
             return self.function(name)
-        if node.kind == "builtin" and meets_others(name):
+        if node.kind == "builtin" and has_side_effects(name):
             pointer = node.arguments[0] if node.arguments else None
             is_write = name.startswith("atomic") and name != "atomicLoad"
             root = {root_of(pointer.operand)} if is_write and isinstance(pointer, Unary) else set()

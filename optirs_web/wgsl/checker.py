@@ -139,31 +139,31 @@ class _StatementChecker(DeclarationChecker):
     # Statements.
 
     def local(self, declaration: LocalDeclaration) -> None:
-        wanted = None if declaration.type_name is None else self.resolve(declaration.type_name)
-        if wanted is not None and not is_constructible(wanted):
+        expected = None if declaration.type_name is None else self.resolve(declaration.type_name)
+        if expected is not None and not is_constructible(expected):
             assert declaration.type_name is not None
-            raise fail(declaration.type_name.position, f"a variable in a function cannot be {wanted}")
+            raise fail(declaration.type_name.position, f"a variable in a function cannot be {expected}")
         if declaration.value is None:
-            assert wanted is not None
-            binding = Binding("var", wanted)
+            assert expected is not None
+            binding = Binding("var", expected)
         else:
-            binding = self.initialised(declaration, declaration.value, wanted)
+            binding = self.initialised(declaration, declaration.value, expected)
         if declaration.keyword == "var":
             memory = Memory(declaration.name, "function", "read_write")
             binding = Binding("var", binding.type, None, memory)
         declaration.type = binding.type
         self.scopes.declare(declaration.name, binding, declaration.position)
 
-    def initialised(self, declaration: LocalDeclaration, value: Expression, wanted: Type | None) -> Binding:
-        what = f"'{declaration.name}'"
+    def initialised(self, declaration: LocalDeclaration, value: Expression, expected: Type | None) -> Binding:
+        role = f"'{declaration.name}'"
         if declaration.keyword == "const":
-            operand = self.constant(value, f"the value of {what}")
-            if wanted is not None:
-                operand = self.convert(operand, wanted, what)
+            operand = self.constant(value, f"the value of {role}")
+            if expected is not None:
+                operand = self.convert(operand, expected, role)
                 declaration.value = operand.node
             return Binding("const", operand.type, operand.value)
         operand = self.value(value)
-        operand = self.convert(operand, concrete(operand.type) if wanted is None else wanted, what)
+        operand = self.convert(operand, concrete(operand.type) if expected is None else expected, role)
         declaration.value = operand.node
         return Binding(declaration.keyword, operand.type)
 
@@ -281,15 +281,15 @@ class _StatementChecker(DeclarationChecker):
 
     def return_(self, statement: Return) -> None:
         assert self.function is not None
-        wanted = self.function.return_type
+        expected = self.function.return_type
         if "continuing" in self.context:
             raise fail(statement.position, "a continuing block cannot return")
-        if wanted is None or statement.value is None:
-            if (wanted is None) != (statement.value is None):
-                what = "returns nothing" if wanted is None else f"must return {wanted}"
-                raise fail(statement.position, f"'{self.function.name}' {what}")
+        if expected is None or statement.value is None:
+            if (expected is None) != (statement.value is None):
+                message = "returns nothing" if expected is None else f"must return {expected}"
+                raise fail(statement.position, f"'{self.function.name}' {message}")
             return
-        statement.value = self.convert(self.value(statement.value), wanted, "the value returned").node
+        statement.value = self.convert(self.value(statement.value), expected, "the value returned").node
 
     def break_(self, statement: Break) -> None:
         if not self.context or self.context[-1] not in ("loop", "switch"):

@@ -44,24 +44,24 @@ class Constructor:
             raise fail(node.position, f"{type_} cannot be constructed: it lives in memory only")
         if not operands:
             return Operand(node, type_, None if holds(type_, SubgroupMatrix) else constants.zero(type_))
-        wanted: list[tuple[str, Type]]
+        parameters: list[tuple[str, Type]]
         match type_:
             case SubgroupMatrix(element=element):
-                wanted = [("each element", element)]
+                parameters = [("each element", element)]
             case Scalar():
                 return self.scalar(node, type_, operands)
             case Vector(size, element):
                 return self.vector(node, size, element, operands)
             case Array(element, count):
-                wanted = [("an element", element)] * (count or 0)
+                parameters = [("an element", element)] * (count or 0)
             case Struct(members=members):
-                wanted = [(f"member '{member.name}'", member.type) for member in members]
+                parameters = [(f"member '{member.name}'", member.type) for member in members]
             case _:
-                wanted = []
-        if len(operands) != len(wanted):
-            raise fail(node.position, f"{type_} takes {len(wanted)} values or none, not {len(operands)}")
-        for number, (what, expected) in enumerate(wanted):
-            operands[number] = self.checker.convert(operands[number], expected, what)
+                parameters = []
+        if len(operands) != len(parameters):
+            raise fail(node.position, f"{type_} takes {len(parameters)} values or none, not {len(operands)}")
+        for number, (role, parameter) in enumerate(parameters):
+            operands[number] = self.checker.convert(operands[number], parameter, role)
         return Operand(node, type_, None if isinstance(type_, SubgroupMatrix) else self.values(operands, type_))
 
     def values(self, operands: list[Operand], type_: Type) -> Value | None:

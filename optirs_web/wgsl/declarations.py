@@ -141,16 +141,16 @@ class DeclarationChecker(ExpressionChecker):
 
     def constant_declaration(self, declaration: Constant | Override) -> Binding:
         """Check a ``const`` or ``override``."""
-        wanted = None if declaration.type_name is None else self.resolve(declaration.type_name)
+        expected = None if declaration.type_name is None else self.resolve(declaration.type_name)
         if declaration.value is None:
-            assert wanted is not None
-            declaration.type = self.check_override_type(declaration, wanted)
+            assert expected is not None
+            declaration.type = self.check_override_type(declaration, expected)
             return Binding("override", declaration.type)
         operand = self.constant(declaration.value, f"the value of '{declaration.name}'")
-        if wanted is None and isinstance(declaration, Override):
-            wanted = concrete(operand.type)
-        if wanted is not None:
-            operand = self.convert(operand, wanted, f"'{declaration.name}'")
+        if expected is None and isinstance(declaration, Override):
+            expected = concrete(operand.type)
+        if expected is not None:
+            operand = self.convert(operand, expected, f"'{declaration.name}'")
             declaration.value = operand.node
         declaration.type = operand.type
         if isinstance(declaration, Override):
@@ -225,11 +225,11 @@ class DeclarationChecker(ExpressionChecker):
             raise fail(name.position, f"'{name.name}' needs the type of its elements: {name.name}<f32> or the like")
         return name.arguments[0]
 
-    def scalar_named(self, name: TypeName, what: str) -> Scalar:
+    def scalar_named(self, name: TypeName, role: str) -> Scalar:
         """Return a type that must be a scalar."""
         type_ = self.resolve(name)
         if not isinstance(type_, Scalar):
-            raise fail(name.position, f"the elements of {what} are scalars, not {type_}")
+            raise fail(name.position, f"the elements of {role} are scalars, not {type_}")
         return type_
 
     def array(self, name: TypeName) -> Array:
@@ -337,12 +337,12 @@ class DeclarationChecker(ExpressionChecker):
             if attribute.name != "builtin" or not is_entry:
                 raise fail(attribute.position, f"@{attribute.name} does not belong to this parameter")
             name = attribute.arguments[0].name if isinstance(attribute.arguments[0], Name) else "?"
-            wanted = BUILTIN_VALUES.get(name)
-            if wanted is None:
+            expected = BUILTIN_VALUES.get(name)
+            if expected is None:
                 known = ", ".join(BUILTIN_VALUES)
                 raise fail(attribute.position, f"there is no @builtin({name}) in the subset; there are {known}")
-            if parameter.type != wanted:
-                raise fail(parameter.type_name.position, f"@builtin({name}) is {wanted}, not {parameter.type}")
+            if parameter.type != expected:
+                raise fail(parameter.type_name.position, f"@builtin({name}) is {expected}, not {parameter.type}")
         if is_entry and not parameter.attributes:
             raise fail(parameter.position, "a parameter of an entry point needs @builtin(...)")
 

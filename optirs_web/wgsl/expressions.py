@@ -134,8 +134,8 @@ class ExpressionChecker(ABC):
         result = self.value(node)
         return self.convert(result, concrete(result.type), "this")
 
-    def convert(self, operand: Operand, target: Type, what: str) -> Operand:
-        """Return the operand converted implicitly to `target`; `what` describes its role in messages."""
+    def convert(self, operand: Operand, target: Type, role: str) -> Operand:
+        """Return the operand converted implicitly to `target`; `role` is its description in messages."""
         if operand.type == target:
             return operand
         position = operand.node.position
@@ -143,7 +143,7 @@ class ExpressionChecker(ABC):
             hint = ""
             if isinstance(target, Scalar) and isinstance(operand.type, Scalar) and target != BOOL:
                 hint = f"; write {target}(...)"
-            raise fail(position, f"{what} must be {target}, but this is {operand.type}{hint}")
+            raise fail(position, f"{role} must be {target}, but this is {operand.type}{hint}")
         source, value = operand.type, operand.value
         result = self.evaluate(position, lambda: constants.converted(value, source, target))
         if is_abstract(target):
@@ -155,18 +155,18 @@ class ExpressionChecker(ABC):
             node = constants.literal(result, target, position)
         return Operand(node, target, result)
 
-    def constant(self, node: Expression, what: str) -> Operand:
+    def constant(self, node: Expression, role: str) -> Operand:
         """Check an expression that must be constant. The tree keeps it as it was written."""
         result = self.value(node)
         if result.value is None:
-            raise fail(node.position, f"{what} must be a const-expression: literals, constants and operations on them")
+            raise fail(node.position, f"{role} must be a const-expression: literals, constants and operations on them")
         return result
 
-    def constant_integer(self, node: Expression, what: str) -> int:
+    def constant_integer(self, node: Expression, role: str) -> int:
         """Return the value of a const-expression that must be an integer."""
-        result = self.constant(node, what)
+        result = self.constant(node, role)
         if result.type not in INTEGERS or not isinstance(result.value, int):
-            raise fail(node.position, f"{what} must be an integer, but this is {result.type}")
+            raise fail(node.position, f"{role} must be an integer, but this is {result.type}")
         return result.value
 
     def evaluate(self, position: Position, rule: Callable[[], _T]) -> _T:
@@ -337,9 +337,9 @@ class ExpressionChecker(ABC):
         parameters, result = self.signature(function, node.position)
         if len(node.arguments) != len(parameters):
             raise fail(node.position, f"'{function.name}' takes {len(parameters)} arguments, not {len(node.arguments)}")
-        for number, (argument, wanted) in enumerate(zip(node.arguments, parameters, strict=True)):
-            what = f"argument {number + 1} of '{function.name}'"
-            node.arguments[number] = self.convert(self.value(argument), wanted, what).node
+        for number, (argument, parameter) in enumerate(zip(node.arguments, parameters, strict=True)):
+            role = f"argument {number + 1} of '{function.name}'"
+            node.arguments[number] = self.convert(self.value(argument), parameter, role).node
         node.type = result
         return None if result is None else Operand(node, result)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .builtins import meets_others
+from .builtins import has_side_effects
 from .checker import check_values, has_exit, leaves
 from .constants import Value
 from .references import module_references
@@ -120,7 +120,7 @@ def _functions_with_effects(module: Module, uses: Mapping[str, Iterable[str]]) -
     work = [
         name
         for name, used in uses.items()
-        if any(reference in variables or meets_others(reference) for reference in used)
+        if any(reference in variables or has_side_effects(reference) for reference in used)
     ]
     impure: set[str] = set()
     while work:
@@ -150,7 +150,7 @@ class _Folder:
     def is_pure(self, node: Expression | None) -> bool:
         """Return True if an expression has no side effects, so that it may be removed."""
         return not any(
-            isinstance(inner, Call) and (inner.callee.name in self.impure or meets_others(inner.callee.name))
+            isinstance(inner, Call) and (inner.callee.name in self.impure or has_side_effects(inner.callee.name))
             for inner in walk(node)
         )
 

@@ -104,8 +104,8 @@ def parameters_of(fused: Fused) -> list[tuple[str, str]]:
 
 def imports(fused: Fused) -> list[Declaration]:
     """Return the imports of the map functions."""
-    wanted = sorted({(step.file, step.function) for step in fused.steps})
-    return [Import(_NOWHERE, ("elementwise", file), [function]) for file, function in wanted]
+    functions = sorted({(step.file, step.function) for step in fused.steps})
+    return [Import(_NOWHERE, ("elementwise", file), [function]) for file, function in functions]
 
 
 def _bindings(fused: Fused, first_output: int) -> list[tuple[str, str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .builtins import meets_others
+from .builtins import has_side_effects
 from .scopes import fail
 from .syntax import (
     Assign,
@@ -75,7 +75,7 @@ def _check_function(function: Function, constants: set[str]) -> None:
                 locals_.add(node.name)
                 _check_type(type_, node.position)
             case Call(type=type_):
-                if meets_others(node.callee.name):
+                if has_side_effects(node.callee.name):
                     raise fail(node.position, f"'{node.callee.name}': a map function cannot meet other invocations")
                 _check_type(type_, node.position)
             case While() | Loop():

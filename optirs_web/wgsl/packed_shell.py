@@ -72,8 +72,8 @@ def repacked(module: Module, kinds: Mapping[str, str]) -> Module:
     _check_replaced(module, bindings)
     if loop is not None:
         _pair(loop, written)
-    wanted = sorted({name for elements in bindings.values() for name in elements.imports})
-    imports: list[Declaration] = [Import(_NOWHERE, ("lib", "storage"), wanted)] if wanted else []
+    functions = sorted({name for elements in bindings.values() for name in elements.imports})
+    imports: list[Declaration] = [Import(_NOWHERE, ("lib", "storage"), functions)] if functions else []
     text = "\n".join(elements.functions() for elements in bindings.values())
     helpers = parse(text, "<packed>").declarations
     for elements in bindings.values():

@@ -137,11 +137,11 @@ class ExpressionParser:
                 break
         return items
 
-    def identifier(self, what: str) -> Token:
+    def identifier(self, role: str) -> Token:
         """Parse a name that the module declares: no keyword, no reserved word, no predeclared type."""
         token = self.token
         if token.kind != "name":
-            raise self.error(f"expected {what}, found {self.show(token)}", token)
+            raise self.error(f"expected {role}, found {self.show(token)}", token)
         if token.text in KEYWORDS or token.text in RESERVED_WORDS:
             raise self.error(f"'{token.text}' is a reserved word of WGSL; choose another name", token)
         if token.text in PREDECLARED_TYPES:

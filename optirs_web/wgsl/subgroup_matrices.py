@@ -129,10 +129,10 @@ class MatrixCalls:
         operand = self.checker.value(node.arguments[number])
         node.arguments[number] = operand.node
         if not isinstance(operand.type, SubgroupMatrix) or kind not in ("", operand.type.kind):
-            wanted = f"a subgroup_matrix_{kind}" if kind else "a subgroup matrix"
+            expected = f"a subgroup_matrix_{kind}" if kind else "a subgroup matrix"
             raise fail(
                 operand.node.position,
-                f"argument {number + 1} of '{node.callee.name}' must be {wanted}, but this is {operand.type}",
+                f"argument {number + 1} of '{node.callee.name}' must be {expected}, but this is {operand.type}",
             )
         return operand.type
 
@@ -152,5 +152,5 @@ class MatrixCalls:
     def convert(self, node: Call, number: int, type_: Type) -> None:
         """Convert an argument to a type."""
         operand = self.checker.value(node.arguments[number])
-        what = f"argument {number + 1} of '{node.callee.name}'"
-        node.arguments[number] = self.checker.convert(operand, type_, what).node
+        role = f"argument {number + 1} of '{node.callee.name}'"
+        node.arguments[number] = self.checker.convert(operand, type_, role).node

@@ -157,14 +157,14 @@ def glue(stages: Sequence[Stage], modules: Mapping[str, syntax.Module]) -> synta
 def _imports(modules: Mapping[str, syntax.Module]) -> str:
     lines = ["import package::lib::math::is_finite;"]
     for name, module in modules.items():
-        wanted = {pascal(name), f"{pascal(name)}Measured", name}
-        wanted |= {f"{name}_{suffix}" for suffix in ("advance", "measure", "settle", "closes")}
+        functions = {pascal(name), f"{pascal(name)}Measured", name}
+        functions |= {f"{name}_{suffix}" for suffix in ("advance", "measure", "settle", "closes")}
         declared = (
             declaration.name
             for declaration in module.declarations
             if not isinstance(declaration, syntax.Import | syntax.ConstAssert)
         )
-        names = [imported for imported in declared if imported in wanted]
+        names = [imported for imported in declared if imported in functions]
         lines.append(f"import package::transforms::{name}::{{{', '.join(names)}}};")
     return "\n".join(lines)
 

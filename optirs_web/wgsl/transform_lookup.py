@@ -28,7 +28,7 @@ __all__ = [
     "grad_lines",
     "grad_of_row",
     "has_transforms",
-    "is_left_alone",
+    "is_skipped",
     "loads",
     "note_skip",
     "parameters_of",
@@ -93,7 +93,7 @@ def takes_part(module: syntax.Module, on: str) -> str:
     return f"{on} != 0u" if gathers(module) else f"({on} & 1u) != 0u"
 
 
-def is_left_alone(module: syntax.Module, otherwise: str) -> str:
+def is_skipped(module: syntax.Module, otherwise: str) -> str:
     """Return the condition for a function of a step to skip a tensor; `otherwise` is that without accumulation."""
     return f"{otherwise} && (its.on & 1u) == 0u" if stores(module) else otherwise
 

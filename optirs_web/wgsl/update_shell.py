@@ -101,18 +101,18 @@ def update(
     else:
         lines += [statement for name, value in new_values.items() for statement in _stores(slots, name, value)]
     indented = "\n        ".join(lines)
-    is_left_alone = "its.is_active != 1u" if function in STEP_PARTS else "its.s.step == 0.0"
-    is_left_alone = transform_lookup.is_left_alone(module, is_left_alone)
+    is_skipped = "its.is_active != 1u" if function in STEP_PARTS else "its.s.step == 0.0"
+    is_skipped = transform_lookup.is_skipped(module, is_skipped)
     declared = f"""{tables(module)}
 {storage(update_bindings(module, function, slots, changed, param_kind))}
 {line_lookup.tables(module, function)}
 """
     if is_blockwise:
-        return declared + _main_blockwise(slots, changed, indented, is_left_alone)
-    return declared + block_loop(indented, is_left_alone, workgroup, in_runs)
+        return declared + _main_blockwise(slots, changed, indented, is_skipped)
+    return declared + block_loop(indented, is_skipped, workgroup, in_runs)
 
 
-def block_loop(computed: str, is_left_alone: str, workgroup: int = WORKGROUP, in_runs: bool = False) -> str:
+def block_loop(computed: str, is_skipped: str, workgroup: int = WORKGROUP, in_runs: bool = False) -> str:
     """Return the entry point of a kernel that runs `computed` for each vector of the blocks that are not skipped.
 
     `in_runs`: an invocation takes adjacent vectors, which is fast on CPUs, and not every eighth, which is fast on GPUs.
@@ -130,7 +130,7 @@ fn main({GRID_PARAMETERS}) {{
     }}
     let block = blocks[number];
     let its = tensor_scalars[block.tensor];
-    if {is_left_alone} {{
+    if {is_skipped} {{
         return;
     }}
     for (var vector = {start}; vector < {end}; vector += {step}) {{
@@ -163,9 +163,9 @@ def round_params(module: syntax.Module, param_kind: str) -> str:
         *param_storage.store(param_kind, value),
     ]
     # The last entry is for tensors of other optimizers.
-    is_anothers = "block.tensor + 1u >= arrayLength(&tensor_scalars)"
+    is_foreign = "block.tensor + 1u >= arrayLength(&tensor_scalars)"
     declared = f"{tables(module)}\n{storage(round_params_bindings(param_kind))}\n"
-    return declared + block_loop("\n        ".join(lines), is_anothers)
+    return declared + block_loop("\n        ".join(lines), is_foreign)
 
 
 def seed(names: Sequence[str], name: str) -> str:
@@ -177,7 +177,7 @@ def _stores(slots: Mapping[str, str], name: str, value: str) -> list[str]:
     return slot_storage.store(name, slots[name], value, seed(list(slots), name))
 
 
-def _main_blockwise(slots: Mapping[str, str], changed: Mapping[str, str], computed: str, is_left_alone: str) -> str:
+def _main_blockwise(slots: Mapping[str, str], changed: Mapping[str, str], computed: str, is_skipped: str) -> str:
     """Return the entry point for slots in 8 bits, with an invocation for each vector.
 
     The largest magnitude of a block must be known before its values are stored.
@@ -207,7 +207,7 @@ fn main({GRID_PARAMETERS}) {{
     let vector = at % {VECTORS}u;
     let block = blocks[min(number, arrayLength(&blocks) - 1u)];
     let its = tensor_scalars[block.tensor];
-    let is_updated = number < arrayLength(&blocks) && !({is_left_alone});
+    let is_updated = number < arrayLength(&blocks) && !({is_skipped});
     // Not every adapter initializes workgroup memory to zero.
     if lane < {_BLOCKWISE * len(in_8_bits)}u {{
         atomicStore(&most[lane], 0u);
