@@ -96,7 +96,7 @@ def chromium_context(browser, **options):
     page.set_default_timeout(60_000)
     page.complaints, page.has_crashed = [], False
     page.on("crash", lambda: setattr(page, "has_crashed", True))
-    page.on("console", lambda one: page.complaints.append(one.text) if one.type == "error" else None)
+    page.on("console", lambda message: page.complaints.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
     try:
         yield page

@@ -200,9 +200,9 @@ def as_array(view, shape):
 
 def _with_arrays(value):
     if isinstance(value, dict):
-        return {key: _with_arrays(one) for key, one in value.items()}
+        return {key: _with_arrays(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_arrays(one) for one in value]
+        return [_with_arrays(item) for item in value]
     return value if isinstance(value, float | int) else np.asarray(value)
 
 

@@ -131,6 +131,6 @@ def multiplying_by_matrices(device, shapes, largest_subgroup, subgroup):
     try:
         yield ran
     finally:
-        ran += [one.base for one in result.values() if isinstance(one, _Emulated)]
+        ran += [value.base for value in result.values() if isinstance(value, _Emulated)]
         device.capabilities = own
         del device.backend.bind, device.backend.expect

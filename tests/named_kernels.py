@@ -22,7 +22,7 @@ _PARTS = {"measure": MeasureKernel.of, "settle": SettleKernel.of}
 
 def named_kernels(folder: str) -> Iterator[tuple[str, Kernel]]:
     """Those of a folder of ``shaders``, with a name for each."""
-    for path in sorted(files("optirs_web.shaders").joinpath(folder).iterdir(), key=lambda one: one.name):
+    for path in sorted(files("optirs_web.shaders").joinpath(folder).iterdir(), key=lambda file: file.name):
         if path.name.endswith(".wgsl"):
             name = path.name.removesuffix(".wgsl")
             module = package_loader()((folder, name))

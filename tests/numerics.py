@@ -91,7 +91,7 @@ def by_tiles(device, tiles="software"):
 
 def _derivatives(case, number, sources, weights, tangents, device):
     variant = case.variants[number]
-    leaves = [_tensor(*one, device) for one in zip(sources, variant.sources, strict=True)]
+    leaves = [_tensor(*pair, device) for pair in zip(sources, variant.sources, strict=True)]
     real = [leaf for leaf in leaves if leaf.dtype == "float32"]
     for tensor in real:
         tensor.requires_grad = not case.why_not
@@ -120,18 +120,18 @@ def _read(nested):
     """The values of tensors in nested lists, as pairs of shape and array, read at once."""
     tensors = []
 
-    def gather(one):
-        if isinstance(one, list):
-            return [gather(part) for part in one]
-        if one is not None:
-            tensors.append(ow.Tensor(one.view, one.shape, UINT32) if one.dtype == "bool" else one)
-        return one
+    def gather(nested):
+        if isinstance(nested, list):
+            return [gather(part) for part in nested]
+        if nested is not None:
+            tensors.append(ow.Tensor(nested.view, nested.shape, UINT32) if nested.dtype == "bool" else nested)
+        return nested
 
     gather(nested)
     values = iter([[list(tensor.shape), read] for tensor, read in zip(tensors, read_together(tensors), strict=True)])
 
-    def fill(one):
-        return [fill(part) for part in one] if isinstance(one, list) else [] if one is None else next(values)
+    def fill(nested):
+        return [fill(part) for part in nested] if isinstance(nested, list) else [] if nested is None else next(values)
 
     return fill(nested)
 
@@ -218,7 +218,7 @@ def sparse_steps(name, params, grads, device):
     ours, optimizer = _optimizer(name, params, device)
     for step_grads in grads:
         pairs = zip(step_grads, ours, strict=True)
-        optimizer.step(grads=[pair and ow.SparseRows(*pair, one.shape, device=device) for pair, one in pairs])
+        optimizer.step(grads=[pair and ow.SparseRows(*pair, param.shape, device=device) for pair, param in pairs])
     return [mine.read() for mine in ours], _by_text(optimizer.state_dict()["state"])
 
 
@@ -228,7 +228,7 @@ def sparse_run(optimizer, options, params, grads, device):
     stepped = getattr(ow.optim, optimizer)(ours, **options)
     for step_grads in grads:
         pairs = zip(step_grads, ours, strict=True)
-        stepped.step(grads=[ow.SparseRows(*pair, one.shape, device=device) for pair, one in pairs])
+        stepped.step(grads=[ow.SparseRows(*pair, param.shape, device=device) for pair, param in pairs])
     return [mine.read() for mine in ours]
 
 
@@ -249,15 +249,18 @@ def long_steps(name, param, grad, factors, stride, tail, device):
     for factor in factors:
         optimizer.step(grads=[grad * factor])
     state = optimizer.state_dict()["state"].get(0, {})
-    slots = {key: _sample(one, stride, tail) if getattr(one, "shape", ()) else float(one) for key, one in state.items()}
+    slots = {
+        key: _sample(value, stride, tail) if getattr(value, "shape", ()) else float(value)
+        for key, value in state.items()
+    }
     return _sample(ours.read(), stride, tail), slots
 
 
 def transformed(specs, optimizer, options, params, grads, device):
     """Parameters after each step of an optimizer whose gradients go through transforms, given by name and arguments."""
     ours = [ow.Parameter(param, device=device) for param in params]
-    its = [getattr(ow.optim.transforms, name)(**arguments) for name, arguments in specs]
-    stepped = getattr(ow.optim, optimizer)(ours, transforms=its, **options)
+    transforms_ = [getattr(ow.optim.transforms, name)(**arguments) for name, arguments in specs]
+    stepped = getattr(ow.optim, optimizer)(ours, transforms=transforms_, **options)
     result = []
     for step_grads in grads:
         stepped.step(grads=step_grads)
@@ -287,8 +290,8 @@ def averages(name, arguments, values, device):
     """The averages of each list of values, and the parameters while they are swapped and afterwards."""
     ours = [ow.Parameter(value, device=device) for value in values[0]]
     average = getattr(ow.optim.averaging, name)(ours, **arguments)
-    for ones in values:
-        for param, value in zip(ours, ones, strict=True):
+    for row_values in values:
+        for param, value in zip(ours, row_values, strict=True):
             param.assign(value)
         average.update_parameters()
     result = [average.read() for average in average.averages()]
@@ -300,8 +303,8 @@ def averages(name, arguments, values, device):
 def scaled_steps(transforms, options, params, grads, scaler, device):
     """Parameters and scales after steps whose gradients were multiplied by the scale, and the steps that were taken."""
     ours = [ow.Parameter(param, device=device) for param in params]
-    its = [getattr(ow.optim.transforms, name)(**arguments) for name, arguments in transforms]
-    optimizer, scaler = ow.optim.AdamW(ours, transforms=its, **options), ow.optim.GradScaler(device, **scaler)
+    transforms_ = [getattr(ow.optim.transforms, name)(**arguments) for name, arguments in transforms]
+    optimizer, scaler = ow.optim.AdamW(ours, transforms=transforms_, **options), ow.optim.GradScaler(device, **scaler)
     scales = []
     for step_grads in grads:
         for param, grad in zip(ours, step_grads, strict=True):
@@ -318,7 +321,7 @@ def driven_steps(name, starts, curvatures, device):
     problem = optimizer_cases.Problem(ours, [ow.tensor(curvature, device=device) for curvature in curvatures])
     case = DRIVEN[name]
     state = case.run(problem, case.steps, **case.options)
-    return [mine.read() for mine in ours], [one.read() for one in state]
+    return [mine.read() for mine in ours], [tensor.read() for tensor in state]
 
 
 def _optimizer(name, params, device):
@@ -330,7 +333,7 @@ def _optimizer(name, params, device):
 def _by_text(state):
     """JSON has no numbers as keys."""
     return {
-        str(number): {key: one if getattr(one, "shape", ()) else float(one) for key, one in entry.items()}
+        str(number): {key: value if getattr(value, "shape", ()) else float(value) for key, value in entry.items()}
         for number, entry in state.items()
     }
 
@@ -357,7 +360,7 @@ def row_sums(values, device):
 def arithmetic(a, b, device):
     """The sum, difference, product and quotient."""
     a, b = ow.tensor(a, device=device), ow.tensor(b, device=device)
-    return [one.read() for one in (a + b, a - b, a * b, a / b)]
+    return [tensor.read() for tensor in (a + b, a - b, a * b, a / b)]
 
 
 def relu_and_gradient(values, device):
@@ -381,15 +384,15 @@ def schedule(name, kind, steps, device):
     options = {"momentum": 0.9} if kind == "SGD" else {}
     groups = [{"params": [ow.Parameter([1.0], device=device)], "lr": lr} for lr in (0.5, 1.0)]
     optimizer = getattr(ow.optim, kind)(groups, **options)
-    one = schedule_cases.scheduler(name, ow.optim.lr_scheduler, optimizer, ow.optim.schedules)
-    followed = [(param, group) for param in one.params for group in range(2)]
+    scheduler = schedule_cases.scheduler(name, ow.optim.lr_scheduler, optimizer, ow.optim.schedules)
+    followed = [(param, group) for param in scheduler.params for group in range(2)]
     layout = optimizer._built
     names = layout.rule.hyper
     kept = layout.device.allocate_zeroed(4 * len(followed) * (1 + steps))
     host = [[] for _ in followed]
     for count in range(1 + steps):
         if count:
-            one.step()
+            scheduler.step()
         optimizer._refresh()
         if layout is not optimizer._built:
             raise AssertionError("a schedule needs no other kernels on its way")
@@ -403,7 +406,7 @@ def schedule(name, kind, steps, device):
     for number, (param, _) in enumerate(followed):
         if param not in names:
             lists[number] = [1 - value for value in lists[number]]
-    return {"host": host, "device": lists, "on_device": int(one.is_on_device)}
+    return {"host": host, "device": lists, "on_device": int(scheduler.is_on_device)}
 
 
 def module_training(rows, device):
@@ -447,7 +450,7 @@ def in_bfloat16(values, device):
     with ow.autocast("bfloat16"):
         product = ow.tensor(values, device=device) @ ones
     product.float().sum().backward()
-    return [one.read() for one in (product, ow.tensor(values, device=device, dtype="bfloat16"), ones.grad.T)]
+    return [tensor.read() for tensor in (product, ow.tensor(values, device=device, dtype="bfloat16"), ones.grad.T)]
 
 
 def in_float16(values, device):
@@ -486,7 +489,7 @@ def product_in_parts(a, b, nbytes, device):
         product = x @ y
         launches = (x.device.stats - before).dispatches
         (product * product).sum().backward()
-        return [launches, *(one.read() for one in (product, x.grad, y.grad))]
+        return [launches, *(tensor.read() for tensor in (product, x.grad, y.grad))]
 
 
 def embedding_in_parts(table, index, nbytes, device):

@@ -80,7 +80,7 @@ class Differences:
         """The value where each direction, an array for each real source, is gone by so much."""
         moved = list(self.real)
         for directions, by in moves:
-            moved = [one + by * direction for one, direction in zip(moved, directions, strict=True)]
+            moved = [array + by * direction for array, direction in zip(moved, directions, strict=True)]
         steps = iter(moved)
         return evaluate(
             self.case, self.variant, [next(steps) if is_real(source) else source for source in self.sources]
@@ -125,5 +125,5 @@ def torch_derivatives(torch, case, variant, sources, weights, tangents):
     result = [None] * len(inputs)
     if along.requires_grad:  # torch's gradient of sign is a constant
         result = torch.autograd.grad(along, inputs, allow_unused=True)
-    second = [torch.zeros_like(of) if one is None else one for one, of in zip(result, inputs, strict=True)]
+    second = [torch.zeros_like(of) if grad is None else grad for grad, of in zip(result, inputs, strict=True)]
     return value, slopes, second[:-1], second[-1]

@@ -80,7 +80,7 @@ def compute():
         record |= _arrays(name, *sparse.run(params, grads, name=case.optimizer, **case.options))
     for name, case in DRIVEN.items():
         params, state = getattr(driven, case.run.__name__)(*in_float64(), case.steps, **case.options)
-        record |= _arrays(name, params, [{"state": one} for one in state])
+        record |= _arrays(name, params, [{"state": array} for array in state])
     for name in SCALED:
         params, scales = scaled_problem.torchs(name.removeprefix(_SCALED))
         record |= _arrays(name, [*params, scales], [])

@@ -149,7 +149,7 @@ def check_declared(name):
     if name not in EXTRAS or selection.running is None:
         return
     declared = needs_of(selection.running)
-    if name not in declared.union(*(IMPLIED.get(one, ()) for one in declared)):
+    if name not in declared.union(*(IMPLIED.get(need, ()) for need in declared)):
         pytest.fail(f'this test needs {name} and has to say so: @pytest.mark.needs("{name}")', pytrace=False)
 
 
@@ -166,7 +166,9 @@ def vulkan_device():
     try:
         import wgpu
 
-        adapters = [one for one in wgpu.gpu.enumerate_adapters_sync() if one.info["backend_type"] == "Vulkan"]
+        adapters = [
+            adapter for adapter in wgpu.gpu.enumerate_adapters_sync() if adapter.info["backend_type"] == "Vulkan"
+        ]
     except (ImportError, RuntimeError, OSError) as error:
         return missing("vulkan", repr(error))
     if not adapters:

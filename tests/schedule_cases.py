@@ -95,9 +95,9 @@ def _of_tensors(case):
 def _with_a_late_group(case):
     def make(m, o):
         late = o.param_groups.pop()
-        one = case.make(m, o)
+        scheduler = case.make(m, o)
         o.add_param_group(late)
-        return one
+        return scheduler
 
     return case._replace(name=f"{case.name}; a group is added", make=make)
 

@@ -44,13 +44,13 @@ def test_an_average_follows_its_reference(name, numerics):
     kind, arguments, weight = CASES[name]
     values = make_values(100)
     want = [np.zeros(shape) for shape in SHAPES]
-    for number, ones in enumerate(values):
-        want = [old + weight(number + 1) * (one.astype(float) - old) for old, one in zip(want, ones, strict=True)]
+    for number, arrays in enumerate(values):
+        want = [old + weight(number + 1) * (array.astype(float) - old) for old, array in zip(want, arrays, strict=True)]
     actual, swapped, back = numerics("averages", kind, arguments, values)
     assert_close(actual, want)
     assert_close(swapped, want)
-    for one, last in zip(back, values[-1], strict=True):
-        assert (np.asarray(one).ravel() == last.ravel()).all()
+    for param, last in zip(back, values[-1], strict=True):
+        assert (np.asarray(param).ravel() == last.ravel()).all()
 
 
 def test_the_corrected_average_is_adams_formula():
@@ -74,11 +74,11 @@ def test_averages_are_those_of_torchs_averaged_model(device, torch, kind):
     theirs = swa_utils.AveragedModel(model, **options)
     param = ow.Parameter(np.zeros((3, 4)), device=device)
     ours = A.SWA([param]) if kind == "SWA" else A.EMA([param], 0.8, bias_correction=False)
-    for (one,) in values:
-        param.assign(one)
+    for (array,) in values:
+        param.assign(array)
         ours.update_parameters()
         with torch.no_grad():
-            model.weight.copy_(torch.tensor(one))
+            model.weight.copy_(torch.tensor(array))
         theirs.update_parameters(model)
     assert_close([ours.averages()[0].numpy()], [theirs.module.weight.detach().numpy()])
     assert ours.n_averaged == int(theirs.n_averaged)
@@ -117,7 +117,7 @@ def test_an_optimizer_goes_on_where_it_was_after_a_look_at_the_average(device):
     assert param.item() == -2.0
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda average: pickle.loads(pickle.dumps(average))])
 @pytest.mark.parametrize("is_swapped", [False, True])
 def test_a_copy_has_its_own_parameters_and_averages(device, copied, is_swapped):
     average = A.SWA([ow.Parameter([1.0], device=device)])
@@ -172,11 +172,11 @@ def test_an_average_continues_from_its_state_dict(device):
     values = make_values(10)
     first, second = ([ow.Parameter(np.zeros(shape), device=device) for shape in SHAPES] for _ in range(2))
     optimizer, other = A.EMA(first, 0.9), A.EMA(second, 0.9)
-    for number, ones in enumerate(values):
+    for number, arrays in enumerate(values):
         if number == 5:
             other.load_state_dict(optimizer.state_dict())
         for params, average in ((first, optimizer), (second, other)):
-            for param, value in zip(params, ones, strict=True):
+            for param, value in zip(params, arrays, strict=True):
                 param.assign(value)
             if average is optimizer or number >= 5:
                 average.update_parameters()

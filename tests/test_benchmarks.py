@@ -100,7 +100,7 @@ def test_ours_and_numpy_compute_the_same(name, open_device):
 @pytest.mark.parametrize("name", ["attention/causal-gradients", "reduce/cross-entropy-gradients"])
 def test_ours_and_torch_compute_the_same(name, torch, open_device):
     cpu = open_device("cpu")
-    ours, theirs = (CASES[name].make(one)() for one in (Ours(cpu), rival("torch", cpu)))
+    ours, theirs = (CASES[name].make(library)() for library in (Ours(cpu), rival("torch", cpu)))
     for tensor, other in zip(ours if isinstance(ours, tuple) else [ours], theirs, strict=True):
         np.testing.assert_allclose(tensor.numpy(), other.numpy(), atol=1e-5)
 
@@ -180,7 +180,7 @@ def test_bench_prints_writes_draws_and_compares(tmp_path):
     assert "share of numpy's" in done.output
     assert picture.read_bytes().startswith(PNG)
     read = Report.read(file)
-    assert [one.case for one in read.results] == ["products/128"]
+    assert [read_result.case for read_result in read.results] == ["products/128"]
     assert read.devices["cpu"]["rates"][PRODUCT]["rate"] > 0
     assert read.results[0].counts["dispatches"] == 1
 
@@ -249,8 +249,8 @@ def test_a_losing_row_and_its_spread_are_shown():
     [(0.0031, "0.0031"), (0.0499, "0.050"), (0.0949, "0.095"), (0.0996, "0.10"), (0.414, "0.41"), (12.0, "12.00")],
 )
 def test_a_small_ratio_has_two_significant_digits(ours, text):
-    one = result(times={"ours": [ours] * 3, "torch": [1.0] * 3})
-    assert ratio_text(one.ratio("torch")) == text
+    measured = result(times={"ours": [ours] * 3, "torch": [1.0] * 3})
+    assert ratio_text(measured.ratio("torch")) == text
 
 
 def test_each_published_table_has_a_heading_and_a_command_of_its_own():
@@ -279,7 +279,7 @@ def test_the_page_of_benchmarks_is_what_its_reports_give():
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)
 def test_committed_reports_are_of_cases_that_there_are(path):
     of_pages = (ROOT / "benchmarks/browser/steps.py").read_text("utf-8")
-    for one in Report.read(path).results:
-        group, _, name = one.case.partition("/")
-        assert f'"{name}": Case(' in of_pages if group == "page" else one.case in CASES
+    for result_ in Report.read(path).results:
+        group, _, name = result_.case.partition("/")
+        assert f'"{name}": Case(' in of_pages if group == "page" else result_.case in CASES
     assert {case.group for case in CASES.values()} == set(GROUPS)

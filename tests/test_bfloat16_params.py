@@ -187,9 +187,9 @@ def test_saved_it_goes_on_bit_for_bit(device, rounding):
     content = ow.dump_checkpoint(dict(zip("abc", params, strict=True)), optimizer)
     ow.load_checkpoint(content, dict(zip("abc", again, strict=True)), loaded)
     copied, another = copy.deepcopy((params, optimizer))
-    for one in (optimizer, loaded, another):
+    for optimizer_ in (optimizer, loaded, another):
         for step_grads in problem(1)[1]:
-            one.step(grads=step_grads)
+            optimizer_.step(grads=step_grads)
     assert bits(params) == bits(again) == bits(copied)
     np.testing.assert_equal(optimizer.state_dict(), loaded.state_dict())
 
@@ -199,8 +199,8 @@ def test_a_copy_made_before_the_first_step_has_all_digits(device):
     params = [ow.Parameter(value, device=device) for value in values]
     optimizer = ow.optim.SGD(params, lr=0.1, param_dtype="bfloat16")
     copied, another = copy.deepcopy((params, optimizer))
-    for one in (optimizer, another):
-        one.step(grads=grads[0])
+    for optimizer_ in (optimizer, another):
+        optimizer_.step(grads=grads[0])
     assert bits(params) == bits(copied)
     master = optimizer.state_dict()["state"][0]["master"]
     np.testing.assert_array_equal(master, values[0] - np.float32(0.1) * grads[0][0])
@@ -256,7 +256,7 @@ def test_what_was_cut_off_of_others_is_forgotten(device, rounding, value):
 @pytest.mark.parametrize("name", ["non_negative", "box", "l2_ball"])
 def test_projections_count(device, rounding, name):
     project = getattr(ow.optim.projections, name)(*{"non_negative": (), "box": (-0.25, 0.25), "l2_ball": (1.0,)}[name])
-    grads = [[one] for one in np.random.default_rng(0).standard_normal((6, 64))]
+    grads = [[value] for value in np.random.default_rng(0).standard_normal((6, 64))]
     options = {"lr": 0.3, "param_dtype": "bfloat16", "rounding": rounding, "transforms": [project]}
     (param,), optimizer = trained(ow.optim.SGD, device, [np.linspace(-1, 1, 64)], grads, **options)
     values = param.numpy()

@@ -29,7 +29,7 @@ LEFT_OUT |= {"choosing", "forks.py", "probe.wgsl"}
 NATIVE = ("c_", "cuda", "jax", "numba_", "nvrtc", "opencl", "print_c", "wgpu", "xla")
 
 # Instructions that depend on where lines begin, and on how variables that functions share are sorted.
-LAYOUT = {*dis.hasjrel, *dis.hasjabs, *(dis.opmap[one] for one in ("NOP", "MAKE_CELL", "LOAD_CLOSURE"))}
+LAYOUT = {*dis.hasjrel, *dis.hasjabs, *(dis.opmap[name] for name in ("NOP", "MAKE_CELL", "LOAD_CLOSURE"))}
 VARIABLES = {*dis.haslocal, *dis.hasfree}
 SUFFIXES = {".js", ".py", ".wgsl"}
 GLOBALS = {dis.opmap[f"{what}_{where}"] for what in ("LOAD", "STORE", "DELETE") for where in ("GLOBAL", "NAME")}
@@ -160,7 +160,7 @@ def texts(page_with_more):
     beside = [
         path for path in (page_with_more / "optirs_web").rglob("*") if path.suffix in SUFFIXES and path not in packed
     ]
-    result = packed | {one: one.read_text("utf-8") for one in beside}
+    result = packed | {path: path.read_text("utf-8") for path in beside}
     return {path.relative_to(page_with_more).as_posix(): text for path, text in result.items()}
 
 
@@ -227,12 +227,12 @@ print(model(ow.ones((2, 3), device="cpu")).shape)
 def test_modules_come_in_a_second_wheel(page, page_with_more):
     assert run(page_with_more, MODULES).strip() == "(2, 4)"
     names = ("ow.nn", "ow.grad", "ow.profile", "ow.tune", "ow.optim.from_wgsl", "ow.optim.LBFGS", "ops.layer_norm")
-    for one in (*names, "ow.ones((2, 2), device='cpu').var()"):
+    for expression in (*names, "ow.ones((2, 2), device='cpu').var()"):
         program = f"""
             import optirs_web as ow
             from optirs_web import ops
             try:
-                {one}
+                {expression}
             except ModuleNotFoundError as error:
                 print(error)
         """

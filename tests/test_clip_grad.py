@@ -16,7 +16,7 @@ def clipped(grads, norm_type, max_norm):
     grads = [grad.astype(float) for grad in grads]
     norm = np.linalg.norm(np.concatenate([grad.ravel() for grad in grads]), norm_type)
     by_norm = [grad * min(1.0, max_norm / (norm + 1e-6)) for grad in grads]
-    return norm, by_norm, [np.clip(one, -LARGEST, LARGEST) for one in by_norm]
+    return norm, by_norm, [np.clip(grad, -LARGEST, LARGEST) for grad in by_norm]
 
 
 @CASES
@@ -30,7 +30,7 @@ def test_the_global_norm_and_the_functions_in_place_are_those_in_float64(numeric
     if norm_type != np.inf:  # JSON has none
         spec = [["clip_by_global_norm", {"max_norm": max_norm, "norm_type": norm_type}]]
         ((*after,),) = numerics("transformed", spec, "SGD", {"lr": 1.0}, [0 * grad for grad in grads], [grads])
-        assert_close(after, [-one for one in by_norm])
+        assert_close(after, [-grad for grad in by_norm])
 
 
 @CASES

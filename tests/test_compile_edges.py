@@ -53,9 +53,9 @@ def test_an_optimizer_can_step_twice_in_a_recording(device):
         optimizer = ow.optim.SGD([first, second], lr=0.25)
 
         def train_step():
-            for one, factor in ((first, 1.0), (second, 2.0)):
+            for param, factor in ((first, 1.0), (second, 2.0)):
                 optimizer.zero_grad()
-                (one * factor).sum().backward()
+                (param * factor).sum().backward()
                 optimizer.step()
 
         step = ow.compile(train_step, device=device) if compiled else train_step

@@ -80,7 +80,7 @@ def test_a_replay_looks_at_flags_only_when_one_has_changed(device, monkeypatch):
     own.fset(step.weight, False)
     own.fset(step.weight, True)
     step()
-    assert {id(one) for one in looks} == {id(step.weight), id(step.bias)}
+    assert {id(look) for look in looks} == {id(step.weight), id(step.bias)}
     looks.clear()
     step()
     assert not looks

@@ -18,7 +18,7 @@ def derivatives(device, x, weight, **options):
     inputs = [ow.tensor(values, device=device, requires_grad=True) for values in (x, weight)]
     result = ops.conv2d(*inputs, **options)
     first = ow.gradients((result * result * result).sum(), inputs, create_graph=True)
-    second = ow.gradients(sum((one * one).sum() for one in first), inputs)
+    second = ow.gradients(sum((grad * grad).sum() for grad in first), inputs)
     return [tensor.numpy() for tensor in (result, *first, *second)]
 
 

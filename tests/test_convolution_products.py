@@ -136,8 +136,10 @@ def test_a_convolution_by_bands_and_its_gradients_equal_float64(open_device, as_
     close(ours[0].grad.numpy(), of_images, filters[0] * 9)
     close(ours[1].grad.numpy(), of_filters, want.size / filters[0])
     used = [kernel for kernel in kernels if kernel.name in (BAND, PIXELS)]
-    assert [one.name for one in used] == [BAND if one else PIXELS for one in (*bands, None)]
-    tiles = [(one.constants["TILE_ROWS"], one.constants["REGION_WIDTH"]) for one in used if one.name == BAND]
+    assert [kernel.name for kernel in used] == [BAND if bands_ else PIXELS for bands_ in (*bands, None)]
+    tiles = [
+        (kernel.constants["TILE_ROWS"], kernel.constants["REGION_WIDTH"]) for kernel in used if kernel.name == BAND
+    ]
     assert tiles == [band for band in bands if band]
 
 

@@ -55,8 +55,8 @@ def test_values_and_broadcast_gradients_are_those_of_the_formula(x, beta):
     swish = ow.custom_op(SWISH, "swish")
     ours, formula = swish(x, beta), composed(x, beta)
     np.testing.assert_allclose(ours.numpy(), formula.numpy(), rtol=1e-6)
-    for mine, its in zip(ow.gradients(ours.sum(), [x, beta]), ow.gradients(formula.sum(), [x, beta]), strict=True):
-        np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-5)
+    for mine, expected in zip(ow.gradients(ours.sum(), [x, beta]), ow.gradients(formula.sum(), [x, beta]), strict=True):
+        np.testing.assert_allclose(mine.numpy(), expected.numpy(), rtol=1e-5)
 
 
 def test_operands_are_given_by_name_as_numbers_arrays_and_walks(x):
@@ -154,8 +154,8 @@ def test_wgsl_that_is_wrong_is_refused_with_its_place(text, message):
 
 def test_calls_that_are_wrong_are_refused(device):
     swish = ow.custom_op(SWISH, "swish")
-    one = ow.ones((2,), device=device)
-    for call in (lambda: swish(one), lambda: swish(one, 1.0, 2.0), lambda: swish(one, gamma=1.0)):
+    ones_ = ow.ones((2,), device=device)
+    for call in (lambda: swish(ones_), lambda: swish(ones_, 1.0, 2.0), lambda: swish(ones_, gamma=1.0)):
         with pytest.raises(TypeError, match=r"swish takes the operands \(x, beta\)"):
             call()
     with pytest.raises(TypeError, match="needs an operand that is a tensor"):

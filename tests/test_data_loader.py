@@ -46,8 +46,8 @@ def assert_same(batch, whole, numbers):
         batch, whole = tuple(batch.values()), tuple(whole.values())
     if isinstance(whole, tuple):
         assert isinstance(batch, tuple)
-        for one, its_whole in zip(batch, whole, strict=True):
-            assert_same(one, its_whole, numbers)
+        for tensor, its_whole in zip(batch, whole, strict=True):
+            assert_same(tensor, its_whole, numbers)
         return
     assert batch.dtype == str(whole.dtype)
     assert batch.numpy().tolist() == whole[numbers].tolist()

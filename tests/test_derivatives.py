@@ -349,9 +349,9 @@ def test_gradcheck_of_nan_fails(device):
 
 
 def test_gradcheck_takes_walks_empty_tensors_and_those_without_axes(device):
-    for one in (_checked(device).T, _checked(device, np.zeros((0, 3), np.float32)), _checked(device, np.float32(1.5))):
-        assert ow.gradcheck(lambda x: x * x, one)
-        assert ow.gradgradcheck(lambda x: x * x, one)
+    for x in (_checked(device).T, _checked(device, np.zeros((0, 3), np.float32)), _checked(device, np.float32(1.5))):
+        assert ow.gradcheck(lambda x: x * x, x)
+        assert ow.gradgradcheck(lambda x: x * x, x)
 
 
 def test_gradcheck_judges_values_far_from_one_by_their_rounding(device):

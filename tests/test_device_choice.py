@@ -284,7 +284,7 @@ def test_a_device_on_which_submits_fail_in_a_row_is_avoided_until_it_is_asked_fo
     for _ in range(3):
         fail()
     assert registry.avoided[device.name] == "3 submits in a row failed on it"
-    (info,) = [one for one in ow.devices() if one.label == device.name]
+    (info,) = [adapter for adapter in ow.devices() if adapter.label == device.name]
     assert info.available
     assert f"avoids it until you ask for '{device.name}'" in info.reason
     assert ow.device(device.name) is device

@@ -42,7 +42,7 @@ def public_names(module):
     for name in module.__all__:
         member = getattr(module, name)
         if inspect.ismodule(member):
-            yield from ((f"{name}.{inner}", one) for inner, one in public_names(member))
+            yield from ((f"{name}.{inner}", value) for inner, value in public_names(member))
         elif inspect.isclass(member) or inspect.isroutine(member):
             yield name, member
 
@@ -65,22 +65,22 @@ EXAMPLE_ELSEWHERE |= {"interop.jax.Step", "interop.jax.export", "interop.jax.loa
 
 
 def test_every_public_name_is_explained():
-    assert [name for name, one in PUBLIC.items() if not inspect.getdoc(one)] == []
+    assert [name for name, value in PUBLIC.items() if not inspect.getdoc(value)] == []
 
 
 def test_every_public_name_has_an_example():
     """But for errors, and for twins, which have that of what they are twins of."""
-    without = {name for name, one in PUBLIC.items() if ">>>" not in (inspect.getdoc(one) or "")}
-    errors = {name for name, one in PUBLIC.items() if inspect.isclass(one) and issubclass(one, Exception)}
+    without = {name for name, value in PUBLIC.items() if ">>>" not in (inspect.getdoc(value) or "")}
+    errors = {name for name, value in PUBLIC.items() if inspect.isclass(value) and issubclass(value, Exception)}
     twins = {name for name in PUBLIC if name.endswith("_async")}
     assert without - errors - twins == WITHOUT_EXAMPLE | EXAMPLE_ELSEWHERE
 
 
 def test_every_argument_of_an_optimizer_is_explained():
-    for name, one in all_optimizers().items():
-        arguments = inspect.signature(one).parameters.values()
+    for name, class_ in all_optimizers().items():
+        arguments = inspect.signature(class_).parameters.values()
         names = ["**" * (arg.kind is arg.VAR_KEYWORD) + arg.name for arg in arguments]
-        explained = re.findall(r"^ {4}(\S+): ", inspect.getdoc(one), re.MULTILINE)
+        explained = re.findall(r"^ {4}(\S+): ", inspect.getdoc(class_), re.MULTILINE)
         assert [arg for arg in explained if arg in names] == names, name
 
 
@@ -88,7 +88,7 @@ def blocks(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
 
 
-PAGES = [one.relative_to(ROOT).as_posix() for one in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]]
+PAGES = [path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]]
 IN_PAGES = {"docs/jupyterlite.md", "docs/package.md"}  # these await at the top level; tests/browser has the notebook
 EXAMPLES = [page for page in PAGES if page not in IN_PAGES and blocks(page)]
 

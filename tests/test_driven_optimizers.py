@@ -31,10 +31,12 @@ def test_follows_its_source(case, numerics, reference, note_error):
     inputs = [[array.astype(np.float32) for array in arrays] for arrays in (STARTS, CURVATURES)]
     ours, state = numerics("driven_steps", case.name, *inputs)
     largest = max(np.abs(values).max() for values in want)
-    error = max(float(np.abs(np.asarray(got) - one).max() / largest) for got, one in zip(ours, want, strict=True))
+    error = max(
+        float(np.abs(np.asarray(got) - expected).max() / largest) for got, expected in zip(ours, want, strict=True)
+    )
     assert error <= case.tolerance
-    for got, one in zip(state, want_state, strict=True):
-        assert relative_error(got, one) <= 1e-5
+    for got, expected in zip(state, want_state, strict=True):
+        assert relative_error(got, expected) <= 1e-5
     note_error(case, error)
 
 
@@ -46,7 +48,7 @@ def test_the_reference_of_metasgd_goes_down_the_query_loss():
     def query_loss():
         inner = driven.gradients(values, curvatures, support)
         moved = [w - a * g - query for w, a, g in zip(values, alphas, inner, strict=True)]
-        return sum((c * one**2 / 2 + one**4 / 4).sum() for c, one in zip(curvatures, moved, strict=True))
+        return sum((c * distance**2 / 2 + distance**4 / 4).sum() for c, distance in zip(curvatures, moved, strict=True))
 
     options = {"support": support, "query": query, "is_exact": True, "lr": lr, "meta_lr": 1.0}
     after, rates = driven.metasgd(values, curvatures, 1, **options)

@@ -94,7 +94,7 @@ def step(device):
     def draw():
         w.grad = None
         kept = ops.dropout(w, 0.5)
-        normal, uniform, again = (one((1000,), device=device) for one in (ow.randn, ow.rand, ow.rand))
+        normal, uniform, again = (function((1000,), device=device) for function in (ow.randn, ow.rand, ow.rand))
         ones = ops.bernoulli(ow.full((1000,), 0.5, device=device))
         kept.sum().backward()
         return kept, normal, uniform, again, ones, w.grad

@@ -64,7 +64,7 @@ def test_functions_of_an_element(name, device):
     ],
 )
 def test_powers_by_a_number_and_by_a_tensor(exponent, powers, slopes, device):
-    for how in (float, lambda one: ow.full((), one, device=device)):
+    for how in (float, lambda number: ow.full((), number, device=device)):
         x = tensor(EDGES, device)
         y = x ** how(exponent)
         np.testing.assert_allclose(y.numpy(), powers, rtol=1e-6)
@@ -99,7 +99,7 @@ def test_clip_passes_the_gradient_at_its_bounds(device):
     np.testing.assert_array_equal(*derivative(x.clip(-1.0, 1.0), x), [0, 1, 1, 1, 0, 0])
     np.testing.assert_array_equal(x.clip(1.0, -1.0).numpy(), [-1, -1, -1, -1, -1, NAN])
     low, high = tensor(-1.0, device), tensor(1.0, device)
-    assert [one.tolist() for one in derivative(x.clip(low, high), low, high)] == [1.0, 1.0]
+    assert [tensor.tolist() for tensor in derivative(x.clip(low, high), low, high)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(

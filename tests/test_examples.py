@@ -86,7 +86,14 @@ def test_a_run_follows_torch_from_the_same_weights_over_the_same_batches(case, o
 @each
 @pytest.mark.parametrize("numerics", [*DEVICES[1:], *BROWSER], indirect=True)
 def test_the_first_steps_are_those_of_the_processor(case, numerics, open_device):
-    call = case.module.__name__, case.model, {**case.options, **case.small}, [one[:4000] for one in case.data], 50, 8
+    call = (
+        case.module.__name__,
+        case.model,
+        {**case.options, **case.small},
+        [array[:4000] for array in case.data],
+        50,
+        8,
+    )
     expected = numerical_cases.example_losses(*call, device=open_device("cpu"))
     np.testing.assert_allclose(numerics("example_losses", *call), expected, rtol=1e-3)
 

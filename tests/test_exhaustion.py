@@ -130,7 +130,7 @@ def test_a_step_that_cannot_fit_says_what_it_needs_and_a_smaller_one_runs(device
 def test_a_step_that_runs_no_more_gives_its_memory_to_another_and_is_recorded_again(device, limited):
     _, first = perceptron(device)
     _, second = perceptron(device)
-    steps = [ow.compile(one, device=device) for one in (first, second)]
+    steps = [ow.compile(step_, device=device) for step_ in (first, second)]
     losses = []
     for step in steps:
         losses.append([step(X).item()])
@@ -153,9 +153,9 @@ def test_memory_in_garbage_cycles_is_found_before_the_error(device, limited):
     gc.disable()
     try:
         limited(1 << 20)
-        one = Cycle()
-        one.itself, one.tensor = one, ow.zeros((150_000,), device=device)
-        del one
+        cycle = Cycle()
+        cycle.itself, cycle.tensor = cycle, ow.zeros((150_000,), device=device)
+        del cycle
         kept = ow.zeros((200_000,), device=device)
     finally:
         gc.enable()

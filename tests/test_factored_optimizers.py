@@ -162,13 +162,13 @@ def test_long_rows_tall_columns_and_many_small_matrices_follow_the_source(name, 
     params, grads = make_problem(EXTREMES, 4)
     case = Case("", name, OPTIMIZERS[name], "torch" if name == "Adafactor" else "factored.came")
     shown = [index for index, param in enumerate(params) if param.size]
-    want, _ = result_of(case, [params[one] for one in shown], [[grad[index] for index in shown] for grad in grads])
+    want, _ = result_of(case, [params[index] for index in shown], [[grad[index] for index in shown] for grad in grads])
     ours, optimizer = make(name, params, device)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
     got = values(ours)
-    for index, one in zip(shown, want, strict=True):
-        assert_close(got[index], one, 5e-6)
+    for index, expected in zip(shown, want, strict=True):
+        assert_close(got[index], expected, 5e-6)
 
 
 @factored
@@ -188,8 +188,8 @@ def test_a_matrix_that_kernels_see_in_parts_is_stepped_as_a_whole(name, open_dev
         for step_grads in grads:
             optimizer.step(grads=step_grads)
         results.append(values(ours))
-    for one, another in zip(*results, strict=True):
-        assert_close(another, one, 1e-6)
+    for param, another in zip(*results, strict=True):
+        assert_close(another, param, 1e-6)
 
 
 def rows_mean(grad):
@@ -205,7 +205,7 @@ def test_lines_are_measured_of_what_gradient_transforms_leave(name, device):
     for step_grads in grads:
         optimizer.step(grads=step_grads)
         clipped = [np.clip(grad, -0.5, 0.5) for grad in step_grads]
-        other.step(grads=[one - rows_mean(one) for one in clipped])
+        other.step(grads=[grad - rows_mean(grad) for grad in clipped])
     for value, another in zip(values(ours), values(others), strict=True):
         assert_close(another, value, 5e-6)
 

@@ -27,8 +27,8 @@ def test_fedprox_goes_on_from_its_state_dict_with_the_global_model(device):
     other_w = ow.Parameter([w.item()], device=device)
     other = ow.optim.FedProx([other_w])
     other.load_state_dict(optimizer.state_dict())
-    for one in (optimizer, other):
-        one.step(grads=[[1.0]])
+    for optimizer_ in (optimizer, other):
+        optimizer_.step(grads=[[1.0]])
     assert other_w.item() == w.item()
     assert other.state[other_w]["global_param"].item() == 4.0
 

@@ -66,7 +66,9 @@ def test_a_compiled_step_runs_less_and_gives_the_same(device, name):
     inputs = [ow.tensor(array, device=device) for array in arrays(*shapes)]
     step = ow.compile(function, device=device)
     results, eager = step(*inputs), function(*inputs)
-    for got, want in zip(*([one] if isinstance(one, ow.Tensor) else one for one in (results, eager)), strict=True):
+    for got, want in zip(
+        *([result] if isinstance(result, ow.Tensor) else result for result in (results, eager)), strict=True
+    ):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
     assert names(step) == expected
 
@@ -178,16 +180,16 @@ def test_the_name_of_a_long_fused_kernel_ends_with_a_whole_function():
 # Any step made of these gives the same compiled as it does eagerly.
 
 MAKERS = [
-    lambda one, other: one + other,
-    lambda one, other: one * 0.5 - other,
-    lambda one, other: one.relu() * other,
-    lambda one, other: one @ other * 0.1,
+    lambda a, other: a + other,
+    lambda a, other: a * 0.5 - other,
+    lambda a, other: a.relu() * other,
+    lambda a, other: a @ other * 0.1,
     lambda array, other: array.T + other,
-    lambda one, other: one.sum(axis=0) * 0.1 + other,
-    lambda one, other: one.sum(axis=1, keepdims=True) * 0.1 * other,
+    lambda a, other: a.sum(axis=0) * 0.1 + other,
+    lambda a, other: a.sum(axis=1, keepdims=True) * 0.1 * other,
     lambda array, other: array.reshape(2, 18).sum() * 0.01 + other,
-    lambda one, other: one + other[:1].reshape(6) * other[0, 0].relu(),
-    lambda one, other: ops.concat([other[3:].clone(), one[:3].clone()]),
+    lambda a, other: a + other[:1].reshape(6) * other[0, 0].relu(),
+    lambda a, other: ops.concat([other[3:].clone(), a[:3].clone()]),
     lambda array, other: (array.reshape(9, 4) + 1.0).reshape(6, 6) * other,
 ]
 

@@ -140,4 +140,4 @@ def test_a_suite_that_ends_early_is_noted_with_what_it_measured(monkeypatch):
 
 
 def test_the_parts_take_forty_minutes():
-    assert sum(one.limit for one in hardware.PARTS.values()) <= 40 * 60
+    assert sum(part.limit for part in hardware.PARTS.values()) <= 40 * 60

@@ -121,7 +121,7 @@ def test_an_index_on_another_device_is_told_how_to_move(open_device):
 
 def test_parts_are_joined_where_no_copy_could_begin_in_a_compiled_step(device):
     parts = [numbers(size) for size in (1, 3, 64, 7)]
-    joined = ow.compile(lambda *them: ops.concat([one * 2.0 for one in them]), device=device)
+    joined = ow.compile(lambda *them: ops.concat([tensor * 2.0 for tensor in them]), device=device)
     for _ in range(2):
         assert np.array_equal(joined(*parts).numpy(), 2 * np.concatenate(parts))
 
@@ -150,7 +150,7 @@ def trained(device, *, sparse, compiled, optimizer="SGD"):
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_table_with_rows_as_its_gradient_is_trained_alike(device, compiled):
-    dense, sparse = (trained(device, sparse=one, compiled=compiled) for one in (False, True))
+    dense, sparse = (trained(device, sparse=is_sparse, compiled=compiled) for is_sparse in (False, True))
     assert isinstance(sparse.grad, ow.SparseRows)
     assert sparse.grad.indices.shape == (28,)
     np.testing.assert_allclose(sparse.numpy(), dense.numpy(), rtol=1e-5, atol=1e-6)

@@ -123,13 +123,13 @@ def test_statistics_of_low_rank_and_any_size_leave_steps_finite(device, scale):
 @pytest.mark.parametrize("damping", [0.0, 1e-3])
 def test_statistics_of_zeros_leave_a_layer_where_it_is(device, zero, damping):
     ((a, g),) = draw_statistics([(6, 4)])
-    a, g = (one * (zero not in (name, "both")) for name, one in (("inputs", a), ("gradients", g)))
+    a, g = (factor * (zero not in (name, "both")) for name, factor in (("inputs", a), ("gradients", g)))
     param = ow.Parameter(np.ones((4, 6), np.float32), device=device)
     optimizer = ow.optim.KFAC([param], damping=damping)
     for _ in range(2):
         optimizer.step(grads=[g.T @ a], statistics=[(a, g)])
     assert (param.numpy() == 1.0).all()
-    assert all(np.isfinite(one).all() for one in optimizer.state_dict()["state"][0].values())
+    assert all(np.isfinite(value).all() for value in optimizer.state_dict()["state"][0].values())
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
@@ -225,7 +225,7 @@ def test_options_out_of_range_are_refused(options, message):
 
 
 def test_what_does_not_go_together_is_refused():
-    groups = [{"params": [ow.Parameter([[1.0]], device="cpu")], "in_first": one} for one in (True, False)]
+    groups = [{"params": [ow.Parameter([[1.0]], device="cpu")], "in_first": in_first} for in_first in (True, False)]
     with pytest.raises(ValueError, match="one in_first for all groups"):
         ow.optim.KFAC(groups)
     params = [ow.Parameter(np.ones(shape, np.float32), device="cpu") for shape in ((3, 2), (3,))]
@@ -270,18 +270,18 @@ def test_a_state_dict_goes_on_where_it_was_taken_and_so_does_a_copy(device):
     assert set(state["state"][2]) == {"step", "momentum_buffer", "A", "A_inverse", "G", "G_inverse"}
     assert set(state["state"][1]) == {"step", "momentum_buffer"}
     lying = {name: (array + 0.0).numpy() for name, array in optimizer.state[ours[0]].items() if array.shape}
-    for name, one in lying.items():
-        np.testing.assert_array_equal(one, state["state"][0][name])
+    for name, array in lying.items():
+        np.testing.assert_array_equal(array, state["state"][0][name])
     others = [ow.Parameter(mine.numpy(), device=device) for mine in ours]
     again = ow.optim.KFAC(others)
     again.load_state_dict(state)
     copied = copy.deepcopy(optimizer)
     for number, step_grads in enumerate(grads[5:]):
-        for one in (optimizer, again, copied):
-            one.step(grads=step_grads, statistics=draw_statistics(LAYERS, seed=100 + number))
-    for one, *twins in zip(ours, others, copied.param_groups[0]["params"], strict=True):
+        for array in (optimizer, again, copied):
+            array.step(grads=step_grads, statistics=draw_statistics(LAYERS, seed=100 + number))
+    for array, *twins in zip(ours, others, copied.param_groups[0]["params"], strict=True):
         for twin in twins:
-            np.testing.assert_array_equal(one.numpy(), twin.numpy())
+            np.testing.assert_array_equal(array.numpy(), twin.numpy())
     wrong = {0: {**state["state"][0], "A_bar": np.zeros((6, 6), np.float32)}}
     with pytest.raises(CheckpointError, match=r"of parameter 0 has the shape \(6, 6\)"):
         again.load_state_dict({**state, "state": wrong})
@@ -306,20 +306,20 @@ def test_a_group_that_is_added_keeps_the_state(device):
 
 def test_gradients_go_through_transforms_once(device):
     params, grads = make_problem(SHAPES, 6)
-    inputs = ow.optim.transforms
-    its = [inputs.clip_by_value(1.0), inputs.accumulate(2, "sum"), inputs.clip_by_norm(1e6)]
+    make = ow.optim.transforms
+    chain = [make.clip_by_value(1.0), make.accumulate(2, "sum"), make.clip_by_norm(1e6)]
     results = []
-    for transforms in (its, []):
+    for transforms in (chain, []):
         ours = [ow.Parameter(param, device=device) for param in params]
         optimizer = ow.optim.KFAC(ours, transforms=transforms, damping=0.1, weight_decay=0.1)
         for first, second in zip(grads[::2], grads[1::2], strict=True):
             both = [[np.clip(grad, -1, 1) for grad in step_grads] for step_grads in (first, second)]
-            summed = [[one + other for one, other in zip(*both, strict=True)]]
+            summed = [[array + other for array, other in zip(*both, strict=True)]]
             for step_grads in [first, second] if transforms else summed:
                 optimizer.step(grads=step_grads, statistics=draw_statistics(LAYERS))
         results.append([mine.numpy() for mine in ours])
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    for param, other in zip(*results, strict=True):
+        np.testing.assert_allclose(param, other, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [1, 10])

@@ -87,7 +87,9 @@ def test_a_large_step_gives_the_same(device, name):
     for _ in range(2):  # a replay finds what the one before left
         results = step(*inputs)
     eager = function(*inputs)
-    for got, want in zip(*([one] if isinstance(one, ow.Tensor) else one for one in (results, eager)), strict=True):
+    for got, want in zip(
+        *([result] if isinstance(result, ow.Tensor) else result for result in (results, eager)), strict=True
+    ):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
     if expected is not None:
         assert names(step) == expected
@@ -249,7 +251,7 @@ def test_the_profiler_knows_what_each_launch_of_a_large_step_costs(open_device):
 
 
 SLICING = [
-    lambda one, other: one[:, :1] * 0.5 + other[:1],
+    lambda a, other: a[:, :1] * 0.5 + other[:1],
     lambda array, other: (array.reshape(6, 3, 2)[:, 1] @ other.reshape(3, 2, 6)[0]) * 0.1,
     lambda array, other: (
         sum_of(array.reshape(6, 3, 2)[:, at].T.reshape(3, 4).sum(axis=0) for at in range(3)).sum() + other
@@ -259,8 +261,8 @@ SLICING = [
 
 def sum_of(some):
     first, *rest = some
-    for one in rest:
-        first = first + one
+    for tensor in rest:
+        first = first + tensor
     return first
 
 

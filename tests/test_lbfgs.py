@@ -122,7 +122,7 @@ def test_continues_a_torch_run_and_torch_continues_ours(device, torch):
     torchs, torch_optimizer, torch_closure = theirs(torch, "quadratic", **options)
     torch_optimizer.step(torch_closure)
 
-    mine, optimizer, closure = ours("quadratic", device, [one.detach().numpy() for one in torchs], **options)
+    mine, optimizer, closure = ours("quadratic", device, [tensor.detach().numpy() for tensor in torchs], **options)
     optimizer.load_state_dict(torch_optimizer.state_dict())
     optimizer.step(closure)
 
@@ -257,7 +257,7 @@ def test_a_state_that_does_not_fit_changes_nothing(device):
         other.load_state_dict(saved)
     assert other.state == {}
     for name in ("d", "old_dirs", "ro", "func_evals"):
-        damaged = {**saved, "state": {0: {key: one for key, one in saved["state"][0].items() if key != name}}}
+        damaged = {**saved, "state": {0: {key: value for key, value in saved["state"][0].items() if key != name}}}
         with pytest.raises(CheckpointError, match="not a state of LBFGS"):
             optimizer.load_state_dict(damaged)
     assert counts(optimizer) == before

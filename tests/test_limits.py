@@ -65,7 +65,7 @@ def _normal(*shape):
 def test_a_product_takes_as_many_launches_as_its_operands_need(left, right, dispatches, vulkan, monkeypatch):
     values = _normal(64, 64)
     a, b = values[left], values[right]
-    x, y = (ow.tensor(np.ascontiguousarray(one), device=vulkan) for one in (a, b))
+    x, y = (ow.tensor(np.ascontiguousarray(array), device=vulkan) for array in (a, b))
     limited(vulkan, monkeypatch, 4096)
     before = vulkan.stats.copy()
     product = x @ y
@@ -92,8 +92,8 @@ def test_random_numbers_are_those_of_one_launch(vulkan, monkeypatch):
 
     whole = drawn()
     limited(vulkan, monkeypatch, 1024)
-    for one, other in zip(drawn(), whole, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for array, other in zip(drawn(), whole, strict=True):
+        np.testing.assert_array_equal(array, other)
 
 
 def test_what_draws_by_index_copies_a_transposed_operand_first(vulkan, monkeypatch):

@@ -70,8 +70,8 @@ def test_lookahead_survives_copies_and_checkpoints(device):
     other = ow.optim.Lookahead(ow.optim.Adam(list(restored.values())))
     ow.load_checkpoint(content, restored, other)
     for step_grads in grads[5:]:
-        for one in (optimizer, copied, other):
-            one.step(grads=step_grads)
+        for optimizer_ in (optimizer, copied, other):
+            optimizer_.step(grads=step_grads)
     assert copied.param_groups is copied.optimizer.param_groups
     for got in (copied.param_groups[0]["params"], restored.values()):
         assert [tensor.tolist() for tensor in got] == [param.tolist() for param in params]

@@ -24,9 +24,9 @@ def test_cross_entropy_takes_few_dispatches(device, smoothing):
     before = device.stats.copy()
     loss = ow.cross_entropy(logits, target, label_smoothing=smoothing)
     assert (device.stats - before).dispatches == 3  # the rows, their sums, the quotient
-    one = ow.ones((), device=device)
+    scalar = ow.ones((), device=device)
     before = device.stats.copy()
-    loss.backward(one)
+    loss.backward(scalar)
     assert (device.stats - before).dispatches <= 2  # the quotient, the rows
 
 

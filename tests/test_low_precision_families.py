@@ -53,8 +53,8 @@ def problem(name, steps):
     rows = [[rng.integers(-1, shape[0], 12).astype(np.int32) for shape in TABLES] for _ in range(steps)]
     return params, [
         [
-            (its, rng.standard_normal((12, *shape[1:])).astype(np.float32))
-            for its, shape in zip(ones, TABLES, strict=True)
+            (rows, rng.standard_normal((12, *shape[1:])).astype(np.float32))
+            for rows, shape in zip(ones, TABLES, strict=True)
         ]
         for ones in rows
     ]
@@ -62,8 +62,8 @@ def problem(name, steps):
 
 def made(name, values, device, kind="float32", **options):
     params = [ow.Parameter(value, device=device) for value in values]
-    its = {**OPTIMIZERS, **ROWS}[name]
-    return params, getattr(ow.optim, name)(params, **{**its, **options}, state_dtype=kind)
+    defaults = {**OPTIMIZERS, **ROWS}[name]
+    return params, getattr(ow.optim, name)(params, **{**defaults, **options}, state_dtype=kind)
 
 
 def step(optimizer, params, grads):
@@ -86,9 +86,9 @@ def trained(name, device, kind="float32", steps=6, **options):
 def side_by_side(name, device, kind, steps):
     """Return two optimizers with the same state after some steps: one in fewer bits, one in float32."""
     params, optimizer = trained(name, device, kind, steps=steps)
-    result = [made(name, [param.numpy() for param in params], device, its) for its in (kind, "float32")]
-    for _, one in result:
-        one.load_state_dict(optimizer.state_dict())
+    result = [made(name, [param.numpy() for param in params], device, kind_) for kind_ in (kind, "float32")]
+    for _, optimizer_ in result:
+        optimizer_.load_state_dict(optimizer.state_dict())
     return result
 
 
@@ -153,7 +153,7 @@ def test_a_step_is_that_of_float32_and_its_state_is_rounded_once(device, name, k
     rounded = 0
     for number, entry in want.items():
         assert set(entry) - set(in_fewer_bits) == set(got[number]) - {
-            one for slot in in_fewer_bits for one in (slot, f"{slot}_largest")
+            name_ for slot in in_fewer_bits for name_ in (slot, f"{slot}_largest")
         }
         for slot, value in entry.items():
             if slot in in_fewer_bits:
@@ -216,7 +216,7 @@ def test_rows_are_stored_alike_on_every_device(open_device, name, kind):
 # What it is good for.
 
 
-BFLOAT16_ROWS = [one for one in CONVERGENCE if one.optimizer in OPTIMIZERS and one.optimizer != "Shampoo"]
+BFLOAT16_ROWS = [case for case in CONVERGENCE if case.optimizer in OPTIMIZERS and case.optimizer != "Shampoo"]
 
 
 @pytest.mark.parametrize("row", BFLOAT16_ROWS, ids=[f"{row.optimizer}-{row.problem}" for row in BFLOAT16_ROWS])
@@ -268,8 +268,8 @@ def test_saved_state_goes_on_bit_for_bit(device, name, kind):
     grads = problem(name, 7)[1][6]
     optimizer_grads = [
         *(
-            grad if not isinstance(grad, tuple) else ow.SparseRows(*grad, its.shape, device=device)
-            for grad, its in zip(grads, params, strict=True)
+            grad if not isinstance(grad, tuple) else ow.SparseRows(*grad, param.shape, device=device)
+            for grad, param in zip(grads, params, strict=True)
         ),
         None,
     ]
@@ -349,8 +349,8 @@ def test_rows_get_as_near_to_float32(numerics, kind):
 def test_rows_are_not_stored_in_8_bits(device, name):
     shape = (5000, 2)
     param = ow.Parameter(np.ones(shape, np.float32), device=device)
-    its = {"SGD": {"momentum": 0.9}}.get(name, {})
-    optimizer = getattr(ow.optim, name)([param], **its, state_dtype="8bit")
+    options = {"SGD": {"momentum": 0.9}}.get(name, {})
+    optimizer = getattr(ow.optim, name)([param], **options, state_dtype="8bit")
     grad = ow.SparseRows([0], [[1.0, 1.0]], shape, device=device)
     if name == "SGD":  # with momentum it changes all rows
         optimizer.step(grads=[grad])

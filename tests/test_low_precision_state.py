@@ -96,8 +96,8 @@ def test_saved_state_goes_on_bit_for_bit(device, kind):
     content = ow.dump_checkpoint(dict(zip("abc", params, strict=True)), optimizer)
     ow.load_checkpoint(content, dict(zip("abc", again, strict=True)), loaded)
     copied, another = copy.deepcopy((params, optimizer))
-    for one in (optimizer, loaded, another):
-        one.step(grads=problem()[1][0])
+    for optimizer_ in (optimizer, loaded, another):
+        optimizer_.step(grads=problem()[1][0])
     for a, b, c in zip(params, again, copied, strict=True):
         assert a.tolist() == b.tolist() == c.tolist()
 
@@ -181,9 +181,9 @@ def test_of_a_rule_of_ones_own_names_tell_nothing(device):
     kinds = {"z": "bfloat16", "exp_avg_sq": "float16"}
     optimizer = ow.optim.from_wgsl(OWN_RULE, lr=0.1)([w], lr=0.1, state_dtype=kinds)
     optimizer.step(grads=[np.full(5, 1.001)])
-    its = optimizer.state_dict()["state"][0]
-    assert (its["exp_avg_sq"] == 0).all()
-    assert (np.abs(its["z"] - 1.001) > 5e-4).all()
+    state = optimizer.state_dict()["state"][0]
+    assert (state["exp_avg_sq"] == 0).all()
+    assert (np.abs(state["z"] - 1.001) > 5e-4).all()
 
 
 @pytest.mark.parametrize("name", ["Adam", "LAMB", "MARS", "Adan", "AdaBelief", "RMSprop", "Adamax", "Adagrad"])
@@ -193,8 +193,8 @@ def test_steps_in_float16_are_as_long_where_gradients_are_small(device, name):
     def moved(kind):
         w = ow.Parameter(values[1], device=device)
         optimizer = getattr(ow.optim, name)([w], lr=0.01, state_dtype=kind)
-        for _, one, _ in grads:
-            optimizer.step(grads=[1e-4 * one])
+        for _, grad, _ in grads:
+            optimizer.step(grads=[1e-4 * grad])
         return w.numpy() - values[1]
 
     exact = moved("float32")
@@ -239,7 +239,7 @@ def assert_comes_down(name, device, kind):
         optimizer.step(grads=[curvature * (w.numpy() - target)])
     if hasattr(optimizer, "eval"):
         optimizer.eval()
-    loss, before = ((curvature * (one - target) ** 2).mean() for one in (w.numpy(), start))
+    loss, before = ((curvature * (w_ - target) ** 2).mean() for w_ in (w.numpy(), start))
     assert loss <= 0.02 * before
 
 

@@ -84,12 +84,12 @@ def translate(shader: Shader) -> Verdict:
         result = _naga().translations(shader.for_naga, shader.name)
     except ShaderError as error:
         return Verdict(shader.name, digest, {}, str(error))
-    sizes = {target: len(one) for target, one in result.items()}
-    said = spirv_val(result["spirv"])
-    later = any(reason in said for reason in _OF_1_3)
+    sizes = {target: len(translation) for target, translation in result.items()}
+    message = spirv_val(result["spirv"])
+    later = any(reason in message for reason in _OF_1_3)
     if later:
-        said = spirv_val(_as_1_3(result["spirv"]))
-    refused = said and f"{shader.name}: refused by spirv-val: {said}"
+        message = spirv_val(_as_1_3(result["spirv"]))
+    refused = message and f"{shader.name}: refused by spirv-val: {message}"
     return Verdict(shader.name, digest, sizes, refused, later, shader.for_nvidia is not None)
 
 
@@ -133,8 +133,8 @@ class Tint:
         if self._process.returncode or not lines:
             raise SystemExit(f"tint.mjs ended with {self._process.returncode}")
         *refused, last = lines
-        said = [f"{name}:{line}:{column}: refused by Tint: {message}" for name, line, column, message in refused]
-        return last["version"], last["shaders"], said
+        messages = [f"{name}:{line}:{column}: refused by Tint: {message}" for name, line, column, message in refused]
+        return last["version"], last["shaders"], messages
 
 
 class Nvidia:
@@ -163,8 +163,8 @@ class Nvidia:
 
     def _compile(self) -> None:
         for arch in (None, *self._architectures):
-            for name, said in refused_by_nvidia(self._waiting, arch).items():
-                self._refused.append(f"{name.partition(' ')[2]}{f' for {arch}' if arch else ''}: {said}")
+            for name, message in refused_by_nvidia(self._waiting, arch).items():
+                self._refused.append(f"{name.partition(' ')[2]}{f' for {arch}' if arch else ''}: {message}")
         self._waiting.clear()
 
 

@@ -52,7 +52,7 @@ class Made(NamedTuple):
 
 MATRICES = [
     MatrixShape("f32", 8, 8, 8),
-    *(MatrixShape("f16", *one) for one in [(8, 8, 8), (8, 16, 16), (16, 8, 16), (16, 16, 16)]),
+    *(MatrixShape("f16", *sizes) for sizes in [(8, 8, 8), (8, 16, 16), (16, 8, 16), (16, 16, 16)]),
 ]
 """Matrix sizes that Dawn lists for GPUs of Apple, Intel, NVIDIA and AMD."""
 SUBGROUPS = (16, 32, 64, 128)
@@ -65,9 +65,9 @@ _TUNED_MAPS = ("add", "relu")  # the shells of the others are the same
 def makers() -> list[Callable[[], Iterator[Made]]]:
     """All that make kernels, in the same order in every process; the programs of one process share a device."""
     recorders = Recorder(), Recorder(["shader-f16"]), Recorder(runs=True)
-    every = [one for group in sources().values() for one in group.items()]
-    named = [partial(_by_name, *one) for one in every]
-    named += [partial(_attention, *one) for one in every if one[0] in ("attention", "attention_grad")]
+    every = [item for group in sources().values() for item in group.items()]
+    named = [partial(_by_name, *item) for item in every]
+    named += [partial(_attention, *item) for item in every if item[0] in ("attention", "attention_grad")]
     return [*named, *(partial(_of_program, recorders, *program) for program in programs())]
 
 
@@ -75,10 +75,10 @@ def shader_files() -> set[File]:
     """Each that is more than a part of others."""
     root = files("optirs_web.shaders")
     return {
-        (folder, one.name.removesuffix(".wgsl"))
+        (folder, file.name.removesuffix(".wgsl"))
         for folder in ("arena", "elementwise", "kernels", "optimizers", "transforms")
-        for one in root.joinpath(folder).iterdir()
-        if one.name.endswith(".wgsl")
+        for file in root.joinpath(folder).iterdir()
+        if file.name.endswith(".wgsl")
     }
 
 
@@ -141,7 +141,11 @@ def _parts(source: Source) -> list[str]:
 def _combinations(source: Source) -> Iterator[Flags]:
     module = package_loader()((source.folder, source.file))
     declared = [declaration for declaration in module.declarations if isinstance(declaration, syntax.Override)]
-    values = {one.name: (False, True) for one in declared if one.type_name and one.type_name.name == "bool"}
+    values = {
+        override.name: (False, True)
+        for override in declared
+        if override.type_name and override.type_name.name == "bool"
+    }
     for chosen in product(*values.values()):
         yield dict(zip(values, chosen, strict=True))
 

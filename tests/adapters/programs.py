@@ -194,8 +194,8 @@ def _transforms() -> Iterator[tuple[str, Program]]:
 def _scaled(specs, device):
     params, grads = make_problem([(3,), (16, 65)], _STEPS)
     ours = [ow.Parameter(param, device=device) for param in params]
-    its = [getattr(ow.optim.transforms, name)(**arguments) for name, arguments in specs]
-    optimizer, scaler = ow.optim.AdamW(ours, transforms=its), ow.optim.GradScaler(device)
+    transforms = [getattr(ow.optim.transforms, name)(**arguments) for name, arguments in specs]
+    optimizer, scaler = ow.optim.AdamW(ours, transforms=transforms), ow.optim.GradScaler(device)
     for step_grads in grads:
         for param, grad in zip(ours, step_grads, strict=True):
             param.grad = scaler.scale(ow.tensor(grad, device=device))
@@ -206,8 +206,13 @@ def _scaled(specs, device):
 def _transformed(name, device):
     params, grads = make_problem([(16, 5), (7, 33)], 2)
     make = test_transformed_optimizers.T
-    its = [make.clip_by_value(1.0), make.accumulate(2, "sum"), make.clip_by_norm(1.0), make.clip_by_global_norm(1.0)]
-    optimizer = getattr(ow.optim, name)([ow.Parameter(param, device=device) for param in params], transforms=its)
+    transforms = [
+        make.clip_by_value(1.0),
+        make.accumulate(2, "sum"),
+        make.clip_by_norm(1.0),
+        make.clip_by_global_norm(1.0),
+    ]
+    optimizer = getattr(ow.optim, name)([ow.Parameter(param, device=device) for param in params], transforms=transforms)
     for step_grads in grads:
         optimizer.step(grads=step_grads)
 
@@ -219,7 +224,7 @@ def _transformed_rows(transforms, checked, device):
     for are_rows in test_sparse_transforms.KINDS.values():
         grads = test_sparse_transforms.gradients(device, 0)
         pairs = zip(grads, are_rows if takes_rows else (True, False, True), strict=True)
-        optimizer.step(grads=[one if its else one.to_dense() for one, its in pairs])
+        optimizer.step(grads=[grad if is_sparse else grad.to_dense() for grad, is_sparse in pairs])
 
 
 def _schedules() -> Iterator[tuple[str, Program]]:

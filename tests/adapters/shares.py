@@ -91,5 +91,5 @@ def _taken() -> Iterator[Made]:
             _next.value += _AT_ONCE
         if first >= len(every):
             return
-        for one in every[first : first + _AT_ONCE]:
-            yield from one()
+        for make in every[first : first + _AT_ONCE]:
+            yield from make()

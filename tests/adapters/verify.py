@@ -49,10 +49,10 @@ def main() -> None:
 
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(_PROCESSES, context, begin, (context.Value("i", 0),)) as pool:
-        shares = [one.result() for one in [pool.submit(share, arguments.machine_code) for _ in range(_PROCESSES)]]
+        shares = [future.result() for future in [pool.submit(share, arguments.machine_code) for _ in range(_PROCESSES)]]
     verdicts = {verdict.digest: verdict for share in shares for verdict in share.verdicts}
     refused = [verdict.refused for verdict in verdicts.values() if verdict.refused]
-    refused += dict.fromkeys(said for share in shares for said in share.refused)
+    refused += dict.fromkeys(message for share in shares for message in share.refused)
     unused = set.intersection(*(share.unused for share in shares))
     refused += [f"shaders/{'/'.join(file)}.wgsl: no kernel is made of it; add a program that does" for file in unused]
     others = sum(not verdict.is_for_nvidia for verdict in verdicts.values())

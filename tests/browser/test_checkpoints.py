@@ -75,7 +75,7 @@ def native_run():
 
 def content_of(run, **config):
     """Its checkpoint, with these entries of the config changed."""
-    extra = {"config": asdict(run.config) | config, "history": [list(one) for one in run.history]}
+    extra = {"config": asdict(run.config) | config, "history": [list(epoch) for epoch in run.history]}
     return ow.dump_checkpoint(run.parameters, run.optimizer, extra)
 
 

@@ -72,7 +72,7 @@ INSTALL = r"import shutil, site; shutil.unpack_archive(r'\1', site.getsitepackag
 
 def code_cells(notebook):
     """Return the code of a notebook; the wheel that `%pip` installs from a file next to it is unpacked."""
-    cells = [one for one in json.loads(notebook.read_text())["cells"] if one["cell_type"] == "code"]
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     return [
         re.sub(r"^%pip install -q emfs:(.*)$", INSTALL, "".join(cell["source"]), flags=re.MULTILINE) for cell in cells
     ]
@@ -90,7 +90,7 @@ def test_the_pyscript_page_trains(page, serve, wheel):
     assert accuracy(result.text_content()) > 95
 
 
-@pytest.mark.parametrize("notebook", sorted((ROOT / "docs/jupyterlite").glob("*.ipynb")), ids=lambda one: one.stem)
+@pytest.mark.parametrize("notebook", sorted((ROOT / "docs/jupyterlite").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_notebook_trains_in_a_worker_as_in_jupyterlites_kernel(page, serve, wheel, notebook):
     serve({f"{PAGE}/": EMPTY, f"{PAGE}/kernel.js": KERNEL, f"{PAGE}/{wheel.name}": wheel})
     page.goto(f"{PAGE}/")

@@ -46,7 +46,7 @@ def open_page(page, exported):
         return page
 
     yield open_page
-    assert [one for one in requested if one.scheme == "http" and not one.path.startswith(f"{PREFIX}/")] == []
+    assert [url for url in requested if url.scheme == "http" and not url.path.startswith(f"{PREFIX}/")] == []
 
 
 @pytest.mark.parametrize("name", PAGES)

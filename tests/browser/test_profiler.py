@@ -48,11 +48,11 @@ def check(told, replays=3):
 def check_kernels(told):
     """Each kernel by itself."""
     assert len(told["kernels"]) == told["counted"]
-    products = [one for one in told["kernels"] if one[0].startswith("matmul")]
+    products = [run for run in told["kernels"] if run[0].startswith("matmul")]
     assert len(products) == 3 * 5  # two forward, three backward
     assert {product[3] for product in products} >= {2 * 16 * 64 * 32, 2 * 16 * 32 * 10}
-    assert all(one[1] <= one[2] for one in told["kernels"])
-    assert 0 < sum(one[2] - one[1] for one in told["kernels"]) < told["total"]
+    assert all(run[1] <= run[2] for run in told["kernels"])
+    assert 0 < sum(run[2] - run[1] for run in told["kernels"]) < told["total"]
 
 
 def test_a_replayed_step_is_taken_apart_in_a_page(browser_python):
@@ -96,4 +96,4 @@ def test_without_jspi_a_profile_is_awaited(browser):
         reported = json.loads(python.run(with_training(clock, AWAITED, TOLD)))
         assert reported["clock"] == "wall time per submit"
         check(reported)
-        assert sum(int(one[0].split()[0]) for one in reported["kernels"] if one[0].endswith("kernels")) > 12
+        assert sum(int(run[0].split()[0]) for run in reported["kernels"] if run[0].endswith("kernels")) > 12

@@ -28,7 +28,9 @@ def source(folder, name):
 def test_every_shader_shows_its_source(shaders):
     root = files("optirs_web.shaders")
     folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith("_")]
-    written = {(folder.name, one.name) for folder in folders for one in folder.iterdir() if one.name.endswith(".wgsl")}
+    written = {
+        (folder.name, file.name) for folder in folders for file in folder.iterdir() if file.name.endswith(".wgsl")
+    }
     links = shaders.locator("#list a")
     assert links.count() == len(written)
     seen = set()
@@ -62,7 +64,7 @@ def test_a_side_shows_what_the_command_line_prints_for_each_target(page, site, n
         if printed.exit_code == 0:
             assert page.locator("#left-code").text_content() == printed.stdout.rstrip("\n")
         else:
-            assert (name, target) in [("matmul", one) for one in ("numpy", "numba", "jax", "stablehlo")]
+            assert (name, target) in [("matmul", target) for target in ("numpy", "numba", "jax", "stablehlo")]
             assert page.locator("#left-note").inner_text()[1:].rstrip(".") in printed.stderr  # it begins with a capital
             expect(page.locator("#left-code")).to_be_hidden()
     for target, message in absent.items():
@@ -126,7 +128,7 @@ def test_a_text_that_comes_late_does_not_replace_another(page, site):
     expect(page.locator("#left-note")).to_have_text("Compiling on the server…")
     page.locator("#left-target").select_option("jax")
     expect(page.locator("#left-code")).to_contain_text("jax.numpy")
-    with page.expect_event("requestfinished", lambda one: one.url.endswith("/adam/update/opencl")):
+    with page.expect_event("requestfinished", lambda request: request.url.endswith("/adam/update/opencl")):
         held[0].continue_()
     expect(page.locator("#shader")).to_have_attribute("aria-busy", "false")
     expect(page.locator("#left-code")).to_contain_text("jax.numpy")
@@ -172,10 +174,10 @@ def test_two_languages_stand_side_by_side_and_on_a_phone_one_above_the_other(pag
     page.goto(f"{site}/shaders?left=wgsl&right=numpy#adam")
     expect(page.locator("#right-code")).to_contain_text("def ")
     fits(page, "shaders-side-by-side")
-    left, right = (page.locator(one).bounding_box() for one in ("#left", "#right"))
+    left, right = (page.locator(selector).bounding_box() for selector in ("#left", "#right"))
     assert left["y"] + left["height"] <= right["y"]
     page.set_viewport_size({"width": 1440, "height": 900})
-    left, right = (page.locator(one).bounding_box() for one in ("#left", "#right"))
+    left, right = (page.locator(selector).bounding_box() for selector in ("#left", "#right"))
     assert left["x"] + left["width"] <= right["x"]
     assert left["y"] == right["y"]
     page.locator("#right-target").select_option("None")

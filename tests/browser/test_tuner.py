@@ -70,7 +70,7 @@ def test_a_search_is_awaited_and_kept_for_the_next_page(browser):
         assert "64 of 16" in text
 
         refused = json.loads(python.run(textwrap.dedent(KEPT)))
-        assert [one.partition("await ")[2] for one in refused] == [
+        assert [message.partition("await ")[2] for message in refused] == [
             "optirs_web.tuning_async()",
             "optirs_web.tune_async(step, ...)",
         ]

@@ -39,7 +39,7 @@ def test_without_jspi_everything_that_waits_is_awaited(browser):
         actual = json.loads(result)
     refused = actual.pop("refused")
     assert len(refused) == 4
-    assert all("JavaScript Promise Integration" in one and "await" in one for one in refused)
+    assert all("JavaScript Promise Integration" in message and "await" in message for message in refused)
     assert "await optirs_web.device_async" in actual.pop("before")[0]
     assert actual == {
         "jspi": False,

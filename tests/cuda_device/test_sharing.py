@@ -23,13 +23,13 @@ class Exporter:
 
     def __dlpack__(self, *, stream=None, max_version=None):
         self.asked = stream
-        one, end = dlpack_capsules.taken(self.x.__dlpack__(stream=stream))
+        described, end = dlpack_capsules.taken(self.x.__dlpack__(stream=stream))
 
         def ended():
             self.ended += 1
             end()
 
-        return dlpack_capsules.made(one._replace(**self.described), ended, max_version, is_copied=False)
+        return dlpack_capsules.made(described._replace(**self.described), ended, max_version, is_copied=False)
 
 
 class OldExporter(Exporter):
@@ -46,7 +46,7 @@ def test_memory_is_shared_without_a_copy(dtype, cuda):
     seen = ow.from_dlpack(x)
     assert (seen.shape, seen.dtype, seen.device) == (x.shape, x.dtype, cuda)
     assert seen.tolist() == x.tolist()
-    addresses = [one.view.buffer.handle.address for one in (x, seen)]
+    addresses = [tensor.view.buffer.handle.address for tensor in (x, seen)]
     assert addresses[0] == addresses[1]
     assert ow.from_dlpack(x, copy=True).view.buffer.handle.address != addresses[0]
 
@@ -92,7 +92,7 @@ def test_what_was_lent_to_be_read_is_lent_on_as_such_or_copied(cuda):
     assert described(x, max_version=(1, 0)) == (address, True)
     assert described(x[1:], max_version=(1, 1)) == (address + 4, True)
     copied = [described(x), described(x, max_version=(0, 8)), described(x, max_version=(1, 0), copy=True)]
-    assert [(one != address, is_read_only) for one, is_read_only in copied] == [(True, False)] * 3
+    assert [(copied_address != address, is_read_only) for copied_address, is_read_only in copied] == [(True, False)] * 3
     with pytest.raises(BufferError, match="lent read-only"):
         x.__dlpack__(copy=False)
     assert described(ow.from_dlpack(x), max_version=(1, 0)) == (address, True)

@@ -191,7 +191,7 @@ def test_results_are_kept_newest_first_and_the_oldest_make_room(make_client):
     client = make_client(max_results=2)
     results = [{"name": name, "nested": {"ms": [1.5, 2]}} for name in ("first", "é", "\ud800")]
     kept = [post(client, result) for result in results]
-    assert [one.status_code for one in kept] == [201] * 3
+    assert [response.status_code for response in kept] == [201] * 3
     assert kept[0].json()["result"] == results[0]
     assert [entry["result"] for entry in client.get("/api/bench").json()] == [results[2], results[1]]
 

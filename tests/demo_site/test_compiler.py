@@ -36,8 +36,8 @@ def make_compiler():
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for compiler in made:
+        compiler.close()
 
 
 def test_the_kernels_are_those_of_the_command_line():
@@ -135,5 +135,5 @@ def test_targets_say_what_is_missing(client, monkeypatch):
     for name in ("cuda.bindings", "jax", "wasmtime"):
         monkeypatch.setitem(sys.modules, name, None)
     listed = {entry["name"]: entry["missing"] for entry in client.get("/api/shaders/targets").json()}
-    assert {name for name, said in listed.items() if said} == {"ptx", "spirv", "msl", "hlsl", "stablehlo"}
-    assert all("pip install" in said for said in listed.values() if said)
+    assert {name for name, missing in listed.items() if missing} == {"ptx", "spirv", "msl", "hlsl", "stablehlo"}
+    assert all("pip install" in missing for missing in listed.values() if missing)

@@ -94,8 +94,8 @@ def test_every_shader_has_its_texts(tmp_path, settings):
     export_site(tmp_path / "site", settings, targets=("wgsl",))
     data = tmp_path / "site" / "data" / "shaders"
     listed = json.loads((data / "index.json").read_bytes())
-    assert [entry["name"] for entry in listed] == [one.name for one in list_shaders()]
-    assert [one["name"] for one in json.loads((data / "targets.json").read_bytes())] == ["wgsl"]
+    assert [entry["name"] for entry in listed] == [info.name for info in list_shaders()]
+    assert [target["name"] for target in json.loads((data / "targets.json").read_bytes())] == ["wgsl"]
     for entry in listed:
         about = json.loads((data / entry["folder"] / f"{entry['name']}.json").read_bytes())
         assert about == shader(entry["folder"], entry["name"]).model_dump()

@@ -151,7 +151,7 @@ def test_a_client_that_asks_nothing_is_hung_up_on(data, sent):
 @pytest.mark.parametrize(
     "address",
     [
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("/static/home.js", "/programs/gpt.py")),
+        *(pytest.param(address, marks=pytest.mark.slow) for address in ("/static/home.js", "/programs/gpt.py")),
         "/api/runs/large/checkpoint",
     ],
 )
@@ -175,7 +175,7 @@ def test_idle_connections_make_room_for_who_asks(data):
         assert send_raw(url, GET + b"\r\n")[0] == 200
         held[-1].sendall(GET + b"\r\n")
         assert read_response(held[-1])[0] == 200
-        assert all(is_closed(one) for one in held[:40])
+        assert all(is_closed(connection) for connection in held[:40])
 
 
 def test_a_client_beyond_its_connections_is_told_to_come_back(data):

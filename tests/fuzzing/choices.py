@@ -92,7 +92,7 @@ def reduced(choices, attempt, attempts=300):
         for at in range(len(best.taken)):
             while at < len(best.taken) and best.taken[at]:
                 smaller = {0, best.taken[at] // 2, best.taken[at] - 1}
-                if not any(is_kept([*best.taken[:at], one, *best.taken[at + 1 :]]) for one in sorted(smaller)):
+                if not any(is_kept([*best.taken[:at], choice, *best.taken[at + 1 :]]) for choice in sorted(smaller)):
                     break
     return best
 

@@ -65,7 +65,7 @@ def at_ends(function, ulps):
 
     def apply(*operands):
         with np.errstate(all="ignore"):
-            ends = np.stack([function(*one) for one in product(*((x.low, x.high) for x in operands))])
+            ends = np.stack([function(*corner) for corner in product(*((x.low, x.high) for x in operands))])
             is_nan = np.isnan(ends)
             low, high = np.fmin.reduce(ends), np.fmax.reduce(ends)
             free = reduce(np.logical_or, [x.free for x in operands]) | (is_nan.any(0) & ~is_nan.all(0))
@@ -124,7 +124,7 @@ def _choice(function):
 
 add, subtract, multiply = _sum(np.add), _sum(np.subtract), at_ends(np.multiply, 1)
 minimum, maximum = _choice(np.fmin), _choice(np.fmax)
-negate, floor, ceil, trunc = (at_ends(one, 0) for one in (np.negative, np.floor, np.ceil, np.trunc))
+negate, floor, ceil, trunc = (at_ends(function, 0) for function in (np.negative, np.floor, np.ceil, np.trunc))
 round_, sign = at_ends(np.rint, 0), at_ends(np.sign, 0)
 square_root, inverse_root = at_ends(np.sqrt, 4), at_ends(lambda x: 1.0 / np.sqrt(x), 4)
 exp, log, expm1, log1p = at_ends(np.exp, 2), at_ends(np.log, 2), at_ends(np.expm1, 4), at_ends(np.log1p, 4)

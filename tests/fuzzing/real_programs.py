@@ -75,7 +75,7 @@ def write(choices, name):
     text = writer.function(name)
 
     def expected(parameters):
-        values = {one: ranges.exactly(parameters[one]) for one in "abc"}
+        values = {parameter: ranges.exactly(parameters[parameter]) for parameter in "abc"}
         shape = parameters["n"].shape
         for step in writer.steps:
             step(values, parameters)

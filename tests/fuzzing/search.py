@@ -31,7 +31,7 @@ def disagreements(batch, targets):
     result = []
     for name in names:
         for program, wrong in zip(batch.programs, wrong_samples(batch, name, results[name], reference), strict=True):
-            if any(one.any() for one in wrong):
+            if any(mask.any() for mask in wrong):
                 result.append((program, name))
     return result
 
@@ -57,7 +57,7 @@ def described(program, target, targets):
     leaf, sample = 0, 0
     if target is not None:
         (wrong,) = wrong_samples(batch, target, results[target], results[names[0]])
-        leaf, sample = next(((leaf, one.argmax()) for leaf, one in enumerate(wrong) if one.any()), (0, 0))
+        leaf, sample = next(((leaf, mask.argmax()) for leaf, mask in enumerate(wrong) if mask.any()), (0, 0))
     lines = [batch.source, f"inputs {[leaf[sample].item() for leaf in batch.leaves]}, leaf {leaf} of the result:"]
     lines += [f"  {name}: {results[name][0][leaf][sample]!r}" for name in names]
     if program.expected:

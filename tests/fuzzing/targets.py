@@ -280,7 +280,7 @@ def wrong_samples(batch, target, results, reference):
             may_regroup = is_adapter or (target.endswith("xla") and program.text.count("/") > 1)
             judged = batch.are_moderate if may_regroup else True
             pairs = zip(allowed, leaves, strict=True)
-            yield [outside(one, leaf, may_assume_finite=is_adapter) & judged for one, leaf in pairs]
+            yield [outside(interval, leaf, may_assume_finite=is_adapter) & judged for interval, leaf in pairs]
         return
     for got, expected in zip(results, reference, strict=True):
         yield [_different(a, b) for a, b in zip(got, expected, strict=True)]

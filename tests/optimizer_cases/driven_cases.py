@@ -70,7 +70,7 @@ def sam(problem, steps, *, optimum, lr, maximize=False, **options):
 def reptile(problem, steps, *, optima, lr, **options):
     optimizer = ow.optim.Reptile(ow.optim.SGD(problem.params, lr=lr), **options)
     for _ in range(steps):
-        optimizer.step([problem.closure(one) for one in optima])
+        optimizer.step([problem.closure(optimum) for optimum in optima])
     return []
 
 

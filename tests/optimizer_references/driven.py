@@ -65,7 +65,7 @@ def metasgd(values, curvatures, steps, *, support, query, is_exact, lr, meta_lr)
         outer = gradients(adapted, curvatures, query)
         diagonal = hessian(values, curvatures, support)
         through = [q * (1 - h * a) if is_exact else q for q, h, a in zip(outer, diagonal, alphas, strict=True)]
-        values = [w - meta_lr * one for w, one in zip(values, through, strict=True)]
+        values = [w - meta_lr * step for w, step in zip(values, through, strict=True)]
         alphas = [a + meta_lr * g * q for a, g, q in zip(alphas, inner, outer, strict=True)]
     return values, alphas
 

@@ -34,11 +34,11 @@ def clip_by_block_rms(threshold):
 
 def adaptive_clip(clipping, eps=1e-3):
     def clip(grad, param):
-        sizes = [np.sqrt((one**2).sum(axis=rows(one), keepdims=True)) for one in (grad, param)]
+        sizes = [np.sqrt((array**2).sum(axis=rows(array), keepdims=True)) for array in (grad, param)]
         largest = clipping * np.maximum(sizes[1], eps)
         return np.where(sizes[0] < largest, grad, grad * largest / np.maximum(sizes[0], 1e-6))
 
-    return lambda grads, params: [clip(*one) for one in zip(grads, params, strict=True)]
+    return lambda grads, params: [clip(*pair) for pair in zip(grads, params, strict=True)]
 
 
 def centralize():
@@ -54,7 +54,7 @@ def add_decayed_weights(weight_decay):
 def philox(counters, key):
     """Philox 4x32-10 (Salmon et al. 2011): four words for each row of four counters."""
     words = [np.asarray(counter, np.uint64) for counter in counters]
-    low, high = (np.uint64(one) for one in key)
+    low, high = (np.uint64(word) for word in key)
     mask = np.uint64(0xFFFFFFFF)
     for _ in range(10):
         first, second = words[0] * np.uint64(0xD2511F53), words[2] * np.uint64(0xCD9E8D57)
@@ -99,7 +99,7 @@ def accumulate(every, reduction="mean"):
         kept.append(grads)
         if len(kept) < every:
             return None
-        totals = [sum(ones) / (every if reduction == "mean" else 1) for ones in zip(*kept, strict=True)]
+        totals = [sum(grads_) / (every if reduction == "mean" else 1) for grads_ in zip(*kept, strict=True)]
         kept.clear()
         return totals
 

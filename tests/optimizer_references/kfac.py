@@ -7,12 +7,12 @@ __all__ = ["damped", "kfac"]
 
 def damped(a, g, damping):
     """Both factors with Tikhonov damping (section 6.3), at least 1e-6 of the norm."""
-    means = [np.trace(one) / len(one) for one in (a, g)]
+    means = [np.trace(factor) / len(factor) for factor in (a, g)]
     pi = np.sqrt(means[0] / means[1]) if min(means) > 0 else 1.0
     ridges = np.sqrt(damping) * pi, np.sqrt(damping) / pi
     return [
-        one + max(ridge, 1e-6 * np.linalg.norm(one)) * np.eye(len(one))
-        for one, ridge in zip((a, g), ridges, strict=True)
+        factor + max(ridge, 1e-6 * np.linalg.norm(factor)) * np.eye(len(factor))
+        for factor, ridge in zip((a, g), ridges, strict=True)
     ]
 
 
@@ -54,11 +54,11 @@ def kfac(
             a = np.hstack([a, np.ones((len(a), 1))]) if has_bias else a
             old = factors.get(layer[0], (0.0, 0.0))
             factors[layer[0]] = tuple(
-                decay * one + (1 - decay) * x.T @ x / len(x) for one, x in zip(old, (a, g), strict=True)
+                decay * factor + (1 - decay) * x.T @ x / len(x) for factor, x in zip(old, (a, g), strict=True)
             )
             if step % update_freq == 0:
                 result = damped(*factors[layer[0]], damping + weight_decay)
-                inverses[layer[0]] = [np.linalg.inv(one) for one in result]
+                inverses[layer[0]] = [np.linalg.inv(factor) for factor in result]
             joined = gradients[layer[0]].T if in_first else gradients[layer[0]]
             joined = np.hstack([joined, gradients[layer[1]][:, None]]) if has_bias else joined
             natural = inverses[layer[0]][1] @ joined @ inverses[layer[0]][0]

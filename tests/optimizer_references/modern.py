@@ -93,7 +93,9 @@ def adan(params, grads, *, lr, betas=(0.98, 0.92, 0.99), eps=1e-8, weight_decay=
             m = (1 - beta1) * m + beta1 * g
             v = (1 - beta2) * v + beta2 * d
             n = (1 - beta3) * n + beta3 * (g + (1 - beta2) * d) ** 2
-            m_hat, v_hat, n_hat = (one / (1 - (1 - beta) ** t) for one, beta in ((m, beta1), (v, beta2), (n, beta3)))
+            m_hat, v_hat, n_hat = (
+                moment / (1 - (1 - beta) ** t) for moment, beta in ((m, beta1), (v, beta2), (n, beta3))
+            )
             u = (m_hat + (1 - beta2) * v_hat) / (np.sqrt(n_hat) + eps)
             w = w * (1 - lr * weight_decay) - lr * u if no_prox else (w - lr * u) / (1 + lr * weight_decay)
             before = g

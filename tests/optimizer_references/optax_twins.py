@@ -146,7 +146,7 @@ def lars(params, grads, *, lr, momentum=0.9, trust_coefficient=1e-3, eps=0.0, ne
         optax.lars(lr, 0.0, trust_coefficient=trust_coefficient, eps=eps, momentum=momentum, nesterov=nesterov),
         params,
         grads,
-        slots=lambda state: {"momentum_buffer": [-one for one in state[-1].trace]},
+        slots=lambda state: {"momentum_buffer": [-trace for trace in state[-1].trace]},
     )
 
 
@@ -188,9 +188,12 @@ def dog(params, grads, *, lr=1.0, reps_rel=1e-6, eps=1e-8, weight_decay=0.0, max
     """`optax.contrib.dog` with the distance that the authors begin with."""
 
     def slots(state):
-        its = state[1]
-        numbers = {"max_dist": its.max_dist, "sum_sq_norm_grads": its.sum_sq_norm_grads}
-        return {"x0": its.init_params, **{name: [number] * len(its.init_params) for name, number in numbers.items()}}
+        state_ = state[1]
+        numbers = {"max_dist": state_.max_dist, "sum_sq_norm_grads": state_.sum_sq_norm_grads}
+        return {
+            "x0": state_.init_params,
+            **{name: [number] * len(state_.init_params) for name, number in numbers.items()},
+        }
 
     transform = optax.contrib.dog(lr, ("heuristic", reps_rel), eps, weight_decay)
     return run(transform, params, grads, maximize, slots)

@@ -22,7 +22,7 @@ def test_auto_takes_the_faster_device_for_each_operation(cpu, gpu):
     with ow.placement("auto"):
         y = x @ x
         z = y.exp()
-        assert [one.device.name for one in (y, z, z @ x)] == ["cpu", "vulkan", "cpu"]
+        assert [tensor.device.name for tensor in (y, z, z @ x)] == ["cpu", "vulkan", "cpu"]
 
 
 def test_auto_leaves_operands_where_moving_them_costs_more(cpu, gpu):
@@ -103,7 +103,7 @@ def test_would_run_tells_the_times_on_both_devices_and_runs_nothing(cpu, gpu):
         light = ow.placement.would_run(ow.ops.exp, x)
         with_gradient = ow.placement.would_run(lambda: w @ w)
     spent = [device.stats - earlier for device, earlier in zip((cpu, gpu), before, strict=True)]
-    assert [(one.dispatches, one.bytes_up, one.bytes_down) for one in spent] == [(0, 0, 0)] * 2
+    assert [(stats.dispatches, stats.bytes_up, stats.bytes_down) for stats in spent] == [(0, 0, 0)] * 2
     assert light.device is gpu
     assert light.seconds == pytest.approx({"cpu": SLOW, "vulkan": FAST + 2e-3})
     assert light.transfers == pytest.approx({"cpu": 0, "vulkan": 2e-3})

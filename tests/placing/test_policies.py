@@ -129,8 +129,8 @@ def test_backward_runs_where_forward_ran_and_a_gradient_comes_back_once(gpu):
     with ow.placement("gpu"):
         y = x @ w
         z = (y.tanh() * w).sum()
-        for one in (y, z):
-            one.register_hook(lambda g: devices.append(g.device.name))
+        for tensor in (y, z):
+            tensor.register_hook(lambda g: devices.append(g.device.name))
         _, counts = counted(gpu, z.backward)
     assert devices == ["vulkan", "vulkan"]
     assert w.grad.device.name == "cpu"
@@ -157,7 +157,7 @@ def test_a_checkpointed_part_is_computed_again_under_a_policy():
     w = ow.Parameter([2.0], device="cpu")
     x = ow.tensor([3.0], device="vulkan")
     with ow.placement("gpu"):
-        ow.checkpoint(lambda one: (w * one).exp(), x).sum().backward()
+        ow.checkpoint(lambda value: (w * value).exp(), x).sum().backward()
     np.testing.assert_allclose(w.grad.numpy(), 3.0 * np.exp(6.0), rtol=1e-5)
 
 

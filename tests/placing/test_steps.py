@@ -43,7 +43,7 @@ def test_a_forced_step_moves_what_it_uses_and_nothing_else(gpu):
         _, counts = counted(gpu, lambda: step(X, Y))
     assert loss.device is gpu
     assert {param.device for param in model.parameters()} == {gpu}
-    assert {one.device for state in optimizer.state.values() for one in state.values()} == {gpu}
+    assert {tensor.device for state in optimizer.state.values() for tensor in state.values()} == {gpu}
     assert other.device.name == "cpu"
     assert counts == (X.nbytes + Y.nbytes, 0)
 
