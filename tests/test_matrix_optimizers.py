@@ -82,8 +82,8 @@ def test_muon_groups_of_different_iterations_and_shapes(device):
     ]
     for step_grads in grads:
         optimizer.step(grads=step_grads)
-        for one, grad in zip(optimizers, step_grads, strict=True):
-            one.step(grads=[grad])
+        for matrix_optimizer, grad in zip(optimizers, step_grads, strict=True):
+            matrix_optimizer.step(grads=[grad])
     for together, single in zip(ours, alone, strict=True):
         np.testing.assert_allclose(together.numpy(), single.numpy(), rtol=0, atol=1e-6)
 

@@ -134,7 +134,7 @@ def test_sophia_takes_hutchinsons_estimate_every_few_steps(device, distribution)
     assert len(drawn) == 7  # at steps 1, 5, ..., 25
     assert_close(ours, modern.sophia(params, grads, **options, diagonals=diagonals)[0])
 
-    values = np.stack([one[1] for one in drawn])
+    values = np.stack([draw[1] for draw in drawn])
     assert len({tuple(value) for value in values}) == 7
     assert abs(values.mean()) < 0.1
     assert values.var() == pytest.approx(1, abs=0.1)
@@ -223,7 +223,7 @@ def test_ftrl_from_zero_is_the_papers_algorithm_and_makes_zeros(device):
     assert_close(ours, want)
     for mine, expected in zip(ours, want, strict=True):
         assert ((np.asarray(mine.tolist()) == 0) == (expected == 0)).all()
-    assert 0 < sum((one == 0).sum() for one in want) < sum(array.size for array in want)
+    assert 0 < sum((values == 0).sum() for values in want) < sum(array.size for array in want)
 
 
 def test_adopts_first_step_only_looks(device):

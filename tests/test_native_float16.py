@@ -86,14 +86,14 @@ def test_results_are_those_of_halves_of_words(gpu, monkeypatch, call):
     h = ow.randn((6, 6), device=gpu, seed=1).half()
     native = call(h).numpy()
     monkeypatch.setitem(native_halves._known, gpu, False)
-    assert all("_float16" in one.name for one in kernels_of(gpu, lambda: call(h)))
+    assert all("_float16" in kernel.name for kernel in kernels_of(gpu, lambda: call(h)))
     np.testing.assert_array_equal(native.view(np.uint16), call(h).numpy().view(np.uint16))
 
 
 def test_bfloat16_and_devices_without_f16_go_by_words(gpu):
     for device, dtype in ((gpu, "bfloat16"), (ow.device("cpu"), "float16"), (ow.device("cpu"), "bfloat16")):
         h = ow.ones((3, 3), device=device, dtype=dtype)
-        assert [one.name for one in kernels_of(device, lambda h=h: h @ h)] == [f"matmul_{dtype}"]
+        assert [kernel.name for kernel in kernels_of(device, lambda h=h: h @ h)] == [f"matmul_{dtype}"]
 
 
 # Bit for bit.
@@ -243,7 +243,7 @@ def test_without_an_answer_words_are_used(gpu, monkeypatch):
     monkeypatch.delitem(native_halves._known, gpu)
     with monkeypatch.context() as page:
         page.setattr(gpu.backend, "can_wait", False)
-        assert [one.name for one in kernels_of(gpu, lambda: h @ h)] == ["matmul_float16"]
+        assert [kernel.name for kernel in kernels_of(gpu, lambda: h @ h)] == ["matmul_float16"]
     assert gpu not in native_halves._known
 
     def refuse(nbytes):

@@ -171,7 +171,7 @@ def test_freezing_and_forgetting_gradients(device):
 def test_apply_visits_children_first(device):
     seen = []
     net = nn.Sequential(nn.Linear(1, 1, device=device), nn.Sequential(nn.ReLU()))
-    assert net.apply(lambda one: seen.append(type(one).__name__)) is net
+    assert net.apply(lambda module: seen.append(type(module).__name__)) is net
     assert seen == ["Linear", "ReLU", "Sequential", "Sequential"]
 
 
@@ -212,7 +212,7 @@ def test_a_sequence_is_edited_like_a_list(device):
     net = nn.Sequential(nn.Linear(2, 3, device=device), nn.ReLU())
     net.append(nn.Linear(3, 1, device=device))
     net.insert(1, nn.Identity())
-    assert [type(one).__name__ for one in net] == ["Linear", "Identity", "ReLU", "Linear"]
+    assert [type(module).__name__ for module in net] == ["Linear", "Identity", "ReLU", "Linear"]
     del net[1]
     net[1] = nn.Tanh()
     assert names(net.named_children()) == ["0", "1", "2"]

@@ -106,7 +106,7 @@ def test_a_model_in_torchs_words_follows_torch(torch, device, name):
     their_x, their_y = in_torch(torch, x).detach(), in_torch(torch, y)
     our_x, our_y = ow.tensor(x, device=device), ow.tensor(y, device=device)
     assert_close(ours(our_x), theirs(their_x), "output")
-    optimizers = [lib.optim.AdamW(one.parameters(), lr=1e-3) for lib, one in ((ow, ours), (torch, theirs))]
+    optimizers = [lib.optim.AdamW(model.parameters(), lr=1e-3) for lib, model in ((ow, ours), (torch, theirs))]
     for step in range(4):
         losses = (
             ow.nn.functional.cross_entropy(ours(our_x), our_y),

@@ -240,7 +240,10 @@ def test_weights_come_as_arrays_and_files_too(torch, tmp_path):
     for state in (
         arrays,
         {name: tensor.half() for name, tensor in theirs.state_dict().items()},
-        {name: one.bfloat16() if one.is_floating_point() else one for name, one in theirs.state_dict().items()},
+        {
+            name: tensor.bfloat16() if tensor.is_floating_point() else tensor
+            for name, tensor in theirs.state_dict().items()
+        },
         dict(theirs.named_parameters()) | dict(theirs.named_buffers()),
         ow.interop.safetensors.load_state_dict(tmp_path / "model.safetensors"),
     ):

@@ -71,7 +71,7 @@ def test_d_finds_its_magnitude_from_a_millionth(device, name):
     params = [rng.standard_normal(shape) for shape in ((40,), (3, 5))]
     grads, want = [], params
     for _ in range(60):  # on its way to a minimum at 2, with a gradient that is that of the reference
-        grads.append([one - 2.0 for one in want])
+        grads.append([array - 2.0 for array in want])
         want, want_state = REFERENCES[name](params, grads)
     ours = parameters(device, *params)
     optimizer = getattr(ow.optim, name)(ours)
@@ -129,9 +129,9 @@ def test_a_new_group_and_a_loaded_optimizer_know_d(device, name):
     copies = parameters(device, *(tensor.numpy() for tensor in (first, resting, third)))
     other = getattr(ow.optim, name)([{"params": copies[:2]}, {"params": copies[2:]}], d0=1e-3)
     other.load_state_dict(optimizer.state_dict())
-    for one in (optimizer, other):
-        run(one, 3)
-        one.step(grads=[None, [1.0], None])
+    for optimizer_ in (optimizer, other):
+        run(optimizer_, 3)
+        optimizer_.step(grads=[None, [1.0], None])
     np.testing.assert_equal(other.state_dict()["state"], optimizer.state_dict()["state"])
     assert [copied.tolist() for copied in copies] == [tensor.tolist() for tensor in (first, resting, third)]
 

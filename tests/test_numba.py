@@ -45,7 +45,7 @@ def trained(device, name, options, sizes=(1000, 3, 513), steps=3):
             param.grad = None if step and number == 2 else ow.tensor(grad, device=device)
         optimizer.step()
     state = optimizer.state_dict()["state"]
-    return [tensor.numpy() for tensor in w] + [np.asarray(v) for one in state.values() for v in one.values()]
+    return [tensor.numpy() for tensor in w] + [np.asarray(v) for slots in state.values() for v in slots.values()]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,10 @@ def trained(device, name, options, sizes=(1000, 3, 513), steps=3):
     [
         ("AdamW", {"amsgrad": True, "maximize": True}),
         ("AdamW", {"state_dtype": "bfloat16", "skip_nonfinite": True}),
-        *(("AdamW", {"param_dtype": "bfloat16", "rounding": one}) for one in ("master", "stochastic", "kahan")),
+        *(
+            ("AdamW", {"param_dtype": "bfloat16", "rounding": rounding})
+            for rounding in ("master", "stochastic", "kahan")
+        ),
         (
             "AdamW",
             {"transforms": [transforms.clip_by_value(0.5), transforms.add_decayed_weights(0.1)], "maximize": True},
@@ -62,8 +65,8 @@ def trained(device, name, options, sizes=(1000, 3, 513), steps=3):
     ids=["amsgrad", "bfloat16", "master", "stochastic", "kahan", "transforms"],
 )
 def test_steps_have_the_bits_of_numpys(name, options, both):
-    for one, other in zip(*(trained(device, name, options) for device in both), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for array, other in zip(*(trained(device, name, options) for device in both), strict=True):
+        np.testing.assert_array_equal(array, other)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +80,8 @@ def test_steps_have_the_bits_of_numpys(name, options, both):
     ids=["lamb", "of transformed", "before advance", "after advance"],
 )
 def test_what_is_measured_is_summed_in_another_order(name, options, both):
-    for one, other in zip(*(trained(device, name, options) for device in both), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+    for array, other in zip(*(trained(device, name, options) for device in both), strict=True):
+        np.testing.assert_allclose(array, other, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +108,8 @@ def computed(device):
 
 
 def test_operations_have_the_bits_of_numpys(both):
-    for one, other in zip(*map(computed, both), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for array, other in zip(*map(computed, both), strict=True):
+        np.testing.assert_array_equal(array, other)
 
 
 @pytest.fixture
@@ -200,7 +203,7 @@ def replace(path, other):
 @pytest.mark.parametrize(("kind", "damage"), [("nbi", cut), ("nbi", empty), ("nbc", cut), ("nbc", replace)])
 def test_what_numba_keeps_is_compiled_again_where_a_file_is_damaged_or_anothers(kind, damage, numba, cache_folder):
     def computed():
-        loops = [Loop(one, name) for one, name in ((DOUBLES, "doubles"), (TRIPLES, "triples"))]
+        loops = [Loop(text, name) for text, name in ((DOUBLES, "doubles"), (TRIPLES, "triples"))]
         return [loop.bound((7,), 1, 1)() for loop in loops], [
             sum(loop._launch.stats.cache_hits.values()) for loop in loops
         ]
@@ -274,7 +277,7 @@ def forks():
 
 def test_threads_and_forked_processes_compute_the_same_on_every_layer_and_compile_once(both, forks, tmp_path):
     actual = [
-        run(IN_A_PROCESS, NUMBA_THREADING_LAYER=one, XDG_CACHE_HOME=str(tmp_path)) for one in ("omp", "workqueue")
+        run(IN_A_PROCESS, NUMBA_THREADING_LAYER=layer, XDG_CACHE_HOME=str(tmp_path)) for layer in ("omp", "workqueue")
     ]
     assert int(actual[0]) == 0
     assert int(actual[1]) > 0
@@ -552,7 +555,7 @@ def test_the_log_says_nothing_of_steps_for_which_numba_has_no_loops(monkeypatch,
 
 
 def test_the_device_says_what_it_runs_on(both):
-    plain, forced = (one.info.description for one in both)
+    plain, forced = (device.info.description for device in both)
     assert plain.endswith(f"(NumPy {np.__version__})")
     assert forced.endswith(f"(Numba {version('numba')}, NumPy {np.__version__})")
 

@@ -163,8 +163,8 @@ def test_gradients_and_their_gradients_pass_gradcheck(case, numerics):
 def _public_operations():
     """Return the names that `ops` exports, and those of other public functions of its modules that return tensors."""
     result = set(ops.__all__)
-    for one in pkgutil.iter_modules(ops.__path__, f"{ops.__name__}."):
-        module = importlib.import_module(one.name)
+    for info in pkgutil.iter_modules(ops.__path__, f"{ops.__name__}."):
+        module = importlib.import_module(info.name)
         functions = {name: getattr(module, name) for name in module.__all__}
         result |= {
             name

@@ -45,7 +45,7 @@ def test_tensors_without_elements(device, shape):
 def test_products_with_an_empty_axis_have_two_derivatives(left, right, device):
     a, b = (ow.tensor(np.ones(shape, np.float32), device=device, requires_grad=True) for shape in (left, right))
     first = ow.gradients((a @ b).square().sum(), [a, b], create_graph=True)
-    second = ow.gradients(sum(one.square().sum() for one in first), [a, b])
+    second = ow.gradients(sum(grad.square().sum() for grad in first), [a, b])
     assert [array.shape for array in (*first, *second)] == [left, right] * 2
 
 

@@ -53,7 +53,7 @@ PROBLEMS = {"rosenbrock": rosenbrock, "quadratic": quadratic, "digits": digits}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", CONVERGENCE, ids=[f"{one.optimizer}-{one.problem}" for one in CONVERGENCE])
+@pytest.mark.parametrize("row", CONVERGENCE, ids=[f"{case.optimizer}-{case.problem}" for case in CONVERGENCE])
 def test_lowers_its_problem_by_the_stated_factor(row):
     device = ow.device("cpu")
     params, loss_of = PROBLEMS[row.problem](device)
@@ -75,7 +75,7 @@ def test_lowers_its_problem_by_the_stated_factor(row):
 
 def test_every_optimizer_has_a_problem_that_it_lowers():
     """Wrappers and what the host drives have theirs in tests of their own, as sparse gradients do."""
-    assert {case.optimizer for case in CASES} - {one.optimizer for one in CONVERGENCE} == set()
+    assert {case.optimizer for case in CASES} - {row.optimizer for row in CONVERGENCE} == set()
 
 
 def test_the_table_of_the_documentation_is_that_of_the_results():

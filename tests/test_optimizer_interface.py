@@ -92,7 +92,7 @@ def test_hooks_are_called_in_torchs_order():
 def test_a_hook_may_change_what_a_step_is_given():
     w = ow.Parameter([1.0], device="cpu")
     optimizer = ow.optim.SGD([w], lr=1.0)
-    optimizer.register_step_pre_hook(lambda one, args, kwargs: (args, {"grads": [[2.0]]}))
+    optimizer.register_step_pre_hook(lambda optimizer_, args, kwargs: (args, {"grads": [[2.0]]}))
     optimizer.step(grads=[[1.0]])
     assert w.tolist() == [-1.0]
     optimizer.register_step_pre_hook(lambda *_: "nonsense")
@@ -127,13 +127,13 @@ def test_a_state_dict_of_another_kind_of_optimizer_is_refused_and_changes_nothin
 def test_hooks_of_state_dicts():
     optimizer = ow.optim.SGD([ow.Parameter([1.0], device="cpu")], momentum=0.9)
     calls = []
-    optimizer.register_state_dict_pre_hook(lambda one: calls.append("before"))
-    optimizer.register_state_dict_post_hook(lambda one, made: {**made, "extra": 1})
-    optimizer.register_state_dict_post_hook(lambda one, made: calls.append(sorted(made)), prepend=True)
+    optimizer.register_state_dict_pre_hook(lambda optimizer_: calls.append("before"))
+    optimizer.register_state_dict_post_hook(lambda optimizer_, made: {**made, "extra": 1})
+    optimizer.register_state_dict_post_hook(lambda optimizer_, made: calls.append(sorted(made)), prepend=True)
     optimizer.register_load_state_dict_pre_hook(
-        lambda one, given: {key: given[key] for key in ("state", "param_groups")}
+        lambda optimizer_, given: {key: given[key] for key in ("state", "param_groups")}
     )
-    optimizer.register_load_state_dict_post_hook(lambda one: calls.append("after"))
+    optimizer.register_load_state_dict_post_hook(lambda optimizer_: calls.append("after"))
     saved = optimizer.state_dict()
     assert saved["extra"] == 1
     optimizer.load_state_dict(saved)
@@ -143,7 +143,7 @@ def test_hooks_of_state_dicts():
 
 
 @pytest.mark.parametrize(
-    "through", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"]
+    "through", [copy.deepcopy, lambda optimizer_: pickle.loads(pickle.dumps(optimizer_))], ids=["copy", "pickle"]
 )
 def test_a_copy_goes_on_by_itself(device, through):
     w = ow.Parameter([1.0, 2.0], device=device, name="w")
@@ -151,10 +151,10 @@ def test_a_copy_goes_on_by_itself(device, through):
     optimizer.step(grads=[[1.0, -1.0]])
     w2, optimizer2 = through((w, optimizer))
     assert optimizer2.param_groups[0]["params"][0] is w2
-    for param, one in ((w, optimizer), (w2, optimizer2)):
-        one.step(grads=[[1.0, 3.0]])
-        one.step(grads=[[float("nan"), 3.0]])
-        assert (param.name, one.skipped_steps) == ("w", 1)
+    for param, optimizer_ in ((w, optimizer), (w2, optimizer2)):
+        optimizer_.step(grads=[[1.0, 3.0]])
+        optimizer_.step(grads=[[float("nan"), 3.0]])
+        assert (param.name, optimizer_.skipped_steps) == ("w", 1)
     assert w2.tolist() == w.tolist()
     np.testing.assert_equal(optimizer2.state_dict(), optimizer.state_dict())
     optimizer2.step(grads=[[1.0, 3.0]])
@@ -377,7 +377,7 @@ def test_betas_are_tensors_too(device, name, betas, made):
     rounded = [float(np.float32(values)) for values in betas]
     tensors = {
         "tensors": lambda values: ow.tensor(values, device=device),
-        "tensors of one axis": lambda one: ow.tensor([one], device=device),
+        "tensors of one axis": lambda array: ow.tensor([array], device=device),
         "arrays": np.array,
     }[made]
     params = [ow.Parameter([1.0, 2.0], device=device) for _ in range(2)]

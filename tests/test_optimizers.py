@@ -70,7 +70,7 @@ def large_result(name):
     """Return the result of the case's source: every 97th element, and all of the last blocks."""
     case, inputs = LARGE_CASES[name], large_problem()
     if case.source == "torch":  # each element by itself
-        inputs = [one[COMPARED] for one in inputs]
+        inputs = [values[COMPARED] for values in inputs]
     (result,), _ = result_of(case, inputs[:1], [[inputs[1] * np.float32(factor)] for factor in FACTORS])
     return result if case.source == "torch" else result[COMPARED]
 
@@ -89,7 +89,7 @@ def test_continues_a_torch_run_and_torch_continues_ours(case, device, torch):
     theirs, torch_optimizer = torch_twins.make(case.optimizer, params, **case.options)
     torch_twins.steps(theirs, torch_optimizer, grads[:10])
 
-    ours = [ow.Parameter(one.detach().numpy().astype(np.float32), device=device) for one in theirs]
+    ours = [ow.Parameter(param.detach().numpy().astype(np.float32), device=device) for param in theirs]
     optimizer = getattr(ow.optim, case.optimizer)(ours, **case.options)
     optimizer.load_state_dict(torch_optimizer.state_dict())
     for step_grads in grads[10:15]:

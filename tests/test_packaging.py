@@ -39,7 +39,7 @@ def sources(tree):
 
 
 def files(wheel):
-    return {one for one in wheel.namelist() if ".dist-info/" not in one}
+    return {name for name in wheel.namelist() if ".dist-info/" not in name}
 
 
 def of_application(path):
@@ -58,9 +58,9 @@ def run_installed(wheels, folder, program):
 @pytest.mark.slow
 def test_each_source_is_in_one_wheel(built):
     expected, library, demo = sources(built.tree).keys(), files(built.library), files(built.demo)
-    assert {one for one in expected if not of_application(one)} == library
-    assert {one for one in expected if of_application(one)} == {
-        one for one in demo if "/static/" not in one and not one.endswith((".md", ".json"))
+    assert {name for name in expected if not of_application(name)} == library
+    assert {name for name in expected if of_application(name)} == {
+        name for name in demo if "/static/" not in name and not name.endswith((".md", ".json"))
     }
     assert "optirs_web/cli/optimizers.json" in demo
 
@@ -100,7 +100,7 @@ print(ow.__file__, ow.ones((2,), device="cpu").sum().item(), home.__file__)
 
 def test_python_started_in_a_clone_finds_all_of_its_package():
     """The folder comes before what is installed: after `pip install .` in a clone that is what a first try imports."""
-    packages = [one for one in sys.path if one.endswith("-packages")]
+    packages = [path for path in sys.path if path.endswith("-packages")]
     command = [sys.executable, "-S", "-c", IN_A_CLONE.format(packages=packages)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -111,7 +111,7 @@ def test_python_started_in_a_clone_finds_all_of_its_package():
 
 def test_the_two_distributions_have_one_version():
     library, demo = (
-        tomllib.loads((ROOT / one / "pyproject.toml").read_text())["project"] for one in (".", "demo_site")
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in (".", "demo_site")
     )
     assert demo["version"] == library["version"]
     assert demo["dependencies"] == [f"optirs-web[applications]=={library['version']}"]
@@ -124,8 +124,8 @@ CHECK = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts/check_release.py"))
 
 @pytest.mark.slow
 def test_the_wheels_say_what_an_index_wants_to_know(built, tmp_path):
-    for one in (built.library, built.demo):
-        shutil.copy(one.filename, tmp_path)
+    for wheel in (built.library, built.demo):
+        shutil.copy(wheel.filename, tmp_path)
     (tmp_path / wheel_name()).write_bytes(library_wheel())
     (tmp_path / more_wheel_name()).write_bytes(more_wheel())
     assert list(CHECK.faults(tmp_path, ow.__version__)) == []

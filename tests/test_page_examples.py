@@ -339,7 +339,7 @@ def test_a_run_moves_with_the_other_optimizers_too(checkpoints, digits_bytes, op
     [
         {},
         {"history": []},
-        *({"config": one, "history": []} for one in ({"momentum": 1}, {"optimizer": "lbfgs"}, {"optimizer": 1})),
+        *({"config": config, "history": []} for config in ({"momentum": 1}, {"optimizer": "lbfgs"}, {"optimizer": 1})),
     ],
 )
 def test_the_page_refuses_a_checkpoint_of_something_else(checkpoints, digits_bytes, open_device, extra):

@@ -48,7 +48,7 @@ def test_devices_are_compared_with_float64_or_with_the_first(open_device):
     open_device("vulkan")
     result = run(*NAMES, "--device", "cpu", "--device", "vulkan", "--json")
     assert result.exit_code == 0
-    actual = {one["name"]: one for one in json.loads(result.stdout)["rows"]}
+    actual = {row["name"]: row for row in json.loads(result.stdout)["rows"]}
     assert set(actual) == set(NAMES)
     for entry in actual.values():
         assert set(entry["ulps"]) == {"cpu", "vulkan"}

@@ -35,13 +35,13 @@ def check(slices, kernels, host, seconds):
     }
     assert sum(map(len, of.values())) == len(slices)
     assert (len(of["kernel"]), len(of["host"])) == (kernels, host)
-    assert [one.name for one in of["step"]] == [f"step {number}" for number in range(STEPS)]
-    assert {(one.process, one.thread) for one in of["step"] + of["host"]} == {("host", "steps"), ("host", "calls")}
-    assert {one.process for one in of["submit"] + of["kernel"]} == {"devices"}
+    assert [span.name for span in of["step"]] == [f"step {number}" for number in range(STEPS)]
+    assert {(span.process, span.thread) for span in of["step"] + of["host"]} == {("host", "steps"), ("host", "calls")}
+    assert {span.process for span in of["submit"] + of["kernel"]} == {"devices"}
     for kernel in of["kernel"]:
         assert any(within([kernel], submit) for submit in of["submit"])
-    sums = [sum(one.dur for one in within(of["host"], step)) for step in of["step"]]
-    assert sums == pytest.approx([one.dur for one in of["step"]], rel=0.05)
+    sums = [sum(span.dur for span in within(of["host"], step)) for step in of["step"]]
+    assert sums == pytest.approx([span.dur for span in of["step"]], rel=0.05)
     assert_most_equal([1e-9 * sum_ for sum_ in sums], seconds)
 
 

@@ -213,7 +213,7 @@ STAGINGS = [(a, b) for a in Staging for b in Staging]
 
 def each_tile_and_staging():
     """All stagings of the tiles that a table chooses, and the plain product and that by elements of the others."""
-    chosen = {tile for one in TILE_CLASSES.values() for tile in one.tiles}
+    chosen = {tile for tile_class in TILE_CLASSES.values() for tile in tile_class.tiles}
     for tile in OF_GPUS:
         for a, b in STAGINGS if tile in chosen else [(PLAIN, ACROSS), (ELEMENTS, ELEMENTS)]:
             yield pytest.param(tile, a, b, id=f"{tile}, {a.name} {b.name}")
@@ -332,7 +332,7 @@ def test_invocations_of_a_tile_stage_whole_vectors_in_equal_numbers(tile):
 
 def test_the_tiles_of_each_class_run_within_the_limits_of_every_device(open_device):
     guaranteed = replace(open_device("cpu").capabilities, max_invocations=256, max_workgroup_bytes=16384)
-    assert all(tile.fits(guaranteed) for one in TILE_CLASSES.values() for tile in one.tiles)
+    assert all(tile.fits(guaranteed) for tile_class in TILE_CLASSES.values() for tile in tile_class.tiles)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_a_replayed_step_is_taken_apart_into_its_kernels(training):
     assert counted.replays == 5
     assert len(p.kernels) == counted.dispatches + counted.copies
     assert sum(kernel.name.startswith("matmul") for kernel in p.kernels) == 5 * 5  # two forward, three backward
-    assert sum(one.kind == "replay" for one in p.host) == 5
+    assert sum(span.kind == "replay" for span in p.host) == 5
 
 
 def test_a_program_of_more_kernels_than_a_query_set_has_room_for(open_device):
@@ -138,21 +138,21 @@ def test_host_spans_add_up_to_each_steps_time(training):
     p, _, seconds = training
     assert len(p.steps) == 5
     for step in p.steps:
-        within = [one for one in p.host if step.start <= one.start and one.end <= step.end]
-        assert sum(one.seconds for one in within) == pytest.approx(step.seconds)
-        assert {"replay", "read", "wait"} <= {one.kind for one in within}
+        within = [span for span in p.host if step.start <= span.start and span.end <= step.end]
+        assert sum(span.seconds for span in within) == pytest.approx(step.seconds)
+        assert {"replay", "read", "wait"} <= {span.kind for span in within}
     assert_most_equal([step.seconds for step in p.steps], seconds)
 
 
 def test_kernels_of_a_device_lie_in_their_steps_in_order_and_apart(training):
     p, _, _ = training
-    for one, following in pairwise(p.kernels):
-        assert one.start <= one.end <= following.start
-    sent = {one.details["submit"]: one.start for one in p.host if "submit" in one.details}
-    known = [one.end for one in p.host if one.kind in ("read", "wait")]
-    for one in p.kernels:
-        assert sent[one.submit] <= one.start
-        assert one.end <= min(end for end in known if end > sent[one.submit])
+    for run, following in pairwise(p.kernels):
+        assert run.start <= run.end <= following.start
+    sent = {span.details["submit"]: span.start for span in p.host if "submit" in span.details}
+    known = [span.end for span in p.host if span.kind in ("read", "wait")]
+    for run in p.kernels:
+        assert sent[run.submit] <= run.start
+        assert run.end <= min(end for end in known if end > sent[run.submit])
 
 
 def test_long_kernels_make_up_the_time_of_the_calls_that_wait_for_them(device):
@@ -165,7 +165,7 @@ def test_long_kernels_make_up_the_time_of_the_calls_that_wait_for_them(device):
             for _ in range(4):
                 x @ x
             p.step()
-        calls = sum(one.seconds for one in p.host if one.kind in ("submit", "wait"))
+        calls = sum(span.seconds for span in p.host if span.kind in ("submit", "wait"))
         shares.append(sum(kernel.seconds for kernel in p.kernels) / calls)
     assert 0.7 < max(shares) <= 1
 
@@ -190,7 +190,7 @@ def timed(start, end):
 
 def submit(start, sent, done, *times):
     made = Submit(start, sent, None)
-    made.done, made.times = done, [timed(*one) for one in times]
+    made.done, made.times = done, [timed(*interval) for interval in times]
     return made
 
 
@@ -205,12 +205,12 @@ def submit(start, sent, done, *times):
     ],
 )
 def test_a_devices_clock_is_set_by_when_submits_were_sent_and_known_to_be_done(submits, starts):
-    assert [one.start for one in kernel_runs(submits, "x", 0.0, own_clock=True)] == starts
+    assert [run.start for run in kernel_runs(submits, "x", 0.0, own_clock=True)] == starts
 
 
 def test_a_coarse_clock_is_noticed():
     random = np.random.default_rng(0)
-    fine = [submit(0, 0, 0, *((one, one + 1) for one in random.random(8)))]
+    fine = [submit(0, 0, 0, *((start, start + 1) for start in random.random(8)))]
     coarse = [submit(0, 0, 0, *((integer * 1e-4, integer * 1e-4 + 1e-4) for integer in random.integers(0, 99, 8)))]
     assert tick_of(fine) == 0
     assert tick_of(coarse) == pytest.approx(1e-4)
@@ -219,7 +219,7 @@ def test_a_coarse_clock_is_noticed():
 def test_what_is_awaited_counts_where_nothing_else_is_done():
     spans = [HostSpan("submit", 1, 2), HostSpan("read", 4, 5)]
     awaited = [HostSpan("wait", 1.5, 4.5), HostSpan("wait", 3, 6)]
-    actual = [(one.kind, one.start, one.end) for one in covered(spans, awaited, [0, 0.5, 7])]
+    actual = [(span.kind, span.start, span.end) for span in covered(spans, awaited, [0, 0.5, 7])]
     assert actual == [
         ("python", 0, 0.5), ("python", 0.5, 1), ("submit", 1, 2), ("wait", 2, 4), ("read", 4, 5), ("wait", 5, 6),
         ("python", 6, 7),
@@ -237,8 +237,8 @@ def test_an_awaited_read_is_a_part_of_its_step(device):
 
     p = asyncio.run(run())
     assert [kernel.name for kernel in p.kernels] == ["matmul", "matmul"]
-    assert sum(one.seconds for one in p.host) == pytest.approx(p.total)
-    assert sum(one.details.get("bytes", 0) for one in p.host if one.kind == "read") >= 2 * 4 * 64 * 64
+    assert sum(span.seconds for span in p.host) == pytest.approx(p.total)
+    assert sum(span.details.get("bytes", 0) for span in p.host if span.kind == "read") >= 2 * 4 * 64 * 64
 
 
 # Costs.
@@ -373,13 +373,17 @@ def test_the_trace_has_every_span_where_viewers_look_for_it(training, tmp_path):
     sums = []
     for step in steps:
         start, end = nanoseconds(step)
-        inside = [one for one in map(nanoseconds, spans_of(trace, "host")) if start <= one[0] and one[1] <= end]
+        inside = [
+            interval
+            for interval in map(nanoseconds, spans_of(trace, "host"))
+            if start <= interval[0] and interval[1] <= end
+        ]
         sums.append(1e-9 * sum(last - first for first, last in inside))
     assert_most_equal(sums, seconds)
     submits = spans_of(trace, "submit")
     for kernel in spans_of(trace, "kernel"):
         start, end = nanoseconds(kernel)
-        assert any(one[0] <= start and end <= one[1] for one in map(nanoseconds, submits))
+        assert any(interval[0] <= start and end <= interval[1] for interval in map(nanoseconds, submits))
 
 
 # When it is used.

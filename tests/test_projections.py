@@ -27,13 +27,13 @@ def to_l1_ball(values, radius):
 
 
 CASES = {
-    "box": ("box", {"lower": -0.5, "upper": 1.0}, lambda one: np.clip(one, -0.5, 1.0)),
-    "non-negative": ("non_negative", {}, lambda one: np.maximum(one, 0)),
-    "l2": ("l2_ball", {"radius": 2.0}, lambda one: one * min(1.0, 2.0 / np.linalg.norm(one))),
-    "sphere": ("sphere", {"radius": 2.0}, lambda one: one * 2.0 / np.linalg.norm(one)),
-    "l1": ("l1_ball", {"radius": 5.0}, lambda one: to_l1_ball(one, 5.0)),
-    "simplex": ("simplex", {}, lambda one: to_simplex(one, 1.0)),
-    "simplex of 7": ("simplex", {"total": 7.0}, lambda one: to_simplex(one, 7.0)),
+    "box": ("box", {"lower": -0.5, "upper": 1.0}, lambda x: np.clip(x, -0.5, 1.0)),
+    "non-negative": ("non_negative", {}, lambda x: np.maximum(x, 0)),
+    "l2": ("l2_ball", {"radius": 2.0}, lambda x: x * min(1.0, 2.0 / np.linalg.norm(x))),
+    "sphere": ("sphere", {"radius": 2.0}, lambda x: x * 2.0 / np.linalg.norm(x)),
+    "l1": ("l1_ball", {"radius": 5.0}, lambda x: to_l1_ball(x, 5.0)),
+    "simplex": ("simplex", {}, lambda x: to_simplex(x, 1.0)),
+    "simplex of 7": ("simplex", {"total": 7.0}, lambda x: to_simplex(x, 7.0)),
 }
 
 
@@ -96,8 +96,8 @@ def test_the_power_iteration_goes_on_from_call_to_call_in_a_recorded_step(device
 
 def test_an_optimizer_projects_what_comes_out_of_each_step(device):
     weights, bias = ow.Parameter([0.5, 0.5], device=device, name="weights"), ow.Parameter([0.0], device=device)
-    its = [ow.optim.transforms.clip_by_value(1.0), P.non_negative(mask=lambda one: one.name == "weights")]
-    optimizer = ow.optim.SGD([weights, bias], lr=1.0, transforms=its)
+    transforms = [ow.optim.transforms.clip_by_value(1.0), P.non_negative(mask=lambda param: param.name == "weights")]
+    optimizer = ow.optim.SGD([weights, bias], lr=1.0, transforms=transforms)
     weights.grad, bias.grad = [0.25, 9.0], [9.0]
     step = ow.compile(lambda: optimizer.step(), device=device)
     for want in ([0.25, 0.0], [0.0, 0.0]):

@@ -20,17 +20,17 @@ def rates_of(optimizer):
 def train(device, make, compiled, order, steps=12, change=None, **options):
     """Options and parameters after each of some steps."""
     optimizer = ours(device, lrs=(0.05, 0.1), **options)
-    one = make(optimizer)
+    scheduler = make(optimizer)
     params = [group["params"][0] for group in optimizer.param_groups]
 
     def train_step(x):
         if order == "scheduler first":
-            one.step()
+            scheduler.step()
         optimizer.zero_grad()
         sum((w * w * x).sum() for w in params).backward()
         optimizer.step()
         if order == "optimizer first":
-            one.step()
+            scheduler.step()
 
     step = ow.compile(train_step, device=device) if compiled else lambda x: train_step(ow.tensor(x, device=device))
     history = []
@@ -73,8 +73,8 @@ def test_what_somebody_sets_counts_in_a_recording_too(device, name, order):
 def test_a_compiled_step_follows_what_a_tensor_is_assigned_between(device):
     rates = [ow.Parameter(0.5, device=device), ow.Parameter(0.5, device=device)]
     parts = [ow.optim.SGD([ow.Parameter([1.0], device=device)], lr=rate) for rate in rates]
-    ones = [lr_scheduler.ExponentialLR(parts[0], 0.5), lr_scheduler.MultiplicativeLR(parts[1], lambda _: 0.5)]
-    step = ow.compile(lambda: [one.step() for one in ones] and None, device=device)
+    schedulers = [lr_scheduler.ExponentialLR(parts[0], 0.5), lr_scheduler.MultiplicativeLR(parts[1], lambda _: 0.5)]
+    step = ow.compile(lambda: [scheduler.step() for scheduler in schedulers] and None, device=device)
     got = []
     for value in (0.25, None, 1.0, None):
         for rate in rates if value else ():
@@ -85,7 +85,7 @@ def test_a_compiled_step_follows_what_a_tensor_is_assigned_between(device):
 
     def assigning():
         rates[0].assign(ow.tensor(0.5, device=device))
-        ones[0].step()
+        schedulers[0].step()
 
     with pytest.raises(UnsupportedError, match="cannot assign"):
         ow.compile(assigning, device=device)()
@@ -93,14 +93,14 @@ def test_a_compiled_step_follows_what_a_tensor_is_assigned_between(device):
 
 def cost_of_a_replay(device, make, kind="AdamW"):
     optimizer = ours(device, kind)
-    one = make(optimizer)
+    scheduler = make(optimizer)
     w = optimizer.param_groups[0]["params"][0]
 
     def train_step(x):
         optimizer.zero_grad()
         (w * x).sum().backward()
         optimizer.step()
-        one.step()
+        scheduler.step()
 
     step = ow.compile(train_step, device=device)
     x = ow.tensor([1.0], device=device)
@@ -134,11 +134,11 @@ def test_a_function_costs_a_write_of_4_bytes(device):
     assert cost(lambda o: lr_scheduler.LambdaLR(o, lambda e: 0.9**e), "AdamW") == 4 * 2
     assert cost(lambda o: lr_scheduler.MultiplicativeLR(o, lambda e: 0.9), "SGD") == 4 * 2
     optimizer = ours(device)
-    one = lr_scheduler.LambdaLR(optimizer, [lambda e: 0.9**e, lambda e: 1.0])
+    scheduler = lr_scheduler.LambdaLR(optimizer, [lambda e: 0.9**e, lambda e: 1.0])
     grads = [ow.tensor([1.0], device=device) for _ in range(2)]
     optimizer.step(grads=grads)
     before = device.stats.copy()
-    one.step()
+    scheduler.step()
     optimizer.step(grads=grads)
     assert (device.stats - before).bytes_up == 4
 
@@ -146,20 +146,20 @@ def test_a_function_costs_a_write_of_4_bytes(device):
 def test_a_scheduler_steps_twice_in_a_recording(device):
     w = ow.Parameter([1.0], device=device)
     optimizer = ow.optim.SGD([w], lr=0.5)
-    one = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
 
     def train_step(x):
         for _ in range(2):
             optimizer.zero_grad()
             (w * x).sum().backward()
             optimizer.step()
-            one.step()
+            scheduler.step()
 
     step = ow.compile(train_step, device=device)
     for _ in range(2):
         step([1.0])
     assert w.item() == 1.0 - 0.5 * (1 + 0.5 + 0.25 + 0.125)
-    assert (one.last_epoch, optimizer.param_groups[0]["lr"]) == (4, 0.5**5)
+    assert (scheduler.last_epoch, optimizer.param_groups[0]["lr"]) == (4, 0.5**5)
 
 
 def test_another_scheduler_makes_a_recording_anew(device):

@@ -120,4 +120,4 @@ def test_a_reference_computes_what_the_authors_code_does(case, request):
     reference = getattr(import_module(f"optimizer_references.{module}"), function)
     want, _ = reference(*make_problem(case.shapes, case.steps), **options_of(case))
     got = request.getfixturevalue("theirs")(case)
-    assert max(relative_error(one, other) for one, other in zip(got, want, strict=True)) <= 1e-9
+    assert max(relative_error(array, other) for array, other in zip(got, want, strict=True)) <= 1e-9

@@ -26,7 +26,7 @@ def test_each_inner_step_has_a_fresh_gradient(device, tasks):
 def test_reptile_is_recorded_and_uses_the_parameters_of_now(device):
     params, others = parameters(device), parameters(device)
     optimizer, other = (
-        ow.optim.Reptile(ow.optim.Adam(one, lr=0.01), epsilon=0.5, inner_steps=2) for one in (params, others)
+        ow.optim.Reptile(ow.optim.Adam(params_, lr=0.01), epsilon=0.5, inner_steps=2) for params_ in (params, others)
     )
 
     def tasks(its_params):
@@ -37,9 +37,9 @@ def test_reptile_is_recorded_and_uses_the_parameters_of_now(device):
         optimizer.step(tasks(params) if number != 2 else tasks(params)[:1])
         if number == 2:
             other.step(tasks(others)[:1])  # another number of tasks in between
-            for one, its in zip(others, params, strict=True):
+            for param_, its in zip(others, params, strict=True):
                 its.assign([[0.5] * 40] * 7 if its.ndim == 2 else [0.5] * its.size)
-                one.assign([[0.5] * 40] * 7 if its.ndim == 2 else [0.5] * its.size)
+                param_.assign([[0.5] * 40] * 7 if its.ndim == 2 else [0.5] * its.size)
             continue
         before = device.stats.copy()
         compiled()

@@ -114,12 +114,12 @@ def test_awaitable_reads(device):
 
 def test_reads_begin_at_the_call_so_that_several_overlap(device):
     x = ow.full((16,), 1.0, device=device)
-    one = ow.full((), 3.0, device=device)
+    full = ow.full((), 3.0, device=device)
 
     async def read():
         with ow.profile(device) as profile:
             y = x + 1.0
-            reads = [y.numpy_async(), y.tolist_async(), one.item_async(), y.read_async(), device.read_async(y.view)]
+            reads = [y.numpy_async(), y.tolist_async(), full.item_async(), y.read_async(), device.read_async(y.view)]
             device.copy(x.view, y.view)  # what was asked for before is not changed by it
             values = [await each for each in reads]
         kinds = [span.kind for span in profile.host if span.kind in ("submit", "read", "wait")]
@@ -154,7 +154,7 @@ def test_an_arena_larger_than_a_binding_is_updated_in_windows(open_device):
     size = vulkan.capabilities.max_binding_bytes // 4 + 300
     if size > 1 << 27:
         missing("vulkan", "an adapter that shows kernels at most 512 MiB of a buffer")
-    params = [ow.Parameter(np.ones(one, np.float32), device=vulkan) for one in (size, 100)]
+    params = [ow.Parameter(np.ones(size_, np.float32), device=vulkan) for size_ in (size, 100)]
     optimizer = ow.optim.SGD(params, lr=0.5)
     for param in params:
         param.grad = ow.ones(param.shape, device=vulkan)

@@ -77,7 +77,7 @@ def test_a_device_counts_what_is_in_use_whatever_is_taken_and_let_go(device):
             elif kept:
                 kept.pop(number % len(kept)).release()
             now = device.memory_stats()
-            assert len({one.handle for one in kept}) == len(kept) == now.live_buffers - before.live_buffers
+            assert len({buffer.handle for buffer in kept}) == len(kept) == now.live_buffers - before.live_buffers
             assert now.asked_bytes - before.asked_bytes == sum(array.nbytes for array in kept)
             assert now.live_bytes - before.live_bytes >= now.asked_bytes - before.asked_bytes
             assert now.pooled_bytes == sum(size * number for size, number in now.pool.items())

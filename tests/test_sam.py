@@ -24,7 +24,7 @@ def test_sam_moves_by_rho_over_all_tensors_and_returns_exactly(device):
 
 def test_a_recorded_sam_step_reads_nothing_back(device):
     params, others = parameters(device), parameters(device)
-    optimizer, other = (ow.optim.SAM(ow.optim.SGD(one, lr=0.01, momentum=0.9)) for one in (params, others))
+    optimizer, other = (ow.optim.SAM(ow.optim.SGD(params_, lr=0.01, momentum=0.9)) for params_ in (params, others))
     closure = make_closure(params, device)
     compiled = ow.compile(lambda: other.step(make_closure(others, device)), device=device, fuse=False)
     for _ in range(3):

@@ -83,7 +83,7 @@ def test_unscaled_gradients_can_be_looked_at_and_are_not_unscaled_again(device):
         w.grad = grad
         scaler.unscale_(optimizer)
         if np.isfinite(grad).all():
-            assert w.grad.tolist() == [one / scaler.get_scale() for one in grad]
+            assert w.grad.tolist() == [value / scaler.get_scale() for value in grad]
         scaler.step(optimizer)
         scaler.update()
         assert w.tolist() == want
@@ -216,10 +216,10 @@ def test_a_state_dict_that_does_not_fit_is_refused(broken):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        *(({"growth_factor": one}, "The growth factor must be > 1.0") for one in (1.0, math.nan, 1e39)),
-        *(({"backoff_factor": one}, "The backoff factor must be < 1.0") for one in (1.0, math.nan, 0.0, -1.0)),
-        *(({"growth_interval": one}, "The growth interval") for one in (0, math.nan, 2.5, 1 << 24)),
-        *(({"init_scale": one}, "The scale must be > 0.0") for one in (0.0, -1.0, math.nan, math.inf, 1e39)),
+        *(({"growth_factor": value}, "The growth factor must be > 1.0") for value in (1.0, math.nan, 1e39)),
+        *(({"backoff_factor": value}, "The backoff factor must be < 1.0") for value in (1.0, math.nan, 0.0, -1.0)),
+        *(({"growth_interval": value}, "The growth interval") for value in (0, math.nan, 2.5, 1 << 24)),
+        *(({"init_scale": value}, "The scale must be > 0.0") for value in (0.0, -1.0, math.nan, math.inf, 1e39)),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments, message):
@@ -251,7 +251,7 @@ def test_an_optimizer_on_another_device_is_refused(open_device):
     assert w.tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda scaler: pickle.loads(pickle.dumps(scaler))])
 def test_a_copy_goes_on_by_itself(device, copied):
     scaler = ow.optim.GradScaler(device, init_scale=8.0, growth_interval=3)
     again = copied(scaler)

@@ -34,8 +34,8 @@ def test_torchs_state_and_ours_are_taken_over(device, torch, case):
     again.load_state_dict(mine.state_dict())
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     for _ in range(60):
-        for one in (expected, first, second):
-            one.step()
+        for scheduler in (expected, first, second):
+            scheduler.step()
         for optimizer in (mine, again):
             np.testing.assert_allclose(values_of(optimizer, "lr"), values_of(theirs, "lr"), rtol=HOST)
     np.testing.assert_allclose([on_device(again, group=g) for g in range(2)], values_of(again, "lr"), rtol=DEVICE)
@@ -121,35 +121,35 @@ def test_a_state_dict_that_does_not_fit_changes_nothing(device, wrong, composed)
 def test_a_composed_state_dict_has_what_its_parts_keep(device, make, wrong):
     optimizer = ours(device)
     parts = [lr_scheduler.ConstantLR(optimizer), lr_scheduler.CosineAnnealingLR(optimizer, 5)]
-    one = (
+    scheduler = (
         lr_scheduler.SequentialLR(optimizer, parts, [2])
         if make == "SequentialLR"
         else lr_scheduler.ChainedScheduler(parts)
     )
-    one.step()
-    before = copy.deepcopy(one.state_dict())
+    scheduler.step()
+    before = copy.deepcopy(scheduler.state_dict())
     first, second = before["_schedulers"]
     broken = [{**before, "_schedulers": [{**first, "total_iters": 9}, {**second, **wrong}]}]
     if "T_max" not in wrong:
         broken.append({**before, **wrong})
     for state in broken:
         with pytest.raises(CheckpointError, match="does not fit"):
-            one.load_state_dict(state)
-    assert one.state_dict() == before
-    one.load_state_dict(before)
-    one.step()
+            scheduler.load_state_dict(state)
+    assert scheduler.state_dict() == before
+    scheduler.load_state_dict(before)
+    scheduler.step()
 
 
 def test_a_rate_that_is_a_tensor_follows_the_state_that_is_loaded(device):
     rate = ow.tensor(0.5, device=device)
     optimizer = ow.optim.SGD([ow.Parameter([1.0], device=device)], lr=rate)
-    one = lr_scheduler.ExponentialLR(optimizer, 0.5)
-    saved = optimizer.state_dict(), one.state_dict()
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    saved = optimizer.state_dict(), scheduler.state_dict()
     for _ in range(3):
-        one.step()
+        scheduler.step()
     optimizer.load_state_dict(saved[0])
-    one.load_state_dict(saved[1])
-    one.step()
+    scheduler.load_state_dict(saved[1])
+    scheduler.step()
     assert optimizer.param_groups[0]["lr"] is rate
     assert rate.item() == on_device(optimizer) == 0.25
 
@@ -159,8 +159,8 @@ def test_a_copy_of_an_optimizer_has_the_options_and_no_scheduler(device):
     lr_scheduler.ExponentialLR(optimizer, 0.5).step()
     twin = copy.deepcopy(optimizer)
     assert values_of(twin, "lr") == [0.25, 0.5]
-    one = lr_scheduler.ExponentialLR(twin, 0.5)
-    one.step()
+    scheduler = lr_scheduler.ExponentialLR(twin, 0.5)
+    scheduler.step()
     assert (on_device(twin), on_device(optimizer)) == (0.125, 0.25)
 
 

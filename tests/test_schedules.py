@@ -87,9 +87,9 @@ def test_curricula_blend_or_jump_or_wait(device):
 def test_layers_have_rates_of_their_own(device):
     optimizer = ours(device, lrs=(1.0, 1.0, 1.0))
     factors = schedules.layerwise_decay(3, 0.5)
-    one = lr_scheduler.ScheduleLR(optimizer, schedules.linear_schedule(0.8, 0.0, 4), factors=factors)
-    one.step()
-    np.testing.assert_allclose(one.get_last_lr(), [0.15, 0.3, 0.6], rtol=1e-6)
+    scheduler = lr_scheduler.ScheduleLR(optimizer, schedules.linear_schedule(0.8, 0.0, 4), factors=factors)
+    scheduler.step()
+    np.testing.assert_allclose(scheduler.get_last_lr(), [0.15, 0.3, 0.6], rtol=1e-6)
     np.testing.assert_allclose([on_device(optimizer, group=g) for g in range(3)], [0.15, 0.3, 0.6], rtol=DEVICE)
     relative = ours(device, lrs=(1.0, 1.0, 1.0))
     two = lr_scheduler.ScheduleLR(relative, schedules.linear_schedule(1.0, 0.0, 4), relative=True, factors=factors)
@@ -99,10 +99,10 @@ def test_layers_have_rates_of_their_own(device):
 
 def test_values_and_plots(device, tmp_path):
     optimizer = ours(device)
-    one = lr_scheduler.CosineAnnealingLR(optimizer, 10)
-    np.testing.assert_allclose(one.values(11)[::5], [0.5, 0.25, 0.0], atol=1e-7)
+    scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 10)
+    np.testing.assert_allclose(scheduler.values(11)[::5], [0.5, 0.25, 0.0], atol=1e-7)
     assert lr_scheduler.LambdaLR(ours(device), lambda e: e).values(3, group=1) == [0.0, 1.0, 2.0]
-    figure = one.plot(11, tmp_path / "lr.png")
+    figure = scheduler.plot(11, tmp_path / "lr.png")
     assert (tmp_path / "lr.png").stat().st_size > 1000
     assert figure.axes[0].get_ylabel() == "lr"
     schedules.constant_schedule(1.0).plot(3)
@@ -114,13 +114,13 @@ def test_a_scheduler_of_ones_own(device):
             return [base / 2**self.last_epoch for base in self.base_lrs]
 
     optimizer = ours(device)
-    one = Halving(optimizer)
-    step = ow.compile(lambda: one.step(), device=device)
+    scheduler = Halving(optimizer)
+    step = ow.compile(lambda: scheduler.step(), device=device)
     for _ in range(3):
         step()
-    assert one.get_last_lr() == values_of(optimizer, "lr") == [0.5 / 8, 1.0 / 8]
+    assert scheduler.get_last_lr() == values_of(optimizer, "lr") == [0.5 / 8, 1.0 / 8]
     with pytest.raises(UnsupportedError, match="no formula: step it, and read"):
-        one.values(3)
+        scheduler.values(3)
 
 
 # Refusals, in torch's words.
@@ -254,7 +254,7 @@ def test_an_option_that_the_optimizer_does_not_have_is_refused(param):
             kind(optimizer, argument, param=param)
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda one: f"{type(one).__name__} {str(one)[:4]}")
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda value: f"{type(value).__name__} {str(value)[:4]}")
 @pytest.mark.parametrize("name", NUMBERS)
 def test_what_is_no_number_is_refused_by_the_name_of_the_argument_and_changes_nothing(name, wrong):
     options, arguments = NUMBERS[name]
@@ -294,34 +294,34 @@ def test_a_patience_may_be_infinite():
 def test_a_line_of_one_cycle_ends_at_its_end(device):
     """torch's falls below 0 at the step after the last one, which no optimizer would accept."""
     optimizer = ours(device)
-    one = lr_scheduler.OneCycleLR(optimizer, 1.0, 10, anneal_strategy="linear")
+    scheduler = lr_scheduler.OneCycleLR(optimizer, 1.0, 10, anneal_strategy="linear")
     for _ in range(10):
-        one.step()
+        scheduler.step()
     np.testing.assert_allclose(values_of(optimizer, "lr"), [1 / 25 / 1e4] * 2)
 
 
 def test_a_step_too_many_leaves_everything_as_it_was(device):
     optimizer = ours(device)
-    one = lr_scheduler.OneCycleLR(optimizer, 0.1, 3)
-    step = ow.compile(lambda: one.step(), device=device)
+    scheduler = lr_scheduler.OneCycleLR(optimizer, 0.1, 3)
+    step = ow.compile(lambda: scheduler.step(), device=device)
     for _ in range(3):
         step()
     before = values_of(optimizer, "lr", "momentum")
-    for again in (step, one.step):
+    for again in (step, scheduler.step):
         with pytest.raises(ValueError, match="Tried to step 4 times"):
             again()
-        assert (values_of(optimizer, "lr", "momentum"), one.last_epoch) == (before, 3)
+        assert (values_of(optimizer, "lr", "momentum"), scheduler.last_epoch) == (before, 3)
 
 
 def test_other_refusals(device):
     optimizer = ours(device)
-    one = lr_scheduler.StepLR(optimizer, 3)
+    scheduler = lr_scheduler.StepLR(optimizer, 3)
     with pytest.raises(UnsupportedError, match="cannot go to an epoch"):
-        ow.compile(lambda: one.step(3), device=device)()
+        ow.compile(lambda: scheduler.step(3), device=device)()
     with pytest.raises(ValueError, match="expected 2 factors"):
         lr_scheduler.ScheduleLR(optimizer, schedules.constant_schedule(1.0), factors=[1.0])
     with pytest.raises(ValueError, match="same optimizer"):
-        lr_scheduler.ChainedScheduler([one, lr_scheduler.StepLR(ours(device), 3)])
+        lr_scheduler.ChainedScheduler([scheduler, lr_scheduler.StepLR(ours(device), 3)])
     with pytest.raises(ValueError, match="boundaries"):
         schedules.join_schedules([schedules.constant_schedule(1.0)], [3])
     noisy = schedules.noisy(schedules.constant_schedule(1.0), "uniform", 0.0, 1.0)

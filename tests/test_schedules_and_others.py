@@ -88,12 +88,12 @@ def test_a_group_that_is_added_without_a_first_value_is_refused_where_torch_does
         (torch.optim.lr_scheduler, torchs(torch, "SGD"), torch.nn.Parameter(torch.ones(1))),
         (lr_scheduler, ours("cpu"), ow.Parameter([1.0], device="cpu")),
     ):
-        one = make(module, optimizer)
+        scheduler = make(module, optimizer)
         optimizer.add_param_group({"params": [late], "lr": 0.7})
         counts.append(0)
         try:
             for _ in range(20):
-                one.step(*([1.0] if error is RuntimeError else []))
+                scheduler.step(*([1.0] if error is RuntimeError else []))
                 counts[-1] += 1
         except error:
             continue
@@ -102,30 +102,30 @@ def test_a_group_that_is_added_without_a_first_value_is_refused_where_torch_does
 
 def test_schedules_go_on_when_the_optimizer_needs_other_kernels(device):
     optimizer = ours(device, lrs=(0.5,), momentum=0.0)
-    one = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
     grads = [ow.tensor([1.0], device=device)]
     for count in range(6):
         if count == 3:
             optimizer.param_groups[0]["momentum"] = 0.9
         optimizer.step(grads=grads)
-        one.step()
+        scheduler.step()
     assert on_device(optimizer) == optimizer.param_groups[0]["lr"] == 0.5**7
 
 
 def test_the_option_of_an_optimizer_around_another_is_that_of_the_inner_one(device):
     inner = ours(device, lrs=(0.5,))
     optimizer = ow.optim.Lookahead(inner, k=2)
-    one = lr_scheduler.ExponentialLR(optimizer, 0.5)
-    one.step()
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    scheduler.step()
     assert on_device(inner) == optimizer.param_groups[0]["lr"] == 0.25
-    assert one.is_on_device
+    assert scheduler.is_on_device
 
 
 def test_an_optimizer_may_compute_with_more_than_the_option(device):
     """NAdam and others make of an option what a device does not know: the host does it."""
     optimizer = ow.optim.AdEMAMix([ow.Parameter([1.0], device=device)], lr=0.5)
-    one = lr_scheduler.ScheduleLR(optimizer, schedules.linear_schedule(0.5, 0.1, 8), param="beta1")
-    one.step()
+    scheduler = lr_scheduler.ScheduleLR(optimizer, schedules.linear_schedule(0.5, 0.1, 8), param="beta1")
+    scheduler.step()
     names = optimizer._built.rule.hyper
     want = optimizer.hyper(optimizer.param_groups[0])
     for name in (name for name in names if "beta1" in name):
@@ -180,7 +180,7 @@ def test_a_group_that_is_added_when_the_schedule_is_at_nothing_trains(device, na
     scheduler = getattr(lr_scheduler, name)(optimizer, total_iters=2, **options)
 
     def train_step():
-        params = [one for group in optimizer.param_groups for one in group["params"]]
+        params = [param for group in optimizer.param_groups for param in group["params"]]
         optimizer.step(grads=[ow.ones((1,), device=device) for _ in params])
         scheduler.step()
 
@@ -199,7 +199,7 @@ def test_a_compiled_chain_takes_in_a_group_and_a_state_dict(device):
     scheduler = lr_scheduler.ChainedScheduler(parts)
 
     def train_step():
-        params = [one for group in optimizer.param_groups for one in group["params"]]
+        params = [param for group in optimizer.param_groups for param in group["params"]]
         optimizer.step(grads=[ow.ones((1,), device=device) for _ in params])
         scheduler.step()
 

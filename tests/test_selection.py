@@ -149,22 +149,22 @@ def test_ci_runs_the_targets_that_people_run_and_nothing_is_installed_before_the
     lines = [row for row in (ROOT / ".ci" / "run").read_text().splitlines() if row and not row.startswith("#")]
     assert lines == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "export CI=true", "make test check test-all"]
     before, _, after = recipe("test", "check", "test-all").partition("--part first")
-    assert not [one for one in INSTALLED if one in before]
-    assert all(one in after for one in INSTALLED)
+    assert not [command for command in INSTALLED if command in before]
+    assert all(command in after for command in INSTALLED)
     assert after.index("--part rest") > max(map(after.index, INSTALLED))
     assert "--part first" not in after
 
 
 def test_checks_install_linters_and_tests_do_not():
     checks, tests = recipe("check"), recipe("test")
-    assert not [one for one in INSTALLED if one in checks]
+    assert not [command for command in INSTALLED if command in checks]
     assert "'.[dev]'" in checks
     assert "'.[dev]'" not in tests
 
 
 def test_the_whole_is_the_first_part_and_the_rest():
     text = recipe("test-all")
-    assert [text.count(one) for one in ("--part first", "--part rest")] == [1, 1]
+    assert [text.count(option) for option in ("--part first", "--part rest")] == [1, 1]
     assert text.index("--part first") < text.index("--part rest")
     assert "tests/adapters/verify.py" in text
 

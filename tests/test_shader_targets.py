@@ -150,7 +150,7 @@ def test_tint_finds_what_is_wrong(relu):
         tint.take(relu._replace(for_tint=text))
     _, shaders, refused = tint.finish()
     assert shaders == 3
-    assert [one.partition(":")[0] for one in refused] == ["relu", "relu"]
+    assert [message.partition(":")[0] for message in refused] == ["relu", "relu"]
     assert "1:7: refused by Tint: expected ')'" in refused[0]
     assert "exceeds the maximum allowed" in refused[1]
 
@@ -170,7 +170,7 @@ def test_tint_finds_what_is_wrong_with_subgroup_matrices(relu):
         assert before in good
         tint.take(relu._replace(name=name, for_naga=None, for_tint=good.replace(before, after)))
     _, _, refused = tint.finish()
-    assert {one.partition(":")[0] for one in refused} == {
+    assert {message.partition(":")[0] for message in refused} == {
         "spelled otherwise",
         "not the same in a subgroup",
         "a stride below the columns",
@@ -192,5 +192,5 @@ def test_the_check_fails_where_a_compiler_is_missing(tmp_path):
     environment = {"PATH": str(tmp_path), "OPTIRS_NAGA": str(tmp_path / "none")}
     done = subprocess.run([sys.executable, VERIFY], capture_output=True, text=True, env=environment)
     assert done.returncode == 1
-    for one in ("Tint: install Node.js", "spirv-val: install SPIRV-Tools", "naga: "):
-        assert one in done.stderr
+    for message in ("Tint: install Node.js", "spirv-val: install SPIRV-Tools", "naga: "):
+        assert message in done.stderr

@@ -43,8 +43,8 @@ def test_a_step_moves_bytes_for_its_entries_and_not_for_the_parameter(device, mo
         bound_whole = []
         for name, views, workgroups in result:
             if name.endswith("update"):  # one invocation for an element of an entry: it finds its place in these
-                bound_whole = [one for one, view in views.items() if view.nbytes == param.view.nbytes]
-                views = {one: view for one, view in views.items() if one not in bound_whole}
+                bound_whole = [name for name, view in views.items() if view.nbytes == param.view.nbytes]
+                views = {name: view for name, view in views.items() if name not in bound_whole}
             moved += sum(view.nbytes for view in views.values())
             lanes += workgroups
         assert len(bound_whole) == whole

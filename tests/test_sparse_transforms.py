@@ -62,7 +62,9 @@ def test_transforms_see_the_rows_of_the_whole_gradient(device, transforms, are_r
         optimizer = ow.optim.SGD(params, lr=0.1, transforms=transforms(), skip_nonfinite=checked)
         for step in range(4):
             grads = gradients(device, step, np.inf if checked and step == 2 else None)
-            optimizer.step(grads=[grad if its else grad.to_dense() for grad, its in zip(grads, kinds, strict=True)])
+            optimizer.step(
+                grads=[grad if is_sparse else grad.to_dense() for grad, is_sparse in zip(grads, kinds, strict=True)]
+            )
         assert optimizer.skipped_steps == int(checked)
         results.append(numbers(params))
     assert results[0] == results[1]
@@ -80,9 +82,9 @@ def test_a_scaler_steps_and_skips_as_with_whole_gradients(device, are_rows, unsc
         scales = []
         for step in range(6):
             grads = gradients(device, step, np.nan if step in (1, 2) else None)
-            for param, grad, its in zip(params, grads, kinds, strict=True):
+            for param, grad, is_sparse in zip(params, grads, kinds, strict=True):
                 scaled = ow.SparseRows(grad.indices, scaler.scale(grad.values), grad.shape)
-                param.grad = scaled if its else scaled.to_dense()
+                param.grad = scaled if is_sparse else scaled.to_dense()
             if unscaled:
                 scaler.unscale_(optimizer)
             scaler.step(optimizer)
@@ -91,8 +93,8 @@ def test_a_scaler_steps_and_skips_as_with_whole_gradients(device, are_rows, unsc
         assert scales == [1024, 512, 256, 256, 512, 512]
         assert [entry["step"] for entry in optimizer.state_dict()["state"].values()] == [4, 4, 4]
         results.append([param.numpy() for param in params])
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    for array, other in zip(*results, strict=True):
+        np.testing.assert_allclose(array, other, rtol=0, atol=1e-6)
 
 
 def test_unscaled_rows_are_those_of_the_loss(device):

@@ -156,7 +156,7 @@ def test_a_tuner_has_candidates_of_both_families_where_a_launch_is_by_matrices()
     middle, small = (64, 64, 0, 0, 16), (32, 64, 0, 0, 16)
     assert tunable.default(launch) == middle
     allowed = [candidate for candidate in tunable.candidates if tunable.allows(launch, candidate, capabilities)]
-    assert [one for one in allowed if not one[2]] == [middle, small]  # 64x64, 32 deep, is too much memory
+    assert [tile for tile in allowed if not tile[2]] == [middle, small]  # 64x64, 32 deep, is too much memory
     made = tunable.tuned(launch, small, capabilities)
     assert (made.kernel, made.grid) == (by_matrices("matmul", SMALL, F32, 32), (2, 4, 1))
     made = tunable.tuned(launch, (64, 64, 4, 4, 16), capabilities)
@@ -202,13 +202,15 @@ def test_products_equal_numpy_in_float64(vulkan, monkeypatch, shape, tile, large
     tolerance = 1e-5 if dtype == "float32" else 2**-10
     for result in results:
         np.testing.assert_allclose(result, expected, rtol=tolerance, atol=1e-5)
-    assert {tile_of(one.base if dtype == "float16" else one) for one in ran} == {tile}
+    assert {tile_of(kernel.base if dtype == "float16" else kernel) for kernel in ran} == {tile}
 
 
 def test_bias_activation_and_gradients_are_those_of_tiles(vulkan, monkeypatch):
     monkeypatch.setattr(vulkan, "capabilities", replace(vulkan.capabilities, max_workgroup_bytes=16384))
-    x, w, bias = (ow.Parameter(ow.randn(one, device=vulkan, seed=3)) for one in [(40, 36), (36, 70), (70,)])
-    a, b, c = (ow.randn(one, device=vulkan, seed=4) for one in [(184, 20), (20, 180), (180,)])  # as many as are fused
+    x, w, bias = (ow.Parameter(ow.randn(shape, device=vulkan, seed=3)) for shape in [(40, 36), (36, 70), (70,)])
+    a, b, c = (
+        ow.randn(shape, device=vulkan, seed=4) for shape in [(184, 20), (20, 180), (180,)]
+    )  # as many as are fused
 
     def step():
         for param in (x, w, bias):
@@ -224,9 +226,9 @@ def test_bias_activation_and_gradients_are_those_of_tiles(vulkan, monkeypatch):
     expected = results()
     with multiplying_by_matrices(vulkan, [F32], 32, 32) as ran:
         actual = results()
-    for one, other in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-    assert {one.name for one in ran} >= {"matmul", "matmul+add+relu"}
+    for array, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(array, other, rtol=1e-5, atol=1e-6)
+    assert {kernel.name for kernel in ran} >= {"matmul", "matmul+add+relu"}
 
 
 def test_products_of_an_optimizer_are_those_of_tiles(vulkan, monkeypatch):
@@ -240,4 +242,4 @@ def test_products_of_an_optimizer_are_those_of_tiles(vulkan, monkeypatch):
     expected = muon()
     with multiplying_by_matrices(vulkan, [F32], 32, 32) as ran:
         np.testing.assert_allclose(muon(), expected, rtol=1e-5, atol=1e-6)
-    assert {one.name for one in ran} == {"batched_matmul"}
+    assert {kernel.name for kernel in ran} == {"batched_matmul"}

@@ -114,7 +114,7 @@ def each_in_a_thread(calls):
     with ThreadPoolExecutor(len(calls)) as pool:
         started = [pool.submit(begun, call) for call in calls]
         wait(started)
-        return [one.result() for one in started]
+        return [future.result() for future in started]
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -198,7 +198,7 @@ def test_threads_add_to_the_same_gradient(device):
 
 def test_threads_draw_different_random_numbers(device):
     drawn = each_in_a_thread([lambda: [tuple(ow.rand((2,), device=device).tolist()) for _ in range(50)]] * THREADS)
-    assert len({one for each in drawn for one in each}) == 50 * THREADS
+    assert len({number for each in drawn for number in each}) == 50 * THREADS
 
 
 def test_a_step_records_on_one_device_while_another_device_works(open_device):

@@ -28,7 +28,7 @@ def card(folder, address, ids, kind="0x030000", **files):
 
 def told(folder, *adapters, avoided=None):
     result = topology.completed(adapters, avoided or {}, str(folder / "pci"))
-    return {one.label: one for one in result}
+    return {info.label: info for info in result}
 
 
 def test_one_card_through_several_interfaces_is_one_adapter(tmp_path):
@@ -48,7 +48,7 @@ def test_one_card_through_several_interfaces_is_one_adapter(tmp_path):
         assert actual[name].memory == 80 << 30  # which one of them knows
     assert (actual["opencl"].kind, actual["cpu"].kind, actual["gl"].kind) == ("software", "cpu", "")
     assert actual["opencl"].adapter == actual["cpu"].adapter
-    assert {one.host for one in actual.values()} == {os.uname().nodename}
+    assert {info.host for info in actual.values()} == {os.uname().nodename}
 
 
 def test_cards_of_the_same_kind_are_not_taken_for_one_another(tmp_path):
@@ -60,7 +60,7 @@ def test_cards_of_the_same_kind_are_not_taken_for_one_another(tmp_path):
         AdapterInfo("dx12", 0, "", adapter=NVIDIA),
         AdapterInfo("cuda", 0, "", bus="0000:03:00.0"),
     )
-    assert len({one.adapter for one in actual.values()}) == 4
+    assert len({info.adapter for info in actual.values()}) == 4
     assert [actual[name].bus for name in ("vulkan", "vulkan:1", "dx12")] == ["", "", ""]
     assert actual["cuda"].adapter == "0000:03:00.0"
 
@@ -84,7 +84,7 @@ def test_memory_is_what_the_system_tells_or_not_known(tmp_path):
         AdapterInfo("vulkan", 1, "", adapter=NVIDIA),
         AdapterInfo("metal", 0, "", available=False, reason="not here"),
     )
-    assert [one.memory for one in actual.values()] == [16 << 30, None, None]
+    assert [info.memory for info in actual.values()] == [16 << 30, None, None]
     assert actual["metal"].host == ""
 
 

@@ -174,18 +174,18 @@ def test_nothing_is_copied_where_gradients_are_made_zero_and_not_none(trained):
     did = during(step, times=3)
     assert (did.bytes_up, did.bytes_down, did.copies) == (0, 0, 0)
     assert [param.data_ptr() for param in model.parameters()] == places
-    assert all(param.grad is its for param, its in zip(model.parameters(), held, strict=True))
+    assert all(param.grad is grad for param, grad in zip(model.parameters(), held, strict=True))
 
 
 def test_parameters_are_the_same_objects_each_with_memory_of_its_own(ours, torch):
     model = cnn(torch).to(memory_format=torch.channels_last)
     before = {name: (tensor, tensor.detach().clone()) for name, tensor in model.named_parameters()}
     ours.AdamW(model.parameters())
-    for name, one in model.named_parameters():
-        assert one is before[name][0]
-        assert torch.equal(one, before[name][1])
-        assert one.is_contiguous()
-        assert one.untyped_storage().nbytes() == one.nbytes  # torch.save writes no more than that
+    for name, param in model.named_parameters():
+        assert param is before[name][0]
+        assert torch.equal(param, before[name][1])
+        assert param.is_contiguous()
+        assert param.untyped_storage().nbytes() == param.nbytes  # torch.save writes no more than that
 
 
 def test_memory_outlives_the_optimizer(ours, torch):
@@ -194,7 +194,7 @@ def test_memory_outlives_the_optimizer(ours, torch):
     ours.SGD(model.parameters())
     for array in before:  # would have the memory that was given back
         ow.Parameter(np.zeros(tuple(array.shape), np.float32), device="cpu")
-    assert all(torch.equal(param, its) for param, its in zip(model.parameters(), before, strict=True))
+    assert all(torch.equal(param, tensor) for param, tensor in zip(model.parameters(), before, strict=True))
 
 
 def test_data_that_a_parameter_is_given_are_stepped_and_not_those_before(trained, torch):
@@ -211,7 +211,7 @@ def test_data_that_a_parameter_is_given_are_stepped_and_not_those_before(trained
     square.data = square.data.t()  # in place, and in another order
     other.step()
     assert square.tolist() == [[1.0, 3.0], [2.0, 4.0]]
-    model.load_state_dict({name: torch.zeros_like(one) for name, one in model.state_dict().items()})
+    model.load_state_dict({name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()})
     optimizer.step()
     assert weight.abs().max() < 0.02
 

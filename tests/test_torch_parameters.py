@@ -187,8 +187,8 @@ def test_state_dicts_go_to_torch_and_back(name, ours, torch):
 
             optimizer.step(closure)
         runs.append([param.detach().numpy() for param in model.parameters()])
-    for one, other in zip(*runs, strict=True):
-        assert one == pytest.approx(other, rel=1e-4, abs=1e-5)
+    for tensor, other in zip(*runs, strict=True):
+        assert tensor == pytest.approx(other, rel=1e-4, abs=1e-5)
 
 
 def test_state_is_shown_by_parameter_and_hooks_see_it(trained):
@@ -261,8 +261,8 @@ def test_parameters_of_a_compiled_and_of_a_distributed_model(ours, torch):
                 model(x).square().sum().backward()
                 optimizer.step()
             results.append([param.detach() for param in model.parameters()])
-        for one, *others in zip(*results, strict=True):
-            assert all(torch.allclose(one, its, rtol=1e-5, atol=1e-6) for its in others)
+        for tensor, *others in zip(*results, strict=True):
+            assert all(torch.allclose(tensor, its, rtol=1e-5, atol=1e-6) for its in others)
     finally:
         torch.distributed.destroy_process_group()
 

@@ -51,9 +51,9 @@ def test_default_run_reaches_97_percent(device, default_run):
 
 def test_loss_curves_of_two_devices_agree_at_every_epoch(default_run):
     first, second = default_run("cpu"), default_run("vulkan")
-    for one, other in zip(first.history, second.history, strict=True):
-        for a, b in ((one.train_loss, other.train_loss), (one.test_loss, other.test_loss)):
-            assert abs(a - b) <= 1e-3 * max(a, 0.05), f"epoch {one.epoch}"
+    for epoch, other in zip(first.history, second.history, strict=True):
+        for a, b in ((epoch.train_loss, other.train_loss), (epoch.test_loss, other.test_loss)):
+            assert abs(a - b) <= 1e-3 * max(a, 0.05), f"epoch {epoch.epoch}"
 
 
 def test_nothing_is_read_back_within_an_epoch(device, default_run):
@@ -66,14 +66,14 @@ def test_nothing_is_read_back_within_an_epoch(device, default_run):
 
 def test_every_optimizer_that_needs_gradients_alone_has_a_recipe():
     public = {name: getattr(ow.optim, name) for name in ow.optim.__all__}
-    names = {name for name, one in public.items() if hasattr(one, "rule") and not one.needs}
+    names = {name for name, class_ in public.items() if hasattr(class_, "rule") and not class_.needs}
     assert {optimizer.name for optimizer in OPTIMIZERS.values()} == names
     assert list(OPTIMIZERS) == [optimizer.name.lower() for optimizer in OPTIMIZERS.values()]
 
 
 def test_common_optimizers_come_first_and_the_others_from_a_to_z():
     names = [optimizer.name for optimizer in OPTIMIZERS.values()]
-    common = [one.name for one in COMMON]
+    common = [recipe.name for recipe in COMMON]
     assert names == [*common, *sorted(set(names) - set(common), key=str.lower)]
 
 
@@ -86,7 +86,7 @@ def test_capitals_in_the_name_of_an_optimizer_do_not_matter():
 @pytest.mark.parametrize("optimizer", FIRST)
 def test_learns_with_each_optimizer(device, optimizer):
     result = train_digits(Config(device=device.name, optimizer=optimizer, **SMALL))
-    losses = [one.train_loss for one in result.history]
+    losses = [epoch.train_loss for epoch in result.history]
     assert losses == sorted(losses, reverse=True)
     assert result.test_accuracy > 0.9
 
@@ -96,7 +96,7 @@ def whole_and_continued(config, path):
     trained(replace(config, epochs=2)).save(path)
     continued = DigitsTraining(config)
     continued.load(path)
-    assert [one.epoch for one in continued.run()] == [3, 4]
+    assert [epoch.epoch for epoch in continued.run()] == [3, 4]
     return trained(config), continued
 
 

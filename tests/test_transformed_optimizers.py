@@ -23,7 +23,7 @@ TAKING = sorted(
 
 # Of each layout one also where its shaders take seconds to compile.
 TAKING_ON = [("cpu", name) for name in TAKING] + [
-    ("vulkan", one) for one in ("Adam", "LAMB", "CAME", "Prodigy", "Muon")
+    ("vulkan", name) for name in ("Adam", "LAMB", "CAME", "Prodigy", "Muon")
 ]
 
 
@@ -32,14 +32,14 @@ def test_every_optimizer_takes_them(open_device, where, name):
     device = open_device(where)
     # Transforms whose results NumPy gives bit for bit, so that rules that magnify the last bit can be compared.
     params, grads = make_problem(6, shapes=[(16, 5), (7, 33)], factor=1.0)
-    its = [T.clip_by_value(1.0), T.accumulate(2, "sum"), T.clip_by_norm(1e6), T.clip_by_global_norm(1e6)]
+    transforms = [T.clip_by_value(1.0), T.accumulate(2, "sum"), T.clip_by_norm(1e6), T.clip_by_global_norm(1e6)]
     ours, others = ([ow.Parameter(param, device=device) for param in params] for _ in range(2))
-    transformed, plain = getattr(ow.optim, name)(ours, transforms=its), getattr(ow.optim, name)(others)
+    transformed, plain = getattr(ow.optim, name)(ours, transforms=transforms), getattr(ow.optim, name)(others)
     for first, second in zip(grads[::2], grads[1::2], strict=True):
         transformed.step(grads=first)
         transformed.step(grads=second)
         plain.step(
-            grads=[np.clip(one, -1, 1) + np.clip(other, -1, 1) for one, other in zip(first, second, strict=True)]
+            grads=[np.clip(grad, -1, 1) + np.clip(other, -1, 1) for grad, other in zip(first, second, strict=True)]
         )
     for mine, other, before in zip(ours, others, params, strict=True):
         assert np.abs(other.numpy() - before).max() > 0
@@ -49,19 +49,19 @@ def test_every_optimizer_takes_them(open_device, where, name):
 def test_a_mask_says_what_a_transform_applies_to(device):
     params = [ow.Parameter([0.0, 0.0], device=device, name=name) for name in ("weight", "bias", "scale")]
     masked = [
-        T.clip_by_value(1.0, mask=lambda one: one.name == "bias"),
-        T.clip_by_global_norm(5.0, mask=lambda one: one.name != "scale"),
+        T.clip_by_value(1.0, mask=lambda param: param.name == "bias"),
+        T.clip_by_global_norm(5.0, mask=lambda param: param.name != "scale"),
     ]
     ow.optim.SGD(params, lr=1.0, transforms=masked).step(grads=[[6.0, 8.0], [9.0, 0.0], [7.0, 7.0]])
     factor = 5.0 / np.sqrt(101.0)
     want = [[-6.0 * factor, -8.0 * factor], [-factor, 0.0], [-7.0, -7.0]]
-    assert [param.tolist() for param in params] == [pytest.approx(one, rel=1e-6) for one in want]
+    assert [param.tolist() for param in params] == [pytest.approx(values, rel=1e-6) for values in want]
 
 
 def test_frozen_parameters_stay_and_do_not_count(device):
     params = [ow.Parameter([0.0], device=device, name=name) for name in ("frozen", "trained")]
-    its = [T.freeze(lambda one: one.name == "frozen"), T.clip_by_global_norm(5.0)]
-    optimizer = ow.optim.Adam(params, lr=1.0, transforms=its)
+    transforms = [T.freeze(lambda param: param.name == "frozen"), T.clip_by_global_norm(5.0)]
+    optimizer = ow.optim.Adam(params, lr=1.0, transforms=transforms)
     optimizer.step(grads=[[1000.0], [3.0]])
     assert params[0].item() == 0.0
     assert params[1].item() == pytest.approx(-1.0)
@@ -74,8 +74,8 @@ def test_an_arena_that_a_kernel_sees_in_parts_gives_the_same(device, monkeypatch
     for limit in (device.capabilities.max_binding_bytes, 65536):
         monkeypatch.setattr(device, "capabilities", replace(device.capabilities, max_binding_bytes=limit))
         ours = [ow.Parameter(param, device=device) for param in params]
-        its = [T.clip_by_norm(2.0), T.accumulate(2), T.clip_by_global_norm(1.0), T.add_noise(0.01)]
-        optimizer = ow.optim.Adam(ours, lr=0.1, transforms=its, skip_nonfinite=True)
+        transforms = [T.clip_by_norm(2.0), T.accumulate(2), T.clip_by_global_norm(1.0), T.add_noise(0.01)]
+        optimizer = ow.optim.Adam(ours, lr=0.1, transforms=transforms, skip_nonfinite=True)
         for step_grads in grads:
             optimizer.step(grads=step_grads)
         actual.append([mine.numpy() for mine in ours])

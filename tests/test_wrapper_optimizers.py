@@ -93,7 +93,7 @@ def test_a_group_added_to_the_inner_one_takes_part(device, name, compiled):
 
         def step(optimizer=optimizer):
             optimizer.zero_grad()
-            params = [one for group in optimizer.param_groups for one in group["params"]]
+            params = [param for group in optimizer.param_groups for param in group["params"]]
             optimizer.step(lambda: sum((param * param).sum() for param in params).backward())
 
         run = ow.compile(step, device=device) if compiled else step
@@ -110,7 +110,7 @@ def test_a_group_added_to_the_inner_one_takes_part(device, name, compiled):
             run()
         saved = optimizer.state_dict()
         optimizer.load_state_dict(saved)
-        params = [one for group in optimizer.param_groups for one in group["params"]]
+        params = [param for group in optimizer.param_groups for param in group["params"]]
         assert set(optimizer.state) == set(params)
         actual.append((saved, [param.tolist() for param in params]))
     np.testing.assert_equal(actual[1], actual[0])

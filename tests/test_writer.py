@@ -223,9 +223,9 @@ def test_the_lines_on_the_page_are_a_program_that_trains(writer, monkeypatch):
 
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_the_number_of_weights_is_that_of_the_model(writer, size):
-    one = writer.SIZES[size]
-    model = gpt.GPT(73, *one[:4], device="cpu")
-    assert one.weights(73) == sum(weight.size for weight in model.parameters())
+    size_ = writer.SIZES[size]
+    model = gpt.GPT(73, *size_[:4], device="cpu")
+    assert size_.weights(73) == sum(weight.size for weight in model.parameters())
 
 
 # The pen.
@@ -245,7 +245,7 @@ def test_the_pen_writes_what_the_example_writes_where_nothing_is_left_to_chance(
         training.step()
     prompt = "No one who had"
     actual = written(training.pen, training.alphabet.codes(prompt), 1e-4, 40)
-    text = "".join(training.alphabet.characters[one] for one in actual)
+    text = "".join(training.alphabet.characters[code] for code in actual)
     assert text == "".join(gpt.write(training.model, training.alphabet, prompt, 40, temperature=1e-4))
 
 

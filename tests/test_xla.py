@@ -36,7 +36,7 @@ def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setattr("optirs_web.runtime.registry._opened", {})
     with pytest.raises(DeviceNotAvailableError, match=r"jax is not installed: pip install 'jax>=0.9'"):
         ow.device("xla")
-    reasons = {one.name: one.reason for one in ow.devices() if not one.available}
+    reasons = {info.name: info.reason for info in ow.devices() if not info.available}
     assert "pip install 'jax>=0.9'" in reasons["xla"]
 
 
@@ -57,7 +57,7 @@ def test_a_platform_that_jax_does_not_find_says_what_to_do(platform):
 
 def test_a_jax_that_is_too_old_is_told_from_one_that_is_missing(device, monkeypatch):
     monkeypatch.setattr("jax.__version__", "0.4.38")
-    (actual,) = (one for one in ow.devices() if one.name == "xla")
+    (actual,) = (info for info in ow.devices() if info.name == "xla")
     assert (
         actual.reason == "the Python package jax is of version 0.4.38, which is not supported: pip install 'jax>=0.9'"
     )

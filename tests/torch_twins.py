@@ -41,9 +41,9 @@ def twins(torch, build, device):
     torch.manual_seed(0)
     theirs, ours = build(torch), build(ow)
     with torch.no_grad():
-        for one in [*theirs.parameters(), *theirs.buffers()]:
-            if one.is_floating_point():
-                one.add_(torch.rand_like(one) * 0.5)
+        for tensor in [*theirs.parameters(), *theirs.buffers()]:
+            if tensor.is_floating_point():
+                tensor.add_(torch.rand_like(tensor) * 0.5)
     ours.load_state_dict(theirs.state_dict())
     return theirs.double(), ours.to(device)
 

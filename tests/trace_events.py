@@ -44,7 +44,7 @@ def nanoseconds(event):
 def check_nesting(events):
     """Check that two events of a thread are nested, or do not overlap."""
     open_until = []
-    for event in sorted(events, key=lambda one: (nanoseconds(one)[0], -nanoseconds(one)[1])):
+    for event in sorted(events, key=lambda event: (nanoseconds(event)[0], -nanoseconds(event)[1])):
         start, end = nanoseconds(event)
         while open_until and open_until[-1] <= start:
             open_until.pop()

@@ -48,7 +48,7 @@ class Comparison:
         replacement(p, *arrays)
         self.launches[name] = self.launches.get(name, 0) + 1
         bindings = cooperative(name).bindings
-        inputs = [one.view(element_type(binding.type)) for one, binding in zip(before, bindings, strict=True)]
+        inputs = [content.view(element_type(binding.type)) for content, binding in zip(before, bindings, strict=True)]
         result = self._call(name, p | _used(inputs[2]) if name == "schedule" else p, inputs)
         written = [(binding, array) for binding, array in zip(bindings, arrays, strict=True) if binding.writes]
         assert len(result) == len(written)

@@ -19,7 +19,9 @@ GUARANTEED = (256, 16384)  # WebGPU's limits: invocations of a workgroup, bytes 
 BY_QUADS = (0, 0, 0, 0, 0)
 BY_MATRICES = [candidate for candidate in TUNABLE["matmul"].candidates if candidate[0] and not candidate[2]]
 """Candidates of launches by subgroup matrices, which devices use only on request; see `test_subgroup_matrices`."""
-CANDIDATES = [(name, choice) for name, one in TUNABLE.items() for choice in one.candidates if choice not in BY_MATRICES]
+CANDIDATES = [
+    (name, choice) for name, tunable in TUNABLE.items() for choice in tunable.candidates if choice not in BY_MATRICES
+]
 SMALLEST = (16, 16, 4, 4, 4)
 
 
@@ -118,7 +120,7 @@ def test_products_of_an_optimizer_are_tuned_too(vulkan):
 def test_the_first_candidate_needs_no_more_than_every_device_has(name):
     tunable = TUNABLE[name]
     needed = tunable.needs(tunable.candidates[0])
-    assert all(one <= most for one, most in zip(needed, GUARANTEED, strict=True))
+    assert all(amount <= most for amount, most in zip(needed, GUARANTEED, strict=True))
 
 
 def product_of(device, rows, inner, columns):
