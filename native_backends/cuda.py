@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import DeviceNotAvailableError
 from ..runtime import nvrtc
 from ..runtime.backend import AdapterInfo
-from ..runtime.tuner.folder import uses_choices
+from ..runtime.tuner.switch import uses_choices
 from .forks import Forks
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def open_backend(info: AdapterInfo) -> CudaBackend:
         raise DeviceNotAvailableError(f"{info} has disappeared: see nvidia-smi")
     backend = CudaBackend(usable[info.index], info)
     _forks.add(backend)
-    if uses_choices():
+    if uses_choices(backend.info):
         from ..runtime.tuner.choices import Choices  # which few have
 
         Choices(backend).attach()

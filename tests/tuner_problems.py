@@ -1,11 +1,14 @@
 """Helpers of the tests of the tuner: computations, and reading and writing of its cache folder."""
 
+import json
+
 import numpy as np
 
+from optirs_web.runtime import kept
 from optirs_web.runtime.products import Tile
 from optirs_web.runtime.tuner.candidates import TUNABLE
-from optirs_web.runtime.tuner.folder import Folder
-from optirs_web.runtime.tuner.records import Record, key_of, record_text
+from optirs_web.runtime.tuner.records import Record, figure_of
+from optirs_web.runtime.tuner.switch import subject_of
 
 TILE = Tile(64, 64, 4, 4, 16)
 
@@ -15,10 +18,14 @@ def random(*shape):
 
 
 def names_of(cache):
-    return sorted(path.name for path in cache.glob("optirs-web/tuned/*/*"))
+    """The names of the choices in the file."""
+    file = cache / "optirs-web" / "measured.json"
+    return (
+        sorted(name for figures in json.loads(file.read_text()).values() for name in figures) if file.exists() else []
+    )
 
 
 def keep(device, shape_class="64x64x256 nn", choice=TILE):
     """Save a choice as a search does, whatever is fastest here."""
     record = Record(TUNABLE["matmul"], shape_class, choice)
-    Folder(key_of(device.info)).save(record.name, record_text(record, device.info, {choice: 1e-3}))
+    kept.store(subject_of(device.info), {record.name: figure_of(record, {choice: 1e-3})})

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from threading import get_ident
-from typing import Any
 
-__all__ = ["folder", "machine", "sealed", "table", "write", "write_sealed"]
+__all__ = ["folder", "machine", "sealed", "write", "write_sealed"]
 
 _DIGEST = 32  # bytes
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def folder() -> str:
-    """The library's folder among the user's caches, by the rules of the platform; in XDG_CACHE_HOME if that is set.
+    """The library's folder among the user's caches, by the rules of the platform.
 
     For a user without a home it is one that can be neither read nor written.
     """
-    home = os.path.expanduser("~")
-    asked = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(asked):  # others are to be ignored: https://specifications.freedesktop.org/basedir-spec
-        cache = asked
-    elif not os.path.isabs(home):  # it would be a folder of the name ~ wherever a program is started
-        cache = os.devnull
-    elif sys.platform == "win32":
-        cache = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
-    elif sys.platform == "darwin":
-        cache = os.path.join(home, "Library", "Caches")
-    else:
-        cache = os.path.join(home, ".cache")
-    return os.path.join(cache, "optirs-web")
+    from platformdirs import user_cache_dir  # which there is no need for in a page
+
+    try:
+        path = user_cache_dir("optirs-web", appauthor=False, opinion=False)
+    except (RuntimeError, ValueError):  # no home
+        path = ""
+    return path if os.path.isabs(path) else os.path.join(os.devnull, "optirs-web")
 
 
 def write(path: str, content: str | bytes) -> None:
@@ -76,18 +68,6 @@ def sealed(path: str) -> bytes | None:
     except OSError:
         return None
     return content if sha256(content).digest() == digest else None
-
-
-def table(path: str) -> dict[str, Any]:
-    """The object in a file of JSON; an empty one where there is none."""
-    import json  # most look at the folder alone
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-    except (OSError, ValueError, RecursionError):  # the last for brackets in brackets
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def machine() -> list[str]:

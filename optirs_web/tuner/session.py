@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ..errors import OutOfDeviceMemoryError, UnsupportedError
 from ..profiling.units import share_text
+from ..runtime import kept
 from ..runtime.backend import Backend
 from ..runtime.device import Device
 from ..runtime.driving import drive, drive_async
@@ -19,9 +21,9 @@ from ..runtime.program import Program
 from ..runtime.registry import device as device_of, device_async, opened
 from ..runtime.tuner.candidates import Choice
 from ..runtime.tuner.choices import Choices, Work as Key
-from ..runtime.tuner.folder import Folder, asked, set_asked
-from ..runtime.tuner.records import Record, key_of, record_text
+from ..runtime.tuner.records import Record, figure_of
 from ..runtime.tuner.search import ONE_LOOK, best_of, search
+from ..runtime.tuner.switch import asked, set_asked, subject_of
 from .report import TuningReport, Work
 
 __all__ = ["tune", "tune_async", "tuning", "tuning_async"]
@@ -42,7 +44,7 @@ def tune(
 
     Calls the step once, as it is: it trains. Each kernel that it runs over shapes that no search has met is then timed
     with each candidate that the device allows, on memory of the search's own. What was found is used by this process
-    at once, by compiled steps too, and kept for others: in files under the user's cache folder, in a browser in
+    at once, by compiled steps too, and kept for others: in a file of the user's cache folder, in a browser in
     IndexedDB. It serves the same device, driver and version of the library. Results do not change, but for sums, which
     are added up in another order.
 
@@ -168,13 +170,7 @@ def _choices(device: Device) -> Choices | None:
 async def _attach_async(device: Device) -> None:
     if _choices(device) is not None:
         return
-    choices = Choices(_backend(device))
-    if _IN_BROWSER:
-        from ..runtime.tuner.indexed_db import load
-
-        choices.take(await load(key_of(device.info, _driver())), _driver())
-    else:
-        choices.attach()
+    Choices(_backend(device)).take(await kept.load_async(subject_of(device.info)))
 
 
 def _finished(work: Coroutine[Any, Any, None]) -> None:
@@ -240,10 +236,10 @@ def _bind_programs(device: Device) -> None:
 
 
 class _Save(NamedTuple):
-    """Asks whoever drives the search to keep a text."""
+    """Asks whoever drives the search to keep what it found."""
 
     name: str
-    text: str
+    figure: dict[str, Any]
 
 
 _Searches = Generator[Any, Any, list[Work]]
@@ -273,7 +269,7 @@ def _searches(device: Device, again: bool) -> _Searches:
             seconds = {choice: own.median for choice, own in times.items()}
             record = Record(*key, best_of(key[0].default(launch), times))
             choices.add(record)
-            yield _Save(record.name, record_text(record, device.info, seconds, _driver()))
+            yield _Save(record.name, figure_of(record, seconds))
         works.append(_work(device, choices, key, launch, seconds, note))
     _bind_programs(device)
     return works
@@ -283,14 +279,6 @@ def _work(device: Device, choices: Choices, key: Key, launch: Launch, seconds: d
     (tunable, shape_class), default = key, key[0].default(launch)
     chosen = choices.chosen(key, launch)
     return Work(tunable.name, device.name, shape_class, tunable.numbers, default, chosen, seconds, note)
-
-
-def _driver() -> str:
-    if not _IN_BROWSER:
-        return ""
-    from ..runtime.tuner.indexed_db import driver
-
-    return driver()
 
 
 def _answer(device: Device, asked_for: Any) -> Any:
@@ -307,14 +295,12 @@ async def _answer_async(device: Device, asked_for: Any) -> Any:
     return await device.backend.times_async(asked_for)
 
 
-async def _save_async(device: Device, one: _Save) -> None:
-    key = key_of(device.info, _driver())
-    if _IN_BROWSER:
-        from ..runtime.tuner.indexed_db import save
-
-        await save(key, *one)
-    else:
-        Folder(key).save(*one)
+async def _save_async(device: Device, found: _Save) -> None:
+    try:
+        await kept.store_async(subject_of(device.info), {found.name: found.figure})
+    except OSError as error:
+        others = "pages" if _IN_BROWSER else "processes"
+        warnings.warn(f"a tuned choice is used, but cannot be saved for other {others}: {error}", stacklevel=2)
 
 
 def _report(devices: Sequence[Device], works: list[Work]) -> TuningReport:

@@ -25,12 +25,12 @@ TILE = {"TILE_ROWS": 16, "TILE_COLUMNS": 16, "OWN_ROWS": 4, "OWN_COLUMNS": 4, "D
 
 # As a search does, whatever is fastest here.
 KEPT = """
-    from optirs_web.runtime.tuner import indexed_db
+    from optirs_web.runtime import kept
     from optirs_web.runtime.tuner.candidates import TUNABLE
-    from optirs_web.runtime.tuner.records import Record, key_of, record_text
+    from optirs_web.runtime.tuner.records import Record, figure_of
+    from optirs_web.runtime.tuner.switch import subject_of
     record = Record(TUNABLE["matmul"], "64x64x64 nn", (16, 16, 4, 4, 4))
-    text = record_text(record, device.info, {}, indexed_db.driver())
-    await indexed_db.save(key_of(device.info, indexed_db.driver()), record.name, text)
+    await kept.store_async(subject_of(device.info), {record.name: figure_of(record, {})})
     refused = []
     for call in (ow.tuning, lambda: ow.tune(step)):
         try:

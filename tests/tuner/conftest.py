@@ -2,7 +2,7 @@
 
 import pytest
 
-from optirs_web.runtime.tuner import folder
+from optirs_web.runtime.tuner import switch
 
 
 @pytest.fixture
@@ -10,7 +10,7 @@ def cache(tmp_path, monkeypatch):
     """An empty cache folder, and a tuner about which nobody has said anything."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("OPTIRS_TUNE", raising=False)
-    monkeypatch.setattr(folder, "_asked", [])
+    monkeypatch.setattr(switch, "_asked", [])
     return tmp_path
 
 

@@ -1,20 +1,20 @@
-"""The folder where choices are kept: who uses it, who may write to it, and what it may hold."""
+"""Choices that are kept: who uses them, and what is none."""
 
 import json
 import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from processes import run_python
 from tuner_problems import TILE, keep, names_of, random
 
 import optirs_web as ow
-from optirs_web.runtime.tuner import folder
+from optirs_web.runtime import kept
+from optirs_web.runtime.backend import AdapterInfo
+from optirs_web.runtime.tuner import switch
 from optirs_web.runtime.tuner.choices import Choices
-from optirs_web.runtime.tuner.folder import folder_of_user
+from optirs_web.runtime.tuner.switch import subject_of
 
 MESA = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # where the driver keeps what it compiled
 
@@ -59,62 +59,48 @@ def test_where_nothing_was_searched_nothing_is_loaded(open_device, cache):
 
 
 DAMAGED = {
-    "empty": "",
-    "cut off": '{"format": 1, "dev',
-    "no object": "[1, 2]",
-    "no JSON": "\x00\x01",
-    "brackets in brackets": "[" * 100_000,
-    "another format": {"format": 99},
-    "another device": {"device": "a graphics card"},
-    "other kernels": {"sources": "0"},
-    "an unknown kernel": {"kernel": "convolution"},
+    "no object": [1, 2],
+    "no kernels": {"kernels": None},
+    "an unknown kernel": "convolution 8 of 8",
+    "no shape": "matmul",
     "no candidate": {"choice": {**TILE.constants(), "DEPTH": 1}},
     "no numbers": {"choice": 3},
 }
 
 
 @pytest.mark.parametrize("what", DAMAGED)
-def test_a_damaged_or_foreign_file_is_ignored_with_a_warning_and_written_again(vulkan, cache, what):
+def test_a_choice_that_is_none_is_ignored_with_a_warning_and_found_again(vulkan, cache, what):
     keep(vulkan)
-    (path,) = cache.glob("optirs-web/tuned/*/*")
-    damage = DAMAGED[what]
-    path.write_text(damage if isinstance(damage, str) else json.dumps({**json.loads(path.read_text()), **damage}))
-    with pytest.warns(UserWarning, match="is not a tuned choice for this device, and is ignored"):
+    ((name, figure),) = kept.load(subject_of(vulkan.info)).items()
+    match DAMAGED[what]:
+        case str(other):
+            damaged = {other: figure}
+        case dict(parts):
+            damaged = {name: {**figure, **parts}}
+        case whole:
+            damaged = {name: whole}
+    kept.store(subject_of(vulkan.info), damaged)
+    with pytest.warns(UserWarning, match=r"in .*measured\.json is not a tuned choice, and is ignored"):
         Choices(vulkan.backend).attach()
+    assert list(vulkan.backend.tuned.found.values()) == ([TILE] if name not in damaged else [])
+
+
+def test_a_choice_that_was_measured_for_other_kernels_is_not_used(vulkan, cache):
+    keep(vulkan)
+    ((name, figure),) = kept.load(subject_of(vulkan.info)).items()
+    kept.store(subject_of(vulkan.info), {name: {**figure, "kernels": "0"}})
+    Choices(vulkan.backend).attach()
     assert vulkan.backend.tuned.found == {}
     keep(vulkan)
     Choices(vulkan.backend).attach()
     assert list(vulkan.backend.tuned.found.values()) == [TILE]
 
 
-WRITING = """
-import json, sys
-import optirs_web as ow
-from optirs_web.runtime.backend import AdapterInfo
-from optirs_web.runtime.tuner.candidates import TUNABLE
-from optirs_web.runtime.tuner.folder import Folder
-from optirs_web.runtime.tuner.records import Record, key_of, parse_record, record_text
-
-info, own = AdapterInfo("vulkan", 0, "a device"), sys.argv[1]
-kept = Folder(key_of(info))
-for number in range(150):
-    for shape_class in ("shared", f"of {own}"):
-        record = Record(TUNABLE["matmul"], shape_class, TUNABLE["matmul"].candidates[number % 7])
-        kept.save(record.name, record_text(record, info, {}))
-    for text in kept.load().values():
-        parse_record(text, info)
-print(len(kept.load()))
-"""
-
-
-def test_two_processes_may_write_at_once(cache):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(WRITING)]
-    both = [subprocess.Popen([*command, one], env=environment, stderr=subprocess.PIPE) for one in "ab"]
-    for one in both:
-        _, complaint = one.communicate(timeout=120)
-        assert one.returncode == 0, complaint.decode()
-    assert names_of(cache) == ["matmul_of_a.json", "matmul_of_b.json", "matmul_shared.json"]
+def test_choices_of_another_device_are_not_used(vulkan, cache):
+    keep(SimpleNamespace(info=AdapterInfo("vulkan", 0, "another (driver 1)")))
+    assert not switch.uses_choices(vulkan.info)
+    assert switch.uses_choices(AdapterInfo("vulkan", 0, "another (driver 1)"))
+    assert not switch.uses_choices(AdapterInfo("vulkan", 0, "another (driver 2)"))
 
 
 def test_a_cache_that_cannot_be_written_is_a_warning(vulkan, cache, monkeypatch):
@@ -129,26 +115,4 @@ def test_a_cache_that_cannot_be_written_is_a_warning(vulkan, cache, monkeypatch)
 def test_a_setting_that_means_nothing_is_refused(cache, monkeypatch):
     monkeypatch.setenv("OPTIRS_TUNE", "yes")
     with pytest.raises(ValueError, match="OPTIRS_TUNE must be 0 or 1, not 'yes'"):
-        folder.uses_choices()
-
-
-@pytest.mark.parametrize(
-    ("platform", "variables", "expected"),
-    [
-        ("linux", {}, "/home/one/.cache"),
-        ("linux", {"XDG_CACHE_HOME": "/elsewhere"}, "/elsewhere"),
-        ("linux", {"XDG_CACHE_HOME": "relative"}, "/home/one/.cache"),
-        ("linux", {"HOME": "~"}, os.devnull),
-        ("darwin", {}, "/home/one/Library/Caches"),
-        ("win32", {"LOCALAPPDATA": "local"}, "local"),
-        ("win32", {}, "/home/one/AppData/Local"),
-    ],
-)
-def test_the_cache_lies_where_the_platform_wants_it(monkeypatch, platform, variables, expected):
-    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/home/one")
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "platform", platform)
-    assert folder_of_user() == f"{expected}/optirs-web/tuned"
+        switch.uses_choices(AdapterInfo("vulkan", 0, ""))

@@ -8,8 +8,10 @@ from tuner_problems import TILE, keep, names_of, random
 
 import optirs_web as ow
 from optirs_web.errors import UnsupportedError
+from optirs_web.runtime import kept
 from optirs_web.runtime.tuner.candidates import TUNABLE
 from optirs_web.runtime.tuner.records import Record, parse_record
+from optirs_web.runtime.tuner.switch import subject_of
 
 
 def test_a_search_is_kept_and_not_repeated(vulkan, cache):
@@ -25,10 +27,9 @@ def test_a_search_is_kept_and_not_repeated(vulkan, cache):
     assert "64x64x256 nn" in str(report)
     assert "64x64x256 nn" in report.plain()
 
-    assert names_of(cache) == ["matmul_64x64x256_nn.json"]
-    (path,) = cache.glob("optirs-web/tuned/*/*")
-    record = parse_record(path.read_text("utf-8"), vulkan.info)
-    assert record == Record(TUNABLE["matmul"], work.shape_class, work.chosen)
+    assert names_of(cache) == ["matmul 64x64x256 nn"]
+    ((name, figure),) = kept.load(subject_of(vulkan.info)).items()
+    assert parse_record(name, figure) == Record(TUNABLE["matmul"], work.shape_class, work.chosen)
 
     vulkan.backend.tuned = None
     pipelines = vulkan.stats.pipelines
@@ -114,7 +115,7 @@ def test_the_twin_is_awaited(vulkan, cache):
 
     report = asyncio.run(ow.tune_async(step, device=vulkan))
     assert [work.shape_class for work in report.works] == ["64 of 8"]
-    assert names_of(cache) == ["sum_64_of_8.json"]
+    assert names_of(cache) == ["sum 64 of 8"]
     asyncio.run(ow.tuning_async(False))
     assert vulkan.backend.tuned is None
 

@@ -1,20 +1,16 @@
-"""What probes have measured, in a file of the user's cache folder: by device, driver and version of the library."""
+"""The figures that "auto" compares devices by, and where they are kept: by device, driver, machine and library."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from contextlib import suppress
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from .. import user_cache
+from .. import kept
 from ..backend import AdapterInfo
 
 __all__ = ["Figures", "load", "store"]
 
-_FORMAT = "probe 1"
+_NAME = "probe 1"
 """Changes with what is measured."""
 
 
@@ -37,28 +33,17 @@ class Figures(NamedTuple):
 
 
 def load(info: AdapterInfo) -> Figures | None:
-    """The figures of a device; None where there are none that can be used."""
-    found = user_cache.table(_path()).get(_identity(info))
-    if not isinstance(found, list) or len(found) != len(Figures._fields):
+    """Return the figures of a device; None where there are none that can be used."""
+    figures = kept.load(kept.device_and_machine(info)).get(_NAME)
+    if not isinstance(figures, list) or len(figures) != len(Figures._fields):
         return None
-    return Figures(*found) if all(map(_is_time, found)) else None
+    return Figures(*figures) if all(map(_is_time, figures)) else None
 
 
 def store(info: AdapterInfo, figures: Figures) -> None:
-    """Keep these. Where the folder cannot be written they are measured again by the next process."""
-    with suppress(OSError):
-        user_cache.write(_path(), json.dumps({**user_cache.table(_path()), _identity(info): figures}, indent=1))
+    """Keep these, if that is possible."""
+    kept.store_if_possible(kept.device_and_machine(info), {_NAME: figures})
 
 
-def _path() -> str:
-    return os.path.join(user_cache.folder(), "probes.json")
-
-
-def _identity(info: AdapterInfo) -> str:
-    """The description of a device has its driver's version, where that is known."""
-    own = f"{info.label}: {info.description}"
-    return "; ".join([_FORMAT, own, *user_cache.machine(), f"optirs-web {version('optirs-web')}"])
-
-
-def _is_time(one: Any) -> bool:
-    return type(one) in (int, float) and math.isfinite(one) and one > 0
+def _is_time(seconds: Any) -> bool:
+    return type(seconds) in (int, float) and math.isfinite(seconds) and seconds > 0

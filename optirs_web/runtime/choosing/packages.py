@@ -8,6 +8,7 @@ REQUIREMENTS = {
     "jax": "jax>=0.9",
     "numba": "numba>=0.61",
     "numpy": "numpy>=2",
+    "platformdirs": "platformdirs>=4",
     "pyopencl": "pyopencl>=2025.1",
     "wgpu": "wgpu>=0.32,<0.33",
     "wgpudawn": "wgpudawn>=0.32,<0.33",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
+from .. import kept
 from ..backend import Backend
 from ..launches import Launch
 from .candidates import Choice, Tunable, tunable_of
-from .folder import Folder, asked
-from .records import Record, key_of, parse_record
+from .records import Record, parse_record
 from .shipped import shipped_for
+from .switch import asked, subject_of
 
 __all__ = ["Choices", "Work"]
 
@@ -35,21 +37,22 @@ class Choices:
         self.seen: dict[Work, tuple[Launch, int]] | None = None
 
     def attach(self) -> None:
-        """Take those of this user's folder, and be asked for each launch from now on."""
-        self.take(Folder(key_of(self.backend.info)).load())
+        """Take those that are kept for the device, and be asked for each launch from now on."""
+        self.take(kept.load(subject_of(self.backend.info)))
 
-    def take(self, texts: Mapping[str, str], driver: str = "") -> None:
-        """Take records, given as texts by where they stand, and be asked for each launch from now on.
+    def take(self, figures: Mapping[str, Any]) -> None:
+        """Take choices as they are kept, and be asked for each launch from now on.
 
-        What is no record for this device is left out, with a warning.
+        Those of other kernels are left out, and what is no choice with a warning.
         """
-        for place, text in texts.items():
+        for name, figure in figures.items():
             try:
-                record = parse_record(text, self.backend.info, driver)
+                record = parse_record(name, figure)
             except ValueError as error:
-                warnings.warn(f"{place} is not a tuned choice for this device, and is ignored: {error}", stacklevel=3)
+                warnings.warn(f"'{name}' in {kept.path()} is not a tuned choice, and is ignored: {error}", stacklevel=3)
                 continue
-            self.add(record)
+            if record is not None:
+                self.add(record)
         self.shipped = shipped_for(self.backend.info) if asked() else {}
         self.backend.tuned = self
 

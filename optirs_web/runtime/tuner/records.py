@@ -1,21 +1,18 @@
-"""The form in which a choice is kept: JSON that says for which device and kernels it was measured."""
+"""The form in which a choice is kept: with the kernels that it was measured for, and what was measured."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...wgsl import rule_shell, shell, update_shell
-from ..backend import AdapterInfo
 from .candidates import TUNABLE, Choice, Tunable
 
-__all__ = ["Record", "key_of", "parse_record", "record_text"]
+__all__ = ["Record", "figure_of", "parse_record"]
 
-_FORMAT = 1
 _FILES = (
     "kernels/matmul",
     "kernels/batched_matmul",
@@ -37,7 +34,7 @@ class Record(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the place where it is kept."""
+        """The name that it is kept by."""
         return f"{self.tunable.name} {self.shape_class}"
 
 
@@ -53,49 +50,30 @@ def _sources() -> str:
     return digest.hexdigest()[:16]
 
 
-def _device(info: AdapterInfo, driver: str) -> str:
-    """What the driver calls the device; its description holds the driver's version where that is known."""
-    return " ".join(one for one in (info.name, info.description, driver) if one)
-
-
-def key_of(info: AdapterInfo, driver: str = "") -> str:
-    """The name of a device with a driver, and of the kernels of this version of the library."""
-    return hashlib.sha256(f"{_device(info, driver)}|{_sources()}".encode()).hexdigest()[:16]
-
-
-def record_text(record: Record, info: AdapterInfo, seconds: Mapping[Choice, float], driver: str = "") -> str:
-    """A record as JSON, with what was measured for those who read it."""
-    tunable, shape_class, choice = record
-    content = {
-        "format": _FORMAT,
-        "device": _device(info, driver),
-        "sources": _sources(),
-        "kernel": tunable.name,
-        "shape_class": shape_class,
-        "choice": dict(zip(tunable.numbers, choice, strict=True)),
-        "microseconds": {"x".join(map(str, one)): round(1e6 * value, 3) for one, value in seconds.items()},
+def figure_of(record: Record, seconds: Mapping[Choice, float]) -> dict[str, Any]:
+    """Return what is kept of a record, with what was measured for those who read it."""
+    return {
+        "kernels": _sources(),
+        "choice": dict(zip(record.tunable.numbers, record.choice, strict=True)),
+        "microseconds": {"x".join(map(str, choice)): round(1e6 * value, 3) for choice, value in seconds.items()},
     }
-    return json.dumps(content, indent=1)
 
 
-def parse_record(text: str, info: AdapterInfo, driver: str = "") -> Record:
-    """The record in a text.
+def parse_record(name: str, figure: Any) -> Record | None:
+    """Return the record that is kept by a name; None where it was measured for other kernels.
 
     Raises:
-        ValueError: it is none, or one of another device or version.
+        ValueError: it is none.
     """
-    try:
-        content = json.loads(text)
-    except RecursionError:  # brackets in brackets
-        content = None
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise ValueError("it has another format")
-    if content.get("device") != _device(info, driver) or content.get("sources") != _sources():
-        raise ValueError("it is of another device, driver or version")
-    tunable, numbers = TUNABLE.get(str(content.get("kernel"))), content.get("choice")
-    if tunable is None or not isinstance(numbers, dict) or not isinstance(content.get("shape_class"), str):
+    if not isinstance(figure, dict) or not isinstance(figure.get("kernels"), str):
+        raise ValueError("it has another form")
+    if figure["kernels"] != _sources():
+        return None
+    kernel, _, shape_class = name.partition(" ")
+    tunable, numbers = TUNABLE.get(kernel), figure.get("choice")
+    if tunable is None or not isinstance(numbers, dict) or not shape_class:
         raise ValueError("it names no kernel, shape and choice")
-    choice = tuple(numbers.get(one) for one in tunable.numbers)
+    choice = tuple(numbers.get(number) for number in tunable.numbers)
     if choice not in tunable.candidates:
         raise ValueError(f"{numbers} cannot be chosen for {tunable.name}")
-    return Record(tunable, content["shape_class"], choice)
+    return Record(tunable, shape_class, choice)
