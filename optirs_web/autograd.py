@@ -287,12 +287,12 @@ def _place(leaf: Tensor) -> View | None:
     if isinstance(leaf, Parameter) and leaf._home is not None:
         return leaf._home.grad_view()
     recording = leaf.device.recording
-    if leaf._grad_place is None and recording is not None:
+    if leaf._grad_view is None and recording is not None:
         nbytes = leaf.dtype.nbytes(leaf.size)
         buffer = leaf.device.allocate_zeroed(max(4, nbytes))
         recording.keep(buffer)
-        leaf._grad_place = View(buffer, 0, nbytes)
-    return leaf._grad_place
+        leaf._grad_view = View(buffer, 0, nbytes)
+    return leaf._grad_view
 
 
 def _accumulate(leaf: Tensor, g: Any) -> None:

@@ -97,7 +97,7 @@ class Tensor(TensorMethods, TensorValues):
         self.walk = Walk(view, start, row_major_strides(shape) if strides is None else strides)
         self._requires_grad = requires_grad
         self._grad: Tensor | None = None
-        self._grad_place: View | None = None
+        self._grad_view: View | None = None
         self._edges: tuple[Edge, ...] | None = None
         self._hooks: list[Callable[[Tensor], Any]] | None = None
         self._shares: Parameter | None = None
@@ -301,7 +301,7 @@ class Parameter(Tensor, KeepsValues):
         """Go on with the snapshot's values on this device, outside any arena and without a gradient."""
         assert self._snapshot is not None
         self.view = tensor(HostData(self._snapshot, self.shape, self.dtype), device=device).view
-        self._home = self._grad = self._grad_place = None
+        self._home = self._grad = self._grad_view = None
         self._version += 1
 
     def _refuse_in_place(self, other: Any) -> NoReturn:

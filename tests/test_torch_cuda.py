@@ -88,10 +88,10 @@ def test_one_line_changes_and_the_losses_stay(name, options, torch, to_gpu):
 
 def test_parameters_and_gradients_lie_in_memory_of_the_device(torch, to_gpu):
     model, optimizer, _ = trained(torch, to_gpu, ow.interop.torch.AdamW, steps=1)
-    for param, place in zip(model.parameters(), optimizer._places, strict=True):
-        assert place.ours.device is ow.device("cuda")
-        assert param.data_ptr() == place.ours.view.buffer.handle.address + place.ours.view.offset
-        np.testing.assert_array_equal(place.ours.numpy(), param.detach().cpu().numpy())
+    for param, shared in zip(model.parameters(), optimizer._shared, strict=True):
+        assert shared.ours.device is ow.device("cuda")
+        assert param.data_ptr() == shared.ours.view.buffer.handle.address + shared.ours.view.offset
+        np.testing.assert_array_equal(shared.ours.numpy(), param.detach().cpu().numpy())
     optimizer.zero_grad(set_to_none=False)
     before = ow.device("cuda").stats.copy()
     for _ in range(3):

@@ -34,13 +34,13 @@ from .safetensors import Entry, Source, load as load_file, name_of, parts, save_
 __all__ = ["PLATFORMS", "Step", "export", "load"]
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-"""What a step is exported for unless it is said."""
+"""The platforms that a step is exported for by default."""
 
 _FORMAT = "optirs-web step 1"
 
 
-class _Place(NamedTuple):
-    """Where a parameter lies: the number of the vector in the state, the first element, and the shape."""
+class _ParameterSlice(NamedTuple):
+    """A parameter in the state: the number of its vector, the index of its first element there, and its shape."""
 
     number: int
     first: int
@@ -55,20 +55,20 @@ def _jax(name: str) -> Any:
 
 
 class Step:
-    """A step that JAX runs by itself, and the memory that it continues from. Made by `export` or `load`.
+    """A step that JAX runs by itself, and its state between calls. Made by `export` or `load`.
 
     Call it like the step that was exported, with arrays; the results are JAX's, in the same nesting.
 
     Attributes:
-        artifact: what `jax.export.deserialize` takes: a function of (state, *inputs) that gives (state, outputs).
-        state: parameters, state of optimizers and all else that outlives a call, as vectors of uint32: arrays of NumPy
-            to begin with, JAX's after a call.
+        artifact: bytes for `jax.export.deserialize`: a function of (state, *inputs) that returns (state, outputs).
+        state: parameters, state of optimizers and all other memory that outlives a call, as vectors of uint32: arrays
+            of NumPy at first, JAX's after a call.
     """
 
-    def __init__(self, artifact: bytes, state: Sequence[Any], places: Mapping[str, _Place]) -> None:
+    def __init__(self, artifact: bytes, state: Sequence[Any], parameters: Mapping[str, _ParameterSlice]) -> None:
         self.artifact = artifact
         self.state = tuple(state)
-        self._places = dict(places)
+        self._slices = dict(parameters)
 
     @cached_property
     def _exported(self) -> Any:
@@ -86,38 +86,38 @@ class Step:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """Those that it can run on, as JAX names them."""
+        """The platforms that it can run on, as JAX names them."""
         return tuple(self._exported.platforms)
 
     @property
     def stablehlo(self) -> str:
-        """The program as text."""
+        """The StableHLO program as text."""
         return str(self._exported.mlir_module())
 
     def __call__(self, *inputs: Any) -> Any:
-        """One step, on JAX's default device: the state becomes the next one.
+        """Run one step on JAX's default device, update the state, and return the outputs.
 
         Raises:
             TypeError: the inputs have other types or shapes than those it was exported for.
-            ValueError: it was not exported for the platform of that device, or is given more or fewer inputs.
+            ValueError: it was not exported for the platform of that device, or has another number of inputs.
         """
         self.state, outputs = self._call(self.state, *inputs)
         return outputs
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters that were named when the step was exported, as arrays of NumPy. Waits."""
+        """Return the parameters that were named at the export, as arrays of NumPy. Waits."""
         return {
-            name: np.array(self.state[place.number])[place.first : place.first + math.prod(place.shape)]
+            name: np.array(self.state[slice_.number])[slice_.first : slice_.first + math.prod(slice_.shape)]
             .view(np.float32)
-            .reshape(place.shape)
-            for name, place in self._places.items()
+            .reshape(slice_.shape)
+            for name, slice_ in self._slices.items()
         }
 
     def _content(self) -> tuple[dict[str, Entry], dict[str, str]]:
-        words = {f"state.{number}": np.asarray(one) for number, one in enumerate(self.state)}
-        entries = {name: Entry("U32", one.shape, one.data.cast("B")) for name, one in words.items()}
+        words = {f"state.{number}": np.asarray(vector) for number, vector in enumerate(self.state)}
+        entries = {name: Entry("U32", vector.shape, vector.data.cast("B")) for name, vector in words.items()}
         entries["artifact"] = Entry("U8", (len(self.artifact),), memoryview(self.artifact))
-        return entries, with_digest(entries, {"format": _FORMAT, "parameters": json.dumps(self._places)})
+        return entries, with_digest(entries, {"format": _FORMAT, "parameters": json.dumps(self._slices)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file that `load` reads: the artifact, and the state as it is now. Waits.
@@ -128,7 +128,7 @@ class Step:
         save_file(path, *self._content())
 
     def dump(self) -> bytes:
-        """What `save` writes. Waits."""
+        """Return the content of the file that `save` writes. Waits."""
         return b"".join(parts(*self._content()))
 
 
@@ -139,20 +139,20 @@ def export(
     platforms: Sequence[str] = PLATFORMS,
     device: str | Device = "xla",
 ) -> Step:
-    """A compiled step for JAX alone: its kernels, and what is in the memory that it finds.
+    """Return a compiled step for JAX alone: its kernels, and the content of the memory that they use.
 
-    It is recorded for the example, and not run. What the host decides stays as it is: the options of optimizers, also
-    where a scheduler moves them from the host (schedules on the device continue).
+    It is recorded for the example, and not run. Values that the host sets stay as they are: the options of optimizers,
+    also where a scheduler changes them on the host (schedules on the device continue).
 
     Args:
         step: what `optirs_web.compile` returned, also as a method; its parameters are on the device.
         example: arguments as a call has them; shapes and types are those of every call.
-        parameters: what `Step.parameters` is to find, by name: `dict(module.named_parameters())`.
-        platforms: what it is to run on: "cpu", "cuda", "rocm", "tpu".
-        device: one of JAX's.
+        parameters: the tensors that `Step.parameters` returns, by name: `dict(module.named_parameters())`.
+        platforms: those that it can run on: "cpu", "cuda", "rocm", "tpu".
+        device: the device 'xla'.
 
     Raises:
-        UnsupportedError: the device is not one of JAX's, or a parameter has no part in the step.
+        UnsupportedError: the device is not 'xla', or the step neither reads nor writes a parameter.
         ModuleNotFoundError: the package `jax`, or `flatbuffers`, which writes artifacts, is not installed.
         NotImplementedError: JAX has an operation of the step not on one of the platforms.
     """
@@ -160,41 +160,41 @@ def export(
     if isinstance(step, CompiledMethod):
         example = (step.__self__, *example)
         step = step.__func__
-    prepared = [prepare(one) for one in example]
-    place = device_of(device)
-    if place.name != "xla":
-        raise UnsupportedError(f"steps are exported from the device 'xla', not '{place.name}'")
-    recorded = step.recorded_on(place, prepared)
-    for call in recorded.program.before_replay:  # options that have changed are brought to the device
+    prepared = [prepare(argument) for argument in example]
+    target = device_of(device)
+    if target.name != "xla":
+        raise UnsupportedError(f"steps are exported from the device 'xla', not '{target.name}'")
+    recorded = step.recorded_on(target, prepared)
+    for call in recorded.program.before_replay:  # writes options that have changed to the device
         call()
-    place.flush()
-    views = [view for one in recorded.program.launches for view in (*one.reads, *one.writes)]
+    target.flush()
+    views = [view for launch in recorded.program.launches for view in (*launch.reads, *launch.writes)]
     scratch = {view.buffer.handle for view in views if isinstance(view.buffer, ProgramBuffer)}
-    backend: Any = place.backend
-    made = backend.export(recorded.program.recorded, scratch, recorded.inputs, _plain(recorded.output), platforms)
-    places = {}
-    for name, one in (parameters or {}).items():
-        handle = one.view.buffer.handle
-        if handle not in made.numbers:
+    backend: Any = target.backend
+    exported = backend.export(recorded.program.recorded, scratch, recorded.inputs, _plain(recorded.output), platforms)
+    slices = {}
+    for name, parameter in (parameters or {}).items():
+        handle = parameter.view.buffer.handle
+        if handle not in exported.numbers:
             raise UnsupportedError(f"the step neither reads nor writes '{name}'")
-        places[name] = _Place(made.numbers[handle], one.view.offset // 4, one.shape)
-    return Step(made.artifact, made.state, places)
+        slices[name] = _ParameterSlice(exported.numbers[handle], parameter.view.offset // 4, parameter.shape)
+    return Step(exported.artifact, exported.state, slices)
 
 
 def _plain(output: Any) -> Any:
-    """What a step returns, without classes of tuples, which JAX would have to be told of wherever it is loaded."""
+    """Return a step's output with plain tuples for named ones, which JAX would need to know wherever it is loaded."""
     match output:
         case dict():
-            return {key: _plain(one) for key, one in output.items()}
+            return {key: _plain(value) for key, value in output.items()}
         case list():
-            return [_plain(one) for one in output]
+            return [_plain(value) for value in output]
         case tuple():
-            return tuple(_plain(one) for one in output)
+            return tuple(_plain(value) for value in output)
     return output
 
 
 def load(source: Source) -> Step:
-    """A step from a file that `Step.save` wrote, or from its content.
+    """Load a step from a file that `Step.save` wrote, or from its content.
 
     Raises:
         CheckpointError: it is no such file, or is damaged.
@@ -207,8 +207,8 @@ def load(source: Source) -> Step:
         artifact = bytes(entries["artifact"].content)
         names = [f"state.{number}" for number in range(len(entries) - 1)]
         state = [np.frombuffer(entries[name].content, np.uint32) for name in names]
-        found = json.loads(metadata["parameters"]).items()
-        places = {name: _Place(number, first, tuple(shape)) for name, (number, first, shape) in found}
+        named_slices = json.loads(metadata["parameters"]).items()
+        slices = {name: _ParameterSlice(number, start, tuple(shape)) for name, (number, start, shape) in named_slices}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{name_of(source)} is damaged: parts of its step are missing ({error!r})") from error
-    return Step(artifact, state, places)
+    return Step(artifact, state, slices)

@@ -1,10 +1,10 @@
-"""ONNX: a graph with its weights becomes a module, is trained, and goes back to a file.
+"""ONNX: load a graph with its weights as a module, to run or train it, and save any module as a file.
 
     model = ow.interop.onnx.load("model.onnx")          # parameters are the graph's float weights
     ...
     ow.interop.onnx.save(model, example, "tuned.onnx")  # any module of ow.nn, not only a loaded one
 
-Needs the package `onnx` (the extra `optirs-web[onnx]`) to read and write files; what runs a loaded model is ours.
+Needs the package `onnx` (the extra `optirs-web[onnx]`) to read and write files; a loaded model runs by our operations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OPSETS = range(13, 22)
 _WRITTEN_OPSET = 20  # the first with Gelu
 _WRITTEN_IR = 9
 _MOST_BYTES = (1 << 31) - 1
-"""Of a file: it is one message of Protocol Buffers."""
+"""The limit of a file, which is one message of Protocol Buffers."""
 
 
 def _onnx() -> Any:
@@ -40,15 +40,15 @@ def _onnx() -> Any:
 
 
 def load(source: str | os.PathLike[str] | bytes, device: str | Device | None = None) -> Graph:
-    """The graph of a file as a module, with opset 13 to 21.
+    """Load the graph of a file, with opset 13 to 21, as a module.
 
     Weights of float32 with axes are its parameters, under their names in the file with "." as "_"; the statistics of
-    batch norms and numbers without axes are buffers. Batch norms keep to their statistics and dropout drops nothing,
+    batch norms and numbers without axes are buffers. Batch norms use their stored statistics and dropout drops nothing,
     in training too.
 
     Args:
-        source: a path, or the content of a file. Values that a model keeps in other files are read from the folder of
-            its path, or folders in it, and from nowhere else; of content alone they are refused.
+        source: a path, or the content of a file. Values that a model keeps in other files are read only from the folder
+            of its path, or folders in it; a model given as content cannot have such.
         device: what `optirs_web.device` takes.
 
     Raises:
@@ -69,28 +69,33 @@ def load(source: str | os.PathLike[str] | bytes, device: str | Device | None = N
         raise CheckpointError(f"{name} is not an ONNX file, or is cut off: {error}") from error
     if not model.graph.output or not model.opset_import:
         raise CheckpointError(f"{name} is not an ONNX file, or is cut off: it has no graph with outputs")
-    opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 0)
+    opset = next((imported.version for imported in model.opset_import if imported.domain in ("", "ai.onnx")), 0)
     if opset not in _OPSETS:
         raise UnsupportedError(f"{name} has opset {opset}; {_OPSETS[0]} to {_OPSETS[-1]} are supported")
-    nodes = [_node(one) for one in model.graph.node]
+    nodes = [_node(node) for node in model.graph.node]
     refuse_unknown(nodes)
-    held = {one.name for one in model.graph.initializer}
-    inputs = [one.name for one in model.graph.input if one.name not in held]
-    outputs = [one.name for one in model.graph.output]
-    known = {*held, *inputs, *(one for node in nodes for one in node.outputs)}
+    initializers = {array.name for array in model.graph.initializer}
+    inputs = [value.name for value in model.graph.input if value.name not in initializers]
+    outputs = [value.name for value in model.graph.output]
+    names = {*initializers, *inputs, *(output for node in nodes for output in node.outputs)}
     folder = None if isinstance(source, bytes) else os.path.dirname(os.path.abspath(source))
     for tensor in _external_tensors(onnx, model.graph):
         _check_location(name, tensor, folder)
-    missing = [one for one in (*(one for node in nodes for one in node.inputs if one), *outputs) if one not in known]
+    missing = [
+        value
+        for value in (*(value for node in nodes for value in node.inputs if value), *outputs)
+        if value not in names
+    ]
     if missing:
         raise CheckpointError(f"{name} is damaged: nothing computes '{missing[0]}'")
     try:
         if folder is not None:
             importlib.import_module("onnx.external_data_helper").load_external_data_for_model(model, folder)
         _check(onnx, model)
-        arrays = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+        arrays = {array.name: onnx.numpy_helper.to_array(array) for array in model.graph.initializer}
         nodes = [
-            node._replace(attributes=_attributes(onnx, one)) for node, one in zip(nodes, model.graph.node, strict=True)
+            node._replace(attributes=_attributes(onnx, proto))
+            for node, proto in zip(nodes, model.graph.node, strict=True)
         ]
     except refused as error:
         raise CheckpointError(f"{name} is damaged: {' '.join(str(error).split())}") from error
@@ -98,10 +103,14 @@ def load(source: str | os.PathLike[str] | bytes, device: str | Device | None = N
 
 
 def _external_tensors(onnx: Any, graph: Any) -> Iterator[Any]:
-    """The tensors whose values are in another file: of a graph, and of what its nodes have as attributes."""
-    attributes = [one for node in graph.node for one in node.attribute]
-    tensors = [*graph.initializer, *(one.t for one in attributes), *(t for one in attributes for t in one.tensors)]
-    yield from (one for one in tensors if one.data_location == onnx.TensorProto.EXTERNAL)
+    """Yield the tensors whose values are in another file: those of a graph, and of the attributes of its nodes."""
+    attributes = [attribute for node in graph.node for attribute in node.attribute]
+    tensors = [
+        *graph.initializer,
+        *(attribute.t for attribute in attributes),
+        *(t for attribute in attributes for t in attribute.tensors),
+    ]
+    yield from (tensor for tensor in tensors if tensor.data_location == onnx.TensorProto.EXTERNAL)
     for attribute in attributes:
         for inner in (attribute.g, *attribute.graphs):
             if inner.node or inner.initializer:
@@ -109,8 +118,12 @@ def _external_tensors(onnx: Any, graph: Any) -> Iterator[Any]:
 
 
 def _check_location(name: str, tensor: Any, folder: str | None) -> None:
-    """Refuse values in a file that is not beside the model's, in its folder or one of that folder's."""
-    location = next((one.value for one in tensor.external_data if one.key == "location"), "")
+    """Check that the values of a tensor are in a file in the model's folder, or in a folder in it.
+
+    Raises:
+        CheckpointError: they are elsewhere, or the file does not exist.
+    """
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
     if folder is None:
         raise CheckpointError(
             f"{name} has the values of {quoted(tensor.name)} in another file, {quoted(location)}: load it by its path"
@@ -119,7 +132,7 @@ def _check_location(name: str, tensor: Any, folder: str | None) -> None:
     is_plain = bool(parts[0]) and not ({":", "\0"} & {*location}) and ".." not in parts
     folder = os.path.realpath(folder)
     path = os.path.realpath(os.path.join(folder, location)) if is_plain else ""
-    if not path.startswith(os.path.join(folder, "")):  # as where there is a symbolic link
+    if not path.startswith(os.path.join(folder, "")):  # for example by a symbolic link
         raise CheckpointError(
             f"{name} has the values of {quoted(tensor.name)} in {quoted(location)}, which is not in its own folder"
         )
@@ -130,48 +143,48 @@ def _check_location(name: str, tensor: Any, folder: str | None) -> None:
 
 
 def _check(onnx: Any, model: Any) -> None:
-    """Have ONNX look at nodes, attributes and names: a copy without the weights, which can be too large for it."""
-    negative = [one.name for one in model.graph.initializer if any(size < 0 for size in one.dims)]
+    """Run ONNX's checker on nodes, attributes and names, without the weights, which can be too large for it."""
+    negative = [tensor.name for tensor in model.graph.initializer if any(size < 0 for size in tensor.dims)]
     if negative:
         raise ValueError(f"'{negative[0]}' has an axis of negative length")
-    helper, held = onnx.helper, [one.name for one in model.graph.initializer]
-    given = [*(one.name for one in model.graph.input if one.name not in held), *held]
+    helper, initializers = onnx.helper, [tensor.name for tensor in model.graph.initializer]
+    values = [*(value.name for value in model.graph.input if value.name not in initializers), *initializers]
     inputs, outputs = (
         [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ()) for name in names]
-        for names in (given, [one.name for one in model.graph.output])
+        for names in (values, [value.name for value in model.graph.output])
     )
     graph = helper.make_graph(model.graph.node, "graph", inputs, outputs)
     onnx.checker.check_model(helper.make_model(graph, opset_imports=model.opset_import, ir_version=_WRITTEN_IR))
 
 
-def _node(given: Any) -> Node:
-    """Without its attributes."""
-    kind = given.op_type if given.domain in ("", "ai.onnx") else f"{given.domain}.{given.op_type}"
-    name = given.name or (given.output[0] if given.output else "")
-    return Node(kind, name, tuple(given.input), tuple(given.output), {})
+def _node(proto: Any) -> Node:
+    """Return a node without its attributes."""
+    kind = proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
+    name = proto.name or (proto.output[0] if proto.output else "")
+    return Node(kind, name, tuple(proto.input), tuple(proto.output), {})
 
 
-def _attributes(onnx: Any, given: Any) -> dict[str, Any]:
+def _attributes(onnx: Any, proto: Any) -> dict[str, Any]:
     attributes = {}
-    for one in given.attribute:
-        value = onnx.helper.get_attribute_value(one)
+    for attribute in proto.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, onnx.TensorProto):
             value = onnx.numpy_helper.to_array(value)
-        attributes[one.name] = value.decode() if isinstance(value, bytes) else value
+        attributes[attribute.name] = value.decode() if isinstance(value, bytes) else value
     return attributes
 
 
 def save(
     module: Module, example: Tensor | tuple[Any, ...], path: str | os.PathLike[str], *, dynamic_batch: bool = True
 ) -> None:
-    """Write a module as an ONNX file (opset 20), with the weights that it has.
+    """Write a module as an ONNX file (opset 20), with its weights.
 
-    The module is called once, in evaluation mode, with `example`; what it computes then becomes the graph.
+    The module is called once, in evaluation mode, with `example`; the operations of that call become the graph.
 
     Args:
-        module: made of `optirs_web.nn` and tensors' operations, or what `load` gave.
+        module: made of `optirs_web.nn` and tensors' operations, or loaded by `load`.
         example: an input, or a tuple of them.
-        path: the file. Whoever reads it sees the old one or the new one.
+        path: the file. It is replaced as a whole.
         dynamic_batch: the first axis of inputs may have any length, where it has the same in all of the example.
 
     Raises:
@@ -183,7 +196,7 @@ def save(
     onnx = _onnx()
     inputs = example if isinstance(example, tuple) else (example,)
     trace = Trace(module, inputs, dynamic_batch=dynamic_batch)
-    size = sum(one.nbytes for one in trace.arrays.values())
+    size = sum(array.nbytes for array in trace.arrays.values())
     if size > _MOST_BYTES:
         raise UnsupportedError(
             f"an ONNX file has at most {_MOST_BYTES:,} bytes, and the weights are {size:,}: write the state dict with "
@@ -193,8 +206,8 @@ def save(
 
     def described(named: Mapping[str, Tensor]) -> list[Any]:
         return [
-            helper.make_tensor_value_info(name, kinds[str(one.dtype)], trace.shown_shape(one))
-            for name, one in named.items()
+            helper.make_tensor_value_info(name, kinds[str(tensor.dtype)], trace.shown_shape(tensor))
+            for name, tensor in named.items()
         ]
 
     def written(attribute: Any) -> Any:
@@ -203,13 +216,13 @@ def save(
     graph = helper.make_graph(
         [
             helper.make_node(
-                one.kind,
-                one.inputs,
-                one.outputs,
-                name=one.name,
-                **{name: written(value) for name, value in one.attributes.items()},
+                node.kind,
+                node.inputs,
+                node.outputs,
+                name=node.name,
+                **{name: written(value) for name, value in node.attributes.items()},
             )
-            for one in trace.nodes
+            for node in trace.nodes
         ],
         type(module).__name__,
         described(trace.inputs),

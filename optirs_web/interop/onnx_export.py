@@ -1,4 +1,4 @@
-"""What a module computes, as nodes of ONNX (opset 20): each operation that it calls, by what it is there."""
+"""The operations of a module's call, recorded as nodes of ONNX (opset 20)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _export = RLock()  # held while a module is called: one thread at a time
 
 
 class MadeNode(NamedTuple):
-    """A node to write."""
+    """A node of the graph to write."""
 
     kind: str
     inputs: list[str]
@@ -36,7 +36,7 @@ class Trace:
     """One call of a module, in evaluation mode, with inputs as an example.
 
     Attributes:
-        nodes: in the order in which they run.
+        nodes: in the order of execution.
         inputs: by name; they are called "input", or "input_0" and so on.
         outputs: by name.
         arrays: the weights, by their names in the module.
@@ -49,40 +49,40 @@ class Trace:
         self._kept: list[Any] = []  # so that no two have one id
         self._depth = 0
         weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        place = next((one.device for one in weights.values()), None)
-        given = [one if isinstance(one, Tensor) else tensor(one, device=place) for one in example]
-        self._weights = {id(one): name for name, one in weights.items()}
-        self.inputs = {_numbered("input", at, len(given)): one for at, one in enumerate(given)}
-        lengths = {one.shape[:1] for one in given}
-        self._batch = given[0].shape[0] if dynamic_batch and len(lengths) == 1 and given[0].shape else None
-        for name, one in self.inputs.items():
-            self._name(one, name)
-        results = self._called(module, given)
+        device = next((weight.device for weight in weights.values()), None)
+        inputs = [value if isinstance(value, Tensor) else tensor(value, device=device) for value in example]
+        self._weights = {id(weight): name for name, weight in weights.items()}
+        self.inputs = {_numbered("input", number, len(inputs)): value for number, value in enumerate(inputs)}
+        lengths = {value.shape[:1] for value in inputs}
+        self._batch = inputs[0].shape[0] if dynamic_batch and len(lengths) == 1 and inputs[0].shape else None
+        for name, value in self.inputs.items():
+            self._name(value, name)
+        results = self._called(module, inputs)
         results = results if isinstance(results, (tuple, list)) else (results,)
-        self.outputs = {_numbered("output", at, len(results)): one for at, one in enumerate(results)}
-        for name, one in self.outputs.items():
-            self.add("Identity", [self.name_of(one)], name)
+        self.outputs = {_numbered("output", number, len(results)): value for number, value in enumerate(results)}
+        for name, value in self.outputs.items():
+            self.add("Identity", [self.name_of(value)], name)
 
-    def _called(self, module: Module, given: Sequence[Tensor]) -> Any:
-        here = get_ident()
+    def _called(self, module: Module, inputs: Sequence[Tensor]) -> Any:
+        thread = get_ident()
         with _export:
             was_training, before = module.training, ops.place
 
             def place(operation: Callable[..., Any], arguments: Any, options: Any) -> Any:
-                if get_ident() == here:
+                if get_ident() == thread:
                     return self._note(operation, arguments, options)
                 return before(operation, arguments, options) if before else operation(*arguments, **options)
 
             ops.place = place
             try:
                 with no_grad():
-                    return module.eval()(*given)
+                    return module.eval()(*inputs)
             finally:
                 ops.place = before
                 module.train(was_training)
 
     def _note(self, operation: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        """Run an operation, and write down what it is, unless it is part of another one."""
+        """Run an operation, and add its node, unless another operation calls it."""
         self._depth += 1
         try:
             result = operation(*arguments, **options)
@@ -93,80 +93,80 @@ class Trace:
         name = operation.__name__
         bound = inspect.signature(operation).bind(*arguments, **options)
         bound.apply_defaults()
-        tensors = [one for one in _flat(bound.arguments.values()) if isinstance(one, Tensor)]
+        tensors = [value for value in _flat(bound.arguments.values()) if isinstance(value, Tensor)]
         if id(result) in self._names or not tensors:
-            return result  # nothing was done; or a constant
+            return result  # an operand itself, or a constant
         if name not in _WRITERS:
             raise UnsupportedError(f"the operation '{name}' cannot be written as ONNX; there are {', '.join(_WRITERS)}")
         self._name(result, _WRITERS[name](self, result, **bound.arguments))
         return result
 
-    # What writers use.
+    # Used by the writers.
 
-    def shown_shape(self, one: Tensor) -> list[int | str]:
-        """A shape as a file has it, the batch by name."""
-        is_batch = self._batch is not None and one.shape[:1] == (self._batch,)
-        return ["batch", *one.shape[1:]] if is_batch else list(one.shape)
+    def shown_shape(self, tensor: Tensor) -> list[int | str]:
+        """Return the shape of a tensor for the file, with "batch" for the length of the batch."""
+        is_batch = self._batch is not None and tensor.shape[:1] == (self._batch,)
+        return ["batch", *tensor.shape[1:]] if is_batch else list(tensor.shape)
 
     def sizes(self, x: Tensor, shape: Sequence[int]) -> list[int]:
-        """The shape for Reshape, where 0 is the length of the same axis of the input."""
+        """Return the shape for Reshape, where 0 is the length of the same axis of the input."""
         keeps = self._batch is not None and shape[:1] == x.shape[:1] == (self._batch,)
         return [0, *shape[1:]] if keeps else list(shape)
 
     def name_of(self, value: Any) -> str:
-        """The name of a tensor or number; what is neither input nor result is a weight or a constant."""
+        """Return the name of a tensor or number; if it is neither input nor result, add it as a weight or constant."""
         if isinstance(value, Tensor):
-            known = self._names.get(id(value))
-            if known is None:
+            assigned = self._names.get(id(value))
+            if assigned is None:
                 tracked = value._tracked
                 name = self._weights.get(id(value), self._weights.get(id(tracked) if _is_whole(value, tracked) else 0))
-                known = name or self.constant(value.numpy())
+                assigned = name or self.constant(value.numpy())
                 if name:
                     self.arrays[name] = value.numpy()
-                self._name(value, known)
-            return known
+                self._name(value, assigned)
+            return assigned
         return self.constant(np.asarray(value, np.float32))
 
     def constant(self, value: Any) -> str:
-        """Add a node that holds an array: what is no weight is not to be trained when the file is loaded."""
+        """Add a node with the value of an array, which is not trained when the file is loaded; return its output."""
         return self.add("Constant", [], value=np.asarray(value))
 
     def add(self, kind: str, inputs: Sequence[str], output: str | None = None, **attributes: Any) -> str:
-        """Add a node; returns the name of its output."""
+        """Add a node, and return the name of its output."""
         name = f"{kind}_{len(self.nodes)}"
         self.nodes.append(MadeNode(kind, list(inputs), [output or f"{name}_output"], name, attributes))
         return self.nodes[-1].outputs[0]
 
-    def _name(self, one: Tensor, name: str) -> None:
-        self._names[id(one)] = name
-        self._kept.append(one)
+    def _name(self, tensor: Tensor, name: str) -> None:
+        self._names[id(tensor)] = name
+        self._kept.append(tensor)
 
 
 def _is_whole(value: Tensor, tracked: Tensor | None) -> bool:
-    """It is a parameter's memory as the parameter has it."""
+    """Return whether a tensor is the same strided view as the parameter whose memory it shares."""
     return tracked is not None and value.walk == tracked.walk
 
 
-def _numbered(word: str, at: int, count: int) -> str:
-    return word if count == 1 else f"{word}_{at}"
+def _numbered(base: str, number: int, count: int) -> str:
+    return base if count == 1 else f"{base}_{number}"
 
 
 def _flat(values: Any) -> Any:
-    for one in values:
-        if isinstance(one, (list, tuple)):
-            yield from _flat(one)
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(value)
         else:
-            yield one
+            yield value
 
 
 Writer = Callable[..., str]
 
 
-def _of(kind: str, **attributes: Any) -> Writer:
-    """A node whose inputs are the arguments that are tensors or numbers."""
+def _node_of(kind: str, **attributes: Any) -> Writer:
+    """Return the writer of a node whose inputs are the operation's arguments, tensors or numbers."""
 
     def write(trace: Trace, result: Tensor, **arguments: Any) -> str:
-        return trace.add(kind, [trace.name_of(one) for one in arguments.values()], **attributes)
+        return trace.add(kind, [trace.name_of(value) for value in arguments.values()], **attributes)
 
     return write
 
@@ -183,8 +183,10 @@ def _linear(trace: Trace, result: Tensor, input: Tensor, weight: Tensor, bias: T
     if input.ndim == weight.ndim == 2:
         inputs = [input, weight, *([] if bias is None else [bias])]
         return trace.add("Gemm", list(map(trace.name_of, inputs)), transB=1)
-    turned = trace.add("Transpose", [trace.name_of(weight)], perm=[1, 0]) if weight.ndim > 1 else trace.name_of(weight)
-    product = trace.add("MatMul", [trace.name_of(input), turned])
+    transposed = (
+        trace.add("Transpose", [trace.name_of(weight)], perm=[1, 0]) if weight.ndim > 1 else trace.name_of(weight)
+    )
+    product = trace.add("MatMul", [trace.name_of(input), transposed])
     return product if bias is None else trace.add("Add", [product, trace.name_of(bias)])
 
 
@@ -201,16 +203,16 @@ def _conv(
 ) -> str:
     rank = weight.ndim - 2
     _need_batch(x, rank)
-    more: dict[str, Any] = {"strides": _each(stride, rank), "dilations": _each(dilation, rank), "group": groups}
+    attributes: dict[str, Any] = {"strides": _sizes(stride, rank), "dilations": _sizes(dilation, rank), "group": groups}
     if padding == "same":
-        more["auto_pad"] = "SAME_UPPER"
+        attributes["auto_pad"] = "SAME_UPPER"
     else:
-        more["pads"] = _each(0 if padding == "valid" else padding, rank) * 2
+        attributes["pads"] = _sizes(0 if padding == "valid" else padding, rank) * 2
     inputs = [x, weight, *([] if bias is None else [bias])]
-    return trace.add("Conv", list(map(trace.name_of, inputs)), kernel_shape=list(weight.shape[2:]), **more)
+    return trace.add("Conv", list(map(trace.name_of, inputs)), kernel_shape=list(weight.shape[2:]), **attributes)
 
 
-def _each(value: Any, rank: int) -> list[int]:
+def _sizes(value: Any, rank: int) -> list[int]:
     return list(pair(value, "a size", 0)) if rank == 2 else [value if isinstance(value, int) else value[0]]
 
 
@@ -222,7 +224,7 @@ def _need_batch(x: Tensor, rank: int) -> None:
 def _max_pool(
     trace: Trace, result: Tensor, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any
 ) -> str:
-    return _pool(trace, "MaxPool", x, kernel_size, stride, padding, dilations=_each(dilation, 2))
+    return _pool(trace, "MaxPool", x, kernel_size, stride, padding, dilations=_sizes(dilation, 2))
 
 
 def _avg_pool(
@@ -231,12 +233,12 @@ def _avg_pool(
     return _pool(trace, "AveragePool", x, kernel_size, stride, padding, count_include_pad=int(count_include_pad))
 
 
-def _pool(trace: Trace, kind: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any, **more: Any) -> str:
+def _pool(trace: Trace, kind: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any, **attributes: Any) -> str:
     _need_batch(x, 2)
-    taps = _each(kernel_size, 2)
-    strides = taps if stride is None else _each(stride, 2)
-    pads = _each(padding, 2) * 2
-    return trace.add(kind, [trace.name_of(x)], kernel_shape=taps, strides=strides, pads=pads, **more)
+    taps = _sizes(kernel_size, 2)
+    strides = taps if stride is None else _sizes(stride, 2)
+    pads = _sizes(padding, 2) * 2
+    return trace.add(kind, [trace.name_of(x)], kernel_shape=taps, strides=strides, pads=pads, **attributes)
 
 
 def _adaptive_pool(trace: Trace, result: Tensor, x: Tensor, output_size: Any) -> str:
@@ -282,7 +284,7 @@ def _reshaped(trace: Trace, result: Tensor, x: Tensor, **_: Any) -> str:
 
 
 def _permuted(trace: Trace, result: Tensor, x: Tensor, axes: Any) -> str:
-    return trace.add("Transpose", [trace.name_of(x)], perm=[one % x.ndim for one in axes])
+    return trace.add("Transpose", [trace.name_of(x)], perm=[axis % x.ndim for axis in axes])
 
 
 def _transposed(trace: Trace, result: Tensor, x: Tensor, first: int, second: int) -> str:
@@ -306,9 +308,9 @@ def _reduced(kind: str) -> Writer:
         keepdim: Any = None,
     ) -> str:
         axes = normalize_axes(axis if dim is None else dim, x.ndim)
-        given = trace.constant(np.asarray(axes, np.int64))
+        axes_input = trace.constant(np.asarray(axes, np.int64))
         keeps = keepdims if keepdim is None else keepdim
-        return trace.add(kind, [trace.name_of(x), given], keepdims=int(keeps))
+        return trace.add(kind, [trace.name_of(x), axes_input], keepdims=int(keeps))
 
     return write
 
@@ -340,44 +342,44 @@ def _leaky(trace: Trace, result: Tensor, x: Tensor, negative_slope: float) -> st
 
 _WRITERS: dict[str, Writer] = {
     "adaptive_avg_pool2d": _adaptive_pool,
-    "add": _of("Add"),
+    "add": _node_of("Add"),
     "avg_pool2d": _avg_pool,
     "batch_norm": _batch_norm,
-    "clone": _of("Identity"),
+    "clone": _node_of("Identity"),
     "concat": _joined,
     "conv1d": _conv,
     "conv2d": _conv,
-    "divide": _of("Div"),
+    "divide": _node_of("Div"),
     "embedding": _embedded,
-    "erf": _of("Erf"),
-    "exp": _of("Exp"),
+    "erf": _node_of("Erf"),
+    "exp": _node_of("Exp"),
     "flatten": _reshaped,
     "gelu": _gelu,
     "layer_norm": _layer_norm,
     "leaky_relu": _leaky,
     "linear": _linear,
-    "log": _of("Log"),
+    "log": _node_of("Log"),
     "log_softmax": _along("LogSoftmax"),
-    "matmul": _of("MatMul"),
+    "matmul": _node_of("MatMul"),
     "max_pool2d": _max_pool,
     "mean": _reduced("ReduceMean"),
-    "multiply": _of("Mul"),
-    "negate": _of("Neg"),
+    "multiply": _node_of("Mul"),
+    "negate": _node_of("Neg"),
     "permute": _permuted,
-    "power": _of("Pow"),
-    "relu": _of("Relu"),
+    "power": _node_of("Pow"),
+    "relu": _node_of("Relu"),
     "reshape": _reshaped,
-    "sigmoid": _of("Sigmoid"),
+    "sigmoid": _node_of("Sigmoid"),
     "silu": _silu,
     "softmax": _along("Softmax"),
-    "sqrt": _of("Sqrt"),
+    "sqrt": _node_of("Sqrt"),
     "square": _square,
     "squeeze": _reshaped,
-    "subtract": _of("Sub"),
+    "subtract": _node_of("Sub"),
     "sum": _reduced("ReduceSum"),
     "take": _taken,
-    "tanh": _of("Tanh"),
+    "tanh": _node_of("Tanh"),
     "transpose": _transposed,
     "unsqueeze": _reshaped,
 }
-"""By the name of the operation."""
+"""The function that adds the nodes of an operation and returns their output, by the operation's name."""

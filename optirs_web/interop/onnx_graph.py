@@ -1,4 +1,4 @@
-"""A graph of ONNX as a module: its nodes in order, each by the operation of ours that it stands for."""
+"""A graph of ONNX as a module, which runs its nodes in order by our operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STATISTICS = {"BatchNormalization": (3, 4)}
 
 
 class Node(NamedTuple):
-    """One node: `kind` is the operation, "Conv"; names of values that are "" were left out."""
+    """A node: `kind` is the operation, such as "Conv"; an input or output named "" is absent."""
 
     kind: str
     name: str
@@ -30,7 +30,7 @@ class Node(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """The node's name and operation, for messages."""
         return f"node '{self.name}' ({self.kind})"
 
 
@@ -42,12 +42,12 @@ def refuse_unknown(nodes: Sequence[Node]) -> None:
 
 
 class Graph(Module):
-    """What `load` gives: call it with the inputs of the graph, in their order.
+    """A module that runs an ONNX graph: call it with the graph's inputs in their order. Made by `load`.
 
     Attributes:
-        inputs: their names.
+        inputs: names of the inputs.
         outputs: names of the outputs; a call returns a tuple where there are several.
-        opset: the version of ONNX's operations that it was written for.
+        opset: the version of ONNX's operations that the file uses.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Graph(Module):
         self.inputs, self.outputs, self.opset = list(inputs), list(outputs), opset
         self._nodes = list(nodes)
         statistics = {
-            node.inputs[at] for node in nodes for at in _STATISTICS.get(node.kind, ()) if at < len(node.inputs)
+            node.inputs[index] for node in nodes for index in _STATISTICS.get(node.kind, ()) if index < len(node.inputs)
         }
         self._constants: dict[str, Any] = {}  # on the host: shapes, axes, numbers of rows
         self._attribute_of: dict[str, str] = {}
@@ -79,10 +79,10 @@ class Graph(Module):
                 raise UnsupportedError(f"'{name}' is of {value.dtype}; float32 is needed")
             self._constants[name] = value.view(np.uint8) != 0 if value.dtype == bool else value  # a file has any byte
             return
-        attribute = plain = name.replace(".", "_")
+        attribute = base = name.replace(".", "_")
         number = len(self._attribute_of)
         while hasattr(self, attribute):
-            attribute = f"{plain}_{number}"
+            attribute = f"{base}_{number}"
             number += 1
         self._attribute_of[name] = attribute
         if is_trained:
@@ -91,19 +91,19 @@ class Graph(Module):
             self.register_buffer(attribute, tensor(value, device=device))
 
     def forward(self, *inputs: Any) -> Any:
-        """The outputs, from as many inputs as the graph has: tensors or arrays."""
+        """Return the outputs for all inputs of the graph, as tensors or arrays."""
         if len(inputs) != len(self.inputs):
             raise TypeError(f"the graph has the inputs {', '.join(self.inputs)}, and {len(inputs)} were given")
-        place = next((one.device for one in (*self.parameters(), *self.buffers())), None)
-        known: dict[str, Any] = dict(self._constants)
-        known |= {name: getattr(self, attribute) for name, attribute in self._attribute_of.items()}
-        for name, given in zip(self.inputs, inputs, strict=True):
-            known[name] = given if isinstance(given, Tensor) else tensor(given, device=place)
+        device = next((param.device for param in (*self.parameters(), *self.buffers())), None)
+        values: dict[str, Any] = dict(self._constants)
+        values |= {name: getattr(self, attribute) for name, attribute in self._attribute_of.items()}
+        for name, value in zip(self.inputs, inputs, strict=True):
+            values[name] = value if isinstance(value, Tensor) else tensor(value, device=device)
         for node in self._nodes:
             if node.kind != "Constant":
-                given = [known[name] if name else None for name in node.inputs]
-                known[node.outputs[0]] = self._run(node, given)
-        results = tuple(known[name] for name in self.outputs)
+                operands = [values[name] if name else None for name in node.inputs]
+                values[node.outputs[0]] = self._run(node, operands)
+        results = tuple(values[name] for name in self.outputs)
         return results if len(results) > 1 else results[0]
 
     def _run(self, node: Node, inputs: list[Any]) -> Any:
@@ -121,7 +121,7 @@ class Graph(Module):
                 raise UnsupportedError(f"{node.title}: {error}") from error
             error.add_note(f"in {node.title}")
             raise
-        except Exception as error:  # whatever an operation says of inputs or attributes that it cannot take
+        except Exception as error:  # from an operation that cannot take these inputs or attributes
             raise UnsupportedError(f"{node.title}: {error}") from error
 
 

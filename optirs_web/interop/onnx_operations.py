@@ -1,4 +1,4 @@
-"""What each operation of ONNX is here, with opset 13 to 21 (https://onnx.ai/onnx/operators)."""
+"""Implementations of ONNX's operations, opset 13 to 21 (https://onnx.ai/onnx/operators), by ours."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ __all__ = ["OPERATIONS", "Call"]
 
 
 class Call(NamedTuple):
-    """A node when it runs. Inputs are tensors, or arrays where the graph has them on the host; None is left out."""
+    """The call of a node. Inputs are tensors, or arrays for values on the host; None where one is absent."""
 
     inputs: Sequence[Any]
     attributes: Mapping[str, Any]
     opset: int
 
-    def input(self, at: int) -> Any:
-        """That input, or None."""
-        return self.inputs[at] if at < len(self.inputs) else None
+    def input(self, index: int) -> Any:
+        """Return the input of that index, or None."""
+        return self.inputs[index] if index < len(self.inputs) else None
 
     def get(self, name: str, otherwise: Any) -> Any:
-        """An attribute, or what it is by default."""
+        """Return an attribute, or its default."""
         return self.attributes.get(name, otherwise)
 
-    def on_host(self, at: int, what: str) -> list[int] | None:
-        """The integers of an input that the graph must have as a constant; None if there is no such input."""
-        given = self.input(at)
-        if isinstance(given, Tensor):
+    def on_host(self, index: int, what: str) -> list[int] | None:
+        """Return the integers of an input that must be a constant of the graph; None if there is no such input."""
+        value = self.input(index)
+        if isinstance(value, Tensor):
             raise UnsupportedError(f"{what} is computed; it must be a constant of the graph")
-        return None if given is None else [int(one) for one in np.asarray(given).reshape(-1)]
+        return None if value is None else [int(number) for number in np.asarray(value).reshape(-1)]
 
     def refuse(self, **allowed: Any) -> None:
-        """Refuse attributes with other values than these."""
+        """Raise UnsupportedError for attributes with other values than these."""
         for name, value in allowed.items():
-            given = self.get(name, value)
-            if given != value:
-                raise UnsupportedError(f"{name}={given} is not supported")
+            actual = self.get(name, value)
+            if actual != value:
+                raise UnsupportedError(f"{name}={actual} is not supported")
 
 
 Operation = Callable[[Call], Any]
@@ -54,33 +54,38 @@ def _on_tensors(operation: Any) -> Operation:
 
 
 def _arithmetic(operation: Any, on_host: Any) -> Operation:
-    """Of tensors and numbers; of arrays on the host."""
+    """Return an operation that computes by `operation` if an operand is a tensor, and by `on_host` for arrays."""
 
     def run(call: Call) -> Any:
-        if not any(isinstance(one, Tensor) for one in call.inputs):
+        if not any(isinstance(operand, Tensor) for operand in call.inputs):
             return on_host(*call.inputs)
-        return operation(*(one if isinstance(one, Tensor) else _beside(one, call.inputs) for one in call.inputs))
+        return operation(
+            *(
+                operand if isinstance(operand, Tensor) else _on_device_of(operand, call.inputs)
+                for operand in call.inputs
+            )
+        )
 
     return run
 
 
-def _beside(array: Any, others: Sequence[Any]) -> Any:
-    tensors = [one for one in others if isinstance(one, Tensor)]
-    if array.size == 1 and array.ndim <= max(one.ndim for one in tensors):
+def _on_device_of(array: Any, others: Sequence[Any]) -> Any:
+    tensors = [value for value in others if isinstance(value, Tensor)]
+    if array.size == 1 and array.ndim <= max(value.ndim for value in tensors):
         return array.item()
     return tensor(_int32(array), device=tensors[0].device)
 
 
 def _int32(array: Any) -> Any:
-    """Integers as tensors hold them."""
-    made = np.asarray(array).astype(np.int32)
-    if not np.array_equal(made, array):
+    """Return integers as int32."""
+    converted = np.asarray(array).astype(np.int32)
+    if not np.array_equal(converted, array):
         raise UnsupportedError("an integer of the graph does not fit int32")
-    return made
+    return converted
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """Of integers, rounded towards zero."""
+    """Return the quotient of integers, rounded towards zero."""
     if not np.all(b):
         raise UnsupportedError("integers are divided by zero")
     return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
@@ -99,7 +104,7 @@ def _gemm(call: Call) -> Any:
 
 
 def _window(call: Call, taps: Sequence[int], x: Tensor, filler: float) -> tuple[Tensor, Any]:
-    """The images, with a border where it is not the same on both sides, and the padding that is left to do."""
+    """Return the images, padded if the border differs on both sides, and the padding that is still to be applied."""
     rank = len(taps)
     strides, dilations = call.get("strides", [1] * rank), call.get("dilations", [1] * rank)
     mode = call.get("auto_pad", "NOTSET")
@@ -111,8 +116,8 @@ def _window(call: Call, taps: Sequence[int], x: Tensor, filler: float) -> tuple[
             max(0, (math.ceil(size / step) - 1) * step + span - size)
             for size, step, span in zip(sizes, strides, spans, strict=True)
         ]
-        smaller = [one // 2 for one in totals]
-        larger = [one - half for one, half in zip(totals, smaller, strict=True)]
+        smaller = [total // 2 for total in totals]
+        larger = [total - half for total, half in zip(totals, smaller, strict=True)]
         pads = smaller + larger if mode == "SAME_UPPER" else larger + smaller
     elif mode == "VALID":
         pads = [0] * (2 * rank)
@@ -175,8 +180,8 @@ def _batch_norm(call: Call) -> Any:
 
 def _layer_norm(call: Call) -> Any:
     x, scale = call.inputs[:2]
-    first = call.get("axis", -1) % x.ndim
-    return ops.layer_norm(x, x.shape[first:], scale, call.input(2), call.get("epsilon", 1e-5))
+    start = call.get("axis", -1) % x.ndim
+    return ops.layer_norm(x, x.shape[start:], scale, call.input(2), call.get("epsilon", 1e-5))
 
 
 def _reshape(call: Call) -> Any:
@@ -200,8 +205,8 @@ def _transpose(call: Call) -> Any:
 
 
 def _concat(call: Call) -> Any:
-    if not any(isinstance(one, Tensor) for one in call.inputs):
-        return np.concatenate([np.atleast_1d(one) for one in call.inputs], call.attributes["axis"])
+    if not any(isinstance(value, Tensor) for value in call.inputs):
+        return np.concatenate([np.atleast_1d(value) for value in call.inputs], call.attributes["axis"])
     return ops.concat(call.inputs, call.attributes["axis"])
 
 
@@ -248,7 +253,7 @@ def _axes_of(call: Call) -> list[int]:
 def _unsqueeze(call: Call) -> Any:
     x = call.inputs[0]
     rank = x.ndim + len(_axes_of(call))
-    for axis in sorted(one % rank for one in _axes_of(call)):
+    for axis in sorted(index % rank for index in _axes_of(call)):
         x = np.expand_dims(x, axis) if isinstance(x, np.ndarray) else ops.unsqueeze(x, axis)
     return x
 
@@ -307,4 +312,4 @@ OPERATIONS: dict[str, Operation] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
-"""By name."""
+"""The implementation of each operation, by its name."""

@@ -1,7 +1,7 @@
-"""The safetensors file format, read and written without a library: the browser has none for it.
+"""The safetensors file format, read and written without a library, as in a browser there is none.
 
 A file is the length of the header (8 bytes, little-endian), the header (JSON: for each tensor its dtype,
-shape and place; under ``__metadata__`` strings by name), and the tensors' bytes, without gaps.
+shape and offsets; under ``__metadata__`` strings by name), and the tensors' bytes, without gaps.
 
 The format has no digest. A file that `with_digest` signed, as every checkpoint is, has the SHA-256 of its content in
 its metadata, under ``optirs_web.sha256``, and `load` checks it: of the compact JSON, with sorted keys, of
@@ -58,7 +58,7 @@ _MAX_HEADER = 100_000_000  # as the reference implementation
 
 
 class Entry(NamedTuple):
-    """One tensor in a file. `dtype` is the format's word: "F32", "I32", ..."""
+    """A tensor of a file. `dtype` is the format's name of the type: "F32", "I32", ..."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -66,10 +66,10 @@ class Entry(NamedTuple):
 
 
 def parts(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-    """The content of a file: these, one after the other. Tensors are not copied.
+    """Return the content of a file as parts to concatenate. Tensors are not copied.
 
     Raises:
-        CheckpointError: a tensor has the name that the format keeps for metadata.
+        CheckpointError: a tensor has the name that the format reserves for metadata.
     """
     if _METADATA in tensors:
         raise CheckpointError(f"the format has no tensor of the name '{_METADATA}': rename it")
@@ -85,26 +85,26 @@ def parts(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> list[byt
 
 
 def with_digest(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> dict[str, str]:
-    """The metadata with the SHA-256 of it and the tensors, which `load` compares with what it reads."""
+    """Return the metadata with the SHA-256 of metadata and tensors added, which `load` checks."""
     return {**metadata, _DIGEST: _digest(tensors, metadata)}
 
 
 def _digest(tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> str:
     names = sorted(tensors)
-    about = {"metadata": dict(metadata), "tensors": {name: tensors[name][:2] for name in names}}
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True, separators=(",", ":")).encode())
+    described = {"metadata": dict(metadata), "tensors": {name: tensors[name][:2] for name in names}}
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True, separators=(",", ":")).encode())
     for name in names:
         digest.update(tensors[name].content)
     return digest.hexdigest()
 
 
 def save_file(path: str | os.PathLike[str], tensors: Mapping[str, Entry], metadata: Mapping[str, str]) -> None:
-    """Write a file as a whole, whatever is killed when; see `files.write_whole`."""
+    """Write a file atomically; see `files.write_whole`."""
     write_whole(path, parts(tensors, metadata))
 
 
 def name_of(source: Source) -> str:
-    """What messages call it: the path, or "the checkpoint" for bytes."""
+    """Return the name of a source for messages: its path, or "the checkpoint" for bytes."""
     return "the checkpoint" if isinstance(source, (bytes, bytearray, memoryview)) else str(source)
 
 
@@ -139,12 +139,12 @@ def load(source: Source) -> tuple[dict[str, Entry], dict[str, str]]:
     body = raw[8 + length :]
     try:
         metadata = _strings(header.pop(_METADATA, {}))
-        tensors = {name: _entry(name, place, body) for name, place in header.items()}
+        tensors = {name: _entry(name, described, body) for name, described in header.items()}
         "".join([*tensors, *metadata, *metadata.values()]).encode()  # JSON can hold half of a surrogate pair
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
     end = 0
-    for begin, stop in sorted(place["data_offsets"] for place in header.values()):
+    for begin, stop in sorted(described["data_offsets"] for described in header.values()):
         if begin != end:
             raise CheckpointError(f"{path} is damaged: its tensors overlap or leave gaps at byte {min(begin, end):,}")
         end = stop
@@ -169,14 +169,14 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _size(digits: str) -> int:
-    """A size or an offset; Python takes a time for longer numbers that grows with the square of their digits."""
+    """Return a size or an offset. More digits are refused: Python parses them in quadratic time."""
     if len(digits) > _MAX_DIGITS:
         raise ValueError(f"a number of {len(digits):,} digits")
     return int(digits)
 
 
-def _constant(word: str) -> float:
-    raise ValueError(f"{word} is not JSON")
+def _constant(text: str) -> float:
+    raise ValueError(f"{text} is not JSON")
 
 
 def _strings(metadata: Any) -> dict[str, str]:
@@ -186,20 +186,20 @@ def _strings(metadata: Any) -> dict[str, str]:
 
 
 def _are_sizes(values: Any) -> bool:
-    return isinstance(values, list) and all(type(one) is int and 0 <= one <= _MAX_ELEMENTS for one in values)
+    return isinstance(values, list) and all(type(value) is int and 0 <= value <= _MAX_ELEMENTS for value in values)
 
 
-def _entry(name: str, place: Any, body: memoryview) -> Entry:
-    if not isinstance(place, dict) or not {"dtype", "shape", "data_offsets"} <= place.keys():
+def _entry(name: str, described: Any, body: memoryview) -> Entry:
+    if not isinstance(described, dict) or not {"dtype", "shape", "data_offsets"} <= described.keys():
         raise ValueError(f"{quoted(name)} lacks its dtype, shape or offsets")
-    dtype, shape, offsets = place["dtype"], place["shape"], place["data_offsets"]
+    dtype, shape, offsets = described["dtype"], described["shape"], described["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _ITEMSIZE:
         raise ValueError(f"{quoted(name)} has an unknown dtype, {quoted(dtype)}")
     if not (_are_sizes(shape) and len(shape) <= _MAX_AXES and _are_sizes(offsets) and len(offsets) == 2):
         raise ValueError(f"{quoted(name)} has the shape {quoted(shape)} and the offsets {quoted(offsets)}")
     begin, end = offsets
     elements = 1
-    for size in shape:  # a product of many sizes takes a time that grows with the square of their number
+    for size in shape:  # the product of many sizes takes quadratic time
         elements *= max(1, size)
         if elements > _MAX_ELEMENTS:
             raise ValueError(f"{quoted(name)} is too large: it has the shape {quoted(shape)}")
@@ -242,7 +242,7 @@ def load_state_dict(source: Source) -> dict[str, HostData]:
 
 
 def data_of(name: str, entry: Entry) -> HostData:
-    """What a file has, as a tensor on a device holds it; see `load_state_dict`."""
+    """Return the data of a tensor of a file in a type that tensors have; see `load_state_dict`."""
     if entry.dtype == "F32":
         return HostData(entry.content, entry.shape, FLOAT32)
     if entry.dtype == "BF16":
@@ -252,9 +252,9 @@ def data_of(name: str, entry: Entry) -> HostData:
         return HostData(memoryview(values).cast("B"), entry.shape, FLOAT32)
     if entry.dtype not in _FORMATS:
         raise UnsupportedError(f"{quoted(name)} is of {entry.dtype}, which is not supported; save it as F32 or I32")
-    wanted = FLOAT32 if entry.dtype[0] == "F" else None if entry.dtype in ("U32", "BOOL") else INT32
+    type_ = FLOAT32 if entry.dtype[0] == "F" else None if entry.dtype in ("U32", "BOOL") else INT32
     raw: Any = entry.content
-    return host_data(raw.cast(_FORMATS[entry.dtype]), wanted)._replace(shape=entry.shape)
+    return host_data(raw.cast(_FORMATS[entry.dtype]), type_)._replace(shape=entry.shape)
 
 
 def dump_state_dict(state_dict: Mapping[str, Tensor]) -> bytes:
@@ -265,14 +265,14 @@ def dump_state_dict(state_dict: Mapping[str, Tensor]) -> bytes:
     Example:
         >>> import optirs_web as ow
         >>> content = ow.interop.safetensors.dump_state_dict({"weight": ow.ones((2, 3), device="cpu")})
-        >>> {name: one.shape for name, one in ow.interop.safetensors.load_state_dict(content).items()}
+        >>> {name: data.shape for name, data in ow.interop.safetensors.load_state_dict(content).items()}
         {'weight': (2, 3)}
     """
-    return b"".join(parts({name: _read(one) for name, one in state_dict.items()}, {"format": "pt"}))
+    return b"".join(parts({name: _read(tensor) for name, tensor in state_dict.items()}, {"format": "pt"}))
 
 
 def save_state_dict(path: str | os.PathLike[str], state_dict: Mapping[str, Tensor]) -> None:
-    """Write a file with these tensors; see `dump_state_dict`. Whoever reads `path` sees the old file or the new one.
+    """Write a file with these tensors atomically; see `dump_state_dict`.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -287,23 +287,23 @@ def save_state_dict(path: str | os.PathLike[str], state_dict: Mapping[str, Tenso
         ...     sorted(ow.interop.safetensors.load_state_dict(path))
         ['weight']
     """
-    save_file(path, {name: _read(one) for name, one in state_dict.items()}, {"format": "pt"})
+    save_file(path, {name: _read(tensor) for name, tensor in state_dict.items()}, {"format": "pt"})
 
 
 async def dump_state_dict_async(state_dict: Mapping[str, Tensor]) -> bytes:
     """The awaitable twin of `dump_state_dict`."""
-    reading = gathered({name: one.device.read_async(one.view) for name, one in state_dict.items()})
+    reading = gathered({name: tensor.device.read_async(tensor.view) for name, tensor in state_dict.items()})
     contents = await reading
-    entries = {name: entry_of(one.dtype, one.shape, contents[name]) for name, one in state_dict.items()}
+    entries = {name: entry_of(tensor.dtype, tensor.shape, contents[name]) for name, tensor in state_dict.items()}
     return b"".join(parts(entries, {"format": "pt"}))
 
 
-def _read(one: Tensor) -> Entry:
-    return entry_of(one.dtype, one.shape, one.device.read(one.view))
+def _read(tensor: Tensor) -> Entry:
+    return entry_of(tensor.dtype, tensor.shape, tensor.device.read(tensor.view))
 
 
 def entry_of(dtype: DType, shape: tuple[int, ...], content: memoryview) -> Entry:
-    """What a tensor on a device holds, as a file has it."""
+    """Return the entry of a file for the content of a tensor on a device."""
     if dtype is BOOL:  # a byte each
         content = memoryview(bytes(content.cast("B")[:: dtype.itemsize]))
     return Entry(_WORDS[dtype.name], shape, content[: dtype.itemsize * math.prod(shape)])

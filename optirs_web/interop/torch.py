@@ -3,7 +3,7 @@
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)        # in place of this line
     optimizer = ow.interop.torch.AdamW(model.parameters(), lr=1e-3)   # this one
 
-Our state dicts load from torch's as they are; `to_torch` is the way back.
+Our optimizers load torch's state dicts unchanged; `to_torch` converts ours for torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["to_torch"]
 
 
 def to_torch(tree: Any) -> Any:
-    """The same nesting of dicts, lists and tuples with torch tensors in place of arrays and tensors of ours.
+    """Convert the arrays and tensors of nested dicts, lists and tuples to torch tensors.
 
     ``torch_optimizer.load_state_dict(to_torch(ours.state_dict()))`` continues our run in torch.
 
@@ -37,12 +37,12 @@ def to_torch(tree: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """The optimizer of that name, for torch: a class is made when it is first asked for."""
+    """Return the optimizer class of that name for torch, which is made at its first use."""
     if not _is_optimizer(name):
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    made = importlib.import_module(".torch_optimizer", __package__).made_for_torch(name)
-    globals()[name] = made
-    return made
+    class_ = importlib.import_module(".torch_optimizer", __package__).made_for_torch(name)
+    globals()[name] = class_
+    return class_
 
 
 def __dir__() -> list[str]:

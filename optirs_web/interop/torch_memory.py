@@ -1,7 +1,7 @@
-"""Memory that tensors of torch and of ours share, on the processor or on a GPU of NVIDIA, and whose work comes first.
+"""Memory shared by tensors of torch and of ours, on the processor or on an NVIDIA GPU, and the order of work on it.
 
-On the processor torch has done what it returns from, and a device of ours does what it is waited for. On a GPU nobody
-waits: torch's current stream and that of the device `cuda` wait for each other.
+On the processor torch's work is done when its calls return, and the host waits for that of our device. On a GPU the
+host does not wait: torch's current stream and that of the device `cuda` wait for each other.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def _torch() -> Any:
 
 
 def is_on_gpu(theirs: Any) -> bool:
-    """It lies in the memory of a GPU of NVIDIA. torch speaks of AMD's as "cuda", too."""
+    """Return whether a torch tensor is in the memory of an NVIDIA GPU. torch calls AMD's "cuda", too."""
     return bool(theirs.is_cuda) and _torch().version.hip is None
 
 
 def as_ours(theirs: Any) -> Any:
-    """What a tensor of ours can be made of: on a GPU one of ours, over the same memory.
+    """Return data for a tensor of ours: on a GPU one of ours over the same memory, else the detached torch tensor.
 
     Raises:
         DeviceNotAvailableError: there is no device `cuda` for that GPU.
@@ -35,17 +35,17 @@ def as_ours(theirs: Any) -> Any:
 
 
 def shown(ours: Tensor) -> Any:
-    """A torch tensor over the memory of one of ours, after the work so far."""
+    """Return a torch tensor over the memory of one of ours, ordered after the work enqueued so far."""
     return _torch().from_dlpack(ours)
 
 
 def current_stream(number: int) -> int:
-    """The one that torch uses now on the GPU of that number, as DLPack tells of it."""
+    """Return the handle of the stream that torch uses now on the GPU of that number, in DLPack's numbering."""
     return int(_torch().cuda.current_stream(number).cuda_stream) or 1  # 1 is CUDA's default stream there
 
 
 def give(device: Device) -> None:
-    """What torch does from now on comes after the work of the device so far."""
+    """Order torch's work from now on after the work of the device so far."""
     sharing = device.backend.sharing
     if sharing is None:
         device.synchronize()
@@ -55,7 +55,7 @@ def give(device: Device) -> None:
 
 
 def take(device: Device) -> None:
-    """Work of the device from now on comes after what torch has done or enqueued."""
+    """Order the device's work from now on after torch's work so far."""
     sharing = device.backend.sharing
     if sharing is not None:
         sharing.come_after(current_stream(sharing.number))

@@ -1,8 +1,8 @@
-"""What makes an optimizer of ours one of torch's: `torch.optim.Optimizer` over torch parameters, ours behind it.
+"""`torch.optim.Optimizer` over torch parameters, with one of our optimizers behind it.
 
 The groups are torch's, so that torch's schedulers, `clip_grad_norm_`, hooks, DistributedDataParallel, Accelerate and
-Trainer stay as they are. The step, and the state, are those of the optimizer of ours, on `cpu`, or on `cuda` where
-the parameters lie on a GPU of NVIDIA.
+Trainer work unchanged. The step and the state are those of our optimizer, on `cpu`, or on `cuda` where the parameters
+are on an NVIDIA GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..optim.options import Options
 from ..tensors import Parameter, Tensor
 from . import torch_memory as memory
 from .torch import to_torch
-from .torch_places import Place, bring_grads, check, check_apart, place_of, remember
+from .torch_places import SharedParameter, check, check_apart, collect_grads, remember, shared_parameter
 
 __all__ = ["TorchOptimizer", "made_for_torch"]
 
@@ -40,12 +40,12 @@ def _torch() -> Any:
 
 @functools.cache
 def _base() -> Any:
-    """The base of all: both torch's and ours."""
+    """Return the base class of all of them, derived from torch's and ours."""
     return type("Optimizer", (TorchOptimizer, _torch().optim.Optimizer), {"__module__": f"{__package__}.torch"})
 
 
 def made_for_torch(name: str) -> Any:
-    """The class of that name for torch; "Optimizer" is the base of all of them.
+    """Return the class of that name for torch; "Optimizer" is the base class of all of them.
 
     Raises:
         ImportError: torch is not installed.
@@ -62,29 +62,29 @@ def made_for_torch(name: str) -> Any:
 
 
 class TorchOptimizer:
-    """The half that is ours of an optimizer for torch.
+    """Our part of an optimizer for torch.
 
     A torch parameter is moved into memory of ours when the optimizer is made (`torch_places`): it stays the same
-    object, and becomes contiguous. Gradients that autograd makes elsewhere, as after ``zero_grad()``, are copied once a
-    step; after ``zero_grad(set_to_none=False)`` autograd adds to them in our memory, and nothing is copied.
+    object, and becomes contiguous. Gradients that autograd allocates, as after ``zero_grad()``, are copied once a step;
+    after ``zero_grad(set_to_none=False)`` autograd adds to them in our memory, and nothing is copied.
 
     Args:
-        params: torch parameters, pairs of names and parameters, or dicts; for what is made around another optimizer
-            (SAM, Lookahead, ...) that one, one of these.
+        params: torch parameters, pairs of names and parameters, or dicts; for an optimizer that wraps another one
+            (SAM, Lookahead, ...) the wrapped optimizer, one of these.
         args: as for the optimizer of ours.
         differentiable: False: a step has no history.
         options: as for the optimizer of ours; `foreach`, `fused` and `capturable` have no effect. Functions (`hvp`,
-            `diagonal`, `statistics`) are given torch tensors, and return some.
+            `diagonal`, `statistics`) take and return torch tensors.
 
     Attributes:
         ours: the class of the optimizer behind it.
         param_groups: torch's. Options that the optimizer does not know are left alone.
-        optimizer: the one that it was made around, if it was.
+        optimizer: the wrapped optimizer, or None.
 
     Raises:
         UnsupportedError: a parameter is not of float32, not dense, neither on the processor nor on a GPU of NVIDIA, or
             shares its memory.
-        DeviceNotAvailableError: parameters lie on a GPU, and there is no device `cuda`; the message says why.
+        DeviceNotAvailableError: parameters are on a GPU, and there is no device `cuda`; the message says why.
     """
 
     ours: Any
@@ -92,7 +92,7 @@ class TorchOptimizer:
     param_groups: list[dict[str, Any]]
     optimizer: TorchOptimizer | None
     _inner: optim.Optimizer
-    _places: list[Place]
+    _shared: list[SharedParameter]
 
     def __init__(self, params: Any, *args: Any, differentiable: bool = False, **options: Any) -> None:
         if differentiable:
@@ -102,87 +102,89 @@ class TorchOptimizer:
         _torch_half(self).__init__(groups, {})
         accepted = inspect.signature(self.ours).parameters
         if "options" not in accepted:
-            options = {name: one for name, one in options.items() if name in accepted or name not in _TORCHS_OWN}
-        given = inspect.signature(self.ours).bind(params, *args, **options).arguments
+            options = {name: value for name, value in options.items() if name in accepted or name not in _TORCHS_OWN}
+        bound = inspect.signature(self.ours).bind(params, *args, **options).arguments
         args = tuple(map(self._for_ours, args))
-        named = {name: self._for_ours(one) for name, one in options.items()}
+        named = {name: self._for_ours(value) for name, value in options.items()}
         if self.optimizer is not None:
-            self._places = self.optimizer._places
+            self._shared = self.optimizer._shared
             self._inner = self.ours(self.optimizer._inner, *args, **named)
             self.param_groups = self.optimizer.param_groups
         else:
-            self._places = self._find_places(self.param_groups)
-            known = {*accepted, *Options.__annotations__}
-            self._inner = self.ours(self._groups_for_ours(self.param_groups, self._places, known), *args, **named)
-        rates = {name: one for name, one in given.items() if name == "lr" and isinstance(one, _torch().Tensor)}
-        own = {name: options.get(name, value) for name, value in _TORCHS_OWN.items()}
-        self.defaults = {**self._inner.defaults, **own, **rates}
+            self._shared = self._share_parameters(self.param_groups)
+            names = {*accepted, *Options.__annotations__}
+            self._inner = self.ours(self._groups_for_ours(self.param_groups, self._shared, names), *args, **named)
+        rates = {name: value for name, value in bound.items() if name == "lr" and isinstance(value, _torch().Tensor)}
+        torchs_own = {name: options.get(name, value) for name, value in _TORCHS_OWN.items()}
+        self.defaults = {**self._inner.defaults, **torchs_own, **rates}
         self._fill_in_options(self.param_groups)
-        self._bring()
+        self._synchronize()
 
     def _fill_in_options(self, groups: list[dict[str, Any]]) -> None:
-        """Show the options of ours, but for those that the groups have."""
-        for group, its in zip(groups, self._inner.param_groups[-len(groups) :], strict=True):
-            filled = {**self.defaults, **{name: one for name, one in its.items() if name not in self.defaults}}
+        """Add the options of our groups to torch's groups, where they are not set."""
+        for group, ours in zip(groups, self._inner.param_groups[-len(groups) :], strict=True):
+            filled = {**self.defaults, **{name: value for name, value in ours.items() if name not in self.defaults}}
             for name, value in filled.items():
                 if name not in _WORDS:
                     group.setdefault(name, value)
 
-    # Between torch's words and ours.
+    # Conversions between torch's parameters and options, and ours.
 
     def _params(self) -> list[Any]:
-        return [one for group in self.param_groups for one in group["params"]]
+        return [param for group in self.param_groups for param in group["params"]]
 
     def _names(self) -> Iterator[str]:
         for number, group in enumerate(self.param_groups):
             names = group.get("param_names") or [
-                f"parameter {at} of group {number}" for at in range(len(group["params"]))
+                f"parameter {index} of group {number}" for index in range(len(group["params"]))
             ]
             yield from names
 
-    def _find_places(self, groups: list[dict[str, Any]]) -> list[Place]:
+    def _share_parameters(self, groups: list[dict[str, Any]]) -> list[SharedParameter]:
         named = list(zip(self._params(), self._names(), strict=True))
-        new = {id(one) for group in groups for one in group["params"]}
-        for one, name in named:
-            check(one, name)
+        new = {id(param) for group in groups for param in group["params"]}
+        for param, name in named:
+            check(param, name)
         check_apart(named)
-        places = [place_of(one, name) for one, name in named if id(one) in new]
-        self._take(places)
-        return places
+        shared = [shared_parameter(param, name) for param, name in named if id(param) in new]
+        self._take(shared)
+        return shared
 
     @staticmethod
-    def _take(places: list[Place]) -> None:
-        """What ours does from now on sees what torch has written so far."""
-        if places:
-            memory.take(places[0].ours.device)
+    def _take(shared: list[SharedParameter]) -> None:
+        """Order our work from now on after torch's work so far."""
+        if shared:
+            memory.take(shared[0].ours.device)
 
     def _for_ours(self, value: Any) -> Any:
         if isinstance(value, _torch().Tensor):
             return _number(value)
-        return functools.partial(self._ask, value) if callable(value) else value
+        return functools.partial(self._call_theirs, value) if callable(value) else value
 
     @staticmethod
-    def _groups_for_ours(groups: list[dict[str, Any]], places: list[Place], known: set[str]) -> list[dict[str, Any]]:
-        rest = iter(places)
-        made = []
+    def _groups_for_ours(
+        groups: list[dict[str, Any]], shared: list[SharedParameter], names: set[str]
+    ) -> list[dict[str, Any]]:
+        remaining = iter(shared)
+        converted = []
         for group in groups:
-            kept = {name: _number(one) for name, one in group.items() if name in known or name == "param_names"}
-            kept = {name: one for name, one in kept.items() if name not in _TORCHS_OWN}
-            made.append({**kept, "params": [next(rest).ours for _ in group["params"]]})
-        return made
+            options = {name: _number(value) for name, value in group.items() if name in names or name == "param_names"}
+            options = {name: value for name, value in options.items() if name not in _TORCHS_OWN}
+            converted.append({**options, "params": [next(remaining).ours for _ in group["params"]]})
+        return converted
 
     def _take_options(self) -> None:
-        for group, its in zip(self.param_groups, self._inner.param_groups, strict=True):
-            its.update({name: _number(group[name]) for name in its if name in group and name not in _WORDS})
+        for group, ours in zip(self.param_groups, self._inner.param_groups, strict=True):
+            ours.update({name: _number(group[name]) for name in ours if name in group and name not in _WORDS})
 
-    def _bring(self) -> None:
-        """See to it that torch's parameters and ours are the same memory."""
+    def _synchronize(self) -> None:
+        """Make torch's parameters and ours share memory, where they do not any more."""
         params = self._params()
-        if len(params) != len(self._places):
+        if len(params) != len(self._shared):
             raise UnsupportedError("parameters are added by add_param_group, not in param_groups")
-        for place, one, name in zip(self._places, params, self._names(), strict=True):
-            place.bring(one, name)
-        self._take(self._places)
+        for shared, param, name in zip(self._shared, params, self._names(), strict=True):
+            shared.synchronize(param, name)
+        self._take(self._shared)
 
     # Steps.
 
@@ -196,64 +198,64 @@ class TorchOptimizer:
             What the closure returned.
 
         Raises:
-            UnsupportedError: a parameter has been given data that cannot be stepped here, as by ``model.cuda()``.
+            UnsupportedError: a parameter has new data that cannot be stepped here, for example after ``model.cuda()``.
         """
         return self._run(self._inner.step, *(() if closure is None else (closure,)))
 
     def _run(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call something of our optimizer; what is callable among the arguments computes gradients in torch."""
+        """Call a method of our optimizer; callables among the arguments compute gradients in torch."""
         with _torch().no_grad():
-            self._bring()
+            self._synchronize()
             self._take_options()
-            bring_grads(self._places, self._params())
+            collect_grads(self._shared, self._params())
             try:
-                return call(*(self._evaluated(one) for one in args), **kwargs)
+                return call(*(self._evaluated(arg) for arg in args), **kwargs)
             finally:
                 self._publish()
 
     def _publish(self) -> None:
-        """Have the work done, and tell torch that its parameters have changed."""
-        memory.give(self._places[0].ours.device)
+        """Order torch's work after ours, and mark torch's parameters as changed."""
+        memory.give(self._shared[0].ours.device)
         _torch().autograd.graph.increment_version(self._params())
 
-    def _evaluated(self, given: Any) -> Any:
-        """A closure of torch's, as our optimizer calls it."""
-        if isinstance(given, (list, tuple)):
-            return [self._evaluated(one) for one in given]
-        if not callable(given):
-            return given
+    def _evaluated(self, value: Any) -> Any:
+        """Return a closure of torch's as one that our optimizer can call."""
+        if isinstance(value, (list, tuple)):
+            return [self._evaluated(item) for item in value]
+        if not callable(value):
+            return value
 
         def evaluate() -> Any:
             self._publish()
             params = self._params()
-            for place, one in zip(self._places, params, strict=True):
-                if place.ours._grad is None:  # ours were zeroed
-                    one.grad = None
+            for shared, param in zip(self._shared, params, strict=True):
+                if shared.ours._grad is None:  # ours were zeroed
+                    param.grad = None
             with _torch().enable_grad():
-                result = given()
-            self._bring()
-            bring_grads(self._places, params)
+                result = value()
+            self._synchronize()
+            collect_grads(self._shared, params)
             if isinstance(result, _torch().Tensor) and isinstance(self._inner, HostDriven):
                 return result.detach()
             return result
 
         return evaluate
 
-    def _ask(self, theirs: Callable[..., Any], *args: Any) -> Any:
+    def _call_theirs(self, theirs: Callable[..., Any], *args: Any) -> Any:
         """Call a function of torch tensors with tensors of ours."""
         self._publish()
         with _torch().enable_grad():
-            return _as_ours(theirs(*(_as_torch(one) for one in args)))
+            return _as_ours(theirs(*(_as_torch(arg) for arg in args)))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients; or, with `set_to_none=False`, make those that exist zero, in our memory."""
+        """Set the gradients to None; or, with `set_to_none=False`, to zero in our memory, where they exist."""
         _torch_half(self).zero_grad(set_to_none)
         if not set_to_none:
-            for place, one in zip(self._places, self._params(), strict=True):
-                place.share_grad(one)
+            for shared, param in zip(self._shared, self._params(), strict=True):
+                shared.share_grad(param)
 
     def __getattr__(self, name: str) -> Any:
-        """What an optimizer has beside steps: `train` and `eval`, `update_hessian`, `first_step`, ..."""
+        """Return a method or attribute of our optimizer: `train`, `eval`, `update_hessian`, `first_step`, ..."""
         inner = vars(self).get("_inner")
         is_more = not name.startswith("_") and (not hasattr(optim.Optimizer, name) or name in _MORE)
         if inner is None or not is_more or not hasattr(type(inner), name):
@@ -275,21 +277,21 @@ class TorchOptimizer:
             return
         try:
             group = self.param_groups[-1]
-            places = self._find_places([group])
-            (ours,) = self._groups_for_ours([group], places, {*self._inner.defaults})
+            shared = self._share_parameters([group])
+            (ours,) = self._groups_for_ours([group], shared, {*self._inner.defaults})
             self._inner.add_param_group(ours)
         except BaseException:
             del self.param_groups[-1]
             raise
-        self._places.extend(places)
+        self._shared.extend(shared)
         self._fill_in_options([group])
-        self._bring()
+        self._synchronize()
 
     @property
     def state(self) -> Mapping[Any, Any]:
         """The state by torch parameter, in torch's names: copies, as they are at the call."""
-        params, found = self._params(), self._inner.state_dict()["state"]
-        return defaultdict(dict, {params[number]: entry for number, entry in to_torch(found).items()})
+        params, state = self._params(), self._inner.state_dict()["state"]
+        return defaultdict(dict, {params[number]: entry for number, entry in to_torch(state).items()})
 
     @state.setter
     def state(self, value: Mapping[Any, Any]) -> None:
@@ -300,14 +302,14 @@ class TorchOptimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """The state in torch's form: it loads into torch's optimizer of that name. Copies."""
-        made: dict[str, Any] = _torch_half(self).state_dict()
-        for packed, its in zip(made["param_groups"], self._inner.numbered_groups(), strict=True):
-            for name, value in its.items():
+        packed_state: dict[str, Any] = _torch_half(self).state_dict()
+        for packed, ours in zip(packed_state["param_groups"], self._inner.numbered_groups(), strict=True):
+            for name, value in ours.items():
                 packed.setdefault(name, value)
-        return made
+        return packed_state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a state dict of this optimizer, of ours, or of torch's of that name. All of it, or nothing.
+        """Load a state dict of this optimizer, of ours, or of torch's of that name: all of it, or nothing.
 
         Raises:
             CheckpointError: the groups, options, shapes or names do not fit this optimizer.
@@ -320,18 +322,18 @@ class TorchOptimizer:
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
         try:
-            groups = [{name: _number(one) for name, one in group.items()} for group in state_dict["param_groups"]]
+            groups = [{name: _number(value) for name, value in group.items()} for group in state_dict["param_groups"]]
         except (AttributeError, KeyError, TypeError) as error:
             raise CheckpointError('a state dict has "state" and "param_groups", which have "params"') from error
         self._take_options()
-        self._take(self._places)
+        self._take(self._shared)
         self._inner.load_state_dict({**state_dict, "param_groups": groups})
         for group, loaded in zip(self.param_groups, state_dict["param_groups"], strict=True):
-            group.update(copy.deepcopy({name: one for name, one in loaded.items() if name not in _WORDS}))
+            group.update(copy.deepcopy({name: value for name, value in loaded.items() if name not in _WORDS}))
         for hook in hooks._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
-    # Copies: torch's parameters and ours are copied beside each other, and then share memory again.
+    # Copies: torch's parameters and ours are copied separately, and then share memory again.
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("defaults", "param_groups", "optimizer", "_inner")
@@ -341,23 +343,23 @@ class TorchOptimizer:
         _torch_half(self).__setstate__(content)
         self.defaults.setdefault("differentiable", False)
         if self.optimizer is not None:
-            self._places = self.optimizer._places
+            self._shared = self.optimizer._shared
             return
-        self._places = []
-        for one, ours in zip(self._params(), self._inner._params(), strict=True):
-            self._places.append(Place.over(one, ours))
-            remember(one, self._places[-1])
+        self._shared = []
+        for param, ours in zip(self._params(), self._inner._params(), strict=True):
+            self._shared.append(SharedParameter.over(param, ours))
+            remember(param, self._shared[-1])
 
 
 _MORE = ("check_finite", "skipped_steps")
 
 
-def _torch_half(one: TorchOptimizer) -> Any:
-    return super(TorchOptimizer, one)
+def _torch_half(optimizer: TorchOptimizer) -> Any:
+    return super(TorchOptimizer, optimizer)
 
 
 def _number(value: Any) -> Any:
-    """An option as ours has it: a number for a torch tensor of one element."""
+    """Return an option for our optimizer: a number for a torch tensor of one element."""
     if not hasattr(value, "item") or isinstance(value, (Tensor, Parameter)):
         return value
     if math.prod(value.shape) != 1:
@@ -367,12 +369,12 @@ def _number(value: Any) -> Any:
 
 def _as_torch(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_as_torch(one) for one in value]
+        return [_as_torch(item) for item in value]
     return memory.shown(value) if isinstance(value, Tensor) else value
 
 
 def _as_ours(value: Any) -> Any:
-    """What torch computed, as it is given to our optimizer: what lies on a GPU stays there."""
+    """Convert results of torch for our optimizer; tensors on a GPU share their memory."""
     if isinstance(value, (list, tuple)):
-        return [_as_ours(one) for one in value]
+        return [_as_ours(item) for item in value]
     return memory.as_ours(value) if isinstance(value, _torch().Tensor) else value

@@ -1,8 +1,8 @@
-"""torch parameters whose memory is that of a parameter of ours, on `cpu` or `cuda`: what either writes, both have.
+"""torch parameters that share the memory of a parameter of ours, on `cpu` or `cuda`.
 
-A torch parameter stays the object that it is; its data becomes a view of the place where ours lies, in an arena of the
-optimizer. So a step copies no parameters. Whoever gives the torch parameter other data (``p.data = ...``) takes it out
-of that place: `Place.bring` sees it by the address, and copies the values back in before they are used.
+A torch parameter stays the same object; its data becomes a view of our parameter's memory, in an arena of the
+optimizer. So a step copies no parameters. Where the torch parameter is given other data (``p.data = ...``),
+`SharedParameter.synchronize` notices the other address, and copies the values back before they are used.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..sparse import SparseRows
 from ..tensors import Parameter, Tensor
 from . import torch_memory as memory
 
-__all__ = ["Place", "bring_grads", "check", "check_apart", "place_of", "remember"]
+__all__ = ["SharedParameter", "check", "check_apart", "collect_grads", "remember", "shared_parameter"]
 
-_HALVES = "; keep the parameters in float32 and run the model under torch.autocast"
+_USE_AUTOCAST = "; keep the parameters in float32 and run the model under torch.autocast"
 _OTHER_TYPES = {
-    "torch.float16": _HALVES,
-    "torch.bfloat16": _HALVES,
+    "torch.float16": _USE_AUTOCAST,
+    "torch.bfloat16": _USE_AUTOCAST,
     "torch.float64": "; call model.float()",
     "torch.complex64": "; train torch.view_as_real(parameter)",
     "torch.complex128": "; train torch.view_as_real(parameter)",
 }
-_places: Any = None  # by torch parameter, as long as it lives
+_shared_parameters: Any = None  # by torch parameter, as long as it lives
 
 
 def _torch() -> Any:
@@ -38,10 +38,10 @@ def _torch() -> Any:
 
 
 def check(theirs: Any, name: str) -> None:
-    """Refuse a torch parameter that cannot lie in memory of ours.
+    """Check that a torch parameter can be stored in memory of ours.
 
     Raises:
-        UnsupportedError: the message says why, and what to do.
+        UnsupportedError: it cannot; the message says why, and what to do.
     """
     torch = _torch()
     if isinstance(theirs, torch.nn.parameter.UninitializedTensorMixin):
@@ -65,48 +65,49 @@ def check(theirs: Any, name: str) -> None:
         raise UnsupportedError(f"{name} is in memory shared by processes, and moving it would end that")
 
 
-class Place:
-    """Where one torch parameter lies.
+class SharedParameter:
+    """A torch parameter and the parameter of ours whose memory it shares.
 
     Attributes:
-        ours: the parameter whose memory it is.
+        ours: our parameter.
     """
 
     def __init__(self, theirs: Any, name: str) -> None:
-        """Copy the values, and have the torch parameter lie where the copy does.
+        """Copy the values into a parameter of ours, and make the torch parameter a view of it.
 
         Raises:
-            UnsupportedError: it is of a kind that cannot.
+            UnsupportedError: the torch parameter is of a kind that cannot be one.
         """
         check(theirs, name)
         values = memory.as_ours(theirs)
         self.ours = Parameter(values, device=None if isinstance(values, Tensor) else "cpu")
-        self._of = id(theirs)
+        self._id = id(theirs)
         self._attach(theirs)
 
     @classmethod
-    def over(cls, theirs: Any, ours: Parameter) -> Place:
-        """Have a torch parameter lie where a parameter of ours does already, and have its values."""
-        place = cls.__new__(cls)
-        place.ours, place._of = ours, id(theirs)
-        place._attach(theirs)
-        return place
+    def over(cls, theirs: Any, ours: Parameter) -> SharedParameter:
+        """Make a torch parameter a view of an existing parameter of ours, with its values."""
+        shared = cls.__new__(cls)
+        shared.ours, shared._id = ours, id(theirs)
+        shared._attach(theirs)
+        return shared
 
     def _attach(self, theirs: Any) -> None:
         self._buffer = self.ours.view.buffer
         self._grad_view: View | None = None
-        memory.give(self.ours.device)  # what has moved ours may still have to run
+        memory.give(self.ours.device)  # a copy that has moved ours may not have run yet
         self.data = memory.shown(self.ours) if self.ours.size else theirs.detach().new_empty(self.ours.shape)
         theirs.data = self.data
         self._address = self.data.data_ptr()
 
-    def bring(self, theirs: Any, name: str) -> None:
-        """See to it that both have one memory, with the values that the torch parameter has.
+    def synchronize(self, theirs: Any, name: str) -> None:
+        """Make both parameters share memory again, with the values of the torch parameter, if they do not.
 
         Raises:
-            UnsupportedError: the torch parameter has become one that cannot, has another shape, or is another one.
+            UnsupportedError: the torch parameter has become one that cannot be shared, has another shape, or is
+                another object.
         """
-        if id(theirs) != self._of:
+        if id(theirs) != self._id:
             raise UnsupportedError(
                 f"{name} is a different parameter: those in param_groups cannot be replaced; make a new optimizer"
             )
@@ -130,27 +131,27 @@ class Place:
 
     @property
     def grad(self) -> Any:
-        """A torch tensor over the place of the gradient."""
+        """A torch tensor over the memory of our gradient."""
         if self._grad_view is None:
-            home, size = self.ours._home, self.ours.dtype.nbytes(self.ours.size)
-            if home is not None:
-                self._grad_view = home.grad_view()
+            slot, size = self.ours._home, self.ours.dtype.nbytes(self.ours.size)
+            if slot is not None:
+                self._grad_view = slot.grad_view()
             else:
                 self._grad_view = View(self.ours.device.allocate_zeroed(max(4, size)), 0, size)
-                self.ours._grad_place = self._grad_view
+                self.ours._grad_view = self._grad_view
             memory.give(self.ours.device)
             self._as_ours = Tensor(self._grad_view, self.ours.shape, FLOAT32)
             self._grad: Any = memory.shown(self._as_ours) if self.ours.size else self.data.new_empty(self.ours.shape)
         return self._grad
 
-    def have_grad(self) -> None:
-        """What lies in the place of the gradient is the gradient."""
+    def use_grad(self) -> None:
+        """Set our parameter's gradient to the tensor over that memory."""
         self.ours._grad = self._as_ours
 
     def share_grad(self, theirs: Any) -> None:
-        """Have the gradient of the torch parameter, which is zero, lie where ours does: autograd adds to it there.
+        """Make the torch parameter's gradient, which is zero, a view of ours, so that autograd adds to it there.
 
-        One that is part of a larger tensor, as DistributedDataParallel's, stays where it is.
+        A gradient that is part of a larger tensor, as DistributedDataParallel's, is left alone.
         """
         grad = theirs.grad
         if grad is None or grad.layout is not _torch().strided or grad.dtype is not self.data.dtype:
@@ -160,38 +161,38 @@ class Place:
             grad.data = self.grad
 
 
-def bring_grads(places: Iterable[Place], params: Iterable[Any]) -> None:
-    """Take the gradients of the torch parameters: those that lie elsewhere are copied.
+def collect_grads(shared_params: Iterable[SharedParameter], params: Iterable[Any]) -> None:
+    """Set our gradients to those of the torch parameters: those in other memory are copied.
 
     Raises:
         UnsupportedError: a sparse gradient has more than one sparse axis.
     """
     sources, targets = [], []
-    for place, theirs in zip(places, params, strict=True):
+    for shared, theirs in zip(shared_params, params, strict=True):
         grad = theirs.grad
         if grad is None:
-            set_grad(place.ours, None)
+            set_grad(shared.ours, None)
         elif grad.is_sparse:
-            set_grad(place.ours, _rows(grad, place.ours))
+            set_grad(shared.ours, _rows(grad, shared.ours))
         else:
-            target = place.grad
+            target = shared.grad
             if target.data_ptr() != grad.data_ptr() or not grad.is_contiguous():
                 sources.append(grad.detach())
                 targets.append(target)
-            place.have_grad()
+            shared.use_grad()
     if targets:
-        memory.give(place.ours.device)
+        memory.give(shared.ours.device)
         _torch()._foreach_copy_(targets, _apart(sources, targets))
-        place.ours.device.stats.bytes_up += sum(one.nbytes for one in targets)
-        memory.take(place.ours.device)
+        shared.ours.device.stats.bytes_up += sum(target.nbytes for target in targets)
+        memory.take(shared.ours.device)
 
 
 def _apart(sources: list[Any], targets: list[Any]) -> list[Any]:
-    """The sources; copies of those that may lie in a target, as gradients that two parameters have exchanged."""
-    starts = [one.data_ptr() for one in targets]
-    first, last = min(starts), max(starts)
-    end = last + targets[starts.index(last)].nbytes
-    return [one.clone() if first <= one.data_ptr() < end else one for one in sources]
+    """Return the sources, with copies of those that may overlap a target, as gradients exchanged by two parameters."""
+    starts = [target.data_ptr() for target in targets]
+    lowest, highest = min(starts), max(starts)
+    end = highest + targets[starts.index(highest)].nbytes
+    return [source.clone() if lowest <= source.data_ptr() < end else source for source in sources]
 
 
 def _rows(grad: Any, ours: Parameter) -> SparseRows:
@@ -202,12 +203,14 @@ def _rows(grad: Any, ours: Parameter) -> SparseRows:
 
 
 def check_apart(named: Iterable[tuple[Any, str]]) -> None:
-    """Refuse parameters that share memory: each is to have a place of its own.
+    """Check that no parameters share memory, as each is moved to memory of its own.
 
     Raises:
         UnsupportedError: two of them do.
     """
-    spans = sorted((one.data_ptr(), one.data_ptr() + one.nbytes, name) for one, name in named if one.nbytes)
+    spans = sorted(
+        (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, name) for tensor, name in named if tensor.nbytes
+    )
     for (_, end, name), (start, _, other) in itertools.pairwise(spans):
         if start < end:
             raise UnsupportedError(
@@ -216,20 +219,20 @@ def check_apart(named: Iterable[tuple[Any, str]]) -> None:
             )
 
 
-def place_of(theirs: Any, name: str) -> Place:
-    """The place of a torch parameter, which optimizers share."""
-    known = None if _places is None else _places.get(theirs)
-    if known is None:
-        known = Place(theirs, name)
-        remember(theirs, known)
-    known.bring(theirs, name)
-    found: Place = known
-    return found
+def shared_parameter(theirs: Any, name: str) -> SharedParameter:
+    """Return the `SharedParameter` of a torch parameter, which all optimizers use."""
+    shared = None if _shared_parameters is None else _shared_parameters.get(theirs)
+    if shared is None:
+        shared = SharedParameter(theirs, name)
+        remember(theirs, shared)
+    shared.synchronize(theirs, name)
+    result: SharedParameter = shared
+    return result
 
 
-def remember(theirs: Any, place: Place) -> None:
-    """Have `place_of` find it."""
-    global _places
-    if _places is None:
-        _places = importlib.import_module("torch.utils.weak").WeakTensorKeyDictionary()
-    _places[theirs] = place
+def remember(theirs: Any, shared: SharedParameter) -> None:
+    """Register the result of `shared_parameter` for a torch parameter."""
+    global _shared_parameters
+    if _shared_parameters is None:
+        _shared_parameters = importlib.import_module("torch.utils.weak").WeakTensorKeyDictionary()
+    _shared_parameters[theirs] = shared

@@ -67,7 +67,7 @@ class Buffer(Tensor, KeepsValues):
         """Record that it was written in place: results computed from it before can no longer be differentiated."""
         self._version += 1
 
-    def place_on(self, device: Device, content: memoryview) -> None:
+    def move_to(self, device: Device, content: memoryview) -> None:
         """Continue with these bytes on a device; programs that bound the old memory record again."""
         self.view.buffer.retired = True
         self.view = tensor(HostData(content, self.shape, self.dtype), device=device).view
@@ -83,7 +83,7 @@ class Buffer(Tensor, KeepsValues):
     def revive(self, device: Device) -> None:
         """Continue with the snapshot's values on this device."""
         assert self._snapshot is not None
-        self.place_on(device, self._snapshot)
+        self.move_to(device, self._snapshot)
 
 
 def _restore(content: bytes, shape: tuple[int, ...], dtype: str, device: str, persistent: bool) -> Buffer:

@@ -29,7 +29,7 @@ def move(module: Module, target: Device) -> None:
         _move(param, target)
     for buffer in module.buffers():
         if buffer.device is not target:
-            buffer.place_on(target, buffer.device.read(buffer.view))
+            buffer.move_to(target, buffer.device.read(buffer.view))
 
 
 def _move(parameter: Parameter, target: Device) -> None:
@@ -39,7 +39,7 @@ def _move(parameter: Parameter, target: Device) -> None:
     parameter.view.buffer.retired = True
     parameter.view = tensor(HostData(content, parameter.shape, parameter.dtype), device=target).view
     parameter._version += 1
-    parameter._grad_place = None
+    parameter._grad_view = None
     if grad is not None:
         moved: Any = grad.to(target) if isinstance(grad, SparseRows) else tensor(grad, device=target)
         parameter._grad = moved

@@ -37,9 +37,9 @@ def _move(param: Parameter, home: Home) -> None:
     param.view.buffer.retired = True
     param.view = target
     param._home = home
-    if param._grad_place is not None:
-        param._grad_place.buffer.retired = True
-        param._grad_place = None
+    if param._grad_view is not None:
+        param._grad_view.buffer.retired = True
+        param._grad_view = None
     if isinstance(param._grad, Tensor):
         place = home.grad_view()
         param.device.copy(param._grad.view, place)
