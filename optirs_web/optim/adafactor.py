@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .factored import FactoredLayout
 from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rate, Rule
 from .options import two_epsilons
@@ -64,7 +64,7 @@ class Adafactor(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         eps1, eps2 = two_epsilons(group)

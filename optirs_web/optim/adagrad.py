@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from ..errors import UnsupportedError
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 from .sparse_layout import SparseLayout
 
@@ -23,12 +23,12 @@ class Adagrad(Optimizer):
         sum = sum + g²
         param = param - lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps)
 
-    where g is the gradient (negated if `maximize`) plus weight_decay param. Of `SparseRows` only the rows change that
-    are named.
+    where g is the gradient (negated if `maximize`) plus weight_decay param. A step with `SparseRows` changes these rows
+    only.
 
     Args:
         lr_decay: of the learning rate, with each step.
-        initial_accumulator_value: what the sum begins with; one for all groups (torch ignores that of a group).
+        initial_accumulator_value: the initial sum; one for all groups (torch ignores that of a group).
 
     Raises:
         UnsupportedError: at a step with `SparseRows` and weight decay.
@@ -54,7 +54,7 @@ class Adagrad(Optimizer):
         eps: float = 1e-10,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

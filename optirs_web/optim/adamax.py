@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["Adamax"]
@@ -43,4 +43,4 @@ class Adamax(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["AdEMAMix"]
@@ -56,12 +56,12 @@ class AdEMAMix(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
         at_least_zero(group, "alpha")
-        at_least_zero(group, *(one for one in ("beta3_warmup", "alpha_warmup") if group[one] is not None))
+        at_least_zero(group, *(name for name in ("beta3_warmup", "alpha_warmup") if group[name] is not None))
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
         warmups = {name: group[name] or 0 for name in ("beta3_warmup", "alpha_warmup")}

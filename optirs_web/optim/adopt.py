@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["ADOPT"]
@@ -49,4 +49,4 @@ class ADOPT(Optimizer):
         clipping: bool = True,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack
 from ..ops.random_state import checked_seed
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .layout import Layout
 from .low_rank import LowRankLayout, LowRankOptimizer
 from .matrices import Batch, Scaled
@@ -18,18 +18,18 @@ __all__ = ["APOLLO"]
 
 
 class _ApolloLayout(LowRankLayout):
-    """Scales the directions in place, between `prepare` and `measure`."""
+    """A layout that scales the directions in place, between `prepare` and `measure`."""
 
     owner = "APOLLO"
 
     @staticmethod
     def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-        """The rows and columns that a tensor is seen with: what is no matrix is one column, and never projected."""
+        """Return the rows and columns of a tensor as a matrix: one column if it is none, which is never projected."""
         if len(shape) == 2:
             return shape[0], shape[1]
         size = 1
-        for one in shape:
-            size *= one
+        for length in shape:
+            size *= length
         return size, 1
 
     def _is_projected(self, rows: int, columns: int) -> bool:
@@ -39,7 +39,7 @@ class _ApolloLayout(LowRankLayout):
         return super()._low_shape(rows, columns) if self._is_projected(rows, columns) else (rows, columns)
 
     def state_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:  # type: ignore[override]
-        """The shape of the state of that name of a parameter."""
+        """Return the shape of a parameter's state of that name."""
         if not self._is_projected(*self.matrix_shape(shape)):
             return Layout.state_shape(name, shape)
         return super().state_shape(name, shape)
@@ -53,7 +53,7 @@ class _ApolloLayout(LowRankLayout):
                 self.adam(batch, batch.matrices(batch.shard.state["direction"]))
 
     def _scale(self, batch: Batch) -> None:
-        """R = P g, and each channel of g times the factor that Adam has for that of R."""
+        """Compute R = P g, and multiply each channel of g by the factor of Adam for that channel of R."""
         tensors, scalars = batch.tensors, View.whole(self._tensor_scalars)
         options: dict[str, Any] = dict(batch.shard.flags)
         low = self.products.stack(len(tensors), *self._low_shape(batch.rows, batch.columns))
@@ -65,8 +65,8 @@ class _ApolloLayout(LowRankLayout):
         self.device.dispatch(cooperative("random_projection"), views, (-(-size // 256), len(tensors)), parameters)
         self.products.multiply(tensors, p, x, r, Scaled(r.rows**-0.5))
 
-        is_one = options["scale_type"] == "tensor"
-        factors = self.products.stack(len(tensors), 1, 1 if is_one else r.columns)
+        is_shared = options["scale_type"] == "tensor"
+        factors = self.products.stack(len(tensors), 1, 1 if is_shared else r.columns)
         strides = r.column_stride, r.row_stride, factors.columns
         self.adapt(batch, "channel_factors", low, (r.columns, r.rows, *strides), factors.columns, factors.view)
 
@@ -142,7 +142,7 @@ class APOLLO(LowRankOptimizer):
         seed: int = 0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -1,4 +1,4 @@
-"""Parameters move into arenas, where one dispatch reaches them all."""
+"""The move of parameters into arenas, shared buffers over which one dispatch updates all of them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from collections.abc import Hashable, Sequence
 from ..runtime.arena import Arena, Home, split_sizes
 from ..tensors import Parameter, Tensor
 
-__all__ = ["home_of", "move_into_arenas"]
+__all__ = ["move_into_arenas", "slot_of"]
 
 
-def home_of(param: Parameter) -> Home:
-    """The place of a parameter that was moved."""
+def slot_of(param: Parameter) -> Home:
+    """Return the arena, and the index in it, of a parameter that was moved."""
     assert param._home is not None
     return param._home
 
 
 def move_into_arenas(params: Sequence[Parameter], kinds: Sequence[Hashable]) -> None:
-    """Give every parameter that has no place yet one in an arena; those of one kind share one."""
+    """Move every parameter that is not in an arena yet into one; those of one kind share arenas."""
     device = params[0].device
     for kind in dict.fromkeys(kinds):
-        homeless = [one for one, its_kind in zip(params, kinds, strict=True) if its_kind == kind and not one._home]
-        if not homeless:
+        unplaced = [
+            param for param, param_kind in zip(params, kinds, strict=True) if param_kind == kind and not param._home
+        ]
+        if not unplaced:
             continue
-        for members in split_sizes(device, [one.size for one in homeless]):
-            arena = Arena(device, [homeless[index].size for index in members])
-            if any(isinstance(homeless[index]._grad, Tensor) for index in members):
+        for members in split_sizes(device, [param.size for param in unplaced]):
+            arena = Arena(device, [unplaced[index].size for index in members])
+            if any(isinstance(unplaced[index]._grad, Tensor) for index in members):
                 _ = arena.grads  # all memory that is needed, before anything moves
-            for place, index in enumerate(members):
-                _move(homeless[index], Home(arena, place))
+            for position, index in enumerate(members):
+                _move(unplaced[index], Home(arena, position))
 
 
 def _move(param: Parameter, home: Home) -> None:
@@ -41,6 +43,6 @@ def _move(param: Parameter, home: Home) -> None:
         param._grad_view.buffer.retired = True
         param._grad_view = None
     if isinstance(param._grad, Tensor):
-        place = home.grad_view()
-        param.device.copy(param._grad.view, place)
-        param._grad = Tensor(place, param.shape, param.dtype)
+        grad_view = home.grad_view()
+        param.device.copy(param._grad.view, grad_view)
+        param._grad = Tensor(grad_view, param.shape, param.dtype)

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any, Unpack
 
 from ..errors import UnsupportedError
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["ASGD"]
@@ -23,7 +23,7 @@ class ASGD(Optimizer):
         mu = 1 / max(1, t - t0)
 
     where g is the gradient (negated if `maximize`) plus weight_decay param; at first eta is lr and mu is 1. The average
-    `ax` is in the state dict, and `use_average` gives it to the parameters.
+    `ax` is in the state dict, and `use_average` sets the parameters to it.
 
     Args:
         lr: learning rate of the first step.
@@ -57,7 +57,7 @@ class ASGD(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -1,11 +1,11 @@
-"""Averages of parameters over training, which lie beside them on the device.
+"""Averages of parameters over training, stored on the device of the parameters.
 
     EMA           exponential moving average, bias-corrected, with torch's start, or with a decay that grows
     SWA           equal weights, at calls of your choice (`torch.optim.swa_utils.AveragedModel`)
     PolyakAverage equal weights at every step, or weights that grow polynomially
     soup          the average of several models
 
-`update_parameters` costs two dispatches for any number of parameters, and may be part of a compiled step.
+`update_parameters` takes two dispatches for any number of parameters, and may be part of a compiled step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SMALLEST_LOG = -100.0
 
 
 class Average:
-    """The base of all: an average beside each parameter.
+    """The base class of averages: an average of each parameter.
 
     Attributes:
         params: the parameters.
@@ -55,29 +55,29 @@ class Average:
         keep_track(self)
 
     def _build(self) -> None:
-        self._made = InPlace(Rule("average", folder="arena"), self.params)
+        self._rule = InPlace(Rule("average", folder="arena"), self.params)
 
     @property
     def _layout(self) -> Layout:
-        return self._made.layout
+        return self._rule.layout
 
     @property
     def n_averaged(self) -> int:
-        """How many values the average is made of. Waits."""
-        (raw,) = (self._layout.device.read(place["step"]) for place in self._layout.places(["step"])[:1])
+        """The number of values in the average. Waits."""
+        (raw,) = (self._layout.device.read(views["step"]) for views in self._layout.tensor_views(["step"])[:1])
         return int(raw.cast("f")[0])
 
     def update_parameters(self) -> None:
-        """Take the parameters as they are now into the average.
+        """Add the current values of the parameters to the average.
 
         Raises:
-            UnsupportedError: the parameters are the averages, since they are swapped.
+            UnsupportedError: the parameters hold the averages, as they are swapped.
         """
         self._need_unswapped()
         recording = self._layout.device.recording
         if recording is not None:
             recording.before_replay.append(self._need_unswapped)
-        self._made.run([True] * len(self.params), self._hyper)
+        self._rule.run([True] * len(self.params), self._hyper)
 
     def _need_unswapped(self) -> None:
         if self._is_swapped:
@@ -89,12 +89,12 @@ class Average:
             raise UnsupportedError("exchange parameters and averages outside a compiled step")
         self._layout.apply("eval")
         self._is_swapped = not self._is_swapped
-        for one in self.params:
-            one._version += 1
+        for param in self.params:
+            param._version += 1
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
-        """Within the block the parameters are their averages.
+        """Swap parameters and averages within the block.
 
         Example:
             >>> import optirs_web as ow
@@ -116,11 +116,11 @@ class Average:
             self.swap()
 
     def averages(self) -> list[Tensor]:
-        """Copies of the averages."""
+        """Return copies of the averages."""
         device = self._layout.device
-        source = [one.view for one in self.params]
+        source = [param.view for param in self.params]
         if not self._is_swapped:
-            source = [place["average"] for place in self._layout.places([])]
+            source = [views["average"] for views in self._layout.tensor_views([])]
         copies = []
         for param, view in zip(self.params, source, strict=True):
             buffer = device.allocate(max(4, view.nbytes))
@@ -131,17 +131,17 @@ class Average:
     # State.
 
     def state_dict(self) -> dict[str, Any]:
-        """The averages, by number of the parameter, and how many values they are made of. Waits."""
+        """Return the averages, by number of the parameter, and the number of values in them. Waits."""
         self._need_unswapped()
         return self._dict_of(self._layout.device.read_all(self._layout.state_views()))
 
     def _dict_of(self, contents: Mapping[str, memoryview]) -> dict[str, Any]:
-        found = state.read(self._layout, self.params, ("step",), contents)
-        count = int(found[0]["step"]) if found else 0
-        return {"n_averaged": count, "averages": {number: entry["average"] for number, entry in found.items()}}
+        entries = state.read(self._layout, self.params, ("step",), contents)
+        count = int(entries[0]["step"]) if entries else 0
+        return {"n_averaged": count, "averages": {number: entry["average"] for number, entry in entries.items()}}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over a state dict.
+        """Load a state dict.
 
         Raises:
             CheckpointError: it does not fit these parameters.
@@ -162,16 +162,16 @@ class Average:
         entries = {key: {"step": float(count), "average": value} for key, value in averages.items()}
         state.write(self._layout, ("step",), entries)
 
-    # What `recovery.Recoverable` asks for.
+    # The interface `recovery.Recoverable`.
 
     recovery_order: ClassVar[int] = 1
 
     def recovery_views(self) -> Mapping[str, View]:
-        """The averages."""
+        """Return the views of the averages."""
         return self._layout.state_views()
 
     def keeper(self) -> Any:
-        """Takes them as the snapshot."""
+        """Return a function that stores the content of these views as the snapshot."""
         return partial(self._keep, self._is_swapped)
 
     def _keep(self, is_swapped: bool, contents: Mapping[str, memoryview]) -> None:
@@ -179,11 +179,11 @@ class Average:
 
     @property
     def has_snapshot(self) -> bool:
-        """There is one."""
+        """True if there is a snapshot."""
         return self._snapshot is not None
 
     def revive(self, device: Device) -> None:
-        """Go on with the snapshot where the parameters lie now, swapped if they are now."""
+        """Continue with the snapshot on the parameters' device, swapped if the parameters are."""
         assert self._snapshot is not None
         averages, was_swapped = self._snapshot
         is_swapped, self._is_swapped = self._is_swapped, False
@@ -198,7 +198,7 @@ class Average:
     def __getstate__(self) -> dict[str, Any]:
         """For `copy.deepcopy` and `pickle`: with the parameters. Waits."""
         contents = self._layout.device.read_all(self._layout.state_views())
-        return {**vars(self), "_made": None, "_snapshot": None, "_state": self._dict_of(contents)}
+        return {**vars(self), "_rule": None, "_snapshot": None, "_state": self._dict_of(contents)}
 
     def __setstate__(self, content: dict[str, Any]) -> None:
         content = dict(content)
@@ -218,7 +218,7 @@ class EMA(Average):
     Args:
         params: the parameters.
         decay: from 0 to less than 1.
-        bias_correction: weigh the values so as if the average had gone on for ever: the weight of the newest is
+        bias_correction: divide by the sum of the weights so far: the weight of the newest value is
             (1 - decay) / (1 - decay^t). Without it the first value counts as in `torch.optim.swa_utils.get_ema_avg_fn`.
         warmup: a decay of at most (1 + t) / (10 + t) at the t-th value, instead of the correction.
 
@@ -258,7 +258,7 @@ class SWA(Average):
         >>> for value in (1.0, 2.0, 6.0):
         ...     w.assign([value])
         ...     average.update_parameters()
-        >>> [one.tolist() for one in average.averages()]
+        >>> [value.tolist() for value in average.averages()]
         [[3.0]]
     """
 
@@ -313,17 +313,17 @@ def soup(models: Sequence[Sequence[Tensor]], weights: Sequence[float] | None = N
     """
     if not models:
         raise ValueError("a soup needs at least one model")
-    shares = [1.0] * len(models) if weights is None else [float(one) for one in weights]
+    shares = [1.0] * len(models) if weights is None else [float(weight) for weight in weights]
     if len(shares) != len(models) or not sum(shares) > 0:
         raise ValueError(f"{len(models)} models need as many weights with a sum above 0, not {weights}")
-    shapes = [[one.shape for one in model] for model in models]
-    if any(one != shapes[0] for one in shapes):
+    shapes = [[tensor.shape for tensor in model] for model in models]
+    if any(model_shapes != shapes[0] for model_shapes in shapes):
         raise ShapeError("the models have parameters of different shapes")
     result = []
     for tensors in zip(*models, strict=True):
-        parts = [multiply(one.detach(), share / sum(shares)) for one, share in zip(tensors, shares, strict=True)]
+        parts = [multiply(tensor.detach(), share / sum(shares)) for tensor, share in zip(tensors, shares, strict=True)]
         total = parts[0]
-        for one in parts[1:]:
-            total = add(total, one)
+        for part in parts[1:]:
+            total = add(total, part)
         result.append(total)
     return result

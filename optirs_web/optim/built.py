@@ -1,4 +1,4 @@
-"""The device side of an optimizer: made from its groups, and rebuilt when groups, flags or transforms change."""
+"""The layout of an optimizer on the device, built from its groups and rebuilt when they or the transforms change."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _IMMUTABLE = {bool, float, int, str, tuple, type(None)}
 
 
 class Built(Grouped):
-    """Keeps a layout that fits the groups."""
+    """An optimizer with a layout on the device that fits its groups."""
 
     layout_type: ClassVar[type[Layout]] = Layout
     takes_dense: ClassVar[bool] = True
     """Gradients may be tensors; otherwise all are `SparseRows`."""
 
     fixed: ClassVar[tuple[str, ...]] = ()
-    """Flags that state has its shape from."""
+    """Flags that determine the shape of state."""
 
     tiny: ClassVar[tuple[str, ...]] = ()
-    """State of which float16 has no numbers, as of squares."""
+    """State whose values are too small for float16, such as squares."""
 
     _layout: Layout | None
     _state_dtype: dict[str, str]
@@ -45,9 +45,9 @@ class Built(Grouped):
     _transforms: list[Transform]
     _is_scaled: bool
     _skip_nonfinite: bool
-    _checked_options: Sequence[Mapping[str, Any]] = ()  # those of the groups when all was well
-    _refreshed: Sequence[object] = ()  # what the groups held when the device got it; () if that can change in place
-    _resting: Slots  # state that a change of flags has put out of use
+    _checked_options: Sequence[Mapping[str, Any]] = ()  # the groups' options when they were last checked
+    _refreshed: Sequence[object] = ()  # the groups' content when it was last written; () if it can change in place
+    _unused_slots: Slots  # state that is unused since a change of flags
 
     def _build(self) -> None:
         params, group_flags = self._params(), self._flags()
@@ -55,7 +55,7 @@ class Built(Grouped):
             raise UnsupportedError("make optimizers and parameter groups outside a compiled step")
         groups = [number for number, group in enumerate(self.param_groups) for _ in group["params"]]
         flags = [group_flags[number] for number in groups]
-        stored = [self._stored(param, its_flags) for param, its_flags in zip(params, flags, strict=True)]
+        stored = [self._stored(param, param_flags) for param, param_flags in zip(params, flags, strict=True)]
         move_into_arenas(params, list(zip(flags, stored, strict=True)))
         rule, transforms = self.rule, self._transforms
         if self._is_scaled:
@@ -76,27 +76,27 @@ class Built(Grouped):
         self._built_flags = group_flags
         self._built_params = self._param_ids()
 
-    def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
-        """How each slot is to be stored, by name."""
+    def _checked_state_dtype(self, requested: str | Mapping[str, str]) -> dict[str, str]:
+        """Check `state_dtype`, and return the type of each slot, by name."""
         known, is_own = self.layout_type.in_fewer_bits(self.rule.state), self.rule.text is not None
         names = [name for name in known if is_own or name not in slot_storage.EXACT]
-        if (known or self.layout_type.more_state) and not names and asked != "float32":
+        if (known or self.layout_type.more_state) and not names and requested != "float32":
             raise UnsupportedError(f"{type(self).__name__} keeps its state as float32")
-        by_slot = dict(asked) if isinstance(asked, Mapping) else dict.fromkeys(names, asked)
+        by_slot = dict(requested) if isinstance(requested, Mapping) else dict.fromkeys(names, requested)
         for slot, kind in by_slot.items():
             if kind not in STATE_DTYPES:
                 raise ValueError(f"state_dtype must be one of {', '.join(STATE_DTYPES)}, not {kind!r}")
             if slot not in (known if kind == "float32" else names):
                 raise ValueError(f"state_dtype names '{slot}'; {type(self).__name__} has {', '.join(names) or 'none'}")
             if kind == "float16" and not is_own and (slot in self.tiny or slot.endswith(slot_storage.NOT_NEGATIVE)):
-                if by_slot != asked:
+                if by_slot != requested:
                     by_slot[slot] = "bfloat16"
                     continue
                 raise ValueError(f"float16 has no numbers below 6e-8, which '{slot}' needs; bfloat16 has")
         return by_slot
 
     def _checked_rounding(self, param_dtype: str, rounding: str) -> str:
-        """How parameters are kept, as in `wgsl.param_storage`; "" for float32."""
+        """Check `param_dtype` and `rounding`, and return the rounding as in `wgsl.param_storage`; "" for float32."""
         if param_dtype not in ("float32", "bfloat16"):
             raise ValueError(f"param_dtype must be float32 or bfloat16, not {param_dtype!r}")
         if rounding not in param_storage.ROUNDINGS:
@@ -108,36 +108,36 @@ class Built(Grouped):
         return rounding
 
     def _stored(self, param: Parameter, flags: Flags) -> Stored:
-        """How the state of a parameter, and the parameter, are stored, where not as float32."""
+        """Return how the state of a parameter, and the parameter, are stored, where not as float32."""
         slots = self.layout_type.in_fewer_bits(self.rule.slots(flags))
-        asked = {slot: self._state_dtype.get(slot, "float32") for slot in slots}
+        requested = {slot: self._state_dtype.get(slot, "float32") for slot in slots}
         if param.size < SMALLEST_8_BIT:
-            asked = {slot: kind for slot, kind in asked.items() if kind != "8bit"}
+            requested = {slot: kind for slot, kind in requested.items() if kind != "8bit"}
         is_own = self.rule.text is not None
         kinds = {
             slot: slot_storage.kind_of(slot, kind, is_own_rule=is_own)
-            for slot, kind in asked.items()
+            for slot, kind in requested.items()
             if kind != "float32"
         }
         return (*kinds.items(), *([(param_storage.PARAM, self._rounding)] if self._rounding else []))
 
     def _param_ids(self) -> list[list[int]]:
-        return [[id(one) for one in group["params"]] for group in self.param_groups]
+        return [[id(param) for param in group["params"]] for group in self.param_groups]
 
     def _rebuild(self) -> None:
-        """Another layout with the same state."""
+        """Build another layout with the same state."""
         before = self._built
         self._build()
-        self._built.take_over(before, self._resting)
+        self._built.take_over(before, self._unused_slots)
         self._round_params()
-        self._resting = {**self._resting, **before.slots()}
+        self._unused_slots = {**self._unused_slots, **before.slots()}
 
     def _round_params(self) -> None:
-        """Have the model see numbers of bfloat16, where it is to."""
+        """Round the parameters to bfloat16, if `param_dtype` is that."""
         if self._rounding:
             self._built.round_params()
-            for one in self._params():
-                one._version += 1
+            for param in self._params():
+                param._version += 1
 
     @property
     def _built(self) -> Layout:
@@ -145,7 +145,7 @@ class Built(Grouped):
         return self._layout
 
     def _make_scaled(self) -> None:
-        """Make room for the scale of the loss."""
+        """Add the scale of the loss to the layout."""
         if not self._is_scaled:
             if self._built.device.recording is not None:
                 raise NotReadyError(self._make_scaled)
@@ -153,19 +153,19 @@ class Built(Grouped):
             self._rebuild()
 
     def _refresh(self) -> None:
-        """Bring the device up to date with the options of the groups."""
+        """Write the options of the groups to the device, if they have changed."""
         self._refresh_options()
         self._built.copy_rates()
 
     def _refresh_options(self) -> None:
-        """As `_refresh`, but for tensors: a recorded step copies these itself."""
+        """Write the options that are no tensors, as a recorded step copies tensors itself."""
         held: list[object] = [self._schedules]
         for group in self.param_groups:
             held += (*group, *group.values(), *group["params"])
         if len(held) == len(self._refreshed) and all(map(operator.is_, held, self._refreshed)):
             return
         options = [
-            {name: _compared(one) for name, one in group.items() if name != "params"} for group in self.param_groups
+            {name: _compared(value) for name, value in group.items() if name != "params"} for group in self.param_groups
         ]
         if options != self._checked_options:
             for group in self.param_groups:
@@ -177,7 +177,7 @@ class Built(Grouped):
             )
         if self._flags() != self._built_flags:
             for name in self.fixed:
-                if [group[name] for group in self.param_groups] != [dict(one)[name] for one in self._built_flags]:
+                if [group[name] for group in self.param_groups] != [dict(flags)[name] for flags in self._built_flags]:
                     raise UnsupportedError(f"{name} cannot change in training; make a new optimizer")
             if self._built.device.recording is not None:  # a rebuild moves the state
                 raise NotReadyError(self._refresh)
@@ -185,7 +185,7 @@ class Built(Grouped):
         if self._schedules is not None:
             self._schedules.notice()
         self._set_hyper()
-        values = [one for group in self.param_groups for name, one in group.items() if name not in _NO_OPTIONS]
+        values = [value for group in self.param_groups for name, value in group.items() if name not in _NO_OPTIONS]
         kinds = {*map(type, values)}
         if kinds <= _IMMUTABLE and self._schedules is None and self._built._pipeline is None:
             self._refreshed = held
@@ -197,5 +197,5 @@ class Built(Grouped):
 
 
 def _compared(option: Any) -> Any:
-    """What tells an option from another one: arrays and tensors are equal element by element."""
+    """Return a value by which options are compared: the identity of arrays and tensors, whose == is elementwise."""
     return tuple(option) if isinstance(option, list) else id(option) if hasattr(option, "shape") else option

@@ -1,4 +1,4 @@
-"""What is known of objects, as long as they live."""
+"""A mapping from objects, by identity, that does not keep them alive."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _Value = TypeVar("_Value")
 
 
 class ByIdentity(Generic[_Value]):
-    """Values of objects that it does not keep alive.
+    """Values by object, without keeping the objects alive.
 
     As `weakref.WeakKeyDictionary`, which would compare tensors with ``==``, and so element by element.
     """
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """Make an empty mapping."""
         self._values: dict[int, tuple[ref[Any], _Value]] = {}
 
     def get(self, key: object) -> _Value | None:
-        """The value of an object, or None."""
-        found = self._values.get(id(key))
-        return found[1] if found is not None and found[0]() is key else None
+        """Return the value of an object, or None."""
+        entry = self._values.get(id(key))
+        return entry[1] if entry is not None and entry[0]() is key else None
 
     def set(self, key: object, value: _Value) -> None:
-        """Keep a value until the object goes."""
+        """Set the value of an object, until the object is collected."""
         number, values = id(key), self._values
         values[number] = ref(key, lambda _: values.pop(number, None)), value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .factored import FactoredLayout
 from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 from .options import two_epsilons
@@ -66,7 +66,7 @@ class CAME(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         for value in two_epsilons(group):

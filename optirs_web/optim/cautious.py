@@ -1,10 +1,10 @@
-"""Cautious optimizers: only the elements move whose step agrees with the gradient."""
+"""Cautious optimizers, which update only the elements whose step agrees in sign with the gradient."""
 
 from __future__ import annotations
 
 from typing import Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["CautiousAdamW", "CautiousLion"]
@@ -42,7 +42,7 @@ class CautiousAdamW(Optimizer):
         weight_decay: float = 1e-2,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
 
 @documented
@@ -79,4 +79,4 @@ class CautiousLion(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)

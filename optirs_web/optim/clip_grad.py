@@ -19,10 +19,10 @@ Params = Parameter | Iterable[Parameter]
 
 
 class _CheckedLayout(GradLayout):
-    """Reads the norm before anything is changed."""
+    """A layout that reads the norm, and raises if it is not finite, before gradients are changed."""
 
     def _before_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
-        norm = self.device.read(self.places(["norm"])[0]["norm"]).cast("f")[0]
+        norm = self.device.read(self.tensor_views(["norm"])[0]["norm"]).cast("f")[0]
         if not math.isfinite(norm):
             raise RuntimeError(
                 "The total norm for gradients from `parameters` is non-finite, so it cannot be clipped. To disable "
@@ -40,14 +40,14 @@ def clip_grad_norm_(
     """Scale the gradients in place so that the norm of all is at most `max_norm`, as `torch.nn.utils.clip_grad_norm_`.
 
     They are multiplied by min(1, max_norm / (norm + 1e-6)), in 4 dispatches for any number of tensors. As a transform
-    of an optimizer (`transforms.clip_by_global_norm`) it costs one.
+    of an optimizer (`transforms.clip_by_global_norm`) it takes one.
 
     Args:
         parameters: a parameter or several; those without a gradient are left alone.
         max_norm: the largest norm.
         norm_type: 1, 2, or infinity for the largest magnitude.
         error_if_nonfinite: wait for the norm, and raise if it is NaN or infinite.
-        foreach: torch's; accepted and without a meaning here.
+        foreach: accepted as torch does, without effect.
 
     Returns:
         The norm before, as a tensor without axes.
@@ -68,7 +68,7 @@ def clip_grad_norm_(
     params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     if float(norm_type) not in NORM_TYPES:
         raise ValueError(f"norm_type must be 1, 2 or infinity, not {norm_type}")
-    live = [one.grad is not None for one in params]
+    live = [param.grad is not None for param in params]
     if not any(live):
         return zeros((), params[0].device if params else None)
     if error_if_nonfinite and params[0].device.recording is not None:
@@ -93,7 +93,7 @@ def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None
         [1.0, -0.5]
     """
     params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    live = [one.grad is not None for one in params]
+    live = [param.grad is not None for param in params]
     if any(live):
         clip = in_place(Rule("clip_grad_value", folder="arena"), params, GradLayout)
         clip.run(live, {"limit": float(clip_value)})

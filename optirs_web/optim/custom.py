@@ -20,28 +20,28 @@ from .optimizer import Optimizer, Options, Params, Rule
 __all__ = ["from_wgsl"]
 
 _TAKEN = frozenset(("name", "over_all", "param_names", "params", "self", "source", *Options.__annotations__))
-"""Names of options that every optimizer has, or that `from_wgsl` takes itself."""
+"""Names of options that every optimizer has, or that are arguments of `from_wgsl`."""
 
 
 def from_wgsl(
     source: str | os.PathLike[str], *, name: str | None = None, over_all: bool = False, **defaults: Any
 ) -> type[Optimizer]:
-    """An optimizer class from a rule in WGSL, which runs on every device as the library's own do.
+    """Make an optimizer class from a rule in WGSL, which runs on every device as the library's own do.
 
     The rule declares `struct Hyper`, `struct Updated { param: f32, state: State }`, and
 
         fn update(param: f32, grad: f32, state: State, h: Hyper, s: Scalars) -> Updated
 
-    It may leave out parameters that it does not need, and `struct State` if it keeps nothing per element. With
+    It may omit parameters that it does not need, and `struct State` if it keeps nothing per element. With
     `struct Scalars { step: f32 }` the tensor's steps are counted in `s.step`, from 1. ``shaders/README.md`` describes
     `advance`, which makes other scalars, and `struct Measured` with `measure` and `settle`. State begins at zero.
 
     Args:
         source: WGSL, or the path of a file with it. It may import from the library: `import package::lib::math::exp;`.
         name: of the class; by default that of the file, or "Rule".
-        over_all: what the rule measures is summed over all tensors, not over each.
-        **defaults: the options and their default values. Each member of Hyper is one of them, or made of one: `beta1`
-            of `betas`, `one_minus_X` and `log_X` of X. So is each override.
+        over_all: the measures of the rule are summed over all tensors, not over each.
+        **defaults: the options and their default values. Each member of Hyper is one of them, or derived from one:
+            `beta1` from `betas`, `one_minus_X` and `log_X` from X. So is each override.
 
     Returns:
         A subclass of `Optimizer`, to be called with parameters and options.
@@ -69,7 +69,7 @@ def from_wgsl(
         raise ShaderError("struct Hyper needs at least one member", file=rule.name, line=1, column=1)
     _check(rule)
     betas = defaults.get("betas", (0.9,))
-    if not (isinstance(betas, (tuple, list)) and betas and all(isinstance(one, Real) for one in betas)):
+    if not (isinstance(betas, (tuple, list)) and betas and all(isinstance(beta, Real) for beta in betas)):
         raise TypeError(f"betas must be a tuple of numbers, such as betas=(0.9,), not {betas!r}")
     members = {member: _option_of(member, defaults) for member in (*rule.hyper, *rule.flags)}
     taken = _TAKEN.intersection((*members, *members.values(), *defaults)) | ({"betas"} & members.keys())
@@ -86,7 +86,10 @@ def from_wgsl(
         __signature__ = Signature(
             [
                 Argument("params", Argument.POSITIONAL_OR_KEYWORD),
-                *(Argument(one, Argument.KEYWORD_ONLY, default=value) for one, value in defaults.items()),
+                *(
+                    Argument(option_name, Argument.KEYWORD_ONLY, default=value)
+                    for option_name, value in defaults.items()
+                ),
                 Argument("options", Argument.VAR_KEYWORD),
             ]
         )
@@ -96,15 +99,15 @@ def from_wgsl(
             super().__init__(params, own, **options)
 
         def __reduce_ex__(self, protocol: Any) -> Any:
-            """For `pickle`, which would look for the class in a module: it is made again from its text."""
+            """Pickle the text of the rule, from which the class is made again, as it is in no module."""
             if type(self) is not Rules:
                 return super().__reduce_ex__(protocol)
             return _unpickled, (text, rule.name, over_all, defaults), self.__getstate__()
 
         def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-            made = memo[id(self)] = type(self).__new__(type(self))
-            made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-            return made
+            copied = memo[id(self)] = type(self).__new__(type(self))
+            copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+            return copied
 
     Rules.rule = rule
     Rules.beta_count = len(defaults.get("betas", ()))
@@ -119,8 +122,8 @@ def _unpickled(text: str, name: str, over_all: bool, defaults: Mapping[str, Any]
 
 
 def _check(rule: Rule) -> None:
-    """Raise the ShaderError that a step would meet."""
-    taken = [one for one in rule.state if one in rule_shell.RESERVED or is_largest(one)]
+    """Compile the kernels of a rule, and raise the ShaderError that a step would raise."""
+    taken = [member for member in rule.state if member in rule_shell.RESERVED or is_largest(member)]
     if taken:
         message = f"State cannot have a member '{min(taken)}': use another name"
         raise ShaderError(message, file=rule.name, line=1, column=1)
@@ -133,7 +136,7 @@ def _check(rule: Rule) -> None:
 
 
 def _read(source: str | os.PathLike[str]) -> tuple[str, str]:
-    """The text, and the name of the file."""
+    """Return the text of the rule, and the name of its file or "Rule"."""
     if isinstance(source, str) and ("\n" in source or "{" in source):
         return source, "Rule"
     path = Path(source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .distance import EstimatesDistance
 from .optimizer import Options, Params, Rule
 
@@ -21,7 +21,7 @@ class DAdaptSGD(EstimatesDistance):
         param = momentum param + (1 - momentum) (x0 - s)
         d = max(d, 2 numerator / ‖s‖)
 
-    where x0 is where param began, g0 is the first gradient (without its decay), and g is the gradient plus weight_decay
+    where x0 is the initial param, g0 is the first gradient (without its decay), and g is the gradient plus weight_decay
     param. The product and the norms are over all tensors that have a gradient; d is one number for all, and all have
     it in their state.
 
@@ -49,7 +49,7 @@ class DAdaptSGD(EstimatesDistance):
         growth_rate: float = math.inf,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
 
 @documented
@@ -61,7 +61,7 @@ class DAdaptAdaGrad(EstimatesDistance):
         param = momentum param + (1 - momentum) (x0 - sk / (sqrt(alphak) + eps))
         d = max(d, (‖sk‖² - Σ d² lr² ‖g‖²) / ‖sk‖₁)
 
-    where x0 is where param began, g is the gradient plus weight_decay param, and the squared norms are weighted by
+    where x0 is the initial param, g is the gradient plus weight_decay param, and the squared norms are weighted by
     1 / (sqrt(alphak) + eps). The norms are over all tensors; d is one number for all, and all have it in their state.
 
     As for `DAdaptSGD`, the options of d are those of the first group, and the learning rate is that of all groups or 0.
@@ -88,7 +88,7 @@ class DAdaptAdaGrad(EstimatesDistance):
         growth_rate: float = math.inf,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
 
 @documented
@@ -137,4 +137,4 @@ class DAdaptAdam(EstimatesDistance):
         growth_rate: float = math.inf,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)

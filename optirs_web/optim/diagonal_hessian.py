@@ -1,4 +1,4 @@
-"""Optimizers with the diagonal of the Hessian: Sophia-H estimates it, the diagonal Newton method is given it."""
+"""Optimizers with the diagonal of the Hessian, which Sophia-H estimates, and the diagonal Newton method gets."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 __all__ = ["DiagonalNewton", "SophiaH"]
 
 Hvp = Callable[[list[Tensor]], Sequence[Any]]
-"""From a vector for each parameter, in the order of the groups, to the Hessian's products with them."""
+"""A function of vectors, one for each parameter in the order of the groups, that returns the Hessian's products."""
 Diagonal = Callable[[], Sequence[Any]]
-"""The diagonal of the Hessian, a tensor or an array for each parameter in the order of the groups."""
+"""A function that returns the diagonal of the Hessian: a tensor or array for each parameter in the groups' order."""
 
 _MANY = 2.0**26  # times any multiple of 2^-24 but 0 is more than 1
 
 
 class _DiagonalHessian(Optimizer):
-    """Its state has a slot `hessian` that the rule only reads."""
+    """An optimizer whose state has a slot `hessian` that the rule only reads."""
 
     def _hessians(self) -> list[Tensor]:
-        """The slot of each parameter."""
+        """Return the slot `hessian` of each parameter as a tensor."""
         slots = self._built.slots()
-        return [Tensor(slots[number, "hessian"], one.shape, FLOAT32) for number, one in enumerate(self._params())]
+        return [Tensor(slots[number, "hessian"], param.shape, FLOAT32) for number, param in enumerate(self._params())]
 
     def _step(
         self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None, **more: Any
     ) -> Any:
         result = closure() if closure is not None else None
         if grads is not None:
-            self._take(self._params(), grads)
+            self._assign_grads(self._params(), grads)
         recording = self._built.device.recording
         if recording is None:
-            self._look()
+            self._update_slots()
         else:
-            recording.at_replay.append(self._look)
+            recording.at_replay.append(self._update_slots)
         super()._step(**more)
         return result
 
     @abstractmethod
-    def _look(self) -> None:
-        """Bring the slots up to date before a step, or before the replay of one."""
+    def _update_slots(self) -> None:
+        """Write the slots before a step, or before the replay of one."""
 
-    def _given(self, values: Sequence[Any], what: str) -> list[Tensor]:
-        """What a callable returned, as tensors of the parameters' shapes."""
+    def _as_tensors(self, values: Sequence[Any], what: str) -> list[Tensor]:
+        """Return the results of a callable as tensors, after checking that they have the parameters' shapes."""
         params = self._params()
-        given = [one if isinstance(one, Tensor) else tensor(one, device=params[0].device) for one in values]
-        if [one.shape for one in given] != [one.shape for one in params]:
+        tensors = [value if isinstance(value, Tensor) else tensor(value, device=params[0].device) for value in values]
+        if [result.shape for result in tensors] != [param.shape for param in params]:
             raise ShapeError(f"{what} must give a tensor for each parameter, of its shape")
-        return [one.detach() for one in given]
+        return [result.detach() for result in tensors]
 
 
 @documented
@@ -72,13 +72,13 @@ class SophiaH(_DiagonalHessian):
 
     Args:
         betas: decay of the averages of the gradient and of the Hessian's diagonal.
-        eps: the least that is divided by.
+        eps: the smallest denominator.
         weight_decay: decoupled.
         gamma: multiplies the Hessian.
         clip_threshold: of each element.
         update_interval: steps from one estimate to the next.
-        hvp: called with a vector for each parameter, gives the products of the Hessian with them. Before a compiled
-            step it is called outside of that. Without it, call `update_hessian` every few steps.
+        hvp: called with a vector for each parameter, returns the products of the Hessian with them. For a compiled
+            step it is called before the step. Without it, call `update_hessian` every few steps.
         distribution: of v: "gaussian" as in the paper, or "rademacher" (signs), which is exact for a diagonal Hessian.
         seed: of v.
 
@@ -135,20 +135,20 @@ class SophiaH(_DiagonalHessian):
         super().validate(group)
         at_least_zero(group, "gamma", "clip_threshold")
 
-    def _look(self) -> None:
+    def _update_slots(self) -> None:
         if self.hvp is not None and self._steps_taken % self.update_interval == 0:
             self.update_hessian()
         self._steps_taken += 1
 
     def update_hessian(self, hvp: Hvp | None = None) -> None:
-        """Take one more estimate into the average of the Hessian's diagonal.
+        """Add an estimate to the average of the Hessian's diagonal.
 
         Args:
             hvp: in place of the optimizer's.
 
         Raises:
             ValueError: there is none.
-            ShapeError: it does not give a tensor for each parameter, of its shape.
+            ShapeError: it does not return a tensor for each parameter, of its shape.
             UnsupportedError: a step is being recorded; its replays would all use the same vectors.
         """
         if self._built.device.recording is not None:
@@ -157,7 +157,7 @@ class SophiaH(_DiagonalHessian):
         if hvp is None:
             raise ValueError("SophiaH needs hvp, a callable that returns the products of the Hessian with vectors")
         vectors = self._vectors()
-        products = self._given(hvp(vectors), "hvp")
+        products = self._as_tensors(hvp(vectors), "hvp")
         groups = [group for group in self.param_groups for _ in group["params"]]
         for group, slot, vector, product in zip(groups, self._hessians(), vectors, products, strict=True):
             beta2 = float(group["betas"][1])
@@ -166,17 +166,17 @@ class SophiaH(_DiagonalHessian):
 
     def _vectors(self) -> list[Tensor]:
         params = self._params()
-        first = self.seed + self._steps_taken * len(params)
+        first_seed = self.seed + self._steps_taken * len(params)
         make = randn if self.distribution == "gaussian" else _signs
-        return [make(one.shape, one.device, seed=first + number) for number, one in enumerate(params)]
+        return [make(param.shape, param.device, seed=first_seed + number) for number, param in enumerate(params)]
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        self._steps_taken = int(max((float(one["step"]) for one in state_dict["state"].values()), default=0))
+        self._steps_taken = int(max((float(entry["step"]) for entry in state_dict["state"].values()), default=0))
 
 
 def _signs(shape: Any, device: Any, seed: int) -> Tensor:
-    """1 or -1, each with probability 1/2."""
+    """Return a tensor of 1 and -1, each with probability 1/2."""
     uniform = (rand(shape, device, seed=seed) - 0.5) * _MANY
     is_positive = 1.0 - (1.0 - uniform.relu()).relu()
     return is_positive * 2.0 - 1.0
@@ -190,7 +190,7 @@ class DiagonalNewton(_DiagonalHessian):
 
     Args:
         damping: the paper's mu: bounds the step where there is no curvature.
-        diagonal: gives h, the diagonal of the Hessian, for each parameter; called before every step.
+        diagonal: returns h, the diagonal of the Hessian, for each parameter; called before every step.
 
     Example:
         >>> import optirs_web as ow
@@ -221,8 +221,8 @@ class DiagonalNewton(_DiagonalHessian):
         super().validate(group)
         at_least_zero(group, "damping")
 
-    def _look(self) -> None:
+    def _update_slots(self) -> None:
         if self.diagonal is None:
             raise ValueError("DiagonalNewton needs diagonal, a callable that returns the diagonal of the Hessian")
-        for slot, value in zip(self._hessians(), self._given(self.diagonal(), "diagonal"), strict=True):
+        for slot, value in zip(self._hessians(), self._as_tensors(self.diagonal(), "diagonal"), strict=True):
             self._built.device.copy(value.view, slot.view)

@@ -1,4 +1,4 @@
-"""Optimizers that estimate the distance to the solution, d: one number over all tensors, by which lr is multiplied."""
+"""The base of optimizers that estimate the distance to the solution, d: one factor of lr for all tensors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .options import LARGEST_FLOAT32, SMALLEST_NORMAL
 
 __all__ = ["EstimatesDistance", "above_zero"]
 
-_LARGEST_GROWTH = 1e30  # instead of infinity, which shaders need not know
+_LARGEST_GROWTH = 1e30  # instead of infinity, which shaders need not support
 
 
 def above_zero(group: Mapping[str, Any], *names: str) -> None:
-    """Refuse options that are not above zero in float32, on every device.
+    """Check that options are above zero in float32, on every device.
 
     Raises:
-        ValueError: the message names the option.
+        ValueError: one is not; the message names it.
     """
     for name in names:
         value = group[name]
@@ -28,7 +28,7 @@ def above_zero(group: Mapping[str, Any], *names: str) -> None:
 
 
 class EstimatesDistance(Optimizer):
-    """Options of d are those of the first group, since d is one number; a group has the learning rate of all, or 0."""
+    """An optimizer that estimates d, by the options of the first group; groups have one learning rate, or 0."""
 
     takes_tensor_lr = False
     tiny = ("exp_avg",)  # of gradients times d
@@ -50,13 +50,13 @@ class EstimatesDistance(Optimizer):
             raise ValueError(f"Invalid growth_rate value: {growth_rate}")
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        """The rule's Hyper.
+        """Return the rule's Hyper.
 
         Raises:
             ValueError: two groups have different learning rates, neither of them 0.
         """
         groups: list[Mapping[str, Any]] = [*self.param_groups] or [group]
-        rates = {float(one["lr"]) for one in groups}
+        rates = {float(group_options["lr"]) for group_options in groups}
         if len(rates - {0.0}) > 1:
             raise ValueError(f"the learning rates of groups are one number or 0, since d is one number; not {rates}")
         options = {**group, **{name: groups[0][name] for name in self.options_of_d}}

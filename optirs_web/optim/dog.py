@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .distance import above_zero
 from .optimizer import Optimizer, Options, Params, Rule
 
@@ -19,12 +19,12 @@ class DoG(Optimizer):
         max_dist = reps_rel (1 + ‖x0‖) at the first step, then max(max_dist, ‖param - x0‖)
         param = param - lr max_dist / sqrt(Σ ‖g‖² + eps) g
 
-    where x0 is where param began, and g is the gradient plus weight_decay param. The norms are over all tensors that
+    where x0 is the initial param, and g is the gradient plus weight_decay param. The norms are over all tensors that
     have a gradient in the step, the sum over all steps. The authors recommend to average the parameters.
 
     Args:
-        lr: multiplies the learning rate found; leave it at 1.
-        reps_rel: the first distance, beside the norm of the parameters.
+        lr: multiplies the estimated learning rate; leave it at 1.
+        reps_rel: the first distance, relative to 1 + the norm of the parameters.
         eps: added to the sum of squared norms.
 
     Example:
@@ -47,7 +47,7 @@ class DoG(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

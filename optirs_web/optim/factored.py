@@ -1,6 +1,7 @@
-"""State per row and per column: where it lies beside an arena, the tables that lead there, and its place in a step.
+"""State per row and per column of matrices: its buffers, the tables by which kernels address it, and its update.
 
-See `wgsl.line_lookup` for how the state lies, and `wgsl.factored_shell` for the tiles and lines that a step works on.
+A line is a row, a column or a whole matrix. See `wgsl.line_lookup` for the layout of the state, and
+`wgsl.factored_shell` for the tiles and lines over which a step runs.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ __all__ = ["FactoredLayout"]
 
 _ITEMSIZE = 4
 _MEAN = "mean_"
-"""What the name of a member of Matrix begins with that is the mean of a member of Row: no state dict shows it."""
+"""The prefix of a member of Matrix that is the mean of a member of Row, and is not in state dicts."""
 
 _PARTIALS_PER_INVOCATION = 16
-"""So many partials of a line are summed by one invocation before several share the line."""
+"""Partials of a line that one invocation sums; with more, several invocations share the line."""
 
 
 class Stack(NamedTuple):
@@ -41,23 +42,23 @@ class Stack(NamedTuple):
 
     @staticmethod
     def of(shape: Sequence[int]) -> Stack:
-        """The stack that a tensor of that shape is."""
+        """Return the stack of matrices of a tensor of that shape."""
         if len(shape) < 2:
             return Stack(1, 1, math.prod(shape), False)
         return Stack(math.prod(shape[:-2]), shape[-2], shape[-1], True)
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return self.matrices * self.rows * self.columns
 
     def count(self, kind: str) -> int:
-        """How many lines of a kind there are."""
+        """Return the number of lines of a kind."""
         return self.matrices * {"row": self.rows, "column": self.columns, "matrix": 1}[kind]
 
     @property
     def tile_logs(self) -> tuple[int, int]:
-        """The logarithms of the rows and columns of a tile: as square as the matrix allows."""
+        """The base-2 logarithms of the rows and columns of a tile: as square as the matrix allows."""
         rows, columns = _log(self.rows), _log(self.columns)
         while rows + columns > _log(TILE):
             if rows > columns:
@@ -67,7 +68,7 @@ class Stack(NamedTuple):
         return rows, columns
 
     def tiles(self) -> Iterator[tuple[int, int, int]]:
-        """The first matrix, row and column of each tile."""
+        """Yield the first matrix, row and column of each tile."""
         rows, columns = self.tile_logs
         for matrix in range(0, self.matrices, TILE >> (rows + columns)):
             for row in range(0, self.rows, 1 << rows):
@@ -75,7 +76,7 @@ class Stack(NamedTuple):
                     yield matrix, row, column
 
     def tile_span(self, matrix: int, row: int, column: int) -> tuple[int, int]:
-        """The first element of a tile, and the end of its last."""
+        """Return the offset of the first element of a tile, and the end of its last one."""
         rows, columns = self.tile_logs
         matrices = min(TILE >> (rows + columns), self.matrices - matrix)
         last_row = (matrix + matrices - 1) * self.rows + min(row + (1 << rows), self.rows) - 1
@@ -83,19 +84,19 @@ class Stack(NamedTuple):
         return (matrix * self.rows + row) * self.columns + column, end
 
     def partials(self) -> dict[str, int]:
-        """In how many tiles each line of a kind lies."""
+        """Return the number of tiles that each line of a kind crosses, by kind."""
         rows, columns = self.tile_logs
-        strips, chunks = -(-self.columns >> columns), -(-self.rows >> rows)
-        return {"row": strips, "column": chunks, "matrix": strips * chunks}
+        row_tiles, column_tiles = -(-self.columns >> columns), -(-self.rows >> rows)
+        return {"row": row_tiles, "column": column_tiles, "matrix": row_tiles * column_tiles}
 
 
 def _log(size: int) -> int:
-    """The logarithm of the least power of two that is not smaller."""
+    """Return the base-2 logarithm of a size, rounded up."""
     return max(0, size - 1).bit_length()
 
 
-class _Place(NamedTuple):
-    """Where a member of a tensor's lines lies in the buffer ``lines``, in words."""
+class _MemberRange(NamedTuple):
+    """The range of a member of a tensor's lines in the buffer ``lines``, in words."""
 
     kind: str
     member: str
@@ -104,8 +105,8 @@ class _Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
-    """A part of an arena that a kernel sees at once."""
+class _BindingRange:
+    """A binding range of an arena, with the tables of its tiles."""
 
     first_block: int
     blocks: int
@@ -116,20 +117,20 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """The lines of the tensors of a shard."""
+    """The buffers and tables of the lines of a shard's tensors."""
 
     lines: Buffer
     partials: Buffer
-    places: Mapping[int, tuple[_Place, ...]]
-    windows: Mapping[int, _Window]
+    members: Mapping[int, tuple[_MemberRange, ...]]
+    ranges: Mapping[int, _BindingRange]
     groups: Mapping[str, tuple[Buffer, int]]  # for each pass the table and its length
 
     @property
     def buffers(self) -> Iterator[Buffer]:
-        """All of them."""
+        """All buffers."""
         yield from (self.lines, self.partials, *(table for table, _ in self.groups.values()))
-        for window in self.windows.values():
-            yield from (one for one in (window.shapes, window.tiles) if one is not None)
+        for range_ in self.ranges.values():
+            yield from (table for table in (range_.shapes, range_.tiles) if table is not None)
 
 
 class FactoredLayout(Layout):
@@ -137,10 +138,10 @@ class FactoredLayout(Layout):
 
     Attributes:
         row_names, column_names: the members of Row and Column.
-        vector_names: what the state dict calls a member of Column in the state of a vector, where it is as good as
-            state per element; what is not named is not shown.
+        vector_names: the names in state dicts of members of Column in the state of a vector, which is then state per
+            element; other members are not shown.
         keeps_dimensions: the row state of a matrix of n rows has the shape (n, 1), not (n,); that of columns likewise.
-        updates_first: `update` comes before the new lines, and sees the old ones.
+        updates_first: `update` runs before the lines are updated, and reads the old ones.
     """
 
     row_names: ClassVar[tuple[str, ...]] = ()
@@ -156,59 +157,64 @@ class FactoredLayout(Layout):
         self._passes = [suffix for suffix in PASSES if self.rule.has(f"measure_lines{suffix}")]
         self._lines = [self._lines_of(shard) for shard in self._shards]
 
-    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
-        self._stacks = [Stack.of(one.shape) for one in params]
+    def _inspect(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+        self._stacks = [Stack.of(param.shape) for param in params]
 
     # Tables.
 
     def _lines_of(self, shard: Shard) -> _Lines:
-        places: dict[int, tuple[_Place, ...]] = {}
+        members: dict[int, tuple[_MemberRange, ...]] = {}
         partials: dict[int, int] = {}  # where those of each tensor begin
         words = entries = 0
-        windows = list(shard.arena.windows())
+        ranges = list(shard.arena.windows())
         for index, number in shard.numbers.items():
             stack = self._stacks[number]
-            places[number] = tuple(self._place_members(stack, words))
-            words += sum(one.length for one in places[number])
+            members[number] = tuple(self._member_ranges(stack, words))
+            words += sum(member.length for member in members[number])
             partials[number] = entries
-            turns = len(self._turns(shard, index, windows))
-            entries += turns * sum(stack.count(kind) * tiles for kind, tiles in stack.partials().items())
-        seen = {first: self._window(shard, first, blocks, windows, places, partials) for first, blocks in windows}
+            passes = len(self._ranges_with(shard, index, ranges))
+            entries += passes * sum(stack.count(kind) * tiles for kind, tiles in stack.partials().items())
+        by_first = {
+            first_block: self._range(shard, first_block, blocks, ranges, members, partials)
+            for first_block, blocks in ranges
+        }
         return _Lines(
             self._table(max(1, words)),
             self._table(max(1, entries) * measured_words(self.rule)),
-            places,
-            seen,
-            {suffix: self._groups(shard, suffix, windows) for suffix in self._passes},
+            members,
+            by_first,
+            {suffix: self._groups(shard, suffix, ranges) for suffix in self._passes},
         )
 
-    def _place_members(self, stack: Stack, first: int) -> Iterator[_Place]:
+    def _member_ranges(self, stack: Stack, first_index: int) -> Iterator[_MemberRange]:
         for kind, members in self._members.items():
             for member in members:
-                yield _Place(kind, member, first, stack.count(kind))
-                first += stack.count(kind)
+                yield _MemberRange(kind, member, first_index, stack.count(kind))
+                first_index += stack.count(kind)
 
     @staticmethod
-    def _turns(shard: Shard, index: int, windows: Sequence[tuple[int, int]]) -> list[int]:
-        """The first blocks of the windows that show some of a tensor."""
-        first = shard.arena.firsts[index] // BLOCK
-        end = first + -(-shard.arena.sizes[index] // BLOCK)
-        return [start for start, blocks in windows if start < end and first < start + blocks]
+    def _ranges_with(shard: Shard, index: int, ranges: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the first blocks of the binding ranges that contain part of a tensor."""
+        tensor_first = shard.arena.firsts[index] // BLOCK
+        end = tensor_first + -(-shard.arena.sizes[index] // BLOCK)
+        return [
+            first_block for first_block, blocks in ranges if first_block < end and tensor_first < first_block + blocks
+        ]
 
-    def _window(
+    def _range(
         self,
         shard: Shard,
-        first: int,
+        first_block: int,
         blocks: int,
-        windows: Sequence[tuple[int, int]],
-        places: Mapping[int, Sequence[_Place]],
+        ranges: Sequence[tuple[int, int]],
+        members: Mapping[int, Sequence[_MemberRange]],
         partials: Mapping[int, int],
-    ) -> _Window:
+    ) -> _BindingRange:
         shapes = array("I", bytes(_ITEMSIZE * SHAPE_WORDS * (len(self.groups) + 1)))
         tiles = array("I")
         for index, number in shard.numbers.items():
-            stack, turns = self._stacks[number], self._turns(shard, index, windows)
-            begin = shard.arena.firsts[index] - first * BLOCK
+            stack, passes = self._stacks[number], self._ranges_with(shard, index, ranges)
+            begin = shard.arena.firsts[index] - first_block * BLOCK
             if not stack.size:
                 continue
             shapes[SHAPE_WORDS * number : SHAPE_WORDS * (number + 1)] = array(
@@ -216,34 +222,34 @@ class FactoredLayout(Layout):
                 (
                     begin % 2**32,
                     *stack[:3],
-                    places[number][0].first,
+                    members[number][0].first,
                     partials[number],
                     *stack.tile_logs,
-                    len(turns),
+                    len(passes),
                     stack.is_matrix,
                 ),
             )
-            if first in turns:
-                turn = turns.index(first)
+            if first_block in passes:
+                pass_number = passes.index(first_block)
                 for tile in stack.tiles():
                     low, high = stack.tile_span(*tile)
                     if begin + high > 0 and begin + low < blocks * BLOCK:
-                        tiles.extend((number, *tile, turn))
+                        tiles.extend((number, *tile, pass_number))
         table = self._filled(tiles) if tiles else None
-        return _Window(first, blocks, self._filled(shapes), table, len(tiles) // TILE_WORDS)
+        return _BindingRange(first_block, blocks, self._filled(shapes), table, len(tiles) // TILE_WORDS)
 
-    def _groups(self, shard: Shard, suffix: str, windows: Sequence[tuple[int, int]]) -> tuple[Buffer, int]:
+    def _groups(self, shard: Shard, suffix: str, ranges: Sequence[tuple[int, int]]) -> tuple[Buffer, int]:
         kernel = LineSettleKernel.of(self.rule, shard.flags, suffix)
         groups = array("I")
         for index, number in shard.numbers.items():
-            stack, turns = self._stacks[number], len(self._turns(shard, index, windows))
+            stack, passes = self._stacks[number], len(self._ranges_with(shard, index, ranges))
             for kind_number, kind in enumerate(LINE_STRUCTS):
                 if kind not in kernel.functions or not stack.size:
                     continue
-                shared = -(-turns * stack.partials()[kind] // _PARTIALS_PER_INVOCATION)
-                log_team = min(_log(shared), _log(LINES_PER_GROUP))
-                for first in range(0, stack.count(kind), LINES_PER_GROUP >> log_team):
-                    groups.extend((number, kind_number, first, log_team))
+                groups_of_partials = -(-passes * stack.partials()[kind] // _PARTIALS_PER_INVOCATION)
+                log_invocations = min(_log(groups_of_partials), _log(LINES_PER_GROUP))
+                for first_line in range(0, stack.count(kind), LINES_PER_GROUP >> log_invocations):
+                    groups.extend((number, kind_number, first_line, log_invocations))
         return self._filled(groups or array("I", bytes(_ITEMSIZE * GROUP_WORDS))), len(groups) // GROUP_WORDS
 
     def _filled(self, words: array[int]) -> Buffer:
@@ -279,10 +285,10 @@ class FactoredLayout(Layout):
     def _measure_lines(self, number: int, suffix: str, shared: Mapping[str, View]) -> None:
         shard, lines = self._shards[number], self._lines[number]
         kernel = LineMeasureKernel.of(self.rule, shard.flags, suffix, shard.stored)
-        for window in lines.windows.values():
-            if window.tiles is not None:
-                views = {**shared, "tiles": View.whole(window.tiles)}
-                self._run_window(shard, kernel, views, window.first_block, window.blocks, window.tile_count)
+        for range_ in lines.ranges.values():
+            if range_.tiles is not None:
+                views = {**shared, "tiles": View.whole(range_.tiles)}
+                self._run_window(shard, kernel, views, range_.first_block, range_.blocks, range_.tile_count)
 
     def _settle_lines(self, number: int, suffix: str, shared: Mapping[str, View]) -> None:
         shard, lines = self._shards[number], self._lines[number]
@@ -290,19 +296,19 @@ class FactoredLayout(Layout):
         views = {**shared, **self._views_of(shard, 0), "groups": View.whole(groups)}
         self._run(LineSettleKernel.of(self.rule, shard.flags, suffix), views, count)
 
-    def _views_of(self, shard: Shard, first: int) -> dict[str, View]:
+    def _views_of(self, shard: Shard, first_block: int) -> dict[str, View]:
         lines = self._lines[self._shards.index(shard)]
         return {
             "lines": View.whole(lines.lines),
             "line_partials": View.whole(lines.partials),
-            "shapes": View.whole(lines.windows[first].shapes),
+            "shapes": View.whole(lines.ranges[first_block].shapes),
         }
 
     # State.
 
     @classmethod
     def state_shape(cls, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the state of that name of a parameter.
+        """Return the shape of a parameter's state of that name.
 
         Raises:
             CheckpointError: a parameter of this shape has no such state.
@@ -318,65 +324,67 @@ class FactoredLayout(Layout):
         return super().state_shape(name, shape)
 
     def _is_shown(self, number: int, name: str) -> bool:
-        """Whether state dicts show the state of that name of a tensor."""
+        """Return whether state dicts show a tensor's state of that name."""
         is_matrix = self._stacks[number].is_matrix
         return name in (self.more_state if is_matrix else self.vector_names.values())
 
-    def _name(self, number: int, place: _Place) -> str:
-        """What a member is called in the state of a tensor."""
-        if not self._stacks[number].is_matrix and place.kind == "column":
-            return self.vector_names.get(place.member, place.member)
-        return place.member
+    def _name(self, number: int, member: _MemberRange) -> str:
+        """Return the name of a member in the state of a tensor."""
+        if not self._stacks[number].is_matrix and member.kind == "column":
+            return self.vector_names.get(member.member, member.member)
+        return member.member
 
-    def _line_places(self, shard_number: int) -> Iterator[tuple[int, str, _Place]]:
-        for number, places in self._lines[shard_number].places.items():
-            for place in places:
-                yield number, self._name(number, place), place
+    def _line_members(self, shard_number: int) -> Iterator[tuple[int, str, _MemberRange]]:
+        for number, members in self._lines[shard_number].members.items():
+            for member in members:
+                yield number, self._name(number, member), member
 
     def state_views(self) -> dict[str, View]:
-        lines = {f"{number}.lines": View.whole(one.lines) for number, one in enumerate(self._lines)}
+        lines = {f"{number}.lines": View.whole(lines_.lines) for number, lines_ in enumerate(self._lines)}
         return {**super().state_views(), **lines}
 
     def state_in(self, contents: Mapping[str, memoryview]) -> dict[int, dict[str, memoryview]]:
-        found = super().state_in(contents)
+        state = super().state_in(contents)
         for shard_number in range(len(self._shards)):
             raw = contents[f"{shard_number}.lines"]
-            for number, name, place in self._line_places(shard_number):
+            for number, name, member in self._line_members(shard_number):
                 if self._is_shown(number, name):
-                    found[number][name] = raw[_ITEMSIZE * place.first : _ITEMSIZE * (place.first + place.length)]
-        return found
+                    state[number][name] = raw[_ITEMSIZE * member.first : _ITEMSIZE * (member.first + member.length)]
+        return state
 
     def _line_slots(self) -> Slots:
         return {
-            (number, name): View(self._lines[shard_number].lines, _ITEMSIZE * place.first, _ITEMSIZE * place.length)
+            (number, name): View(self._lines[shard_number].lines, _ITEMSIZE * member.first, _ITEMSIZE * member.length)
             for shard_number in range(len(self._shards))
-            for number, name, place in self._line_places(shard_number)
-            if place.length
+            for number, name, member in self._line_members(shard_number)
+            if member.length
         }
 
     def slots(self) -> Slots:
         return {**super().slots(), **self._line_slots()}
 
-    def places(self, scalars: Sequence[str]) -> list[dict[str, View]]:
-        found = super().places(scalars)
-        for (number, name), place in self._line_slots().items():
+    def tensor_views(self, scalars: Sequence[str]) -> list[dict[str, View]]:
+        views = super().tensor_views(scalars)
+        for (number, name), view in self._line_slots().items():
             if self._is_shown(number, name):
-                found[number][name] = place
+                views[number][name] = view
             else:
-                found[number].pop(name, None)
-        return found
+                views[number].pop(name, None)
+        return views
 
-    def write_state(self, given: Mapping[int, Mapping[str, memoryview]]) -> None:
-        super().write_state(given)
+    def write_state(self, state: Mapping[int, Mapping[str, memoryview]]) -> None:
+        super().write_state(state)
         for shard_number, lines in enumerate(self._lines):
             content = memoryview(bytearray(lines.lines.nbytes)).cast("f")
-            for number, name, place in self._line_places(shard_number):
-                entry = given.get(number, {})
+            for number, name, member in self._line_members(shard_number):
+                entry = state.get(number, {})
                 if name in entry:
-                    content[place.first : place.first + place.length] = memoryview(entry[name]).cast("B").cast("f")
+                    content[member.first : member.first + member.length] = memoryview(entry[name]).cast("B").cast("f")
                 elif name.removeprefix(_MEAN) in entry:
                     rows = memoryview(entry[name.removeprefix(_MEAN)]).cast("B").cast("f")
                     count = self._stacks[number].rows
-                    for matrix in range(place.length):
-                        content[place.first + matrix] = sum(rows[matrix * count : (matrix + 1) * count]) / max(count, 1)
+                    for matrix in range(member.length):
+                        content[member.first + matrix] = sum(rows[matrix * count : (matrix + 1) * count]) / max(
+                            count, 1
+                        )
             self.device.write(View.whole(lines.lines), content.cast("B"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from ..errors import UnsupportedError
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Options, Params, Rate, Rule
 from .options import at_least_zero
 from .wrapper import Anchored
@@ -23,7 +23,7 @@ class FedProx(Anchored):
 
     With mu = 0 it is the local solver of FedAvg (McMahan et al. 2017, arXiv:1602.05629).
 
-    The global model is what the parameters hold at the first step, and at each call of `begin_round`.
+    The global model is a copy of the parameters from the first step, and from each call of `begin_round`.
 
     Args:
         mu: weight of the proximal term.
@@ -52,14 +52,14 @@ class FedProx(Anchored):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
         at_least_zero(group, "mu")
 
     def begin_round(self) -> None:
-        """The parameters of now are the global model: call it when they were assigned the server's.
+        """Make the current parameters the global model: call it after the server's were assigned.
 
         Raises:
             UnsupportedError: within a compiled step.

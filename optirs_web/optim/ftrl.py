@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 from .options import LARGEST_FLOAT32, SMALLEST_NORMAL
 
@@ -20,10 +20,10 @@ class FTRL(Optimizer):
         n = n + g²
         param = 0 where |z| <= lambda1, otherwise (sign(z) lambda1 - z) / ((beta + sqrt(n)) / lr + lambda2)
 
-    In the state z is `linear` and n `accumulator`, as in TensorFlow. n begins at 0. z begins at -beta / lr param: at 0,
-    as in the paper, where the parameter begins at 0 as it does there; elsewhere beta pulls to where the parameter
-    began. With beta = 0 that is forgotten at the first step; then a parameter stays until the square of a gradient,
-    which n is made of, is more than 0 in float32 (gradients above 1e-22).
+    In the state z is `linear` and n `accumulator`, as in TensorFlow. n begins at 0. z begins at -beta / lr param, which
+    is 0, as in the paper, for a parameter that begins at 0; otherwise beta pulls towards the initial parameter. With
+    beta = 0 the first step discards it; then a parameter does not change until the square of a gradient, whose sum is
+    n, is more than 0 in float32 (gradients above 1e-22).
 
     Args:
         lr: the paper's alpha.
@@ -51,7 +51,7 @@ class FTRL(Optimizer):
         lambda2: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

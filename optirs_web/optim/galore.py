@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Unpack
 from ..runtime.buffer import Buffer, View
 from ..runtime.kernels import cooperative
 from ..runtime.rules import Stored
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .layout import Layout
 from .low_rank import LowRankLayout, LowRankOptimizer
 from .matrices import Batch, Matrices, stack
@@ -22,14 +22,14 @@ _ITERATIONS = 5
 
 
 class _GaLoreLayout(LowRankLayout):
-    """Replaces the directions by projected steps, between `prepare` and `update`."""
+    """A layout that replaces the directions by projected steps, between `prepare` and `update`."""
 
     owner = "GaLore"
     more_state: ClassVar[tuple[str, ...]] = ("projector", *LowRankLayout.more_state)
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         """See `Layout`."""
-        self._starts: list[Buffer] = []  # of each of `projected`: what the iteration for a projector begins with
+        self._starts: list[Buffer] = []  # of each of `projected`: the start of the iteration for a projector
         super().__init__(*arguments, **more)
 
     def _state_shapes(self, rows: int, columns: int) -> dict[str, tuple[int, int]]:
@@ -50,7 +50,7 @@ class _GaLoreLayout(LowRankLayout):
             self._step(batch)
 
     def _step(self, batch: Batch) -> None:
-        """The short side is that of the rows, once a tall matrix is transposed."""
+        """Compute the projected step of a batch; a tall matrix is transposed, so that its rows are the short side."""
         tensors, multiply = batch.tensors, self.products.multiply
         projector = self.state_of(batch, "projector")
         low = self.products.stack(len(tensors), *self._low_shape(batch.rows, batch.columns))
@@ -61,7 +61,7 @@ class _GaLoreLayout(LowRankLayout):
         multiply(tensors, projector, projection, x)
 
     def _make_projectors(self, batch: Batch, projector: Matrices, x: Matrices) -> None:
-        """Orthogonal iteration for the first singular vectors: P = QR(X Xᵀ P)."""
+        """Enqueue the orthogonal iteration for the first singular vectors: P = QR(X Xᵀ P)."""
         tensors, count = batch.tensors, len(batch.tensors)
         gram = self.products.stack(count, x.rows, x.rows)
         self.products.multiply(tensors, x, x.transposed, gram, gate="refresh")
@@ -69,8 +69,8 @@ class _GaLoreLayout(LowRankLayout):
         table = self.products.table(zip(tensors, work.firsts, projector.firsts, strict=True))
         views = [work.view, columns.view, projector.view, table, View.whole(self._tensor_scalars)]
         parameters = (projector.rows, projector.columns, *self.products.words("refresh"))
-        one = stack(self._starts[self._place[tensors[0]][0]], 1, projector.rows, projector.columns)
-        basis = Matrices(one.view, (0,) * count, one.rows, one.columns, one.row_stride, one.column_stride)
+        start = stack(self._starts[self._location[tensors[0]][0]], 1, projector.rows, projector.columns)
+        basis = Matrices(start.view, (0,) * count, start.rows, start.columns, start.row_stride, start.column_stride)
         for _ in range(_ITERATIONS):
             self.products.multiply(tensors, gram, basis, work.transposed, gate="refresh")
             self.device.dispatch(cooperative("orthogonalise"), views, count, parameters)
@@ -89,10 +89,10 @@ class GaLore(LowRankOptimizer):
         param = param - lr (weight_decay param + scale P N)
 
     where g is the gradient (negated if `maximize`), transposed if it has more rows than columns. The moments have
-    `rank` rows only. A tensor of more than two dimensions is seen as the matrix (first, all others), a vector as one
+    `rank` rows only. A tensor of more than two dimensions is treated as the matrix (first, all others), a vector as one
     column, which makes this Adam for it.
 
-    The singular vectors are found on the device, for all matrices of one shape at once, by 5 orthogonal iterations
+    The singular vectors are computed on the device, for all matrices of one shape at once, by 5 orthogonal iterations
     P = QR(g gᵀ P) from random numbers, always the same: the projection is accurate to about
     (σ[rank + 1] / σ[rank])^10, and orthogonal to about 1e-6. optax's projects the long side, and with an SVD.
 
@@ -126,4 +126,4 @@ class GaLore(LowRankOptimizer):
         scale: float = 0.25,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)

@@ -1,4 +1,4 @@
-"""The parameter groups of an optimizer, and what its rule is told of their options."""
+"""The parameter groups of an optimizer, and the hyper-parameters and flags that its rule gets from their options."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Schedules(Protocol):
     """The schedules of an optimizer's options; see `lr_scheduler`."""
 
     params: set[str]
-    """The options that follow one."""
+    """The options that follow a schedule."""
 
     def notice(self) -> None:
-        """Find out which options somebody else has changed since."""
+        """Detect options that were changed by other code since the last call."""
 
 
 class Grouped(ABC):
-    """The groups, and how the options of each become a rule's Hyper and overrides."""
+    """An optimizer's groups, and the conversion of their options to a rule's Hyper and overrides."""
 
     rule: ClassVar[Rule]
     beta_count: ClassVar[int] = 2
-    """How many `betas` there are, if the optimizer has any."""
+    """The number of `betas`, if the optimizer has any."""
 
     takes_tensor_lr: ClassVar[bool] = True
-    """`lr` may be a tensor: the host does not look at it."""
+    """`lr` may be a tensor, which the host does not read."""
 
     defaults: dict[str, Any]
     param_groups: list[dict[str, Any]]
@@ -59,11 +59,11 @@ class Grouped(ABC):
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name not in ("params", "param_names")]
         return "\n".join([*lines, ")"])
 
-    # What a rule says of itself.
+    # Options of a rule.
 
     def validate(self, group: Mapping[str, Any]) -> None:
         """Raise ValueError if an option of the group is out of range."""
-        at_least_zero(group, *(one for one in ("lr", "eps", "weight_decay", "momentum") if one in group))
+        at_least_zero(group, *(name for name in ("lr", "eps", "weight_decay", "momentum") if name in group))
         if "betas" in group:
             fractions(group, "betas")
             if len(group["betas"]) != self.beta_count:
@@ -72,7 +72,7 @@ class Grouped(ABC):
                 )
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        """The rule's overrides."""
+        """Return the rule's overrides."""
         return {name: self._flag(group, name) for name in self.rule.flags}
 
     def _flag(self, group: Mapping[str, Any], name: str) -> bool:
@@ -85,14 +85,14 @@ class Grouped(ABC):
         return bool(value) or (self._schedules is not None and option in self._schedules.params)
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        """The rule's Hyper."""
+        """Return the rule's Hyper."""
         return {name: derived(group, name) for name in self.rule.hyper}
 
     def changes_rows_alone(self, group: Mapping[str, Any]) -> bool:
-        """Whether a step with `SparseRows` as gradients changes those rows alone; otherwise they are made dense.
+        """Return whether a step with `SparseRows` as gradients changes those rows alone; otherwise they are made dense.
 
         Raises:
-            UnsupportedError: the optimizer takes none, or none with the options of the group.
+            UnsupportedError: the optimizer takes no `SparseRows`, or none with the options of the group.
         """
         raise UnsupportedError(
             f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead"
@@ -116,8 +116,8 @@ class Grouped(ABC):
             raise
 
     def _append_groups(self, groups: Sequence[Any]) -> None:
-        """All of them, or none."""
-        known = {id(one) for one in self._params()}
+        """Add all groups, or none if one is invalid."""
+        seen = {id(param) for param in self._params()}
         added = []
         for group in groups:
             if not isinstance(group, Mapping) or "params" not in group:
@@ -126,21 +126,21 @@ class Grouped(ABC):
             for name in group:
                 if not (self._knows(name) or name in ("params", "param_names")):
                     raise TypeError(f"{type(self).__name__} has no option {name}; {instead_of(name, self.defaults)}")
-            for one in params:
-                if not isinstance(one, Parameter):
-                    kind = f"{type(one).__module__}.{type(one).__name__}"
+            for param in params:
+                if not isinstance(param, Parameter):
+                    kind = f"{type(param).__module__}.{type(param).__name__}"
                     raise TypeError(
                         f"an optimizer takes optirs_web.Parameter, not {kind} (torch's: optirs_web.interop.torch)"
                     )
-                if id(one) in known:
+                if id(param) in seen:
                     raise ValueError("some parameters appear in more than one parameter group, or twice in one")
-                known.add(id(one))
+                seen.add(id(param))
             added.append({**self.defaults, **group, "params": params, **({"param_names": names} if names else {})})
             self._check(added[-1])
-        everything = [one for group in [*self.param_groups, *added] for one in group["params"]]
-        if not everything:
+        params_of_all = [param for group in [*self.param_groups, *added] for param in group["params"]]
+        if not params_of_all:
             raise ValueError("optimizer got an empty parameter list")
-        need_one_device("an optimizer", *everything)
+        need_one_device("an optimizer", *params_of_all)
         names_of_all = [name for group in [*self.param_groups, *added] for name in group.get("param_names", ())]
         if len(set(names_of_all)) < len(names_of_all):
             raise ValueError("two parameters have the same name")
@@ -150,7 +150,7 @@ class Grouped(ABC):
         self.param_groups.extend(added)
 
     def _check(self, group: dict[str, Any]) -> None:
-        """Raise an error if an option of the group cannot be used; the value of a tensor lr is not looked at.
+        """Raise an error if an option of the group cannot be used; the value of a tensor lr is not read.
 
         Betas that are tensors become numbers.
         """
@@ -162,7 +162,7 @@ class Grouped(ABC):
                 raise ValueError("Tensor lr must be 1-element")
             if lr.dtype is not FLOAT32:
                 raise ValueError(f"Tensor lr must be float32, not {lr.dtype}")
-            if any(one.device is not lr.device for one in group["params"]):
+            if any(param.device is not lr.device for param in group["params"]):
                 raise ValueError("Tensor lr must be on the device of the parameters")
             if not self.takes_tensor_lr:
                 raise UnsupportedError(f"{type(self).__name__} reads lr on the host: pass a number")
@@ -170,12 +170,13 @@ class Grouped(ABC):
         error = self._fault(options)
         if error is None:
             return
-        for name, one in signature(type(self)).parameters.items():
+        for name, parameter in signature(type(self)).parameters.items():
             if name == "params" or name not in group:
                 continue
-            if str(self._fault({**options, name: one.default})) == str(error):
+            if str(self._fault({**options, name: parameter.default})) == str(error):
                 continue  # it is another option
-            value, is_numeric = group[name], isinstance(one.default, Real) and not isinstance(one.default, bool)
+            value, default = group[name], parameter.default
+            is_numeric = isinstance(default, Real) and not isinstance(default, bool)
             if is_numeric and callable(value):
                 more = "" if name == "lr" else f", param={name!r}"
                 way = f"lr_scheduler.ScheduleLR(optimizer, schedule{more})"
@@ -190,7 +191,7 @@ class Grouped(ABC):
         raise ValueError(f"Invalid options: {error}") from error
 
     def _fault(self, group: Mapping[str, Any]) -> Exception | None:
-        """What is wrong with the options of a group."""
+        """Return the error of a group's options, or None."""
         try:
             self.flags(group)
             self.validate(group)
@@ -202,22 +203,22 @@ class Grouped(ABC):
         return None
 
     def _rates(self) -> dict[int, Tensor]:
-        """The learning rates that are tensors, by number of the group."""
+        """Return the learning rates that are tensors, by number of the group."""
         groups = enumerate(self.param_groups)
         return {number: lr for number, group in groups if isinstance(lr := group.get("lr"), Tensor)}
 
     def _knows(self, name: str) -> bool:
-        """Whether a group may have this option: one of the rule, or what a schedule notes of one."""
+        """Return whether a group may have this option: one of the rule, or an entry that a schedule adds."""
         kind, _, option = name.partition("_")
         return name in self.defaults or (
             kind in ("initial", "max", "min", "base") and (option in self.defaults or option in ("momentum", "beta1"))
         )
 
     def _params(self) -> list[Parameter]:
-        return [one for group in self.param_groups for one in group["params"]]
+        return [param for group in self.param_groups for param in group["params"]]
 
     def _flags(self) -> list[Flags]:
-        """The flags of each group."""
+        """Return the flags of each group."""
         return [
             tuple(sorted({**self.flags(on_host(group)), "maximize": self._flag(group, "maximize")}.items()))
             for group in self.param_groups
@@ -228,19 +229,19 @@ class Grouped(ABC):
 
 
 def on_host(group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options without what lies on the device."""
+    """Return the options with numbers in place of tensors on the device."""
     return {**group, "lr": 1.0} if isinstance(group.get("lr"), Tensor) else group
 
 
 def _names_and_params(group: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    """The parameters of a group and, if they were given as pairs, their names."""
-    given = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
-    pairs = [one for one in given if isinstance(one, tuple)]
-    if pairs and len(pairs) < len(given):
+    """Return the names of a group's parameters, from pairs or from `param_names`, if any, and the parameters."""
+    params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+    pairs = [param for param in params if isinstance(param, tuple)]
+    if pairs and len(pairs) < len(params):
         raise ValueError("all optimizer params should be with/without names. Some param names are missing")
-    if any(len(one) != 2 or not isinstance(one[0], str) for one in pairs):
+    if any(len(pair) != 2 or not isinstance(pair[0], str) for pair in pairs):
         raise TypeError("a named parameter must be a pair of a name and a Parameter")
-    names = [one[0] for one in pairs] or list(group.get("param_names", ()))
-    if names and (len(names) != len(given) or len(set(names)) < len(names)):
+    names = [pair[0] for pair in pairs] or list(group.get("param_names", ()))
+    if names and (len(names) != len(params) or len(set(names)) < len(names)):
         raise ValueError(f"each parameter needs a name of its own, not {names}")
-    return names, [one[1] for one in pairs] or given
+    return names, [pair[1] for pair in pairs] or params

@@ -17,13 +17,13 @@ __all__ = [
 
 
 class RemovableHandle:
-    """What a registration returns: `remove()` takes the hook away. As a context manager it does so at the end."""
+    """The registration of a hook, which `remove()` ends, as does the end of a `with` block."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
 
     def remove(self) -> None:
-        """Take the hook away. A second call does nothing."""
+        """Remove the hook. A second call does nothing."""
         self._hooks._functions.pop(self, None)
 
     def __enter__(self) -> RemovableHandle:
@@ -44,8 +44,8 @@ class Hooks:
         if not callable(hook):
             raise TypeError(f"a hook must be a function, not {type(hook).__name__}")
         handle = RemovableHandle(self)
-        mine = {handle: hook}
-        self._functions = {**mine, **self._functions} if prepend else {**self._functions, **mine}
+        added = {handle: hook}
+        self._functions = {**added, **self._functions} if prepend else {**self._functions, **added}
         return handle
 
     def __iter__(self) -> Iterator[Callable[..., Any]]:
@@ -53,7 +53,7 @@ class Hooks:
 
 
 class Hooked:
-    """What has hooks: an optimizer."""
+    """The base class of optimizers with hooks."""
 
     def _make_hooks(self) -> None:
         whens = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_pre", "load_post")
@@ -75,7 +75,7 @@ class Hooked:
         return self._hooks["state_dict_pre"].register(hook, prepend=prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Have `hook(optimizer, state_dict)` called with what was made; it may return another dict."""
+        """Have `hook(optimizer, state_dict)` called after a state dict is made; it may return another dict."""
         return self._hooks["state_dict_post"].register(hook, prepend=prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:

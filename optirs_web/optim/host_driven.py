@@ -1,7 +1,7 @@
 """The base of optimizers whose decisions are made on the host: line searches, inner iterations.
 
-Vectors stay on the device. A step is a generator that hands out what it wants to read, so that one text serves `step`,
-which waits, and `step_async`, which awaits.
+Vectors stay on the device. A step is a generator that yields the views that it reads, so that the same code serves
+`step`, which waits, and `step_async`, which awaits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
         loss: the value.
-        given: what the closure returned.
+        result: the value that the closure returned.
         gradient: on the device.
         slope: the product of gradient and direction.
         largest: the largest magnitude in the gradient.
@@ -44,7 +44,7 @@ class Evaluation(NamedTuple):
     """
 
     loss: float
-    given: Any
+    result: Any
     gradient: Tensor
     slope: float
     largest: float
@@ -52,7 +52,7 @@ class Evaluation(NamedTuple):
 
 
 class HostDriven(Optimizer):
-    """Steps all parameters, as one vector, by a method that looks at scalars on the host.
+    """An optimizer that steps all parameters, as one vector, by a method that reads scalars on the host.
 
     It needs a closure that computes the loss and its gradients, is called several times in a step, and cannot be
     recorded by `compile`; the closure can be a compiled function.
@@ -69,27 +69,27 @@ class HostDriven(Optimizer):
 
     @abstractmethod
     def _minimize(self, closure: Closure) -> Reading:
-        """One step: yields what it reads, returns the first loss."""
+        """Take a step: yield the views that it reads, return the first loss."""
 
     @abstractmethod
     def _state(self) -> dict[str, Any]:
-        """The state by name: numbers, vectors, and lists of either. Empty before the first step."""
+        """Return the state by name: numbers, vectors, and lists of either. Empty before the first step."""
 
     @abstractmethod
     def _checked(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Such a state with its vectors on the device, from arrays or lists.
+        """Return a loaded state, of arrays or lists, with its vectors on the device.
 
         Raises:
-            CheckpointError: it is none.
+            CheckpointError: it is no such state.
         """
 
     @abstractmethod
     def _take_state(self, entry: Mapping[str, Any]) -> None:
-        """Go on with a state."""
+        """Continue with a state."""
 
-    # What the base class does with a layout.
+    # In place of the base class's layout.
 
-    def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
+    def _checked_state_dtype(self, requested: str | Mapping[str, str]) -> dict[str, str]:
         return {}
 
     def _build(self) -> None:
@@ -105,11 +105,11 @@ class HostDriven(Optimizer):
         return self._space
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        """None: there is no rule."""
+        """Return an empty dict, as there is no rule."""
         return {}
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        """None: there is no rule."""
+        """Return an empty dict, as there is no rule."""
         return {}
 
     def _refresh(self) -> None:
@@ -118,7 +118,7 @@ class HostDriven(Optimizer):
             raise UnsupportedError("parameters in param_groups cannot be replaced; make a new optimizer")
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Refused: there is one group.
+        """Raise an error, as there is only one group.
 
         Raises:
             ValueError: always.
@@ -154,7 +154,7 @@ class HostDriven(Optimizer):
             grads: not for this optimizer.
 
         Returns:
-            What the closure returned first.
+            The first result of the closure.
 
         Raises:
             TypeError: there is no closure.
@@ -165,7 +165,7 @@ class HostDriven(Optimizer):
         return drive(self._begin(closure, grads), self._space.device.read)
 
     async def step_async(self, closure: Closure) -> Any:
-        """The awaitable twin of `step`: for a browser that cannot wait by itself."""
+        """The awaitable twin of `step`, for a browser that cannot wait synchronously."""
         args: Any = (closure,)
         kwargs: Any = {}
         for hook in (*global_step_pre_hooks, *self._hooks["step_pre"]):
@@ -200,27 +200,27 @@ class HostDriven(Optimizer):
         return self._minimize(closure)
 
     def _evaluate(self, closure: Closure, direction: Tensor | None = None) -> Reading:
-        """The `Evaluation` of where the parameters are. One read, of 66 or 67 numbers."""
-        given = closure()
+        """Return the `Evaluation` at the current parameters. One read, of 65 to 67 numbers."""
+        result = closure()
         gradient = self._space.gradient()
-        wanted = [fold_magnitudes(gradient), sum_of_magnitudes(gradient)]
+        reductions = [fold_magnitudes(gradient), sum_of_magnitudes(gradient)]
         if direction is not None:
-            wanted.append(dot(gradient, direction))
-        if isinstance(given, Tensor):
-            if given.size != 1 or given.dtype is not FLOAT32:
-                raise ShapeError(f"a closure must return the loss, a float32 tensor of one element, not {given!r}")
-            wanted.append(given.detach())
-        found = yield from read(*wanted)
-        magnitudes, (total,), *rest = found
-        loss = rest.pop()[0] if isinstance(given, Tensor) else float(given)
-        slope = rest[0][0] if rest else 0.0
-        return Evaluation(loss, given, gradient, slope, largest([*magnitudes, total * 0.0]), total)
+            reductions.append(dot(gradient, direction))
+        if isinstance(result, Tensor):
+            if result.size != 1 or result.dtype is not FLOAT32:
+                raise ShapeError(f"a closure must return the loss, a float32 tensor of one element, not {result!r}")
+            reductions.append(result.detach())
+        values = yield from read(*reductions)
+        magnitudes, (total,), *remaining = values
+        loss = remaining.pop()[0] if isinstance(result, Tensor) else float(result)
+        slope = remaining[0][0] if remaining else 0.0
+        return Evaluation(loss, result, gradient, slope, largest([*magnitudes, total * 0.0]), total)
 
     # Checks.
 
     @property
     def skipped_steps(self) -> int:
-        """Always 0: no step is left out."""
+        """Always 0: no step is skipped."""
         return 0
 
     def _view_to_check(self) -> View:
@@ -237,9 +237,9 @@ class HostDriven(Optimizer):
     def state_views(self) -> dict[str, View]:
         views = {}
         for name, value in self._state().items():
-            for number, one in enumerate(value if isinstance(value, list) else [value]):
-                if isinstance(one, Tensor):
-                    views[f"{name}.{number}"] = one.view
+            for number, vector in enumerate(value if isinstance(value, list) else [value]):
+                if isinstance(vector, Tensor):
+                    views[f"{name}.{number}"] = vector.view
         return views
 
     def state_reader(self) -> Callable[[Mapping[str, memoryview]], dict[str, Any]]:
@@ -248,10 +248,10 @@ class HostDriven(Optimizer):
         def make(contents: Mapping[str, memoryview]) -> dict[str, Any]:
             values = {}
             for name, value in entry.items():
-                ones = value if isinstance(value, list) else [value]
-                if ones and isinstance(ones[0], Tensor):
-                    content = b"".join(space.compact(contents[f"{name}.{number}"]) for number in range(len(ones)))
-                    shape = (len(ones), space.count) if isinstance(value, list) else (space.count,)
+                vectors = value if isinstance(value, list) else [value]
+                if vectors and isinstance(vectors[0], Tensor):
+                    content = b"".join(space.compact(contents[f"{name}.{number}"]) for number in range(len(vectors)))
+                    shape = (len(vectors), space.count) if isinstance(value, list) else (space.count,)
                     values[name] = _host_array(content, shape)
                 else:
                     values[name] = value
@@ -259,12 +259,12 @@ class HostDriven(Optimizer):
 
         return make
 
-    def _after_state_dict(self, made: dict[str, Any]) -> dict[str, Any]:
-        """Lists of vectors, as torch has them, of what a checkpoint stores as one array."""
+    def _after_state_dict(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """Convert the state's arrays, as a checkpoint stores them, to lists of vectors, as torch has them."""
         lists = {name for name, value in self._state().items() if isinstance(value, list)}
-        for entry in made["state"].values():
+        for entry in state_dict["state"].values():
             entry.update({name: list(entry[name]) for name in lists & set(entry)})
-        return super()._after_state_dict(made)
+        return super()._after_state_dict(state_dict)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         for hook in self._hooks["load_pre"]:
@@ -295,7 +295,7 @@ class HostDriven(Optimizer):
             hook(self)
 
     def _vector(self, name: str, value: Any) -> Tensor:
-        """The vector of an array that a state dict has."""
+        """Return the vector of an array in a state dict, on the device."""
         content = host_data(value, FLOAT32)
         if content.shape != (self._space.count,):
             raise CheckpointError(
@@ -306,7 +306,7 @@ class HostDriven(Optimizer):
     # Recovery.
 
     def recovery_views(self) -> Mapping[str, View]:
-        return {**self.state_views(), "place": self._params()[0].view}  # says where it is before the first step
+        return {**self.state_views(), "place": self._params()[0].view}  # the device, before the first step
 
     def revive(self, device: Device) -> None:
         assert self._snapshot is not None
@@ -315,10 +315,10 @@ class HostDriven(Optimizer):
 
 
 def _host_array(content: bytes, shape: tuple[int, ...]) -> Any:
-    """NumPy's array, or where NumPy is absent a memoryview, and a list of these where there are rows."""
+    """Return NumPy's array, or where NumPy is absent a memoryview, and a list of these where there are rows."""
     try:
         import numpy as np
     except ImportError:
         flat = memoryview(content).cast("f")
-        return flat if len(shape) == 1 else [flat[at : at + shape[1]] for at in range(0, len(flat), shape[1])]
+        return flat if len(shape) == 1 else [flat[start : start + shape[1]] for start in range(0, len(flat), shape[1])]
     return np.frombuffer(content, np.float32).reshape(shape).copy()

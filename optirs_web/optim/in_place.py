@@ -1,4 +1,4 @@
-"""Rules over parameters or their gradients where they lie, outside an optimizer: a few dispatches for all of them."""
+"""Rules applied to parameters or gradients in place, outside an optimizer, by a few dispatches for all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEPT = 16
 
 
 class GradLayout(Layout):
-    """A layout whose rule changes gradients: `param` is one of them."""
+    """A layout whose rule changes gradients: its `param` is an element of a gradient."""
 
     @staticmethod
     def _params_of(arena: Arena) -> Buffer:
@@ -32,28 +32,28 @@ class GradLayout(Layout):
 
 
 class InPlace:
-    """A rule over some parameters; see `in_place`, which makes each once."""
+    """A rule over some parameters; made by `in_place`, once for each."""
 
     def __init__(
         self,
         rule: Rule,
         params: Sequence[Parameter],
         layout_type: Callable[..., Layout] = Layout,
-        its_flags: Flags = (),
+        rule_flags: Flags = (),
     ) -> None:
-        flags = [tuple(sorted((*_FLAGS, *its_flags)))] * len(params)
+        flags = [tuple(sorted((*_FLAGS, *rule_flags)))] * len(params)
         move_into_arenas(params, flags)
         self.layout = layout_type(rule, params, [0] * len(params), 1, flags, False)
-        self.homes = [one._home for one in params]
-        self.params = [weakref.ref(one) for one in params]
+        self.homes = [param._home for param in params]
+        self.params = [weakref.ref(param) for param in params]
 
     def fits(self, params: Sequence[Parameter]) -> bool:
-        """It was made for these, and they lie where they did."""
-        alike = zip(self.params, params, self.homes, strict=True)
-        return all(known() is one and one._home is home for known, one, home in alike)
+        """Return whether it was made for these parameters, and they have not been moved since."""
+        entries = zip(self.params, params, self.homes, strict=True)
+        return all(known_param() is param and param._home is home for known_param, param, home in entries)
 
     def run(self, live: Sequence[bool], hyper: Mapping[str, float]) -> None:
-        """Apply the rule to those that are live."""
+        """Apply the rule to the live parameters."""
         with self.layout.device.turn():
             self._run(live, hyper)
 
@@ -65,8 +65,8 @@ class InPlace:
         self.layout.dispatch(live)
 
     def scalar(self, name: str) -> Tensor:
-        """A copy of a scalar of the first tensor."""
-        view: View = self.layout.places([name])[0][name]
+        """Return a copy of a scalar of the first tensor."""
+        view: View = self.layout.tensor_views([name])[0][name]
         result = empty((), FLOAT32, self.layout.device)
         self.layout.device.copy(view, result.view)
         return result
@@ -76,47 +76,47 @@ def _prepare(rule: Rule, params: Sequence[Parameter], layout_type: Callable[...,
     in_place(rule, params, layout_type, flags)
 
 
-_made: dict[tuple[Any, ...], InPlace] = {}
+_instances: dict[tuple[Any, ...], InPlace] = {}
 
 
 def in_place(
     rule: Rule, params: Sequence[Parameter], layout_type: Callable[..., Layout] = Layout, flags: Flags = ()
 ) -> InPlace:
-    """The rule over these parameters, made once.
+    """Return the rule over these parameters, made once.
 
     Args:
-        rule: what is done.
+        rule: the rule.
         params: all parameters.
-        layout_type: what does it.
+        layout_type: the layout that runs it.
         flags: the rule's overrides.
 
     Raises:
-        ShapeError: they lie on different devices.
+        ShapeError: they are on different devices.
         TypeError: one is not a parameter.
     """
-    for one in params:
-        if not isinstance(one, Parameter):
-            raise TypeError(f"expected Parameters, not {type(one).__name__}")
-    devices = list(dict.fromkeys(one.device for one in params))
+    for param in params:
+        if not isinstance(param, Parameter):
+            raise TypeError(f"expected Parameters, not {type(param).__name__}")
+    devices = list(dict.fromkeys(param.device for param in params))
     if len(devices) > 1:
         raise ShapeError(f"the parameters are on different devices: {', '.join(map(str, devices))}")
     key = (rule, layout_type, flags, *map(id, params))
     with devices[0].turn():
-        return _known(key, devices[0], params)
+        return _instance(key, devices[0], params)
 
 
-def _known(key: tuple[Any, ...], device: Device, params: Sequence[Parameter]) -> InPlace:
+def _instance(key: tuple[Any, ...], device: Device, params: Sequence[Parameter]) -> InPlace:
     rule, layout_type, flags = key[:3]
-    known = _made.get(key)
-    if known is not None and known.fits(params):
-        return known
+    instance = _instances.get(key)
+    if instance is not None and instance.fits(params):
+        return instance
     if device.recording is not None:  # making it moves parameters
         raise NotReadyError(partial(_prepare, rule, list(params), layout_type, flags))
-    made = InPlace(rule, params, layout_type, flags)
-    for other, old in list(_made.items()):
-        if other == key or any(param() is None for param in old.params):
-            _made.pop(other, None)
-    while len(_made) >= _KEPT:
-        _made.pop(next(iter(list(_made))), None)
-    _made[key] = made
-    return made
+    new_instance = InPlace(rule, params, layout_type, flags)
+    for other_key, old in list(_instances.items()):
+        if other_key == key or any(param() is None for param in old.params):
+            _instances.pop(other_key, None)
+    while len(_instances) >= _KEPT:
+        _instances.pop(next(iter(list(_instances))), None)
+    _instances[key] = new_instance
+    return new_instance

@@ -9,7 +9,7 @@ from ..errors import ShapeError, UnsupportedError
 from ..runtime.buffer import View
 from ..runtime.dtypes import FLOAT32
 from ..tensors import Parameter, Tensor, tensor
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .layer_factors import KfacLayout, Layer, layers_of
 from .layout import Layout
 from .matrices import MatrixOptimizer
@@ -33,11 +33,11 @@ class KFAC(MatrixOptimizer):
         param = param - lr momentum_buffer
 
     where a are the inputs of a layer, followed by a 1 if it has a bias (A is called A_bar then), and g the gradients
-    with respect to its outputs, one for each example. For the Fisher matrix itself, g belong to labels drawn from what
-    the model predicts; with those of the data this is the empirical Fisher matrix. pi is 1 where A or G is 0. The
+    with respect to its outputs, one for each example. For the Fisher matrix itself, g belong to labels drawn from the
+    model's predictions; with those of the data this is the empirical Fisher matrix. pi is 1 where A or G is 0. The
     clipping is that of Ba, Grosse & Martens (2017).
 
-    The inverses are found on the device by Newton's iteration in float32, for all factors of one size at once, in 50
+    The inverses are computed on the device by Newton's iteration in float32, for all factors of one size at once, in 50
     dispatches, which end at once in steps that use the inverses so far. Their relative error is about 1e-8 times the
     condition number; to bound that, the damping of a factor is at least 1e-6 of its norm.
 
@@ -51,10 +51,10 @@ class KFAC(MatrixOptimizer):
         kl_clip: the largest change of the model by a step without momentum; None: any.
         update_freq: steps from one computation of the inverses to the next.
         in_first: weights are (inputs, outputs), as in `x @ weight + bias`; the same in all groups.
-        statistics: called in each step, after its closure: gives a pair (a, g) for each layer, (batch, inputs) and
+        statistics: called in each step, after its closure: returns a pair (a, g) for each layer, (batch, inputs) and
             (batch, outputs), where g is the gradient of each example's own loss: `batch` times that of their mean. A
-            compiled step records what it does. The squares of each tensor have to sum to less than 3.4e38;
-            `skip_nonfinite` leaves out the steps in which they do not.
+            compiled step records its operations. The squares of each tensor have to sum to less than 3.4e38;
+            `skip_nonfinite` skips the steps in which they do not.
 
     Example:
         >>> import optirs_web as ow
@@ -67,7 +67,7 @@ class KFAC(MatrixOptimizer):
         A tape gives the gradients of the outputs of inner layers along with those of the weights:
 
         >>> x = ow.tensor([[1.0, 2.0], [3.0, -1.0]], device="cpu")
-        >>> w1, w2 = (ow.Parameter(one, device="cpu") for one in ([[0.1, 0.2], [0.3, 0.4]], [[1.0], [-1.0]]))
+        >>> w1, w2 = (ow.Parameter(values, device="cpu") for values in ([[0.1, 0.2], [0.3, 0.4]], [[1.0], [-1.0]]))
         >>> optimizer = ow.optim.KFAC([w1, w2], in_first=True)
         >>> with ow.GradientTape() as tape:
         ...     z1 = x @ w1
@@ -97,9 +97,9 @@ class KFAC(MatrixOptimizer):
         statistics: Callable[[], Statistics] | None = None,
         **options: Unpack[Options],
     ) -> None:
-        defaults = given(locals())
+        defaults = rule_options(locals())
         self.statistics = defaults.pop("statistics")
-        self._given: Statistics | None = None
+        self._step_statistics: Statistics | None = None
         super().__init__(params, defaults, **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
@@ -113,7 +113,7 @@ class KFAC(MatrixOptimizer):
         layers_of(group.get("params", ()), group["in_first"])
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        """The rule's overrides; and what is a matter of layout."""
+        """Return the rule's overrides, and the flags of the layout."""
         return {**super().flags(group), "in_first": bool(group["in_first"])}
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
@@ -132,17 +132,17 @@ class KFAC(MatrixOptimizer):
         Args:
             closure: called first; computes the loss and its gradients. Its result is returned.
             grads: gradients to use instead, one for each parameter in the order of the groups.
-            statistics: in place of what the optimizer's callable gives.
+            statistics: in place of the results of the optimizer's callable.
 
         Raises:
             ShapeError: a gradient or a statistic has another shape than it should, or there are too few or many.
             ValueError: there are no statistics, or an option of a group is out of range.
         """
-        self._given = statistics
+        self._step_statistics = statistics
         try:
             return super().step(closure, grads=grads)
         finally:
-            self._given = None
+            self._step_statistics = None
             self._factors.statistics = ()
 
     @property
@@ -150,15 +150,17 @@ class KFAC(MatrixOptimizer):
         assert isinstance(self._built, KfacLayout)
         return self._built
 
-    def _ask(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
-        found = self._given if self._given is not None else self.statistics and self.statistics()
-        if found is None:
+    def _prepare_step(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
+        statistics = (
+            self._step_statistics if self._step_statistics is not None else self.statistics and self.statistics()
+        )
+        if statistics is None:
             raise ValueError("KFAC needs statistics, the inputs of each layer and the gradients of its outputs")
         layers = self._factors.layers
         for layer in layers:
             if layer.bias is not None and live[layer.bias] and not live[layer.weight]:
                 raise ValueError("the bias of a layer has a gradient, and its weight has none")
-        self._factors.statistics = _checked(found, layers, params[0])
+        self._factors.statistics = _checked(statistics, layers, params[0])
 
     def scaled_step(self, scaler: View | None, **kwargs: Any) -> NoReturn:
         raise UnsupportedError("statistics of a scaled loss are scaled too: use KFAC without a GradScaler")
@@ -167,22 +169,22 @@ class KFAC(MatrixOptimizer):
         raise UnsupportedError("statistics of a scaled loss are scaled too: use KFAC without a GradScaler")
 
 
-def _checked(given: Statistics, layers: Sequence[Layer], param: Parameter) -> list[tuple[Tensor, Tensor]]:
-    """The statistics as tensors beside a parameter."""
-    pairs = [tuple(one) for one in given]
-    if len(pairs) != len(layers) or any(len(one) != 2 for one in pairs):
+def _checked(statistics: Statistics, layers: Sequence[Layer], param: Parameter) -> list[tuple[Tensor, Tensor]]:
+    """Return the statistics as tensors on the device of a parameter, after checking their shapes."""
+    pairs = [tuple(pair) for pair in statistics]
+    if len(pairs) != len(layers) or any(len(pair) != 2 for pair in pairs):
         raise ShapeError(f"statistics are a pair (inputs, gradients of the outputs) for each of {len(layers)} layer(s)")
     checked = []
     for number, (layer, pair) in enumerate(zip(layers, pairs, strict=True)):
-        a, g = (one.detach() if isinstance(one, Tensor) else tensor(one, param.device, FLOAT32) for one in pair)
+        a, g = (value.detach() if isinstance(value, Tensor) else tensor(value, param.device, FLOAT32) for value in pair)
         batch = a.shape[0] if a.shape else 0
         if not batch or (a.shape, g.shape) != ((batch, layer.inputs), (batch, layer.outputs)):
             raise ShapeError(
                 f"the statistics of layer {number} are (batch, {layer.inputs}) and (batch, {layer.outputs}), "
                 f"not {a.shape} and {g.shape}"
             )
-        for one in (a, g):
-            if one.dtype is not FLOAT32 or one.device is not param.device:
-                raise ShapeError(f"the statistics of layer {number} are float32 on {param.device.name}, not {one!r}")
+        for value in (a, g):
+            if value.dtype is not FLOAT32 or value.device is not param.device:
+                raise ShapeError(f"the statistics of layer {number} are float32 on {param.device.name}, not {value!r}")
         checked.append((a, g))
     return checked

@@ -1,4 +1,4 @@
-"""Factors of the Fisher matrix of each layer, and what their inverses make of its gradient. See `kfac`."""
+"""Factors of the Fisher matrix of each layer, and the layer's gradient multiplied by their inverses. See `kfac`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["KfacLayout", "Layer", "layers_of"]
 
 _ITEMSIZE = 4
 _ITERATIONS = 25
-"""So many bring an eigenvalue of 1e-6 of the norm to 1: it doubles at first, and then comes nearer quadratically."""
+"""Iterations that bring an eigenvalue of 1e-6 of the norm to 1: it doubles at first, then converges quadratically."""
 
 
 class Layer(NamedTuple):
@@ -34,12 +34,12 @@ class Layer(NamedTuple):
 
     @property
     def kinds(self) -> tuple[str, str]:
-        """The factors: of the inputs, with a coordinate for the bias if there is one, and of the outputs."""
+        """The names of the factors: of the inputs, with a coordinate for a bias if there is one, and of the outputs."""
         return "A" if self.bias is None else "A_bar", "G"
 
 
 def layers_of(params: Sequence[Parameter], in_first: bool) -> list[Layer]:
-    """Each weight, with the bias that follows it.
+    """Return the layers of a list of parameters: each weight, with the bias that follows it.
 
     Raises:
         ValueError: they are no layers.
@@ -70,12 +70,12 @@ class _Side(NamedTuple):
 
     @property
     def tensors(self) -> list[int]:
-        """The weights."""
+        """The numbers of the weights."""
         return [self.stack.tensors[position] for position in self.positions]
 
 
 class KfacLayout(StackedLayout):
-    """Multiplies the directions with the inverses of both factors, between `prepare` and `measure`."""
+    """A layout that multiplies the directions by the inverses of both factors, between `prepare` and `measure`."""
 
     scratch: ClassVar[tuple[str, ...]] = ("direction", "gradient")
     more_state: ClassVar[tuple[str, ...]] = tuple(
@@ -87,26 +87,26 @@ class KfacLayout(StackedLayout):
         super().__init__(*arguments, **more)
         self.statistics: Sequence[tuple[Tensor, Tensor]] = ()
         self._alike: list[AlikeStack] = []
-        self._place: dict[int, tuple[int, int]] = {}  # of each tensor: index in `_alike`, and the place there
+        self._location: dict[int, tuple[int, int]] = {}  # of each tensor: index in `_alike`, and its position there
         by_shape: dict[tuple[int, int, bool], list[Layer]] = {}
         for layer in self.layers:
             by_shape.setdefault((layer.inputs, layer.outputs, layer.bias is None), []).append(layer)
         for layers in by_shape.values():
             self._add(layers)
 
-    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
-        kinds = {dict(one)["in_first"] for one in flags}
+    def _inspect(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+        kinds = {dict(param_flags)["in_first"] for param_flags in flags}
         if len(kinds) > 1:
             raise ValueError("KFAC needs one in_first for all groups")
         (self._in_first,) = kinds
         self.layers: list[Layer] = []
         for group in dict.fromkeys(self.groups):
-            first, count = self.groups.index(group), self.groups.count(group)
-            for layer in layers_of(params[first : first + count], self._in_first):
-                bias = None if layer.bias is None else first + layer.bias
-                self.layers.append(layer._replace(weight=first + layer.weight, bias=bias))
-        self._layer = {number: one for one in self.layers for number in one[:2] if number is not None}
-        super()._look_at(params, flags)
+            first_number, count = self.groups.index(group), self.groups.count(group)
+            for layer in layers_of(params[first_number : first_number + count], self._in_first):
+                bias = None if layer.bias is None else first_number + layer.bias
+                self.layers.append(layer._replace(weight=first_number + layer.weight, bias=bias))
+        self._layer = {number: layer for layer in self.layers for number in layer[:2] if number is not None}
+        super()._inspect(params, flags)
 
     def _stacks(self) -> Sequence[AlikeStack]:
         return self._alike
@@ -120,8 +120,8 @@ class KfacLayout(StackedLayout):
             for position, layer in enumerate(part):
                 for number in layer[:2]:
                     if number is not None:
-                        self._place[number] = len(self._alike), position
-            self._alike.append(self._new_stack([one.weight for one in part], shapes))
+                        self._location[number] = len(self._alike), position
+            self._alike.append(self._new_stack([layer.weight for layer in part], shapes))
 
     @staticmethod
     def _shapes(layer: Layer) -> dict[str, tuple[int, int]]:
@@ -129,7 +129,7 @@ class KfacLayout(StackedLayout):
         return {kind + suffix: (size, size) for kind, size in sizes.items() for suffix in ("", "_inverse")}
 
     def state_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:  # type: ignore[override]
-        """The shape of the state of that name of a parameter."""
+        """Return the shape of a parameter's state of that name."""
         if name not in self.more_state or len(shape) != 2:
             return super().state_shape(name, shape)
         inputs, outputs = shape if self._in_first else shape[::-1]
@@ -137,18 +137,18 @@ class KfacLayout(StackedLayout):
         return size, size
 
     def _batch_key(self, number: int) -> tuple[int, ...]:
-        return (*self.shapes[number], self._place[number][0], self._layer[number].weight == number)
+        return (*self.shapes[number], self._location[number][0], self._layer[number].weight == number)
 
     # A step.
 
     def dispatch(self, live: Sequence[bool], scaler: View | None = None) -> None:
-        """See `Layout`; statistics whose squares do not sum to a finite number count as gradients that are not."""
+        """See `Layout`; statistics whose squares do not sum to a finite number count as non-finite gradients."""
         if self.checked:
-            squares = [sum_of(one * one) for pair in self.statistics for one in pair]
-            counts = [apply("vectors", "count_nonfinite", one) for one in squares]
+            squares = [sum_of(statistic * statistic) for pair in self.statistics for statistic in pair]
+            counts = [apply("vectors", "count_nonfinite", square) for square in squares]
             total = counts[0]
-            for one in counts[1:]:
-                total = total + one
+            for count in counts[1:]:
+                total = total + count
             self.device.copy(total.view, View(self._found_inf, 0, _ITEMSIZE))
         super().dispatch(live, scaler)
 
@@ -162,21 +162,21 @@ class KfacLayout(StackedLayout):
         self._precondition(list(self._batches(live)))
 
     def _gather(self, layer: Layer, a: Matrices, g: Matrices) -> None:
-        """A = keep A + take E[a aᵀ], with a last coordinate of 1 for the bias; G likewise."""
-        index, position = self._place[layer.weight]
+        """Compute A = keep A + take E[a aᵀ], with a last coordinate of 1 for the bias; G likewise."""
+        index, position = self._location[layer.weight]
         inputs, outputs = (self._alike[index].matrices(kind, [position]) for kind in layer.kinds)
         n = layer.inputs
         pairs = [(a, a, _block(inputs, 0, 0, n, n)), (g, g, outputs)]
         if layer.bias is not None:
-            one = _matrix(ones((a.rows, 1), self.device))
-            pairs += [(a, one, _block(inputs, 0, n, n, 1)), (one, a, _block(inputs, n, 0, 1, n))]
-            pairs += [(one, one, _block(inputs, n, n, 1, 1))]
+            ones_column = _matrix(ones((a.rows, 1), self.device))
+            pairs += [(a, ones_column, _block(inputs, 0, n, n, 1)), (ones_column, a, _block(inputs, n, 0, 1, n))]
+            pairs += [(ones_column, ones_column, _block(inputs, n, n, 1, 1))]
         for x, y, factor in pairs:
-            take, keep = Scaled(1 / a.rows, "take"), Scaled(1.0, "keep")
-            self.products.multiply([layer.weight], x.transposed, y, factor, take, factor, keep)
+            new_share, old_share = Scaled(1 / a.rows, "take"), Scaled(1.0, "keep")
+            self.products.multiply([layer.weight], x.transposed, y, factor, new_share, factor, old_share)
 
     def _sides(self, live: Sequence[bool]) -> Iterator[list[_Side]]:
-        """The factors of live layers, those of one size together as far as a kernel can see them."""
+        """Yield the factors of live layers in batches of one size that fit a binding."""
         by_size: dict[int, list[_Side]] = {}
         for stack in self._alike:
             positions = [position for position, number in enumerate(stack.tensors) if live[number]]
@@ -186,24 +186,24 @@ class KfacLayout(StackedLayout):
                     by_size.setdefault(stack.shapes[kind][0], []).append(_Side(stack, kind, other, positions))
         for size, sides in by_size.items():
             limit = self.device.capabilities.max_binding_bytes // (size * size * _ITEMSIZE)
-            found: list[_Side] = []
+            batch: list[_Side] = []
             for side in sides:
-                if found and sum(len(one.positions) for one in [*found, side]) > limit:
-                    yield found
-                    found = []
-                found.append(side)
-            yield found
+                if batch and sum(len(side_.positions) for side_ in [*batch, side]) > limit:
+                    yield batch
+                    batch = []
+                batch.append(side)
+            yield batch
 
     def _invert(self, sides: Sequence[_Side]) -> None:
-        """X = X (2 I - D X) until it is the inverse of the damped factor D."""
+        """Compute the inverses X of the damped factors D by X = X (2 I - D X)."""
         tensors = [number for side in sides for number in side.tensors]
         size, _ = sides[0].stack.shapes[sides[0].kind]
         stack = partial(self.products.stack, len(tensors), size, size)
         damped, x = stack(), stack()
         parts: list[slice] = []
         for side in sides:
-            first = parts[-1].stop if parts else 0
-            parts.append(slice(first, first + len(side.positions)))
+            start = parts[-1].stop if parts else 0
+            parts.append(slice(start, start + len(side.positions)))
             factor, other = (side.stack.matrices(kind, side.positions) for kind in (side.kind, side.other))
             table = self.products.table(
                 zip(side.tensors, factor.firsts, other.firsts, damped.firsts[parts[-1]], strict=True)
@@ -222,9 +222,9 @@ class KfacLayout(StackedLayout):
             self.products.copy(side.tensors, x.part(part), inverse, gate="refresh")
 
     def _precondition(self, batches: Sequence[Batch]) -> None:
-        """A⁻¹ D G⁻¹, where the rows of D are the weights of the inputs, and then the bias.
+        """Compute A⁻¹ D G⁻¹, where the rows of D are the weights of the inputs, and then the bias.
 
-        Products with a bias are only made if that is updated, and those with a weight if that is.
+        Products with a bias are only computed if the bias is updated, and those with a weight if the weight is.
         """
         weights, biases = {}, {}  # D G⁻¹ of all layers of a stack
         for index, stack in enumerate(self._alike):
@@ -243,26 +243,26 @@ class KfacLayout(StackedLayout):
             inverse = self._alike[index].matrices(f"{layers[0].kinds[0]}_inverse", positions)
             n = layers[0].inputs
             direction, is_bias = self._direction(batch), layers[0].weight != batch.tensors[0]
-            rows = (n, 1) if is_bias else (0, n)  # of the inverse: the first, and how many
-            from_weights = [one.weight for one in layers], _block(inverse, rows[0], 0, rows[1], n), weights[index]
+            rows = (n, 1) if is_bias else (0, n)  # of the inverse: the first, and their number
+            from_weights = [layer.weight for layer in layers], _block(inverse, rows[0], 0, rows[1], n), weights[index]
             parts = [from_weights]
             if layers[0].bias is not None:
-                tensors = [one.bias for one in layers if one.bias is not None]
+                tensors = [layer.bias for layer in layers if layer.bias is not None]
                 parts.append((tensors, _block(inverse, rows[0], n, rows[1], 1), biases[index]))
             for number, (tensors, left, right) in enumerate(reversed(parts) if is_bias else parts):
                 plus = direction if number else None
                 self.products.multiply(tensors, left, _at(right, positions), direction, plus=plus)
 
     def _positions(self, batch: Batch) -> tuple[int, list[int]]:
-        """The stack of the layers of a batch, and their places there."""
-        places = [self._place[number] for number in batch.tensors]
-        return places[0][0], [position for _, position in places]
+        """Return the index of the stack of a batch's layers, and their positions there."""
+        locations = [self._location[number] for number in batch.tensors]
+        return locations[0][0], [position for _, position in locations]
 
     def _direction(self, batch: Batch) -> Matrices:
-        """The directions: a row for each input, and a column for each output."""
-        found = batch.matrices(batch.shard.state["direction"])
+        """Return the directions: a row for each input, and a column for each output."""
+        direction = batch.matrices(batch.shard.state["direction"])
         is_weight = self._layer[batch.tensors[0]].weight == batch.tensors[0]
-        return found if is_weight and self._in_first else found.transposed
+        return direction if is_weight and self._in_first else direction.transposed
 
 
 def _matrix(tensor: Tensor) -> Matrices:
@@ -271,11 +271,11 @@ def _matrix(tensor: Tensor) -> Matrices:
 
 
 def _at(matrices: Matrices, positions: Sequence[int]) -> Matrices:
-    """Those in these places."""
+    """Return the matrices at these positions."""
     return replace(matrices, firsts=tuple(matrices.firsts[position] for position in positions))
 
 
 def _block(matrices: Matrices, row: int, column: int, rows: int, columns: int) -> Matrices:
-    """A block of each."""
+    """Return a block of each matrix."""
     offset = row * matrices.row_stride + column * matrices.column_stride
     return replace(matrices, firsts=tuple(first + offset for first in matrices.firsts), rows=rows, columns=columns)

@@ -1,4 +1,4 @@
-"""The device side of one optimizer: what a step dispatches over the tables and slots that it has there."""
+"""The layout of an optimizer on the device: the dispatches of a step over its tables and slots."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ __all__ = ["Layout", "Shard", "Slots", "move_into_arenas"]
 
 
 class Layout(StoredState):
-    """The device side of one optimizer; see `Tables` for what it is made of."""
+    """The state and tables of an optimizer on the device, and the dispatches of its steps; see `Tables`."""
 
     _live_bits: Sequence[tuple[bool, int]] = ()
-    _told: Sequence[bool] = ()
-    _told_words: array[int]
+    _last_live: Sequence[bool] = ()
+    _last_live_words: array[int]
 
     def use(self, transforms: Sequence[Transform], params: Sequence[Parameter]) -> None:
-        """What gradients go through before they reach the rule, which has a stage for each that has a kernel."""
+        """Set the transforms of gradients; the rule has a stage for each one that has a kernel."""
         if transforms:
             from .pipeline import Pipeline, live_words
 
             self._live_bits = live_words(transforms, params)
             if self.rule.stages:
                 self._pipeline = Pipeline(self, params, self.block_count)
-                self._pipeline.transforms = [one for one in transforms if one.stage is not None]
+                self._pipeline.transforms = [transform for transform in transforms if transform.stage is not None]
 
     def dispatch(self, live: Sequence[bool], scaler: View | None = None) -> None:
-        """One step: look for non-finite gradients if asked to, advance the scalars, update every arena.
+        """Take a step: check for non-finite gradients if requested, advance the scalars, update every arena.
 
         Args:
-            live: which tensors have a gradient.
-            scaler: the state of the scaler of the loss; a step with gradients that are not finite is left out then.
+            live: for each tensor, whether it has a gradient.
+            scaler: the state of the scaler of the loss; a step with gradients that are not finite is skipped then.
 
         Raises:
             UnsupportedError: a step that is being recorded would need two sets of hyper-parameters.
@@ -68,7 +68,7 @@ class Layout(StoredState):
             self._pipeline.measure(measured, shared)
             shared["partials"] = self._pipeline.all_partials(measured)
         elif checked:
-            self._look_at_grads(tensors, shared["found_inf"])
+            self._check_grads(tensors, shared["found_inf"])
         self._run(AdvanceKernel.of(self.rule, self._shards[0].flags, checked), shared, 1)
         if self._pipeline is not None:
             self._pipeline.after_advance(shared)
@@ -88,21 +88,21 @@ class Layout(StoredState):
         return SettleKernel.of(self.rule, self._shards[0].flags)
 
     def _before_measure(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
-        """What a subclass does once the scalars have advanced."""
+        """Dispatch a subclass's work after the scalars have advanced."""
 
     def _before_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
-        """What a subclass does once everything is measured."""
+        """Dispatch a subclass's work after all measures."""
 
     def _after_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
-        """What a subclass does at the end."""
+        """Dispatch a subclass's work after the update."""
 
     @staticmethod
     def _params_of(arena: Arena) -> Buffer:
-        """What the rule changes."""
+        """Return the buffer that the rule changes."""
         return arena.params
 
-    def _views_of(self, shard: Shard, first: int) -> Mapping[str, View]:
-        """What a subclass shows kernels of the part of an arena that begins at this block."""
+    def _views_of(self, shard: Shard, first_block: int) -> Mapping[str, View]:
+        """Return a subclass's bindings for the part of an arena that begins at this block."""
         return {}
 
     def apply(self, part: str) -> None:
@@ -112,7 +112,7 @@ class Layout(StoredState):
             self._run_over(shard, UpdateKernel.of(self.rule, shard.flags, part, shard.stored), shared)
 
     def round_params(self) -> None:
-        """Bring parameters that are kept in bfloat16 to it. A second time changes nothing."""
+        """Round parameters with `param_dtype` bfloat16. A second call changes nothing."""
         shared = {"tensor_scalars": View.whole(self._tensor_scalars)}
         for shard in self._shards:
             self._run_over(shard, RoundKernel.of(self.rule, shard.flags, shard.stored), shared)
@@ -120,47 +120,49 @@ class Layout(StoredState):
     def _run_over(
         self, shard: Shard, kernel: UpdateKernel | MeasureKernel | RoundKernel, shared: Mapping[str, View]
     ) -> None:
-        for first, blocks in shard.arena.windows():
+        for first_block, blocks in shard.arena.windows():
             views = dict(shared)
             if self._partials is not None:
                 nbytes = 4 * self._measured_words
-                views["partials"] = View(self._partials, (shard.first_block + first) * nbytes, blocks * nbytes)
-            self._run_window(shard, kernel, views, first, blocks, -(-blocks * BLOCK // kernel.elements_per_workgroup))
+                views["partials"] = View(self._partials, (shard.first_block + first_block) * nbytes, blocks * nbytes)
+            self._run_window(
+                shard, kernel, views, first_block, blocks, -(-blocks * BLOCK // kernel.elements_per_workgroup)
+            )
 
     def _run_window(
-        self, shard: Shard, kernel: Kernel, shared: Mapping[str, View], first: int, blocks: int, workgroups: int
+        self, shard: Shard, kernel: Kernel, shared: Mapping[str, View], first_block: int, blocks: int, workgroups: int
     ) -> None:
         """Run a kernel over a part of an arena."""
         arena = shard.arena
         buffers = {"params": self._params_of(arena), **shard.state}
-        if any(one.name == "grads" for one in kernel.bindings):
+        if any(binding.name == "grads" for binding in kernel.bindings):
             buffers["grads"] = arena.grads
-        views = {name: arena.window(buffer, first, blocks) for name, buffer in buffers.items()}
-        views["blocks"] = shard.block_view(first, blocks)
+        views = {name: arena.window(buffer, first_block, blocks) for name, buffer in buffers.items()}
+        views["blocks"] = shard.block_view(first_block, blocks)
         if self._pipeline is not None:
-            views |= self._pipeline.views_of(shard, first, blocks)
-        self._run(kernel, {**views, **shared, **self._views_of(shard, first)}, workgroups)
+            views |= self._pipeline.views_of(shard, first_block, blocks)
+        self._run(kernel, {**views, **shared, **self._views_of(shard, first_block)}, workgroups)
 
     def _run(self, kernel: Kernel, views: Mapping[str, View], workgroups: int) -> None:
-        """Run a kernel over what its bindings name."""
+        """Run a kernel with the views that its bindings name."""
         self.device.dispatch(kernel, [views[binding.name] for binding in kernel.bindings], workgroups)
 
-    def _look_at_grads(self, tensors: View, found_inf: View) -> None:
+    def _check_grads(self, tensors: View, found_inf: View) -> None:
         for shard in self._shards:
-            self._look_for_nonfinite(shard, shard.arena.grads, tensors, found_inf)
+            self._detect_nonfinite(shard, shard.arena.grads, tensors, found_inf)
 
-    def _look_for_nonfinite(self, shard: Shard, buffer: Buffer, tensors: View, found_inf: View) -> None:
-        for first, blocks in shard.arena.windows():
+    def _detect_nonfinite(self, shard: Shard, buffer: Buffer, tensors: View, found_inf: View) -> None:
+        for first_block, blocks in shard.arena.windows():
             views = {
-                "grads": shard.arena.window(buffer, first, blocks),
-                "blocks": shard.block_view(first, blocks),
+                "grads": shard.arena.window(buffer, first_block, blocks),
+                "blocks": shard.block_view(first_block, blocks),
                 "tensors": tensors,
                 "found_inf": found_inf,
             }
             self._run(cooperative("nonfinite"), views, -(-blocks * BLOCK // 1024))
 
     def neutral_scaler(self) -> View:
-        """The state of a scaler that leaves the loss as it is; with it gradients are only checked."""
+        """Return the state of a scaler with scale 1, with which gradients are only checked."""
         assert self._pipeline is not None
         return self._pipeline.neutral_scaler()
 
@@ -171,12 +173,12 @@ class Layout(StoredState):
         for shard in self._shards:
             if not any(live[number] for number in shard.numbers.values()):
                 continue
-            for first, blocks in shard.arena.windows():
+            for first_block, blocks in shard.arena.windows():
                 shared = {"tensors": tensors, "scaler": scaler, "found_inf": View.whole(self._found_inf)}
-                self._run_window(shard, cooperative("unscale"), shared, first, blocks, -(-blocks * BLOCK // 1024))
+                self._run_window(shard, cooperative("unscale"), shared, first_block, blocks, -(-blocks * BLOCK // 1024))
 
     def _live_table(self, live: Sequence[bool]) -> Buffer:
-        """The table of groups and gradients; in a recording one of its own, since that set is part of it."""
+        """Return the table of groups and gradients; a recording has one of its own, for the gradients at that time."""
         words = self._live_words(live)
         recording = self.device.recording
         if recording is None:
@@ -189,16 +191,16 @@ class Layout(StoredState):
         return table
 
     def _live_words(self, live: Sequence[bool]) -> array[int]:
-        if self._told != live:  # which seldom changes, and there may be hundreds
-            self._told, self._told_words = [*live], self._made_words(live)
-        return self._told_words
+        if self._last_live != live:  # which seldom changes, and there may be hundreds
+            self._last_live, self._last_live_words = [*live], self._packed_live_words(live)
+        return self._last_live_words
 
-    def _made_words(self, live: Sequence[bool]) -> array[int]:
+    def _packed_live_words(self, live: Sequence[bool]) -> array[int]:
         words = array("I")
-        for group, is_live, place, (is_trained, bits) in zip(
-            self.groups, live, self._places, self._live_bits or [(True, 0)] * len(live), strict=True
+        for group, is_live, block_range, (is_trained, bits) in zip(
+            self.groups, live, self._block_ranges, self._live_bits or [(True, 0)] * len(live), strict=True
         ):
-            words.extend((group, bits | (is_live and is_trained), *place))
+            words.extend((group, bits | (is_live and is_trained), *block_range))
         words.extend([0] * ENTRY_WORDS)
         return words
 
@@ -208,11 +210,11 @@ class Layout(StoredState):
             raise UnsupportedError("a compiled step can step an optimizer several times, but not with changed options")
         self._recorded = (weakref.ref(recording), current)
 
-    def look_at_params(self) -> View:
-        """Enqueue a look at all parameters. The u32 in this view is then 0 if all are finite."""
+    def check_params(self) -> View:
+        """Enqueue a check of all parameters, and return the view of a u32 that is then 0 if all are finite."""
         result = self._table(2)
-        everything = self._table(ENTRY_WORDS * (len(self.groups) + 1))
-        self.device.write(View.whole(everything), memoryview(self._live_words([True] * len(self.groups))).cast("B"))
+        tensors = self._table(ENTRY_WORDS * (len(self.groups) + 1))
+        self.device.write(View.whole(tensors), memoryview(self._live_words([True] * len(self.groups))).cast("B"))
         for shard in self._shards:
-            self._look_for_nonfinite(shard, shard.arena.params, View.whole(everything), View.whole(result))
+            self._detect_nonfinite(shard, shard.arena.params, View.whole(tensors), View.whole(result))
         return View(result, 0, 4)

@@ -39,7 +39,7 @@ def _pair(step: Tensor, change: Tensor) -> _Pair:
 
 @dataclass
 class _Memory:
-    """What is kept from iteration to iteration."""
+    """The state between iterations."""
 
     n_iter: int = 0
     func_evals: int = 0
@@ -72,8 +72,8 @@ class LBFGS(HostDriven):
         max_iter: iterations in a step.
         max_eval: evaluations of the loss in a step; None is max_iter * 5 // 4.
         tolerance_grad: ends a step when no element of the gradient is larger.
-        tolerance_change: ends a step when loss and parameters change by less.
-        history_size: pairs.
+        tolerance_change: ends a step when loss or parameters change by less.
+        history_size: number of pairs.
         line_search_fn: "strong_wolfe" or None.
 
     Raises:
@@ -126,78 +126,80 @@ class LBFGS(HostDriven):
 
     def _minimize(self, closure: Closure) -> Reading:
         group, memory, space = self.param_groups[0], self._memory, self._space
-        now: Evaluation = yield from self._evaluate(closure)
-        given, evaluations = now.given, 1
+        current: Evaluation = yield from self._evaluate(closure)
+        result, evaluations = current.result, 1
         memory.func_evals += 1
-        if now.largest <= group["tolerance_grad"]:
-            return given
-        place = space.values()
+        if current.largest <= group["tolerance_grad"]:
+            return result
+        current_point = space.values()
         for iteration in range(1, group["max_iter"] + 1):
             memory.n_iter += 1
-            slope, longest = yield from self._choose_direction(now.gradient, group["history_size"])
+            slope, longest = yield from self._choose_direction(current.gradient, group["history_size"])
             direction = memory.direction
             assert direction is not None
-            memory.gradient, memory.loss = now.gradient, now.loss
+            memory.gradient, memory.loss = current.gradient, current.loss
             memory.t = float(group["lr"])
             if memory.n_iter == 1:
-                memory.t *= min(1.0, 1.0 / now.sum)
+                memory.t *= min(1.0, 1.0 / current.sum)
             if slope > -group["tolerance_change"]:
                 break
-            start = Trial(0.0, now._replace(slope=slope))
+            start = Trial(0.0, current._replace(slope=slope))
             is_last = iteration == group["max_iter"]
             count = 0
             if group["line_search_fn"]:
 
-                def evaluate(t: float, place: Tensor = place, direction: Tensor = direction) -> Reading:
-                    space.assign(_moved(place, direction, t))
+                def evaluate(t: float, point: Tensor = current_point, direction: Tensor = direction) -> Reading:
+                    space.assign(_moved(point, direction, t))
                     return (yield from self._evaluate(closure, direction))
 
-                found, count = yield from strong_wolfe(
+                accepted, count = yield from strong_wolfe(
                     evaluate, start, memory.t, longest, group["tolerance_change"], group["max_eval"] - evaluations
                 )
-                memory.t, now = found
-            place = _moved(place, direction, memory.t)
-            space.assign(place)
+                memory.t, current = accepted
+            current_point = _moved(current_point, direction, memory.t)
+            space.assign(current_point)
             if not group["line_search_fn"] and not is_last:
-                now = yield from self._evaluate(closure)
+                current = yield from self._evaluate(closure)
                 count = 1
             evaluations += count
             memory.func_evals += count
             if (
                 is_last
                 or evaluations >= group["max_eval"]
-                or now.largest <= group["tolerance_grad"]
+                or current.largest <= group["tolerance_grad"]
                 or abs(memory.t) * longest <= group["tolerance_change"]
-                or abs(now.loss - memory.loss) < group["tolerance_change"]
+                or abs(current.loss - memory.loss) < group["tolerance_change"]
             ):
                 break
-        return given
+        return result
 
     def _choose_direction(self, gradient: Tensor, history_size: int) -> Reading:
-        """The next direction, in memory; returns its slope and largest magnitude. One read, or two."""
+        """Compute the next direction, and return its slope and largest magnitude. One read, or two."""
         memory = self._memory
         if memory.n_iter == 1:
             memory.pairs, memory.curvatures = [], []
-            return (yield from self._look_along(negate(gradient), gradient))
+            return (yield from self._measure_along(negate(gradient), gradient))
         assert memory.direction is not None
         assert memory.gradient is not None
         step = apply("multiply", "multiply", memory.direction, memory.t)
         newest = _pair(step, subtract(gradient, memory.gradient))
-        kept = [*memory.pairs, newest][-history_size:]
+        pairs = [*memory.pairs, newest][-history_size:]
         # As if the pair were kept, which it nearly always is: so its curvature is read along with the slope.
-        found = yield from self._look_along(_against(gradient, kept), gradient, newest.curvature, newest.change_sq)
-        slope, longest, curvature, change_sq = found
+        scalars = yield from self._measure_along(
+            _descent_direction(gradient, pairs), gradient, newest.curvature, newest.change_sq
+        )
+        slope, longest, curvature, change_sq = scalars
         if not curvature > _LEAST_CURVATURE:
-            return (yield from self._look_along(_against(gradient, memory.pairs), gradient))
-        memory.pairs, memory.curvatures = kept, [*memory.curvatures, curvature][-history_size:]
+            return (yield from self._measure_along(_descent_direction(gradient, memory.pairs), gradient))
+        memory.pairs, memory.curvatures = pairs, [*memory.curvatures, curvature][-history_size:]
         memory.change_sq = change_sq
         return slope, longest
 
-    def _look_along(self, direction: Tensor, gradient: Tensor, *more: Tensor) -> Reading:
-        """Its slope, its largest magnitude, and the values of some more scalars."""
+    def _measure_along(self, direction: Tensor, gradient: Tensor, *more: Tensor) -> Reading:
+        """Set the direction, and return its slope, its largest magnitude, and the values of further scalars."""
         self._memory.direction = direction
-        magnitudes, (slope,), *rest = yield from read(fold_magnitudes(direction), dot(gradient, direction), *more)
-        return slope, largest(magnitudes), *(one[0] for one in rest)
+        magnitudes, (slope,), *scalars = yield from read(fold_magnitudes(direction), dot(gradient, direction), *more)
+        return slope, largest(magnitudes), *(scalar[0] for scalar in scalars)
 
     # State, in torch's names.
 
@@ -212,9 +214,9 @@ class LBFGS(HostDriven):
             **counts,
             "d": memory.direction,
             "t": memory.t,
-            "old_dirs": [one.change for one in memory.pairs],
-            "old_stps": [one.step for one in memory.pairs],
-            "ro": [1.0 / one for one in memory.curvatures],
+            "old_dirs": [pair.change for pair in memory.pairs],
+            "old_stps": [pair.step for pair in memory.pairs],
+            "ro": [1.0 / curvature for curvature in memory.curvatures],
             "H_diag": memory.curvatures[-1] / memory.change_sq if memory.pairs else 1.0,
             "prev_flat_grad": memory.gradient,
             "prev_loss": memory.loss,
@@ -232,8 +234,8 @@ class LBFGS(HostDriven):
             for name in ("d", "prev_flat_grad"):
                 checked[name] = self._vector(name, entry[name])
             for name in ("old_dirs", "old_stps"):
-                checked[name] = [self._vector(name, one) for one in _rows(entry[name])]
-            checked["ro"] = [float(one) for one in _rows(entry["ro"])]
+                checked[name] = [self._vector(name, row) for row in _rows(entry[name])]
+            checked["ro"] = [float(value) for value in _rows(entry["ro"])]
         except (KeyError, TypeError, ValueError, OverflowError, OptirsError) as error:
             raise CheckpointError(f"this is not a state of LBFGS: {error!r}") from error
         if len({len(checked[name]) for name in ("old_dirs", "old_stps", "ro")}) > 1:
@@ -250,35 +252,35 @@ class LBFGS(HostDriven):
         memory.direction, memory.gradient = entry["d"], entry["prev_flat_grad"]
         memory.t, memory.loss = entry["t"], entry["prev_loss"]
         memory.pairs = [_pair(step, change) for step, change in zip(entry["old_stps"], entry["old_dirs"], strict=True)]
-        memory.curvatures = [1.0 / one for one in entry["ro"]]
+        memory.curvatures = [1.0 / value for value in entry["ro"]]
         if memory.pairs and entry["H_diag"]:
             memory.change_sq = memory.curvatures[-1] / entry["H_diag"]
 
 
-def _moved(place: Tensor, direction: Tensor, t: float) -> Tensor:
-    return apply("vectors", "add_scaled", place, direction, t, 0.0, 1.0)
+def _moved(point: Tensor, direction: Tensor, t: float) -> Tensor:
+    return apply("vectors", "add_scaled", point, direction, t, 0.0, 1.0)
 
 
-def _against(gradient: Tensor, pairs: Sequence[_Pair]) -> Tensor:
-    """The direction -H g by the two loops over the pairs (Nocedal & Wright 2006, algorithm 7.4), on the device."""
+def _descent_direction(gradient: Tensor, pairs: Sequence[_Pair]) -> Tensor:
+    """Return -H g by the two loops over the pairs (Nocedal & Wright 2006, algorithm 7.4), on the device."""
     q = negate(gradient)
     along = []
-    for one in reversed(pairs):
-        along.append(dot(one.step, q))
-        q = apply("vectors", "add_scaled", q, one.change, 0.0, along[-1], one.curvature)
+    for pair in reversed(pairs):
+        along.append(dot(pair.step, q))
+        q = apply("vectors", "add_scaled", q, pair.change, 0.0, along[-1], pair.curvature)
     if pairs:
         q = apply("vectors", "scale", q, pairs[-1].curvature, pairs[-1].change_sq)
-    for one in pairs:
-        q = apply("vectors", "add_scaled", q, one.step, along.pop(), dot(one.change, q), one.curvature)
+    for pair in pairs:
+        q = apply("vectors", "add_scaled", q, pair.step, along.pop(), dot(pair.change, q), pair.curvature)
     return q
 
 
 def _rows(values: Any) -> Sequence[Any]:
-    """A list of vectors or numbers, or the rows of one array, as a checkpoint has them."""
+    """Return a list of vectors or numbers, also from the rows of an array, as a checkpoint has them."""
     if isinstance(values, (list, tuple)) and not isinstance(values, HostData):
         return values
     content, shape, _ = host_data(values, FLOAT32)
     length, row = shape[0], 4 * math.prod(shape[1:])
     if len(shape) == 1:
         return list(content.cast("f"))
-    return [HostData(content[one * row : (one + 1) * row], shape[1:], FLOAT32) for one in range(length)]
+    return [HostData(content[index * row : (index + 1) * row], shape[1:], FLOAT32) for index in range(length)]

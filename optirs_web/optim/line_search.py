@@ -17,14 +17,14 @@ _MARGIN = 0.1  # of a bracket: a step that keeps ending nearer to its ends is mo
 
 
 class Trial(NamedTuple):
-    """A step length and what was found there."""
+    """A step length and the evaluation there."""
 
     t: float
     at: Evaluation
 
 
 def _minimum_between(a: Trial, b: Trial, bounds: tuple[float, float] | None = None) -> float:
-    """Where the cubic with the losses and slopes of two trials is least (Nocedal & Wright, 3.59), within bounds.
+    """Return the minimum of the cubic with the losses and slopes of two trials (Nocedal & Wright, 3.59), within bounds.
 
     The middle where it has no minimum.
     """
@@ -53,7 +53,7 @@ def strong_wolfe(
     tolerance_change: float,
     most: int,
 ) -> Reading:
-    """Find a step that lowers the loss enough and flattens the slope.
+    """Find a step length that satisfies the strong Wolfe conditions.
 
     Args:
         evaluate: a generator that returns the `Evaluation` at a step length.
@@ -67,13 +67,13 @@ def strong_wolfe(
         The `Trial` taken, and the number of evaluations.
     """
 
-    def is_too_high(one: Trial) -> bool:
-        return one.at.loss > start.at.loss + _DECREASE * one.t * start.at.slope
+    def is_too_high(trial_: Trial) -> bool:
+        return trial_.at.loss > start.at.loss + _DECREASE * trial_.t * start.at.slope
 
-    def is_flat(one: Trial) -> bool:
-        return abs(one.at.slope) <= -_CURVATURE * start.at.slope
+    def is_flat(trial_: Trial) -> bool:
+        return abs(trial_.at.slope) <= -_CURVATURE * start.at.slope
 
-    # Go further until a minimum is bracketed.
+    # Extrapolate until a minimum is bracketed.
     count = 0
     before, trial = start, Trial(t, (yield from evaluate(t)))
     bracket = [start, trial]
@@ -115,8 +115,8 @@ def _lower(bracket: list[Trial]) -> int:
 
 
 def _inside(t: float, bracket: list[Trial], has_stalled: bool) -> tuple[float, bool]:
-    """The length, moved away from an end of the bracket if it is the second in a row that is close to one."""
-    low, high = sorted(one.t for one in bracket)
+    """Return the length, moved away from an end of the bracket if it is the second in a row close to one."""
+    low, high = sorted(trial.t for trial in bracket)
     margin = _MARGIN * (high - low)
     if min(high - t, t - low) >= margin:
         return t, False

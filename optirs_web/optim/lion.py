@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule, fractions
 
 __all__ = ["Lion", "Signum"]
@@ -43,7 +43,7 @@ class Lion(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
 
 @documented
@@ -78,7 +78,7 @@ class Signum(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

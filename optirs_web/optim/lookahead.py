@@ -17,18 +17,18 @@ __all__ = ["Lookahead", "Ranger"]
 
 
 class Lookahead(Anchored, Wrapper):
-    """k steps forward, 1 step back (Zhang et al. 2019, arXiv:1907.08610), around any optimizer of the library.
+    """Lookahead (Zhang et al. 2019, arXiv:1907.08610): k steps forward, 1 step back, with any optimizer of the library.
 
         every k steps:   slow_param = slow_param + alpha (param - slow_param)
                          param = slow_param
 
     The steps are counted on the device, so that a recorded step needs no host. The inner optimizer keeps its state when
-    the parameters go back. The parameters are the fast weights: values that are assigned to them count.
+    the parameters return to the slow weights. The parameters are the fast weights: assigned values count.
 
     Args:
-        optimizer: what takes the steps.
+        optimizer: the inner optimizer, which takes the steps.
         k: steps from one update of the slow weights to the next.
-        alpha: of these.
+        alpha: step size of the slow weights.
 
     Raises:
         ValueError: an option is out of range.
@@ -65,8 +65,8 @@ class Lookahead(Anchored, Wrapper):
             result, closure = closure(), None
         self._anchor()
         with Uninterrupted():  # two steps that count together
-            if self._given_scaler is not None:
-                self.optimizer.scaled_step(*self._given_scaler, grads=grads)
+            if self._step_scaler is not None:
+                self.optimizer.scaled_step(*self._step_scaler, grads=grads)
             elif closure is None:
                 self.optimizer.step(grads=grads)
             else:
@@ -74,14 +74,14 @@ class Lookahead(Anchored, Wrapper):
             super()._step()
         return result
 
-    _given_scaler: tuple[View | None] | None = None
+    _step_scaler: tuple[View | None] | None = None
 
     def scaled_step(self, scaler: View | None, **kwargs: Any) -> Any:
-        self._given_scaler = (scaler,)
+        self._step_scaler = (scaler,)
         try:
-            return Optimizer.scaled_step(self, scaler, **kwargs)  # it leaves out what the inner one leaves out
+            return Optimizer.scaled_step(self, scaler, **kwargs)  # it skips the steps that the inner one skips
         finally:
-            self._given_scaler = None
+            self._step_scaler = None
 
 
 @documented

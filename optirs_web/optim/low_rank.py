@@ -25,7 +25,7 @@ _ADAM = ("one_minus_beta1", "beta2", "one_minus_beta2", "eps", "correction1", "c
 
 
 class LowRankLayout(StackedLayout):
-    """A layout whose gradients are projected along their short side. The rank is handed over with the flags."""
+    """A layout whose gradients are projected along their short side. The rank is one of the flags."""
 
     owner: ClassVar[str]
     """The optimizer's name."""
@@ -34,20 +34,20 @@ class LowRankLayout(StackedLayout):
     more_state: ClassVar[tuple[str, ...]] = _MOMENTS
     stacked: ClassVar[tuple[str, ...]] = _MOMENTS
 
-    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
-        ranks = {dict(one)["rank"] for one in flags}
+    def _inspect(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+        ranks = {dict(param_flags)["rank"] for param_flags in flags}
         if len(ranks) > 1:
             raise ValueError(f"{self.owner} needs one rank for all groups, not {', '.join(map(str, sorted(ranks)))}")
         self.rank: int = ranks.pop()
         self.projected: list[AlikeStack] = []
-        self._place: dict[int, tuple[int, int]] = {}  # of each tensor: index in `projected`, and the place there
-        super()._look_at(params, flags)
+        self._location: dict[int, tuple[int, int]] = {}  # of each tensor: index in `projected`, and its position there
+        super()._inspect(params, flags)
 
     def _stacks(self) -> Sequence[AlikeStack]:
         return self.projected
 
     def _low_shape(self, rows: int, columns: int) -> tuple[int, int]:
-        """What a matrix is projected to."""
+        """Return the shape of the projection of a matrix."""
         rank = min(self.rank, rows, columns)
         return (rank, columns) if rows <= columns else (rows, rank)
 
@@ -55,7 +55,7 @@ class LowRankLayout(StackedLayout):
         return dict.fromkeys(_MOMENTS, self._low_shape(rows, columns))
 
     def state_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:  # type: ignore[override]
-        """The shape of the state of that name of a parameter."""
+        """Return the shape of a parameter's state of that name."""
         slot = slot_storage.slot_of(name)
         return super().state_shape(name, self._state_shapes(*self.matrix_shape(shape)).get(slot, shape))
 
@@ -64,8 +64,8 @@ class LowRankLayout(StackedLayout):
         for number in homes:
             by_shape.setdefault(self.shapes[number], []).append(number)
         for (rows, columns), numbers in by_shape.items():
-            whole = (blocks_of(a * b) * BLOCK for a, b in self._state_shapes(rows, columns).values())
-            largest = max(min(rows, columns) ** 2, *whole)
+            sizes = (blocks_of(a * b) * BLOCK for a, b in self._state_shapes(rows, columns).values())
+            largest = max(min(rows, columns) ** 2, *sizes)
             if largest:
                 limit = max(1, self.device.capabilities.max_binding_bytes // (largest * _ITEMSIZE))
                 for start in range(0, len(numbers), limit):
@@ -74,30 +74,31 @@ class LowRankLayout(StackedLayout):
 
     def _add(self, rows: int, columns: int, numbers: Sequence[int], stored: Stored) -> None:
         for position, number in enumerate(numbers):
-            self._place[number] = len(self.projected), position
+            self._location[number] = len(self.projected), position
         self.projected.append(self._new_stack(numbers, self._state_shapes(rows, columns), stored))
 
     def _batch_key(self, number: int) -> tuple[int, ...]:
-        return (*self.shapes[number], self._place[number][0])
+        return (*self.shapes[number], self._location[number][0])
 
     def state_of(self, batch: Batch, kind: str) -> Matrices:
-        """A kind of state of the tensors of a batch."""
-        projected, positions = self._lie(batch)
+        """Return a kind of state of a batch's tensors."""
+        projected, positions = self._stack_of(batch)
         return projected.matrices(kind, positions)
 
-    def _lie(self, batch: Batch) -> tuple[AlikeStack, list[int]]:
-        """Where the state of the tensors of a batch lies."""
-        return self.projected[self._place[batch.tensors[0]][0]], [self._place[one][1] for one in batch.tensors]
+    def _stack_of(self, batch: Batch) -> tuple[AlikeStack, list[int]]:
+        """Return the stack with the state of a batch's tensors, and their positions in it."""
+        locations = [self._location[number] for number in batch.tensors]
+        return self.projected[locations[0][0]], [position for _, position in locations]
 
     def short_side_first(self, batch: Batch, low: Matrices) -> tuple[Matrices, Matrices]:
-        """The directions of a batch and their projections, transposed where there are more rows than columns."""
+        """Return the directions of a batch and their projections, transposed where there are more rows than columns."""
         direction = batch.matrices(batch.shard.state["direction"])
         return (direction.transposed, low.transposed) if batch.rows > batch.columns else (direction, low)
 
     def adapt(
         self, batch: Batch, kernel: str, gradient: Matrices, parameters: Sequence[int], invocations: int, *more: View
     ) -> None:
-        """Run a kernel that brings Adam's moments up to date.
+        """Run a kernel that updates Adam's moments.
 
         Args:
             batch: the tensors.
@@ -107,20 +108,26 @@ class LowRankLayout(StackedLayout):
             invocations: for each tensor.
             more: other buffers.
         """
-        projected, positions = self._lie(batch)
+        projected, positions = self._stack_of(batch)
         packed = {kind: projected.packed(kind, positions) for kind in _MOMENTS if kind in projected.stored}
-        for loaded, its in packed.values():
-            load(self.products, batch.tensors, its, loaded)
+        for loaded, packed_state in packed.values():
+            load(self.products, batch.tensors, packed_state, loaded)
         moments = [packed[kind][0] if kind in packed else projected.matrices(kind, positions) for kind in _MOMENTS]
         table = self.products.table(zip(batch.tensors, gradient.firsts, moments[0].firsts, strict=True))
-        views = [gradient.view, *(one.view for one in moments), *more, table, View.whole(self._tensor_scalars)]
+        views = [
+            gradient.view,
+            *(matrices.view for matrices in moments),
+            *more,
+            table,
+            View.whole(self._tensor_scalars),
+        ]
         grid = -(-invocations // 256), len(batch.tensors)
         self.device.dispatch(cooperative(kernel), views, grid, (*parameters, *self.products.words(*_ADAM)))
-        for seed, (loaded, its) in enumerate(packed.values()):
-            store(self.products, batch.tensors, loaded, its, seed)
+        for seed, (loaded, packed_state) in enumerate(packed.values()):
+            store(self.products, batch.tensors, loaded, packed_state, seed)
 
     def adam(self, batch: Batch, gradient: Matrices) -> None:
-        """Put Adam's step in the place of the gradient."""
+        """Replace the gradient by Adam's step."""
         size = gradient.rows * gradient.columns
         self.adapt(batch, "low_rank_adam", gradient, (size,), size)
 
@@ -130,7 +137,7 @@ class LowRankOptimizer(MatrixOptimizer):
 
     fixed: ClassVar[tuple[str, ...]] = ("rank",)
     of_layout: ClassVar[tuple[str, ...]] = ("rank",)
-    """Options that are handed over with the flags."""
+    """Options that are passed to the layout as flags."""
 
     def validate(self, group: Mapping[str, Any]) -> None:
         """Raise ValueError if an option of the group is out of range."""
@@ -140,5 +147,5 @@ class LowRankOptimizer(MatrixOptimizer):
                 raise ValueError(f"Invalid {name} value: {group[name]}")
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        """The rule's overrides; and what is a matter of layout."""
+        """Return the rule's overrides, and the flags of the layout."""
         return {**super().flags(group), **{name: group[name] for name in self.of_layout}}

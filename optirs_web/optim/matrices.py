@@ -1,7 +1,7 @@
-"""Optimizers with matrix products: equal matrices are multiplied in one dispatch, wherever they lie in an arena.
+"""Optimizers with matrix products: matrices of one shape are multiplied in one dispatch, at any offsets in an arena.
 
 A rule of this kind may have parts `prepare` and `adapt` of the form of `update`. A layout runs them, and products
-between them; these work on slots of the state in float32, and on stacks of matrices that live for one step.
+between them, which work on slots of the state in float32, and on stacks of matrices that live for one step.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _ITEMSIZE = 4
 
 @dataclass(frozen=True)
 class Matrices:
-    """Equal matrices in one buffer, of float32.
+    """Matrices of one shape in one buffer, of float32.
 
     Attributes:
-        view: the part of the buffer that a kernel is shown.
-        firsts: the first element of each, from the beginning of the view.
-        rows, columns: their shape.
+        view: the part of the buffer that a kernel binds.
+        firsts: the offset of the first element of each, from the beginning of the view.
+        rows, columns: the shape of each.
         row_stride, column_stride: in elements.
     """
 
@@ -46,7 +46,7 @@ class Matrices:
 
     @property
     def transposed(self) -> Matrices:
-        """The same elements with rows and columns exchanged."""
+        """The transposed matrices, in the same memory."""
         return replace(
             self,
             rows=self.columns,
@@ -56,12 +56,12 @@ class Matrices:
         )
 
     def part(self, which: slice) -> Matrices:
-        """Some of the matrices."""
+        """Return some of the matrices."""
         return replace(self, firsts=self.firsts[which])
 
 
 def stack(buffer: Buffer, count: int, rows: int, columns: int) -> Matrices:
-    """Matrices one after the other in a buffer of their own."""
+    """Return matrices stored contiguously in a buffer of their own."""
     firsts = tuple(number * rows * columns for number in range(count))
     return Matrices(View.whole(buffer), firsts, rows, columns, columns, 1)
 
@@ -90,7 +90,7 @@ class Products:
         self._tables: dict[Any, Buffer] = {}
 
     def stack(self, count: int, rows: int, columns: int) -> Matrices:
-        """Room for matrices with any content, for as long as they are held."""
+        """Allocate uninitialized matrices, for as long as they are referenced."""
         return stack(self.device.allocate(_ITEMSIZE * count * rows * columns), count, rows, columns)
 
     def multiply(
@@ -111,12 +111,12 @@ class Products:
             tensors: the number of each matrix's tensor.
             a: the first factor.
             b: the second.
-            result: lies in another buffer than the factors.
+            result: in another buffer than the factors.
             alpha: a coefficient.
             plus: `result` itself, or in another buffer and with its strides.
             beta: a coefficient.
             diagonal: a coefficient.
-            gate: a member of Scalars: products of tensors where that is 0 are left out.
+            gate: a member of Scalars: products of tensors where it is 0 are skipped.
         """
         self._dispatch(tensors, a, b, result, a.columns, alpha, plus, beta, diagonal, gate)
 
@@ -141,7 +141,7 @@ class Products:
         result: Matrices,
         gate: str = "",
     ) -> None:
-        """Make the result left x right, where a factor may be missing, and the result may be x."""
+        """Make the result left x right, where a factor may be None, and the result may be x."""
         present = [(factor, is_left) for factor, is_left in ((left, True), (right, False)) if factor is not None]
         for number, (factor, is_left) in enumerate(present):
             fits = number == len(present) - 1 and x.view.buffer is not result.view.buffer
@@ -165,15 +165,15 @@ class Products:
         gate: str,
     ) -> None:
         is_in_place = plus is result
-        added = a if plus is None or is_in_place else plus  # a binding that may be left unread
+        added = a if plus is None or is_in_place else plus  # an unread binding, if there is no `plus`
         layout = (result.rows, result.columns, inner, a.row_stride, a.column_stride, b.row_stride, b.column_stride)
         starts = (a.firsts, b.firsts)
         for launch in product_launches("batched_matmul", self.device.capabilities, layout, len(tensors), starts):
             part = slice(launch.first, launch.first + launch.products)
-            operands = [one.part(part) for one in (a, b, result, added)]
+            operands = [matrices.part(part) for matrices in (a, b, result, added)]
             self.device.dispatch(
                 launch.kernel,
-                [*(one.view for one in operands), self._table(tensors[part], operands), self.tensor_scalars],
+                [*(matrices.view for matrices in operands), self._table(tensors[part], operands), self.tensor_scalars],
                 launch.grid,
                 (
                     *layout,
@@ -185,22 +185,22 @@ class Products:
 
     @cached_property
     def unused(self) -> View:
-        """For a binding that is neither read nor written."""
+        """A view for a binding that is neither read nor written."""
         return View.whole(self.device.allocate_zeroed(_ITEMSIZE))
 
     def words(self, *names: str) -> tuple[int, ...]:
-        """How many words a tensor's row has, and where in it these members are."""
+        """Return the number of words of a tensor's row, and the offsets of these members in it."""
         return self._words, *(self._word(name) for name in names)
 
     def _word(self, name: str | None) -> int:
         return self._names.index(name or "")
 
     def _table(self, tensors: Sequence[int], operands: Sequence[Matrices]) -> View:
-        """The number of the tensor and the first elements of the matrices, for each product; written once."""
-        return self.table(zip(tensors, *(one.firsts for one in operands), strict=True))
+        """Return the table with the number of the tensor and the first elements of the matrices, for each product."""
+        return self.table(zip(tensors, *(matrices.firsts for matrices in operands), strict=True))
 
     def table(self, rows: Any) -> View:
-        """Rows of whole numbers on the device; written once for the same content."""
+        """Return rows of integers as a view on the device; equal tables are written once."""
         words = array("I", [word for row in rows for word in row])
         key = words.tobytes()
         if key not in self._tables:
@@ -210,7 +210,7 @@ class Products:
 
 
 class Batch(NamedTuple):
-    """Tensors of one arena that have the same shape, near enough to each other that a kernel sees all of them."""
+    """Tensors of one arena and one shape that fit one binding range."""
 
     shard: Shard
     tensors: tuple[int, ...]
@@ -221,53 +221,53 @@ class Batch(NamedTuple):
     columns: int
 
     def matrices(self, buffer: Buffer) -> Matrices:
-        """Those of a buffer of the arena."""
+        """Return the tensors' matrices in a buffer of the arena."""
         view = View(buffer, self.first_byte, self.nbytes)
         return Matrices(view, self.firsts, self.rows, self.columns, self.columns, 1)
 
 
 class MatrixLayout(Layout):
-    """A layout whose tensors are seen as matrices, and whose Hyper also has their `rows` and `columns`."""
+    """A layout whose tensors are treated as matrices, and whose Hyper also has their `rows` and `columns`."""
 
-    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
-        """There is a row of hyper-parameters for each shape in a group."""
-        self.shapes = [self.matrix_shape(one.shape) for one in params]
-        self.is_matrix = [one.ndim > 1 for one in params]
+    def _inspect(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+        """Assign a row of hyper-parameters to each shape in a group."""
+        self.shapes = [self.matrix_shape(param.shape) for param in params]
+        self.is_matrix = [param.ndim > 1 for param in params]
         kinds = list(zip(self.groups, self.shapes, strict=True))
         self._kinds = list(dict.fromkeys(kinds))
-        self.groups = [self._kinds.index(one) for one in kinds]
+        self.groups = [self._kinds.index(kind) for kind in kinds]
         self.hyper_count = len(self._kinds)
 
     @cached_property
     def products(self) -> Products:
-        """Of matrices that belong to its tensors."""
+        """The products of matrices of the layout's tensors."""
         return Products(self.rule, View.whole(self._tensor_scalars), self._words)
 
     @staticmethod
     def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-        """The rows and columns that a tensor is seen with."""
+        """Return the rows and columns of a tensor as a matrix: the first axis, and the product of the others."""
         size = 1
-        for one in shape[1:]:
-            size *= one
+        for length in shape[1:]:
+            size *= length
         return (shape[0] if shape else 1), size
 
     def set_hyper(self, rows: Sequence[Mapping[str, float]]) -> None:
-        """Hyper-parameters, a row for each group."""
+        """Set the hyper-parameters, from a row for each group."""
         super().set_hyper([{**rows[group], "rows": shape[0], "columns": shape[1]} for group, shape in self._kinds])
 
     def hyper_rows(self, group: int) -> Sequence[int]:
-        """One for each of its shapes."""
-        return [row for row, (its_group, _) in enumerate(self._kinds) if its_group == group]
+        """Return the rows of `hyper` of a group, one for each of its shapes."""
+        return [row for row, (kind_group, _) in enumerate(self._kinds) if kind_group == group]
 
     def _state_buffers(self) -> Iterator[tuple[int, str, Buffer]]:
-        return (one for one in super()._state_buffers() if one[1] not in self.scratch)
+        return (entry for entry in super()._state_buffers() if entry[1] not in self.scratch)
 
     def _batch_key(self, number: int) -> tuple[int, ...]:
-        """What tensors of one batch have in common, their shape first."""
+        """Return the key by which tensors are batched; it begins with the shape."""
         return self.shapes[number]
 
     def _batches(self, live: Sequence[bool]) -> Iterator[Batch]:
-        """The live tensors by arena and shape."""
+        """Yield the live tensors in batches by arena and shape."""
         limit = self.device.capabilities.max_binding_bytes
         for shard in self._shards:
             batches: dict[tuple[int, ...], list[tuple[int, int]]] = {}
@@ -288,20 +288,20 @@ class MatrixLayout(Layout):
         first = members[0][0]
         nbytes = (members[-1][0] + rows * columns - first) * _ITEMSIZE
         tensors = tuple(number for _, number in members)
-        firsts = tuple(place - first for place, _ in members)
+        firsts = tuple(position - first for position, _ in members)
         return Batch(shard, tensors, firsts, first * _ITEMSIZE, nbytes, rows, columns)
 
     def _run_part(self, part: str, shared: Mapping[str, View]) -> None:
-        """Run a part of the rule over everything."""
+        """Run a part of the rule over all arenas."""
         for shard in self._shards:
             self._run_over(shard, UpdateKernel.of(self.rule, shard.flags, part, shard.stored), shared)
 
 
 class MatrixOptimizer(Optimizer):
-    """An optimizer with a `MatrixLayout`, which fills in the shapes."""
+    """An optimizer with a `MatrixLayout`, which sets the shapes in Hyper."""
 
     layout_type: ClassVar[type[Layout]] = MatrixLayout
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        """The rule's Hyper without what depends on the shape."""
+        """Return the rule's Hyper with 0 for `rows` and `columns`, which the layout sets."""
         return super().hyper({**group, "rows": 0.0, "columns": 0.0})

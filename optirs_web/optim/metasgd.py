@@ -35,9 +35,9 @@ class MetaSGD(Optimizer):
     Steps alone are SGD with the learned rates: adapt to a new task with them.
 
     Args:
-        lr: alpha at the beginning.
+        lr: the initial alpha.
         meta_lr: learning rate of the parameters and of alpha, in `meta_step`.
-        hvp: computes the products of the Hessian of the support loss at the parameters of now with some tensors, one
+        hvp: computes the products of the Hessian of the support loss at the current parameters with some tensors, one
             for each parameter in the order of the groups: a list of tensors or arrays.
 
     Example:
@@ -66,8 +66,8 @@ class MetaSGD(Optimizer):
         self._has_stepped = False
         super().__init__(params, {"lr": lr, "meta_lr": meta_lr}, **options)
 
-    def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
-        kinds = super()._checked_state_dtype(asked)
+    def _checked_state_dtype(self, requested: str | Mapping[str, str]) -> dict[str, str]:
+        kinds = super()._checked_state_dtype(requested)
         if any(kind != "float32" for kind in kinds.values()):
             raise UnsupportedError("MetaSGD keeps its state as float32")
         return kinds
@@ -79,20 +79,20 @@ class MetaSGD(Optimizer):
     def _step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
         result = closure() if closure is not None else None
         if grads is not None:
-            self._take(self._params(), grads)
+            self._assign_grads(self._params(), grads)
         self._fill_in()
         super()._step()
         self._has_stepped = True
         return result
 
     def _fill_in(self) -> None:
-        """A tensor without a gradient takes part with zero, so that every one has a place to return to."""
-        for one in self._params():
-            if one.grad is None:
-                set_grad(one, zeros(one.shape, one.device))
+        """Set missing gradients to zero, so that the step records the initial value of every parameter."""
+        for param in self._params():
+            if param.grad is None:
+                set_grad(param, zeros(param.shape, param.device))
 
     def meta_step(self, closure: Callable[[], Any] | None = None, *, grads: Sequence[Any] | None = None) -> Any:
-        """From the gradients of the query loss after a `step`: change what was before that step, and alpha.
+        """Update alpha and the parameters from before the last `step`, with the gradients of the query loss after it.
 
         Args:
             closure: called first; zeroes the gradients, computes the query loss and its gradients. Its result is
@@ -101,14 +101,14 @@ class MetaSGD(Optimizer):
 
         Raises:
             RuntimeError: there was no step before.
-            ShapeError: `hvp` gave something of another shape.
+            ShapeError: `hvp` returned tensors of other shapes.
         """
         if not self._has_stepped:
             raise RuntimeError("meta_step() needs a step before it: call step() on the support loss first")
         result = closure() if closure is not None else None
         params = self._params()
         if grads is not None:
-            self._take(params, grads)
+            self._assign_grads(params, grads)
         self._fill_in()
         if self.hvp is not None:
             self._multiply_by_hessian(params)
@@ -117,17 +117,17 @@ class MetaSGD(Optimizer):
         return result
 
     def _multiply_by_hessian(self, params: Sequence[Parameter]) -> None:
-        """Fill the slot `curvature`. What computes it finds the parameters of before, and may overwrite gradients."""
+        """Fill the slot `curvature` by `hvp`, with the parameters from before the step; it may overwrite gradients."""
         assert self.hvp is not None
-        places = self._built.slots()
+        views = self._built.slots()
         slots = [
-            {name: Tensor(places[number, name], param.shape, FLOAT32) for name in self.rule.state}
+            {name: Tensor(views[number, name], param.shape, FLOAT32) for name in self.rule.state}
             for number, param in enumerate(params)
         ]
         with no_grad():
-            gradients = [clone(one.grad) for one in params if one.grad is not None]
-            vectors = [multiply(slot["alpha"], one) for slot, one in zip(slots, gradients, strict=True)]
-            adapted = [clone(one) for one in params if one.device.recording is None]
+            gradients = [clone(param.grad) for param in params if param.grad is not None]
+            vectors = [multiply(slot["alpha"], gradient) for slot, gradient in zip(slots, gradients, strict=True)]
+            adapted = [clone(param) for param in params if param.device.recording is None]
         for param, slot in zip(params, slots, strict=True):
             param.assign(slot["initial_param"])
         try:
@@ -142,13 +142,13 @@ class MetaSGD(Optimizer):
 
     @staticmethod
     def _fill_curvature(
-        given: Sequence[Any], params: Sequence[Parameter], slots: Sequence[Mapping[str, Tensor]]
+        results: Sequence[Any], params: Sequence[Parameter], slots: Sequence[Mapping[str, Tensor]]
     ) -> None:
-        products = list(given)
+        products = list(results)
         if len(products) != len(params):
             raise ShapeError(f"hvp gave {len(products)} tensors for {len(params)} parameters")
         for param, slot, product in zip(params, slots, products, strict=True):
-            one = product if isinstance(product, Tensor) else tensor(product, device=param.device, dtype=FLOAT32)
-            if one.shape != param.shape:
-                raise ShapeError(f"hvp gave the shape {one.shape} for a parameter of {param.shape}")
-            param.device.copy(one.view, slot["curvature"].view)
+            vector = product if isinstance(product, Tensor) else tensor(product, device=param.device, dtype=FLOAT32)
+            if vector.shape != param.shape:
+                raise ShapeError(f"hvp gave the shape {vector.shape} for a parameter of {param.shape}")
+            param.device.copy(vector.view, slot["curvature"].view)

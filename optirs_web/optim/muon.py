@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from ..runtime.buffer import View
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .layout import Layout
 from .matrices import Batch, Matrices, MatrixLayout, MatrixOptimizer, Scaled
 from .optimizer import Options, Params, Rate, Rule
@@ -17,7 +17,7 @@ _ADJUSTMENTS = (None, "original", "match_rms_adamw")
 
 
 class _MuonLayout(MatrixLayout):
-    """Orthogonalises the directions in place, between `settle` and `update`."""
+    """A layout that orthogonalises the directions in place, between `settle` and `update`."""
 
     scratch: ClassVar[tuple[str, ...]] = ("direction",)
 
@@ -29,14 +29,14 @@ class _MuonLayout(MatrixLayout):
             self._orthogonalise(batch)
 
     def _orthogonalise(self, batch: Batch) -> None:
-        """X = a X + (b A + c A A) X with A = X Xᵀ, as many times as the group says; X is first divided by its norm."""
+        """Iterate X = a X + (b A + c A A) X with A = X Xᵀ, `ns_steps` times; X is first divided by its norm."""
         steps = dict(batch.shard.flags)["ns_steps"]
         direction = batch.matrices(batch.shard.state["direction"])
         count, rows, columns = len(batch.tensors), batch.rows, batch.columns
         x = direction
         for step in range(steps):
             is_first = step == 0
-            # The last one goes back where the direction was; a kernel does not read the buffer that it writes.
+            # The last iteration writes the direction itself; a kernel does not read the buffer that it writes.
             goes_back = step == steps - 1 and not is_first
             target = direction if goes_back else self.products.stack(count, rows, columns)
             self._newton_schulz(batch.tensors, x, target, is_first)
@@ -69,10 +69,10 @@ class Muon(MatrixOptimizer):
 
     where g is the gradient (negated if `maximize`), and X is transposed while it has more rows than columns. torch
     computes the iteration in bfloat16, this one in float32. Matrices of one shape are one batch: a step has
-    5 dispatches, and 3 ns_steps more for each shape, however many matrices there are.
+    5 dispatches, and 3 ns_steps more for each shape, for any number of matrices.
 
     Args:
-        params: matrices, or dicts with "params" and options of their own. Use AdamW for everything else.
+        params: matrices, or dicts with "params" and options of their own. Use AdamW for all other parameters.
         weight_decay: decoupled.
         momentum: decay of the average of the gradient.
         nesterov: look ahead along the gradient.
@@ -113,10 +113,10 @@ class Muon(MatrixOptimizer):
         adjust_lr_fn: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
-        """Raise ValueError if an option of the group is out of range, in torch's words."""
+        """Raise ValueError if an option of the group is out of range, with torch's messages."""
         for name, words in (("lr", "Learning rate"), ("momentum", "momentum"), ("weight_decay", "weight decay")):
             if not 0 <= group[name] < float("inf"):
                 raise ValueError(f"{words} should be >= 0 but is: {group[name]}")
@@ -127,18 +127,18 @@ class Muon(MatrixOptimizer):
         if not 0 <= group["ns_steps"] < 100:
             raise ValueError("Number of steps must be less than 100 for computational efficiency")
         super().validate(group)
-        for one in group.get("params", ()):
-            if one.ndim != 2:
+        for param in group.get("params", ()):
+            if param.ndim != 2:
                 raise ValueError(
-                    f"Muon only supports 2D parameters whereas we found a parameter with size: {one.shape}"
+                    f"Muon only supports 2D parameters whereas we found a parameter with size: {param.shape}"
                 )
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        """The rule's overrides; and the number of iterations, since a batch takes as many."""
+        """Return the rule's overrides, and the number of iterations, which all tensors of a batch share."""
         return {**super().flags(group), "ns_steps": group["ns_steps"]}
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        """The rule's Hyper."""
+        """Return the rule's Hyper."""
         coefficients = dict(zip("abc", group["ns_coefficients"], strict=True))
         match_rms_adamw = float(group["adjust_lr_fn"] == "match_rms_adamw")
         return super().hyper({**group, **coefficients, "match_rms_adamw": match_rms_adamw})

@@ -29,13 +29,14 @@ class NewtonCG(HostDriven):
             or a direction of curvature 0 or less is met; at the first direction, z = -g
         x = x + t z,   with the first t of lr, lr / 2, lr / 4, ... that lowers the loss by 1e-4 t |g·z| at least
 
-    If none of `max_eval` does, the parameters stay. Vectors stay on the device, 6 at most, and none from step to step.
+    If none of `max_eval` does, the parameters do not change. Vectors are on the device, 6 at most, and none is kept
+    between steps.
     The host waits once for each evaluation of the loss (65 to 67 numbers), once for each iteration of conjugate
     gradients (3 numbers), and once for the slope along z (1 number).
 
     Args:
         params: parameters, or one dict with "params" and options.
-        hvp: computes the products of the Hessian at the parameters of now with some tensors, one for each parameter: a
+        hvp: computes the products of the Hessian at the current parameters with some tensors, one for each parameter: a
             list of tensors or arrays.
         lr: the first length of a step that is tried.
         max_iter: iterations of conjugate gradients in a step.
@@ -49,7 +50,7 @@ class NewtonCG(HostDriven):
     Example:
         >>> import optirs_web as ow
         >>> w = ow.Parameter([3.0, -4.0], device="cpu")
-        >>> opt = ow.optim.NewtonCG([w], hvp=lambda vectors: [2.0 * one for one in vectors])
+        >>> opt = ow.optim.NewtonCG([w], hvp=lambda vectors: [2.0 * vector for vector in vectors])
         >>> def closure():
         ...     opt.zero_grad()
         ...     loss = (w * w).sum()
@@ -84,52 +85,52 @@ class NewtonCG(HostDriven):
 
     def _minimize(self, closure: Closure) -> Reading:
         group, space, counts = self.param_groups[0], self._space, self._counts
-        now: Evaluation = yield from self._evaluate(closure)
+        current: Evaluation = yield from self._evaluate(closure)
         counts["n_iter"] += 1
         counts["func_evals"] += 1
-        if now.largest == 0:
-            return now.given
-        direction = yield from self._solve(now.gradient, group)
-        ((slope,),) = yield from read(dot(now.gradient, direction))
-        place, t = space.values(), float(group["lr"])
+        if current.largest == 0:
+            return current.result
+        direction = yield from self._solve(current.gradient, group)
+        ((slope,),) = yield from read(dot(current.gradient, direction))
+        start_point, t = space.values(), float(group["lr"])
         for _ in range(int(group["max_eval"])):
-            space.assign(apply("vectors", "add_scaled", place, direction, t, 0.0, 1.0))
-            there: Evaluation = yield from self._evaluate(closure)
+            space.assign(apply("vectors", "add_scaled", start_point, direction, t, 0.0, 1.0))
+            trial: Evaluation = yield from self._evaluate(closure)
             counts["func_evals"] += 1
-            if there.loss <= now.loss + _DECREASE * t * slope:
-                return now.given
+            if trial.loss <= current.loss + _DECREASE * t * slope:
+                return current.result
             t *= _SHORTER
-        space.assign(place)
-        return now.given
+        space.assign(start_point)
+        return current.result
 
     def _solve(self, gradient: Tensor, group: Mapping[str, Any]) -> Reading:
-        """The direction, by conjugate gradients from 0."""
+        """Return the direction, by conjugate gradients from 0."""
         residual, direction = gradient, negate(gradient)
         residual_sq = dot(residual, residual)
-        found: Tensor | None = None
-        enough = math.inf
+        solution: Tensor | None = None
+        tolerance = math.inf
         for _ in range(int(group["max_iter"])):
             product = self._space.gather(list(self.hvp(self._space.parts(direction))))
             self._counts["hvp_evals"] += 1
             if group["damping"]:
                 product = _add(product, direction, float(group["damping"]), 1.0)
             curvature = dot(direction, product)
-            base = found if found is not None else self._space.gather([None] * len(self._space.params))
-            next_found = _add(base, direction, residual_sq, curvature)
+            base = solution if solution is not None else self._space.gather([None] * len(self._space.params))
+            next_solution = _add(base, direction, residual_sq, curvature)
             residual = _add(residual, product, residual_sq, curvature)
             next_sq = dot(residual, residual)
             (before,), (curved,), (after,) = yield from read(residual_sq, curvature, next_sq)
-            if found is None:
+            if solution is None:
                 norm = math.sqrt(before)
-                enough = min(float(group["tolerance"]), math.sqrt(norm)) * norm
+                tolerance = min(float(group["tolerance"]), math.sqrt(norm)) * norm
             if not curved > 0:
                 break
-            found = next_found
-            if not math.sqrt(after) > enough:
+            solution = next_solution
+            if not math.sqrt(after) > tolerance:
                 break
             direction = _add(negate(residual), direction, next_sq, residual_sq)
             residual_sq = next_sq
-        return found if found is not None else negate(gradient)
+        return solution if solution is not None else negate(gradient)
 
     # State: counts.
 
@@ -147,5 +148,5 @@ class NewtonCG(HostDriven):
 
 
 def _add(y: Tensor, x: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
-    """The vector y + a / b x."""
+    """Return the vector y + a / b x."""
     return apply("vectors", "add_scaled", y, x, a, 0.0, b)

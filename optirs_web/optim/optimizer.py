@@ -1,4 +1,4 @@
-"""The base of all optimizers: the step."""
+"""The base class of all optimizers, with the step, checks for non-finite values, and scaled losses."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ __all__ = ["LARGEST_FLOAT32", "Optimizer", "Options", "Params", "Rate", "Rule", 
 class Optimizer(Stateful):
     """Steps a list of parameters by one WGSL rule, for any number of tensors in a few dispatches.
 
-    A subclass names the rule. What the rule declares is filled in from the options of a group, by name:
+    A subclass names the rule. The rule's declarations are set from the options of a group, by name:
 
         Hyper       the option; `beta1` and so on from `betas`; `one_minus_X` and `log_X` from X
         overrides   the option as a bool; `use_X`: whether X is not 0; otherwise the attribute of the class
 
     Attributes:
         param_groups: dicts with "params" and the group's options. Change an option and the next step
-            uses it; a recorded step does so too. `lr` may be a tensor of one element: each step uses the
-            value that it has then, which the host does not see. A state dict has its value; loading one
-            writes there.
-        defaults: the options that a group has if it does not say otherwise.
+            uses it; a recorded step does so too. `lr` may be a tensor of one element: each step uses its
+            current value, which the host does not read. A state dict has its value, and loading one
+            writes it.
+        defaults: the options of a group that does not set them.
     """
 
     needs: ClassVar[str] = ""
-    """What it needs besides gradients of tensors of any shape; "" if nothing."""
+    """A description of the input that it needs besides gradients of tensors of any shape; "" if none."""
 
     def __init__(
         self,
@@ -81,16 +81,16 @@ class Optimizer(Stateful):
         self._transforms, self._projections = _transforms_and_projections(transforms) if transforms else ([], [])
         self._is_scaled = False  # a GradScaler steps it
         self._scaler: View | None = None
-        self._skip_nonfinite = skip_nonfinite or any(one.checks for one in self._transforms)
+        self._skip_nonfinite = skip_nonfinite or any(transform.checks for transform in self._transforms)
         self._seen_skipped = 0
         self._layout = None
         self._schedules = None
-        self._resting = {}
+        self._unused_slots = {}
         if isinstance(params, Tensor):
             raise TypeError("params must be a list of parameters, or of dicts; wrap a single parameter in a list")
-        given: list[Any] = [params] if isinstance(params, Mapping) else list(params)
+        groups: list[Any] = [params] if isinstance(params, Mapping) else list(params)
         self._make_hooks()
-        self._append_groups(given if given and isinstance(given[0], Mapping) else [{"params": given}])
+        self._append_groups(groups if groups and isinstance(groups[0], Mapping) else [{"params": groups}])
         self._snapshot = None
         self._build()
         self._round_params()
@@ -128,7 +128,7 @@ class Optimizer(Stateful):
         *,
         grads: Sequence[Any] | None = None,
     ) -> Any:
-        """The step itself, between the hooks."""
+        """Take the step, without the hooks."""
         result = closure() if closure is not None else None
         with self._built.device.turn():
             self._step_in_turn(grads)
@@ -137,33 +137,33 @@ class Optimizer(Stateful):
     def _step_in_turn(self, grads: Sequence[Any] | None) -> None:
         params = self._params()
         if grads is not None:
-            self._take(params, grads)
+            self._assign_grads(params, grads)
         self._refresh()
-        for one in params:
-            note_grad(one, reads=True)
+        for param in params:
+            note_grad(param, reads=True)
         recording = self._built.device.recording
-        live = [one._grad is not None for one in params]
+        live = [param._grad is not None for param in params]
         if recording is not None:
             recording.before_replay.append(partial(self._before_replay, self._built, [*compress(params, live)]))
             recording.before_replay.append(partial(self._check_rates, self._rates()))
-        self._ask(params, live)
-        projected = [one.wanted(params, live) for one in self._projections]
+        self._prepare_step(params, live)
+        projected = [projection.selected(params, live) for projection in self._projections]
         self._built.device.all_or_nothing(partial(self._change, params, live, projected))
         if any(live):
             self._note_change(live)
 
-    def _ask(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
-        """What a subclass asks its callables for, before a step enqueues anything."""
+    def _prepare_step(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
+        """Evaluate a subclass's callables, before a step enqueues anything."""
 
     def _change(self, params: Sequence[Parameter], live: Sequence[bool], projected: Sequence[Sequence[bool]]) -> None:
         self._dispatch(params, live)
-        for projection, wanted in zip(self._projections, projected, strict=True):
-            projection.apply_to(params, wanted)
+        for projection, selected in zip(self._projections, projected, strict=True):
+            projection.apply_to(params, selected)
         if projected and self._rounding and any(live):
             self._built.round_params()
 
     def _dispatch(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
-        if not self.takes_dense or any(isinstance(one._grad, SparseRows) for one in params):
+        if not self.takes_dense or any(isinstance(param._grad, SparseRows) for param in params):
             from .sparse_layout import SparseLayout, rows_of
 
             rows = rows_of(self, params)
@@ -174,7 +174,7 @@ class Optimizer(Stateful):
             self._built.dispatch(live, *([] if self._scaler is None else [self._scaler]))
 
     def scaled_step(self, scaler: View | None, **kwargs: Any) -> Any:
-        """What `GradScaler.step` does: a step with gradients of a scaled loss, or of one that was unscaled (None)."""
+        """Take a step for `GradScaler.step`, with gradients of a scaled loss, or of one that was unscaled (None)."""
         self._make_scaled()
         self._scaler = scaler if scaler is not None else self._built.neutral_scaler()
         try:
@@ -183,18 +183,18 @@ class Optimizer(Stateful):
             self._scaler = None
 
     def unscale_grads(self, scaler: View) -> None:
-        """What `GradScaler.unscale_` does."""
+        """Divide the gradients by the scale of the loss, for `GradScaler.unscale_`."""
         self._make_scaled()
         self._refresh()
-        grads: list[object] = [one.grad for one in self._params()]
-        live = [one is not None and not isinstance(one, SparseRows) for one in grads]
+        grads: list[object] = [param.grad for param in self._params()]
+        live = [grad is not None and not isinstance(grad, SparseRows) for grad in grads]
         recording = self._built.device.recording
         if recording is not None:
             recording.before_replay.append(partial(self._before_replay, self._built, []))
         self._built.unscale(live, scaler)
-        for one in grads:
-            if isinstance(one, SparseRows):
-                one.unscale(scaler)
+        for grad in grads:
+            if isinstance(grad, SparseRows):
+                grad.unscale(scaler)
 
     def _before_replay(self, recorded: Layout, changed: Sequence[Parameter]) -> None:
         if recorded is self._layout:
@@ -205,8 +205,8 @@ class Optimizer(Stateful):
             param._version += 1
 
     def _check_rates(self, recorded: Mapping[int, Tensor]) -> None:
-        now = self._rates()
-        if now.keys() != recorded.keys() or any(now[number].view != one.view for number, one in recorded.items()):
+        rates = self._rates()
+        if rates.keys() != recorded.keys() or any(rates[number].view != rate.view for number, rate in recorded.items()):
             raise StaleProgramError("lr is not the tensor that the step was recorded with; record it again")
 
     def _note_change(self, live: Sequence[bool]) -> None:
@@ -214,7 +214,7 @@ class Optimizer(Stateful):
             param._version += 1
 
     @staticmethod
-    def _take(params: Sequence[Parameter], grads: Sequence[Any]) -> None:
+    def _assign_grads(params: Sequence[Parameter], grads: Sequence[Any]) -> None:
         grads = list(grads)
         if len(grads) != len(params):
             raise ShapeError(f"{len(grads)} gradients were given for {len(params)} parameters")
@@ -222,40 +222,45 @@ class Optimizer(Stateful):
             shape = param.shape if grad is None else state.shape_of(grad)
             if shape != param.shape:
                 raise ShapeError(f"a gradient has the shape {shape}, its parameter {param.shape}")
-        # A gradient that lies in an arena may be overwritten by one before it.
+        # A gradient in an arena may be overwritten by one before it.
         pairs = zip(params, grads, strict=True)
-        in_arenas = {one._home.arena.grads for one, grad in pairs if one._home and not isinstance(grad, SparseRows)}
-        given = [
+        in_arenas = {
+            param._home.arena.grads for param, grad in pairs if param._home and not isinstance(grad, SparseRows)
+        }
+        gradients = [
             grad if grad is None or isinstance(grad, SparseRows) else as_gradient(param, grad)
             for param, grad in zip(params, grads, strict=True)
         ]
-        given = [clone(one) if isinstance(one, Tensor) and one.view.buffer in in_arenas else one for one in given]
-        for param, grad in zip(params, given, strict=True):
+        gradients = [
+            clone(gradient) if isinstance(gradient, Tensor) and gradient.view.buffer in in_arenas else gradient
+            for gradient in gradients
+        ]
+        for param, grad in zip(params, gradients, strict=True):
             set_grad(param, grad)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients; or, with `set_to_none=False`, make those that exist zero."""
-        for one in self._params():
-            grad: object = None if set_to_none else one.grad
+        """Set the gradients to None; or, with `set_to_none=False`, to zero where they exist."""
+        for param in self._params():
+            grad: object = None if set_to_none else param.grad
             if grad is None:
-                set_grad(one, None)
+                set_grad(param, None)
             elif isinstance(grad, SparseRows):
-                set_grad(one, SparseRows([], [], one.shape, one.device))
+                set_grad(param, SparseRows([], [], param.shape, param.device))
             else:
-                one.grad = zeros(one.shape, one.device)
+                param.grad = zeros(param.shape, param.device)
 
     # Non-finite gradients.
 
     @property
     def skipped_steps(self) -> int:
-        """Steps left out because a gradient was NaN or infinite, since it was made or loaded. Waits, for 4 bytes."""
+        """Steps skipped because a gradient was NaN or infinite, since it was made or loaded. Waits, for 4 bytes."""
         return _count(self._built.device.read(self._built.skipped_view))
 
     def check_finite(self) -> None:
-        """Wait, and make sure that training is well. Reads back a few bytes; call it now and then.
+        """Wait, and raise an error if values were not finite. Reads back a few bytes; call it from time to time.
 
         Raises:
-            NonFiniteError: with `skip_nonfinite`, steps have been left out since the last call; without
+            NonFiniteError: with `skip_nonfinite`, steps have been skipped since the last call; without
                 it, a parameter is NaN or infinite.
         """
         self._check_count(_count(self._built.device.read(self._view_to_check())))
@@ -265,7 +270,7 @@ class Optimizer(Stateful):
         self._check_count(_count(await self._built.device.read_async(self._view_to_check())))
 
     def _view_to_check(self) -> View:
-        return self._built.skipped_view if self._skip_nonfinite else self._built.look_at_params()
+        return self._built.skipped_view if self._skip_nonfinite else self._built.check_params()
 
     def _check_count(self, count: int) -> None:
         if not self._skip_nonfinite:
@@ -280,14 +285,14 @@ class Optimizer(Stateful):
 
 
 def _transforms_and_projections(
-    given: Sequence[Transform | Projection],
+    items: Sequence[Transform | Projection],
 ) -> tuple[list[Transform], list[Projection]]:
     from .projections import Projection
 
-    transforms = [one for one in given if not isinstance(one, Projection)]
-    if not all(hasattr(one, "checks") for one in transforms):
-        raise TypeError(f"transforms are a list of optim.transforms and projections, not {quoted(given)}")
-    return transforms, [one for one in given if isinstance(one, Projection)]
+    transforms = [transform for transform in items if not isinstance(transform, Projection)]
+    if not all(hasattr(transform, "checks") for transform in transforms):
+        raise TypeError(f"transforms are a list of optim.transforms and projections, not {quoted(items)}")
+    return transforms, [transform for transform in items if isinstance(transform, Projection)]
 
 
 def _count(raw: memoryview) -> int:

@@ -1,4 +1,4 @@
-"""The options of optimizers: what all take, what is refused, and what is derived from them."""
+"""The options of optimizers: those that all have, their checks, and the hyper-parameters derived from them."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ _SMALLEST_LOG = -100.0
 
 
 class Options(TypedDict, total=False):
-    """What every optimizer takes besides the options of its rule.
+    """The options of every optimizer besides those of its rule.
 
-    skip_nonfinite: leave everything as it is, step counts too, when a gradient is NaN or infinite.
-    transforms: what gradients go through first, in order (`optim.transforms`), and what parameters are brought back to
-        after a step (`optim.projections`).
+    skip_nonfinite: skip a step, and do not count it, when a gradient is NaN or infinite.
+    transforms: transforms of the gradients, in order (`optim.transforms`), and projections of the parameters after a
+        step (`optim.projections`).
     state_dtype: how state is stored: "float32", "float16", "bfloat16" (rounded at random, so that small changes add up)
         or "8bit" (blocks of 256 with a dynamic map, Dettmers et al. 2022, arXiv:2110.02861; tensors of less than 4,096
-        elements stay float32); one for all, or a dict by the names of the state. That is state per element: what is
-        kept per row and column, roots, eigenbases and projectors are float32, and so are positions and the sums that
-        they are made of. "float16" for all stores squares as bfloat16: float16 has no numbers below 6e-8, of which
-        gradients of 2e-4 have squares; for rules of one's own that is left to you. State of parameters whose gradients
-        are `SparseRows` may have 16 bits: blocks of 8 bits are stored as a whole.
-    param_dtype: "bfloat16" has the model compute with numbers of bfloat16. They lie in tensors of float32, as WebGPU
-        has no narrower type for them: what is trained is what such weights would be, but memory is not saved.
-    rounding: how steps then change them, computed in float32. "master" keeps the lower halves of float32 weights, in 2
-        more bytes each; state dicts show these weights whole. "kahan" keeps what rounding cut off, as bfloat16 (Kahan
-        summation). What is kept of a weight is dropped when another value is assigned, unless that is itself exact in
-        bfloat16: then it may stay, up to half a spacing. "stochastic" keeps nothing, and rounds up or down at random,
-        by place and step alone, so that every device and every run does the same.
-    maximize: go up instead of down.
-    foreach, fused, capturable: torch's; accepted, and without a meaning here: every step is fused.
+        elements stay float32); one for all, or a dict by the names of the state. That is state per element: state per
+        row and column, roots, eigenbases and projectors are float32, and so are copies of parameters and the sums from
+        which they are computed. "float16" for all stores squares as bfloat16: float16 has no numbers below 6e-8, and
+        gradients below 2e-4 have such squares; for rules of your own there is no such exception. State of parameters
+        whose gradients are `SparseRows` may have 16 bits, not 8, which are stored in whole blocks.
+    param_dtype: "bfloat16" rounds the model's parameters to bfloat16. They are stored in tensors of float32, as WebGPU
+        has no narrower type for them: training is that of such weights, but memory is not saved.
+    rounding: how steps then change them, computed in float32. "master" keeps the lower 16 bits of float32 weights, in 2
+        more bytes each; state dicts show these weights whole. "kahan" keeps the rounding error, as bfloat16 (Kahan
+        summation). Both are dropped when another value is assigned to a weight, unless that value is itself exact in
+        bfloat16: then they may remain, up to half a spacing. "stochastic" keeps nothing, and rounds up or down at
+        random, by index and step alone, so that every device and every run does the same.
+    maximize: increase the loss instead of decreasing it.
+    foreach, fused, capturable: accepted as torch does, without effect: every step is fused.
     """
 
     skip_nonfinite: bool
@@ -77,7 +77,7 @@ class Options(TypedDict, total=False):
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a real number of a size that float32 has, of Python's or NumPy's types."""
+    """Return whether a value is a real number within the range of float32, of Python's or NumPy's types."""
     try:
         return isinstance(value, Real) and abs(float(value)) <= LARGEST_FLOAT32  # float16 has no such bound
     except OverflowError:
@@ -85,10 +85,10 @@ def is_number(value: object) -> bool:
 
 
 def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
-    """Refuse options that are negative or no number, in torch's words.
+    """Check that options are numbers from 0, with torch's messages.
 
     Raises:
-        ValueError: the message names the option.
+        ValueError: one is not; the message names it.
     """
     for name in names:
         value = group[name]
@@ -97,10 +97,10 @@ def at_least_zero(group: Mapping[str, Any], *names: str) -> None:
 
 
 def fractions(group: Mapping[str, Any], *names: str) -> None:
-    """Refuse options that are no numbers from 0 to less than 1, in torch's words; `betas` are several.
+    """Check that options are numbers from 0 to less than 1, with torch's messages; `betas` are several.
 
     Raises:
-        ValueError: the message names the option.
+        ValueError: one is not; the message names it.
     """
     for name in names:
         value = group[name]
@@ -117,29 +117,29 @@ def fractions(group: Mapping[str, Any], *names: str) -> None:
 
 
 def numbers_of(betas: Any) -> Any:
-    """Betas that are tensors, or arrays, of one element each as numbers: they are read now, once. Others as they are.
+    """Return betas as numbers: those that are tensors or arrays of one element are read now, once.
 
     Raises:
-        ValueError: only some are tensors, or one has more elements or none; in torch's words.
+        ValueError: only some are tensors, or one has more elements or none; with torch's messages.
     """
     if not isinstance(betas, (tuple, list)):
         return betas
-    tensors = [hasattr(one, "shape") and not isinstance(one, Real) for one in betas]
+    tensors = [hasattr(beta, "shape") and not isinstance(beta, Real) for beta in betas]
     if not any(tensors):
         return betas
     if not all(tensors):
         raise ValueError("betas must be either all numbers or all tensors")
-    for index, one in enumerate(betas):
-        if math.prod(one.shape) != 1:
+    for index, beta in enumerate(betas):
+        if math.prod(beta.shape) != 1:
             raise ValueError(f"Tensor betas[{index}] must be 1-element")
-    return tuple(float(one.item()) for one in betas)
+    return tuple(float(beta.item()) for beta in betas)
 
 
 def two_epsilons(group: Mapping[str, Any]) -> tuple[Any, Any]:
-    """`eps` of a group, where it is two numbers.
+    """Return the two numbers of a group's `eps`.
 
     Raises:
-        ValueError: it is anything else than a tuple or list of two.
+        ValueError: it is no tuple or list of two.
     """
     eps = group["eps"]
     if not isinstance(eps, (tuple, list)) or len(eps) != 2:
@@ -152,7 +152,7 @@ def _is_fraction(value: Any) -> bool:
 
 
 def derived(group: Mapping[str, Any], name: str) -> float:
-    """A member of Hyper: an option, or what its name says is made of one, in float64 and rounded once."""
+    """Return a member of Hyper: an option, or a value derived from one by its name, in float64 and rounded once."""
     if name.startswith("one_minus_"):
         return 1 - derived(group, name.removeprefix("one_minus_"))
     if name.startswith("log_"):
@@ -163,4 +163,4 @@ def derived(group: Mapping[str, Any], name: str) -> float:
     value = group[name]
     if isinstance(value, str):
         raise TypeError(f"{name} must be a number, not {value!r}")
-    return 0.0 if isinstance(value, Tensor) else float(value)  # the device takes a tensor's value from there itself
+    return 0.0 if isinstance(value, Tensor) else float(value)  # the device copies a tensor's value itself

@@ -1,4 +1,4 @@
-"""State in fewer bits for what works on float32: loaded for a part of a step, and stored again."""
+"""State in fewer bits for kernels that compute in float32: converted for a part of a step, and stored again."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Packed", "load", "packed_slot", "packed_stack", "store"]
 
 
 class Packed(NamedTuple):
-    """Equal matrices in fewer bits.
+    """Matrices of one shape in fewer bits.
 
     Attributes:
-        kind: of `wgsl.slot_storage`.
-        stored: what a kernel is shown.
-        largest: the largest magnitude of each block of that; None but for 8 bits.
-        firsts: the first element of each, from the beginning of the view; a block begins there.
-        rows, columns: their shape.
+        kind: the type, of `wgsl.slot_storage`.
+        stored: the view that a kernel binds.
+        largest: the largest magnitude of each block; None but for 8 bits.
+        firsts: the offset of the first element of each, from the beginning of the view; a block begins there.
+        rows, columns: the shape of each.
     """
 
     kind: str
@@ -35,43 +35,43 @@ class Packed(NamedTuple):
 
 
 def packed_slot(batch: Batch, name: str) -> Packed | None:
-    """A slot of the tensors in a batch; None if it is float32."""
+    """Return a slot of the tensors in a batch; None if it is float32."""
     kind = dict(batch.shard.stored).get(name)
     if kind is None:
         return None
     begin = batch.first_byte // (4 * BLOCK)
-    first = begin // BLOCKS_PER_WINDOW * BLOCKS_PER_WINDOW
-    blocks = begin - first + blocks_of(batch.nbytes // 4)
+    first_block = begin // BLOCKS_PER_WINDOW * BLOCKS_PER_WINDOW
+    blocks = begin - first_block + blocks_of(batch.nbytes // 4)
 
     def view(buffer: Buffer) -> View:
-        return batch.shard.arena.window(buffer, first, blocks)
+        return batch.shard.arena.window(buffer, first_block, blocks)
 
     largest = batch.shard.state.get(slot_storage.largest_name(name))
-    firsts = tuple(one + (begin - first) * BLOCK for one in batch.firsts)
-    shown = None if largest is None else view(largest)
-    return Packed(kind, view(batch.shard.state[name]), shown, firsts, batch.rows, batch.columns)
+    firsts = tuple(first + (begin - first_block) * BLOCK for first in batch.firsts)
+    largest_view = None if largest is None else view(largest)
+    return Packed(kind, view(batch.shard.state[name]), largest_view, firsts, batch.rows, batch.columns)
 
 
 def packed_stack(
     kind: str, buffers: Mapping[str, Buffer], name: str, shape: tuple[int, int], positions: Sequence[int]
 ) -> Packed:
-    """The states of these positions in buffers that `stacks.buffers_of` made."""
+    """Return the states at these positions in buffers that `stacks.buffers_of` made."""
     rows, columns = shape
     largest = buffers.get(slot_storage.largest_name(name))
-    shown = None if largest is None else View.whole(largest)
+    largest_view = None if largest is None else View.whole(largest)
     firsts = tuple(position * blocks_of(rows * columns) * BLOCK for position in positions)
-    return Packed(kind, View.whole(buffers[name]), shown, firsts, rows, columns)
+    return Packed(kind, View.whole(buffers[name]), largest_view, firsts, rows, columns)
 
 
 def load(products: Products, tensors: Sequence[int], packed: Packed, loaded: Matrices, gate: str = "") -> None:
-    """Make `loaded` its matrices as float32; `gate` as in `Products.multiply`."""
+    """Convert packed matrices to float32, into `loaded`; `gate` as in `Products.multiply`."""
     _dispatch("load_state", products, tensors, packed, loaded, products.words(gate))
 
 
 def store(
     products: Products, tensors: Sequence[int], loaded: Matrices, packed: Packed, seed: int = 0, gate: str = ""
 ) -> None:
-    """The other way; `seed` is 0 or 1, for rounding at random two matrices alike differently."""
+    """Convert float32 matrices to packed ones; `seed` is 0 or 1, so that two equal matrices are rounded differently."""
     _dispatch("store_state", products, tensors, packed, loaded, (*products.words(gate, "step"), seed))
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .distance import EstimatesDistance
 from .optimizer import Options, Params, Rule, at_least_zero, fractions
 
@@ -23,7 +23,7 @@ class Prodigy(EstimatesDistance):
         exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) d² g²
         param = param - d lr (exp_avg / (sqrt(exp_avg_sq) + d' eps) + weight_decay param)
 
-    where p0 is where param began, and d' = max(d, d_coef numerator / ‖s‖₁) is the d of the next step. The product and
+    where p0 is the initial param, and d' = max(d, d_coef numerator / ‖s‖₁) is the d of the next step. The product and
     the norm are over all tensors that have a gradient; d is one number for all, and all have it in their state.
 
     The options of d (`betas`, `beta3`, `use_bias_correction`, `d0`, `d_coef`, `growth_rate`) are those of the first
@@ -34,7 +34,7 @@ class Prodigy(EstimatesDistance):
         eps: added to the root, times d.
         weight_decay: see `decouple`.
         decouple: decay the parameter itself, as AdamW; otherwise through the gradient.
-        safeguard_warmup: leave lr out of s, for schedules that begin with a warm-up.
+        safeguard_warmup: omit lr in s, for schedules that begin with a warm-up.
         d_coef: multiplies the estimate; 0.5 or 2 for a smaller or a larger d.
         growth_rate: d grows at most by this factor in a step, from the second rise on.
 
@@ -66,7 +66,7 @@ class Prodigy(EstimatesDistance):
         growth_rate: float = math.inf,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

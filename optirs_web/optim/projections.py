@@ -1,7 +1,7 @@
-"""Projections of parameters onto sets, after each step of an optimizer or by themselves.
+"""Projections of parameters onto sets, after each step of an optimizer or by a call.
 
 An optimizer takes them among its transforms: ``SGD(params, transforms=[projections.non_negative()])``. All act on each
-tensor by itself, and after a step that was left out too, which only matters where rounding moves a point of the set.
+tensor separately, also after a skipped step, which only matters where rounding moves a point of the set.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _LARGEST = 3.4028234663852886e38
 
 
 class Projection(ABC):
-    """One of the projections that the functions of this module make.
+    """A projection, made by a function of this module.
 
     Attributes:
-        mask: which parameters it applies to; all if None.
+        mask: returns whether it applies to a parameter; None for all.
     """
 
     def __init__(self, mask: Mask | None) -> None:
@@ -54,30 +54,31 @@ class Projection(ABC):
 
         Args:
             params: the parameters.
-            live: which of them; all by default.
+            live: for each, whether to project it; all by default.
         """
         params = list(params)
-        self.apply_to(params, self.wanted(params, [True] * len(params) if live is None else live))
+        self.apply_to(params, self.selected(params, [True] * len(params) if live is None else live))
 
-    def wanted(self, params: Sequence[Parameter], live: Sequence[bool]) -> list[bool]:
-        """Which of the live parameters it projects."""
+    def selected(self, params: Sequence[Parameter], live: Sequence[bool]) -> list[bool]:
+        """Return for each parameter whether it is live and the mask selects it."""
         return [
-            is_live and (self.mask is None or bool(self.mask(one))) for one, is_live in zip(params, live, strict=True)
+            is_live and (self.mask is None or bool(self.mask(param)))
+            for param, is_live in zip(params, live, strict=True)
         ]
 
-    def apply_to(self, params: Sequence[Parameter], wanted: Sequence[bool]) -> None:
-        """Project those that are wanted."""
-        if any(wanted):
-            self._apply(params, wanted)
-            for one in compress(params, wanted):
-                one._version += 1
+    def apply_to(self, params: Sequence[Parameter], selected: Sequence[bool]) -> None:
+        """Project the selected parameters."""
+        if any(selected):
+            self._apply(params, selected)
+            for param in compress(params, selected):
+                param._version += 1
 
     @abstractmethod
     def _apply(self, params: Sequence[Parameter], live: Sequence[bool]) -> None: ...
 
 
 class _ByRule(Projection):
-    """One that is a rule of ``shaders/arena``."""
+    """A projection by a rule of ``shaders/arena``."""
 
     def __init__(
         self,
@@ -97,15 +98,15 @@ class _ByRule(Projection):
         in_place(self.rule, params, self.layout_type, self.flags).run(live, self.hyper)
 
 
-_TURNS = 24
-"""Steps of Newton's method. A handful settles the threshold of all but contrived tensors."""
+_NEWTON_STEPS = 24
+"""Steps of Newton's method. A few find the threshold of all but contrived tensors."""
 
 
 class _NewtonLayout(Layout):
-    """Measures and settles several times."""
+    """A layout that measures and settles several times."""
 
     def _before_update(self, live: Sequence[bool], shared: Mapping[str, View]) -> None:
-        for _ in range(_TURNS - 1):
+        for _ in range(_NEWTON_STEPS - 1):
             for shard in self._shards:
                 self._run_over(shard, MeasureKernel.of(self.rule, shard.flags), shared)
             self._run(self._settle, shared, len(self.groups))
@@ -118,7 +119,7 @@ def _positive(**values: Any) -> None:
 
 
 def box(lower: float, upper: float, mask: Mask | None = None) -> Projection:
-    """Each element to [lower, upper].
+    """A projection of each element to [lower, upper].
 
     Example:
         >>> import optirs_web as ow
@@ -132,7 +133,7 @@ def box(lower: float, upper: float, mask: Mask | None = None) -> Projection:
 
 
 def non_negative(mask: Mask | None = None) -> Projection:
-    """Negative elements to 0.
+    """A projection of negative elements to 0.
 
     Example:
         >>> import optirs_web as ow
@@ -145,7 +146,7 @@ def non_negative(mask: Mask | None = None) -> Projection:
 
 
 def l2_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
-    """Each tensor to a Euclidean norm of at most `radius`.
+    """A projection of each tensor to a Euclidean norm of at most `radius`.
 
     Example:
         >>> import optirs_web as ow
@@ -159,7 +160,7 @@ def l2_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
 
 
 def sphere(radius: float = 1.0, mask: Mask | None = None) -> Projection:
-    """Each tensor to a Euclidean norm of `radius`; one of zeros stays.
+    """A projection of each tensor to a Euclidean norm of `radius`; a tensor of zeros is not changed.
 
     Example:
         >>> import optirs_web as ow
@@ -173,7 +174,7 @@ def sphere(radius: float = 1.0, mask: Mask | None = None) -> Projection:
 
 
 def l1_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
-    """Each tensor to the nearest one whose magnitudes sum to at most `radius` (Duchi et al. 2008).
+    """A projection of each tensor to the nearest one whose magnitudes sum to at most `radius` (Duchi et al. 2008).
 
     Example:
         >>> import optirs_web as ow
@@ -187,7 +188,7 @@ def l1_ball(radius: float = 1.0, mask: Mask | None = None) -> Projection:
 
 
 def simplex(total: float = 1.0, mask: Mask | None = None) -> Projection:
-    """Each tensor to the nearest one without negative elements whose sum is `total` (Duchi et al. 2008).
+    """A projection of each tensor to the nearest non-negative one whose sum is `total` (Duchi et al. 2008).
 
     Example:
         >>> import optirs_web as ow
@@ -200,17 +201,17 @@ def simplex(total: float = 1.0, mask: Mask | None = None) -> Projection:
 
 
 def spectral(limit: float = 1.0, iterations: int = 1, seed: int = 0, mask: Mask | None = None) -> Projection:
-    """Each matrix divided so that its largest singular value is about at most `limit`.
+    """A division of each matrix so that its largest singular value is at most about `limit`.
 
     A tensor of more dimensions is the matrix of its rows; those of fewer are left alone. The value is that of a power
     iteration (Miyato et al. 2018, arXiv:1802.05957), which is at most the largest one and continues from call to call.
-    About ten dispatches for each matrix and iteration.
+    It takes about ten dispatches for each matrix and iteration.
 
     Args:
         limit: the largest singular value.
         iterations: at each call.
         seed: of the first vector.
-        mask: which parameters.
+        mask: returns whether it applies to a parameter; None for all.
 
     Example:
         >>> import optirs_web as ow
@@ -232,7 +233,7 @@ class _Spectral(Projection):
         self._vectors: ByIdentity[tuple[Device, Tensor]] = ByIdentity()
 
     def _vector(self, param: Parameter) -> Tensor:
-        """The left vector of the parameter, in memory of its own."""
+        """Return the left vector of the parameter, in memory of its own."""
         device, vector = self._vectors.get(param) or (None, None)
         if device is param.device and vector is not None:
             return vector
@@ -245,12 +246,12 @@ class _Spectral(Projection):
 
     def _make_vector(self, param: Parameter) -> Tensor:
         rows = param.shape[0]
-        first = randn((1, rows), param.device, seed=self.seed)
+        start = randn((1, rows), param.device, seed=self.seed)
         buffer = param.device.allocate_zeroed(4 * rows)
-        made = Tensor(View.whole(buffer), (1, rows), FLOAT32)
-        param.device.copy(first.view, made.view)
-        self._vectors.set(param, (param.device, made))
-        return made
+        vector = Tensor(View.whole(buffer), (1, rows), FLOAT32)
+        param.device.copy(start.view, vector.view)
+        self._vectors.set(param, (param.device, vector))
+        return vector
 
     def _apply(self, params: Sequence[Parameter], live: Sequence[bool]) -> None:
         for param in compress(params, live):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["RAdam"]
@@ -44,7 +44,7 @@ class RAdam(Optimizer):
         decoupled_weight_decay: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
         rho_inf = 2 / (1 - float(group["betas"][1])) - 1

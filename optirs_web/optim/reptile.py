@@ -13,7 +13,7 @@ __all__ = ["Reptile"]
 
 
 class Reptile(Wrapper):
-    """Reptile (Nichol et al. 2018, arXiv:1803.02999): parameters from which a few steps lead far on any task.
+    """Reptile (Nichol et al. 2018, arXiv:1803.02999): parameters from which a few steps suffice for any task.
 
         for each task:  param_task = param after `inner_steps` steps of the inner optimizer on its gradients
         param = param + epsilon mean(param_task - param)
@@ -22,9 +22,9 @@ class Reptile(Wrapper):
     task to task, as in the paper.
 
     Args:
-        optimizer: what takes the inner steps.
+        optimizer: the inner optimizer, which takes the inner steps.
         epsilon: how far the parameters move towards the mean of the tasks'.
-        inner_steps: on each task.
+        inner_steps: number of steps on each task.
 
     Raises:
         ValueError: an option is out of range.
@@ -71,11 +71,11 @@ class Reptile(Wrapper):
 
         Args:
             closure: for each task a function that computes the loss and its gradients. It is called before each inner
-                step, with no gradients before. `reptile_inner_steps` of the first group says how often.
+                step, with no gradients before; `reptile_inner_steps` of the first group is the number of these steps.
             grads: not for this optimizer.
 
         Returns:
-            What the closure returned last; a list of this if a list was given.
+            The last result of the closure; a list of these if a list was passed.
 
         Raises:
             TypeError: there is no closure.
@@ -103,7 +103,7 @@ class Reptile(Wrapper):
                 losses.append(loss)
                 self._dispatch_all()
         except BaseException:
-            if recording is None:  # go back to the beginning
+            if recording is None:  # restore the initial parameters
                 for number, param in enumerate(params):
                     param.device.copy(slots[number, "meta_param"], param.view)
                 self._note_change([True] * len(params))

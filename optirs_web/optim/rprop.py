@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rate, Rule
 
 __all__ = ["Rprop"]
@@ -15,7 +15,7 @@ __all__ = ["Rprop"]
 class Rprop(Optimizer):
     """Resilient propagation (Riedmiller & Braun 1993), as `torch.optim.Rprop`; for full batches.
 
-        step_size = step_size etaplus where g has the sign it had before, step_size etaminus where it has the other,
+        step_size = step_size etaplus where g has the sign of the last step, step_size etaminus where it has the other,
             within step_sizes; lr at the first step
         g = 0 where the sign has changed
         param = param - step_size sign(g)
@@ -47,7 +47,7 @@ class Rprop(Optimizer):
         step_sizes: tuple[float, float] = (1e-6, 50),
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
@@ -57,7 +57,7 @@ class Rprop(Optimizer):
         etas, sizes = group["etas"], group["step_sizes"]
         if not 0.0 < etas[0] < 1.0 < etas[1] <= LARGEST_FLOAT32:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        if not all(0.0 <= one <= LARGEST_FLOAT32 for one in sizes):
+        if not all(0.0 <= size <= LARGEST_FLOAT32 for size in sizes):
             raise ValueError(f"Invalid step_sizes values: {sizes[0]}, {sizes[1]}")
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:

@@ -23,8 +23,8 @@ class SAM(Wrapper):
     the inner optimizer steps.
 
     Args:
-        optimizer: what takes the steps.
-        rho: distance within which the worst parameters are looked for.
+        optimizer: the inner optimizer, which takes the steps.
+        rho: distance within which the worst parameters are searched.
         adaptive: a distance that does not depend on the scale of the parameters; rho is about ten times as large then.
 
     Raises:
@@ -48,7 +48,7 @@ class SAM(Wrapper):
     is_saved = False
 
     def __init__(self, optimizer: Optimizer, rho: float = 0.05, adaptive: bool = False) -> None:
-        # Not skip_nonfinite: after a gradient that is not finite the next one is not either, and the inner one looks.
+        # Not skip_nonfinite: after a non-finite gradient the next one is not finite either; the inner optimizer checks.
         super().__init__(optimizer, {"rho": rho, "adaptive": adaptive})
 
     def check_options(self, options: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ class SAM(Wrapper):
             grads: not for this optimizer.
 
         Returns:
-            What the closure returned first.
+            The first result of the closure.
 
         Raises:
             TypeError: there is no closure.
@@ -92,24 +92,24 @@ class SAM(Wrapper):
         return result
 
     def first_step(self, zero_grad: bool = False) -> None:
-        """Go from the gradients of now to the worst parameters nearby.
+        """Move to the worst parameters nearby, along the current gradients.
 
         Args:
-            zero_grad: forget the gradients.
+            zero_grad: set the gradients to None afterwards.
         """
         super()._step()
         slots = self._built.slots()
         for number, param in enumerate(self._params()):
-            if param._grad is None:  # it has not moved, and `second_step` returns to what lies there
+            if param._grad is None:  # it has not moved, and `second_step` restores this copy
                 param.device.copy(param.view, slots[number, "old_param"])
         if zero_grad:
             self.zero_grad()
 
     def second_step(self, zero_grad: bool = False) -> None:
-        """Return to the parameters from before `first_step`, and step with the gradients of now.
+        """Restore the parameters from before `first_step`, and step with the current gradients.
 
         Args:
-            zero_grad: forget the gradients.
+            zero_grad: set the gradients to None afterwards.
         """
         self._restore()
         self.optimizer.step()

@@ -1,4 +1,4 @@
-"""Loss scaling, which keeps small gradients above what a short float can hold."""
+"""Loss scaling, which keeps small gradients above the smallest number of a 16-bit float."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ _CHECKED = {
     "growth_interval": _within(1, _MOST_STEPS, "The growth interval must be >= 1.", int),
     "_growth_tracker": _within(0, _MOST_STEPS, "The growth tracker must be >= 0.", int),
 }
-"""What a state dict holds, and what makes a number of it or raises ValueError."""
+"""The entries of a state dict, and functions that convert each to a number or raise ValueError."""
 
 
 class GradScaler:
     """Scales a loss, and the steps back (Micikevicius et al. 2018, arXiv:1710.03740), as `torch.amp.GradScaler`.
 
-    The scale lies on the device and is never read by a step: gradients are divided by it within the optimizer's own
-    kernels, a step whose gradients are not finite leaves everything as it is, its step counts too, and `update` changes
-    the scale. So a recorded step keeps scaling.
+    The scale is on the device and the host never reads it in a step: gradients are divided by it within the optimizer's
+    own kernels, a step whose gradients are not finite is skipped and not counted, and `update` changes the scale. So a
+    recorded step keeps scaling.
 
     Args:
-        device: where the losses lie; what `optirs_web.device` takes.
+        device: the device of the losses, as `optirs_web.device` takes it.
         init_scale: the first scale.
-        growth_factor: what the scale is multiplied by after `growth_interval` steps in a row with finite gradients.
-        backoff_factor: what it is multiplied by after gradients that were not.
+        growth_factor: the factor of the scale after `growth_interval` consecutive steps with finite gradients.
+        backoff_factor: its factor after gradients that were not finite.
         growth_interval: see `growth_factor`.
-        enabled: if not, everything is passed through.
+        enabled: if False, losses and steps are not changed.
 
     Raises:
         ValueError: a factor or the interval is out of range.
@@ -91,11 +91,11 @@ class GradScaler:
         self.set_backoff_factor(backoff_factor)
         self.set_growth_interval(growth_interval)
         self._snapshot: memoryview | None = None
-        self._lie_on(device_of(device))
+        self._allocate_on(device_of(device))
         self._write(scale, 0)
         keep_track(self)
 
-    def _lie_on(self, device: Device) -> None:
+    def _allocate_on(self, device: Device) -> None:
         self._device = device
         self._buffer = device.allocate_zeroed(12)
         self._stages: dict[int, tuple[weakref.ref[Optimizer], str]] = {}
@@ -114,35 +114,35 @@ class GradScaler:
         return View.whole(self._buffer)
 
     def is_enabled(self) -> bool:
-        """Whether it scales at all."""
+        """Return whether it is enabled."""
         return self._enabled
 
     def scale(self, outputs: Any) -> Any:
-        """The loss times the scale; or all losses in lists, tuples and dicts."""
+        """Return the loss times the scale; or all losses in lists, tuples and dicts."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
             return multiply(outputs, self._scale)
         if isinstance(outputs, Mapping):
-            return {key: self.scale(one) for key, one in outputs.items()}
+            return {key: self.scale(output) for key, output in outputs.items()}
         if isinstance(outputs, (list, tuple)):
-            return type(outputs)(self.scale(one) for one in outputs)
+            return type(outputs)(self.scale(output) for output in outputs)
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
-    # What has been done with each optimizer since the last update.
+    # The stage of each optimizer since the last update.
 
-    def _forget_what_was_recorded(self) -> None:
-        """A recording that was given up, or has ended between a step and its update, leaves nothing behind."""
+    def _forget_other_recordings(self) -> None:
+        """Drop the stages of another recording, which was abandoned, or ended between a step and its update."""
         recording = self._device.recording
-        known = self._recording() if self._recording is not None else None
-        if recording is not known:
+        recorded = self._recording() if self._recording is not None else None
+        if recording is not recorded:
             self._recording = weakref.ref(recording) if recording is not None else None
             self._stages.clear()
 
     def _stage(self, optimizer: Optimizer) -> str:
-        self._forget_what_was_recorded()
-        known, stage = self._stages.get(id(optimizer), (None, _READY))
-        return stage if known is not None and known() is optimizer else _READY
+        self._forget_other_recordings()
+        optimizer_ref, stage = self._stages.get(id(optimizer), (None, _READY))
+        return stage if optimizer_ref is not None and optimizer_ref() is optimizer else _READY
 
     def _set_stage(self, optimizer: Optimizer, stage: str) -> None:
         self._stages[id(optimizer)] = weakref.ref(optimizer), stage
@@ -151,13 +151,13 @@ class GradScaler:
         need_one_device("GradScaler", self._scale, *tensors)
 
     def unscale_(self, optimizer: Optimizer) -> None:
-        """Divide the optimizer's gradients by the scale, in place, to look at them or change them before `step`.
+        """Divide the optimizer's gradients by the scale, in place, to read or change them before `step`.
 
         Transforms of the optimizer see them without the scale in any case. Of `SparseRows` the values change.
 
         Raises:
-            RuntimeError: they are already, or the step has been taken.
-            ShapeError: the optimizer lies on another device.
+            RuntimeError: they are unscaled already, or the step has been taken.
+            ShapeError: the optimizer is on another device.
         """
         if not self._enabled:
             return
@@ -171,11 +171,11 @@ class GradScaler:
         self._set_stage(optimizer, _UNSCALED)
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """`optimizer.step(*args, **kwargs)` with gradients of the loss itself; nothing if one is not finite.
+        """Call `optimizer.step(*args, **kwargs)` with unscaled gradients; the step is skipped if one is not finite.
 
         Raises:
             RuntimeError: it was called since the last update, or with a closure.
-            ShapeError: the optimizer lies on another device.
+            ShapeError: the optimizer is on another device.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -190,15 +190,15 @@ class GradScaler:
         return result
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Change the scale by what was found in the gradients since the last update, or to `new_scale`.
+        """Change the scale by whether gradients since the last update were finite, or to `new_scale`.
 
         Raises:
-            RuntimeError: no gradients were looked at.
+            RuntimeError: no gradients were checked.
             ValueError: `new_scale` is out of range, or not one number on the scaler's device.
         """
         if not self._enabled:
             return
-        self._forget_what_was_recorded()
+        self._forget_other_recordings()
         if new_scale is not None:
             self._set_scale(new_scale)
         elif not self._stages:
@@ -221,7 +221,7 @@ class GradScaler:
     # Reading and writing. Factors are constants of a recorded step.
 
     def get_scale(self) -> float:
-        """The scale. Waits."""
+        """Return the scale. Waits."""
         return self._read()[0] if self._enabled else 1.0
 
     def _read(self) -> tuple[float, float, float]:
@@ -229,54 +229,54 @@ class GradScaler:
         return scale, found_inf, tracker
 
     def get_growth_factor(self) -> float:
-        """What the scale grows by."""
+        """Return the factor by which the scale grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set it. ValueError if it is out of range."""
+        """Set the factor by which the scale grows. ValueError if it is out of range."""
         self._growth_factor: float = _CHECKED["growth_factor"](new_factor)
 
     def get_backoff_factor(self) -> float:
-        """What it shrinks by."""
+        """Return the factor by which the scale shrinks."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set it. ValueError if it is out of range."""
+        """Set the factor by which the scale shrinks. ValueError if it is out of range."""
         self._backoff_factor: float = _CHECKED["backoff_factor"](new_factor)
 
     def get_growth_interval(self) -> int:
-        """Steps in a row after which it grows."""
+        """Return the number of consecutive steps after which the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set it. ValueError if it is out of range."""
+        """Set the number of consecutive steps after which the scale grows. ValueError if it is out of range."""
         self._growth_interval: int = _CHECKED["growth_interval"](new_interval)
 
-    # What `recovery.Recoverable` asks for.
+    # The interface `recovery.Recoverable`.
 
     recovery_order: ClassVar[int] = 1
 
     def recovery_views(self) -> Mapping[str, View]:
-        """The scale, and what has been found since it changed."""
+        """Return the view of the scale, the flag of non-finite gradients, and the count of steps."""
         return {"scaler": self._state}
 
     def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
-        """Takes them as the snapshot."""
+        """Return a function that stores the content of these views as the snapshot."""
         return lambda contents: setattr(self, "_snapshot", contents["scaler"])
 
     @property
     def has_snapshot(self) -> bool:
-        """There is one."""
+        """True if there is a snapshot."""
         return self._snapshot is not None
 
     def revive(self, device: Device) -> None:
-        """Go on with the snapshot's scale on this device."""
+        """Continue with the snapshot's scale on this device."""
         assert self._snapshot is not None
-        self._lie_on(device)
+        self._allocate_on(device)
         device.write(self._state, self._snapshot)
 
     def state_dict(self) -> dict[str, Any]:
-        """Scale, factors and the steps in a row, by torch's names; empty if not enabled. Waits."""
+        """Return scale, factors and the count of steps, by torch's names; empty if not enabled. Waits."""
         if not self._enabled:
             return {}
         scale, _, tracker = self._read()
@@ -289,11 +289,11 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over a state dict of ours or of torch's.
+        """Load a state dict of ours or of torch's.
 
         Raises:
-            RuntimeError: it is empty, as that of one that was not enabled is.
-            CheckpointError: something is missing in it, no number, or out of range; nothing is taken then.
+            RuntimeError: it is empty, as that of a scaler that was not enabled.
+            CheckpointError: an entry is missing, no number, or out of range; nothing is loaded then.
             UnsupportedError: a step is being recorded.
         """
         if not self._enabled:
@@ -326,10 +326,10 @@ class GradScaler:
 
     def __setstate__(self, content: dict[str, Any]) -> None:
         content = dict(content)
-        place = content.pop("_state", None)
+        saved = content.pop("_state", None)
         vars(self).update(content)
-        if place is not None:
+        if saved is not None:
             self._snapshot = None
-            self._lie_on(device_of(place[0]))
-            self._device.write(self._state, memoryview(place[1]))
+            self._allocate_on(device_of(saved[0]))
+            self._device.write(self._state, memoryview(saved[1]))
             keep_track(self)

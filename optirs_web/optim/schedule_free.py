@@ -7,17 +7,17 @@ from typing import Any, ClassVar, Unpack
 
 from ..errors import UnsupportedError
 from ..runtime.device import Device
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["AdamWScheduleFree", "SGDScheduleFree"]
 
 
 class _ScheduleFree(Optimizer):
-    """Parameters are y while training, and the average x in between.
+    """An optimizer whose parameters are y while training, and the average x in evaluation.
 
     Attributes:
-        train_mode: whether they are y. Also in the state dict's groups.
+        train_mode: whether the parameters are y. Also in the state dict's groups.
     """
 
     rule = Rule("schedule_free")
@@ -35,7 +35,7 @@ class _ScheduleFree(Optimizer):
         at_least_zero(group, "warmup_steps", "r", "weight_lr_power")
 
     def eval(self) -> None:
-        """Make the parameters the average x: to measure, and to save. Does nothing where they are.
+        """Set the parameters to the average x, to evaluate or save them. Does nothing if they are x.
 
         Raises:
             UnsupportedError: a step is being recorded.
@@ -43,7 +43,7 @@ class _ScheduleFree(Optimizer):
         self._swap(False)
 
     def train(self) -> None:
-        """Make them y again, from which training continues. New optimizers are there already: x and y are equal then.
+        """Set the parameters to y, from which training continues. A new optimizer is in this mode, with x and y equal.
 
         Raises:
             UnsupportedError: a step is being recorded.
@@ -127,7 +127,7 @@ class SGDScheduleFree(_ScheduleFree):
         weight_lr_power: float = 2.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
@@ -173,7 +173,7 @@ class AdamWScheduleFree(_ScheduleFree):
         weight_lr_power: float = 2.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any, Unpack
 
 from ..errors import UnsupportedError
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import LARGEST_FLOAT32, Optimizer, Options, Params, Rate, Rule
 from .sparse_layout import SparseLayout
 
@@ -16,13 +16,13 @@ __all__ = ["SGD"]
 
 @documented
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum if asked for, as `torch.optim.SGD`.
+    """Stochastic gradient descent, optionally with momentum, as `torch.optim.SGD`.
 
         buffer = g at the first step, then momentum buffer + (1 - dampening) g
         param = param - lr (g + momentum buffer if nesterov, otherwise buffer)
 
-    where g is the gradient (negated if `maximize`) plus weight_decay param. Of `SparseRows` only the rows change that
-    are named; with momentum all that have been named so far, so that then the gradient is made dense.
+    where g is the gradient (negated if `maximize`) plus weight_decay param. A step with `SparseRows` changes these rows
+    only; with momentum all rows that have had a gradient change, so that the gradient is made dense then.
 
     Args:
         momentum: 0 needs no state.
@@ -54,7 +54,7 @@ class SGD(Optimizer):
         nesterov: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack
 
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .layout import Layout
 from .matrices import Batch, Matrices, MatrixOptimizer, Scaled
 from .optimizer import Options, Params, Rate, Rule
@@ -17,11 +17,12 @@ from .sides import LEFT, RIGHT, SidedLayout, Sides
 __all__ = ["Shampoo"]
 
 _ITERATIONS = 22
-"""So many bring an eigenvalue of 1e-6 of the norm to 1: it grows by (1 + 1/p)^p at first, and then quadratically."""
+"""Iterations that bring an eigenvalue of 1e-6 of the norm to 1: it grows by (1 + 1/p)^p at first, then converges
+quadratically."""
 
 
 class _ShampooLayout(SidedLayout):
-    """Preconditions the directions in place, between `prepare` and `update`."""
+    """A layout that preconditions the directions in place, between `prepare` and `update`."""
 
     scratch: ClassVar[tuple[str, ...]] = ("direction",)
     kinds: ClassVar[tuple[str, ...]] = ("", "root_")
@@ -37,7 +38,7 @@ class _ShampooLayout(SidedLayout):
             self._precondition(batch)
 
     def _gather(self, batch: Batch) -> None:
-        """L = L + G Gᵀ and R = R + Gᵀ G."""
+        """Compute L = L + G Gᵀ and R = R + Gᵀ G."""
         gradient = batch.matrices(batch.shard.state["direction"])
         for side, x in ((LEFT, gradient), (RIGHT, gradient.transposed)):
             statistic = self.side(batch, side, "")
@@ -45,7 +46,7 @@ class _ShampooLayout(SidedLayout):
                 self.products.multiply(batch.tensors, x, x.transposed, statistic, plus=statistic)
 
     def _take_roots(self, sides: Sides, positions: Sequence[int], tensors: Sequence[int]) -> None:
-        """The inverse roots of order p: with T = ((1 + p) I - M) / p, M = Tᵖ M and H = H T, until M is I."""
+        """Compute the inverse roots of order p: with T = ((1 + p) I - M) / p, M = Tᵖ M and H = H T, until M is I."""
         statistics, roots = (sides.matrices(kind, positions) for kind in self.kinds)
         order = 2 * sides.order
         stack = partial(self.products.stack, len(tensors), sides.size, sides.size)
@@ -71,12 +72,20 @@ class _ShampooLayout(SidedLayout):
         return result
 
     def _iterate(self, tensors: Sequence[int], m: Matrices, stack: Callable[[], Matrices], order: int) -> Matrices:
-        """Tᵖ M, with T² = M² / p² - 2 (1 + 1/p) M / p + (1 + 1/p)² I."""
+        """Return Tᵖ M, with T² = M² / p² - 2 (1 + 1/p) M / p + (1 + 1/p)² I."""
         multiply = self.products.multiply
-        first = 1 + 1 / order
+        leading = 1 + 1 / order
         power = stack()
         multiply(
-            tensors, m, m, power, Scaled(order**-2), m, Scaled(-2 * first / order), diagonal=first**2, gate="refresh"
+            tensors,
+            m,
+            m,
+            power,
+            Scaled(order**-2),
+            m,
+            Scaled(-2 * leading / order),
+            diagonal=leading**2,
+            gate="refresh",
         )
         if order == 4:
             square, power = power, stack()
@@ -86,7 +95,7 @@ class _ShampooLayout(SidedLayout):
         return result
 
     def _precondition(self, batch: Batch) -> None:
-        """The direction is multiplied with the root of each side that there is."""
+        """Multiply the directions by the roots of the sides that have one."""
         direction = batch.matrices(batch.shard.state["direction"])
         left, right = (self.side(batch, side, "root_") for side in (LEFT, RIGHT))
         self.products.enclose(batch.tensors, left, direction, right, direction)
@@ -101,14 +110,14 @@ class Shampoo(MatrixOptimizer):
         momentum_buffer = momentum momentum_buffer + (L + eps I)^(-1/4) G (R + eps I)^(-1/4)
         param = param - lr momentum_buffer
 
-    where g is the gradient (negated if `maximize`). A tensor of more than two dimensions is seen as the matrix
-    (first, all others); a vector has only L, with the power -1/2. A side longer than `max_preconditioner_dim` is left
-    as it is, and the other one then has the power -1/2.
+    where g is the gradient (negated if `maximize`). A tensor of more than two dimensions is treated as the matrix
+    (first, all others); a vector has only L, with the power -1/2. A side longer than `max_preconditioner_dim` has no
+    preconditioner, and the other one then has the power -1/2.
 
-    The roots are found on the device by coupled Newton iterations in float32 (Guo & Higham 2006), for all sides of one
-    size at once, however many there are, in 86 dispatches (65 for the power -1/2), which end at once in steps that use
-    the roots so far. Their relative error is about 5e-9 times the condition number; to bound that, the ridge is 1e-6 of
-    the norm of L or R where eps is less.
+    The roots are computed on the device by coupled Newton iterations in float32 (Guo & Higham 2006), for all sides of
+    one size at once, in 86 dispatches (65 for the power -1/2), which end at once in steps that use the roots so far.
+    Their relative error is about 5e-9 times the condition number; to bound that, the ridge is 1e-6 of the norm of L or
+    R where eps is less.
 
     Args:
         momentum: of the preconditioned gradient.
@@ -139,7 +148,7 @@ class Shampoo(MatrixOptimizer):
         max_preconditioner_dim: int = 2048,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         """Raise ValueError if an option of the group is out of range."""
@@ -150,5 +159,5 @@ class Shampoo(MatrixOptimizer):
             raise ValueError(f"Invalid max_preconditioner_dim value: {group['max_preconditioner_dim']}")
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        """The rule's overrides; and which sides there are, since that is a matter of layout."""
+        """Return the rule's overrides, and the limit of sides, which determines the layout."""
         return {**super().flags(group), "max_preconditioner_dim": group["max_preconditioner_dim"]}

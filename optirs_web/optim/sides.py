@@ -1,7 +1,7 @@
-"""State for the two sides of a matrix: what an optimizer keeps per row and per column pair of each tensor.
+"""State for the two sides of a matrix: square matrices over the rows and over the columns of each tensor.
 
-A tensor is seen as a matrix of `rows` and `columns`. Its left side is a (rows, rows) matrix, its right side one of
-(columns, columns). Sides of one size lie one after the other in a buffer, left and right ones together, so that one
+A tensor is treated as a matrix of `rows` and `columns`. Its left side is a (rows, rows) matrix, its right side one of
+(columns, columns). Sides of one size are stored contiguously in a buffer, left and right ones together, so that one
 dispatch works on all of them.
 """
 
@@ -16,7 +16,7 @@ from ..runtime.buffer import Buffer, View
 from ..runtime.rules import Flags, Stored
 from .layout import Shard
 from .matrices import Batch, Matrices
-from .stacks import StackedLayout, matrices_of, places_of, room
+from .stacks import StackedLayout, matrices_of, room, state_views_at
 
 __all__ = ["LEFT", "RIGHT", "SidedLayout", "Sides"]
 
@@ -26,12 +26,12 @@ _ITEMSIZE = 4
 
 @dataclass(frozen=True)
 class Sides:
-    """Sides of one size, and of tensors with equally many of them.
+    """Sides of one size, of tensors with the same number of sides.
 
     Attributes:
         size: rows and columns of each.
-        order: how many sides each of the tensors has.
-        members: tensor and side, in the order in which they lie.
+        order: number of sides of each of the tensors.
+        members: tensor and side, in the order in which they are stored.
         buffers: one for each kind of state, by the kind's name.
     """
 
@@ -42,31 +42,30 @@ class Sides:
     stored: ClassVar[Mapping[str, str]] = {}
 
     def matrices(self, kind: str, members: Sequence[int]) -> Matrices:
-        """Those of a kind of state at these places."""
+        """Return the matrices of a kind of state at these positions."""
         return matrices_of(self.buffers[kind], (self.size, self.size), members)
 
     def views(self) -> Iterator[tuple[int, str, View]]:
-        """Tensor, name of the state, and place."""
+        """Yield the tensor, name and view of each state."""
         shapes = dict.fromkeys(self.buffers, (self.size, self.size))
         for position, (tensor, side) in enumerate(self.members):
-            for kind, view in places_of(self.buffers, shapes, position, self.stored):
+            for kind, view in state_views_at(self.buffers, shapes, position, self.stored):
                 yield tensor, kind + side, view
 
 
 class SidedLayout(StackedLayout):
     """A layout with `kinds` of state for each side that is no larger than the group's `max_preconditioner_dim`.
 
-    The limit is handed over with the flags. A vector has a left side only, and none if `precondition_1d` is a flag and
-    not set.
+    The limit is one of the flags. A vector has a left side only, and none if `precondition_1d` is a flag and not set.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ()
-    """What comes before the "L" or "R" in the name of a state."""
+    """The prefixes of "L" and "R" in the names of state."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         """See `Layout`."""
         self.sides: list[Sides] = []
-        self._side_of: dict[tuple[int, str], tuple[int, int]] = {}  # index in `sides`, and the place there
+        self._side_of: dict[tuple[int, str], tuple[int, int]] = {}  # index in `sides`, and the position there
         super().__init__(*arguments, **more)
 
     def __init_subclass__(cls) -> None:
@@ -75,7 +74,7 @@ class SidedLayout(StackedLayout):
 
     @classmethod
     def state_shape(cls, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the state of that name of a parameter."""
+        """Return the shape of a parameter's state of that name."""
         if name not in cls.more_state:
             return super().state_shape(name, shape)
         size = cls.matrix_shape(shape)[name.endswith(RIGHT)]
@@ -104,21 +103,21 @@ class SidedLayout(StackedLayout):
         self.sides.append(Sides(size, order, tuple(members), buffers))
 
     def _batch_key(self, number: int) -> tuple[int, ...]:
-        """Of tensors in a batch, the sides lie in the same buffers."""
+        """Return the key by which tensors are batched: the shape, and the buffers of their sides."""
         return (*self.shapes[number], *(self._side_of.get((number, side), (-1,))[0] for side in (LEFT, RIGHT)))
 
     def _stacks(self) -> Sequence[Sides]:
         return self.sides
 
     def side(self, batch: Batch, side: str, kind: str) -> Matrices | None:
-        """That kind of state of the side of each tensor in a batch; None if they have no such side."""
+        """Return a kind of state of a side of each tensor in a batch; None if they have no such side."""
         if (batch.tensors[0], side) not in self._side_of:
             return None
-        places = [self._side_of[number, side] for number in batch.tensors]
-        return self.sides[places[0][0]].matrices(kind, [position for _, position in places])
+        locations = [self._side_of[number, side] for number in batch.tensors]
+        return self.sides[locations[0][0]].matrices(kind, [position for _, position in locations])
 
     def live_sides(self, live: Sequence[bool]) -> Iterator[tuple[Sides, list[int], list[int]]]:
-        """Sides in one buffer: those, the positions of the live ones, and their tensors."""
+        """Yield the sides in one buffer, the positions of the live ones, and their tensors."""
         for sides in self.sides:
             positions = [position for position, (number, _) in enumerate(sides.members) if live[number]]
             if positions:

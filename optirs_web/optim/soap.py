@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from ..runtime.buffer import View
 from ..runtime.kernels import cooperative
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .layout import Layout
 from .matrices import Batch, Matrices, MatrixOptimizer, Scaled
 from .optimizer import Options, Params, Rate, Rule, fractions
@@ -18,12 +18,15 @@ __all__ = ["SOAP"]
 
 
 def _sweeps(size: int) -> int:
-    """Of Jacobi rotations: a matrix of 16 needs 7, one of 64 needs 11, one of 150 needs 14."""
+    """Return the number of sweeps of Jacobi rotations: a matrix of 16 needs 7, of 64 needs 11, of 150 needs 14."""
     return 2 + 2 * (size - 1).bit_length()
 
 
 class _SoapLayout(SidedLayout):
-    """Turns gradients into the eigenbasis before `prepare`, steps back before `update`, and keeps the basis."""
+    """A layout that rotates gradients to the eigenbasis before `adapt`, and steps back before `update`.
+
+    It also updates the basis.
+    """
 
     scratch: ClassVar[tuple[str, ...]] = ("direction",)
     kinds: ClassVar[tuple[str, ...]] = ("", "Q_")
@@ -34,26 +37,26 @@ class _SoapLayout(SidedLayout):
         directions = [(batch, batch.matrices(batch.shard.state["direction"])) for batch in batches]
         for batch, direction in directions:
             self._gather(batch, direction)
-            self._turn(batch, direction, direction)
+            self._rotate(batch, direction, direction)
         self._run_part("adapt", shared)
         for batch, direction in directions:
-            self._turn(batch, direction, direction, is_back=True)
-        # The average of the gradients is turned back with the old basis, and again with the new one.
+            self._rotate(batch, direction, direction, is_back=True)
+        # The average of the gradients is rotated back with the old basis, and to the new one.
         averages = [(batch, self._average(batch)) for batch in batches]
-        turned = [self.products.stack(len(batch.tensors), batch.rows, batch.columns) for batch in batches]
-        for (batch, average), middle in zip(averages, turned, strict=True):
-            self._turn(batch, average, middle, is_back=True, gate="refresh")
+        rotated = [self.products.stack(len(batch.tensors), batch.rows, batch.columns) for batch in batches]
+        for (batch, average), middle in zip(averages, rotated, strict=True):
+            self._rotate(batch, average, middle, is_back=True, gate="refresh")
         for sides, positions, tensors in self.live_sides(live):
             self._make_basis(sides, positions, tensors)
             self._refresh_basis(sides, positions, tensors)
-        for (batch, average), middle in zip(averages, turned, strict=True):
-            self._turn(batch, middle, average, gate="refresh")
+        for (batch, average), middle in zip(averages, rotated, strict=True):
+            self._rotate(batch, middle, average, gate="refresh")
             packed = packed_slot(batch, "exp_avg")
             if packed is not None:
                 store(self.products, batch.tensors, average, packed, gate="refresh")
 
     def _average(self, batch: Batch) -> Matrices:
-        """The average of the gradients as float32."""
+        """Return the average of the gradients as float32."""
         packed = packed_slot(batch, "exp_avg")
         if packed is None:
             return batch.matrices(batch.shard.state["exp_avg"])
@@ -61,7 +64,7 @@ class _SoapLayout(SidedLayout):
         load(self.products, batch.tensors, packed, loaded, "refresh")
         return loaded
 
-    def _turn(
+    def _rotate(
         self,
         batch: Batch,
         source: Matrices,
@@ -70,14 +73,14 @@ class _SoapLayout(SidedLayout):
         is_back: bool = False,
         gate: str = "",
     ) -> None:
-        """Q_Lᵀ source Q_R, or back, with those sides that there are; source and result may be the same."""
+        """Compute Q_Lᵀ source Q_R, or the inverse, with the sides that have a basis; the result may be the source."""
         left, right = (self.side(batch, side, "Q_") for side in (LEFT, RIGHT))
         if is_back:
             left, right = left and left.transposed, right and right.transposed
         self.products.enclose(batch.tensors, left and left.transposed, source, right, result, gate=gate)
 
     def _gather(self, batch: Batch, gradient: Matrices) -> None:
-        """L = beta L + (1 - beta) G Gᵀ, and R likewise."""
+        """Compute L = beta L + (1 - beta) G Gᵀ, and R likewise."""
         for side, x in ((LEFT, gradient), (RIGHT, gradient.transposed)):
             statistic = self.side(batch, side, "")
             if statistic is not None:
@@ -85,7 +88,7 @@ class _SoapLayout(SidedLayout):
                 self.products.multiply(batch.tensors, x, x.transposed, statistic, alpha, statistic, beta)
 
     def _make_basis(self, sides: Sides, positions: Sequence[int], tensors: Sequence[int]) -> None:
-        """Q are the eigenvectors, in the first step."""
+        """Compute the eigenvectors Q, in the first step."""
         statistics, q = (sides.matrices(kind, positions) for kind in self.kinds)
         work, vectors = (self.products.stack(len(tensors), sides.size, sides.size) for _ in range(2))
         table = self.products.table(zip(tensors, statistics.firsts, work.firsts, q.firsts, strict=True))
@@ -96,7 +99,7 @@ class _SoapLayout(SidedLayout):
             self.device.dispatch(cooperative("eigenvectors"), views, len(tensors), parameters)
 
     def _refresh_basis(self, sides: Sides, positions: Sequence[int], tensors: Sequence[int]) -> None:
-        """Q is the orthogonal factor of L Q, in every `precondition_frequency`-th step."""
+        """Compute Q, the orthogonal factor of L Q, in every `precondition_frequency`-th step."""
         statistics, q = (sides.matrices(kind, positions) for kind in self.kinds)
         work, columns = (self.products.stack(len(tensors), sides.size, sides.size) for _ in range(2))
         self.products.multiply(tensors, statistics, q, work.transposed, gate="refresh")
@@ -116,27 +119,27 @@ class SOAP(MatrixOptimizer):
         step = sqrt(1 - beta2^t) / (1 - beta1^t) exp_avg / (sqrt(exp_avg_sq) + eps)
         param = (1 - lr weight_decay) (param - lr Q_L step Q_Rᵀ)
         L = shampoo_beta L + (1 - shampoo_beta) g gᵀ,  R = shampoo_beta R + (1 - shampoo_beta) gᵀ g
-        every precondition_frequency steps: Q_L = QR(L Q_L), Q_R = QR(R Q_R), and exp_avg is turned into the new basis
+        every precondition_frequency steps: Q_L = QR(L Q_L), Q_R = QR(R Q_R), and exp_avg is rotated to the new basis
 
     where g is the gradient (negated if `maximize`). The first step only makes L, R and their eigenvectors Q_L and Q_R;
-    it is counted by `step`, but t is one less. A tensor of more than two dimensions is seen as the matrix (first, all
-    others). Sides longer than `max_precond_dim`, and vectors unless `precondition_1d`, are not turned: without any side
-    this is Adam.
+    it is counted by `step`, but t is one less. A tensor of more than two dimensions is treated as the matrix (first,
+    all others). Sides longer than `max_precond_dim`, and vectors unless `precondition_1d`, are not rotated: without
+    any side this is Adam.
 
-    Everything is done on the device, in float32, for all sides of one size at once: the eigenvectors by Jacobi
+    Everything is computed on the device, in float32, for all sides of one size at once: the eigenvectors by Jacobi
     rotations, the orthogonal factor by Householder reflections. Both are orthogonal to about 1e-6 (an eigenvector is
     accurate to that divided by the relative gap of its eigenvalue). One workgroup computes one matrix, in a time that
     grows with the third power of its size, and the eigenvectors, in the first step, take 2 + 2 log2(size) times as long
     as a QR; hence `max_precond_dim` is 1,024, where the authors have 10,000. They also sort the basis by estimated
     eigenvalues before each QR, which the paper does not. Where L or R has no full rank, as at first for long and narrow
-    matrices, eigenvectors of 0 are any basis: devices take different ones, and different ways.
+    matrices, eigenvectors of 0 are any basis, and devices take different ones.
 
     Args:
         shampoo_beta: decay of L and R; if negative, the second of the betas.
         weight_decay: decoupled, and applied after the step as the authors do.
         precondition_frequency: steps from one QR to the next.
-        max_precond_dim: the longest side that is turned.
-        precondition_1d: turn vectors too.
+        max_precond_dim: the longest side that is rotated.
+        precondition_1d: rotate vectors too.
         correct_bias: of the averages.
 
     Example:
@@ -166,7 +169,7 @@ class SOAP(MatrixOptimizer):
         correct_bias: bool = True,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         """Raise ValueError if an option of the group is out of range."""
@@ -179,11 +182,11 @@ class SOAP(MatrixOptimizer):
             raise ValueError(f"Invalid max_precond_dim value: {group['max_precond_dim']}")
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        """The rule's overrides; and what decides on the sides, since that is a matter of layout."""
+        """Return the rule's overrides, and the options that determine the sides of the layout."""
         sides = {"max_preconditioner_dim": group["max_precond_dim"], "precondition_1d": group["precondition_1d"]}
         return {**super().flags(group), **sides}
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        """The rule's Hyper."""
+        """Return the rule's Hyper."""
         beta = group["betas"][1] if group["shampoo_beta"] < 0 else group["shampoo_beta"]
         return super().hyper({**group, "shampoo_beta": beta})

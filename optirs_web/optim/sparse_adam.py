@@ -20,12 +20,12 @@ class SparseAdam(Optimizer):
         exp_avg_sq = exp_avg_sq + (1 - beta2) (g² - exp_avg_sq)
         param = param - lr sqrt(1 - beta2^t) / (1 - beta1^t) exp_avg / (sqrt(exp_avg_sq) + eps)
 
-    in the rows that the gradient g names (negated if `maximize`); the others keep values and averages. t counts the
+    in the rows of the gradient g (negated if `maximize`); the others keep values and averages. t counts the
     steps of the whole parameter. Unlike in Adam, eps is added before the bias is corrected.
 
     Args:
         params: parameters, or dicts with "params" and options of their own. Their gradients are `SparseRows`.
-        maximize: go up instead of down.
+        maximize: increase the loss instead of decreasing it.
 
     Raises:
         ValueError: an option is out of range; unlike in Adam, lr and eps may not be 0.

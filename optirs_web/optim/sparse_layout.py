@@ -1,4 +1,4 @@
-"""The step of an optimizer for gradients of some rows: the device side, and which optimizers take them."""
+"""The layout of an optimizer for gradients of some rows, and the selection of gradients that it steps by rows."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ Rows = Mapping[int, SparseRows]
 
 
 def rows_of(optimizer: Optimizer, params: Sequence[Parameter]) -> Rows:
-    """The gradients of rows that change these rows alone. What others there are is made dense in the arena.
+    """Return the gradients of rows that change these rows alone. Other gradients of rows are made dense in the arena.
 
     Raises:
-        UnsupportedError: this optimizer, or one with these options, takes none; or it takes no others.
+        UnsupportedError: the optimizer, or one with these options, takes no gradients of rows; or takes no others.
     """
-    found = {}
+    rows = {}
     groups = [group for group in optimizer.param_groups for _ in group["params"]]
     for number, (param, group) in enumerate(zip(params, groups, strict=True)):
         grad: object = param._grad
         if isinstance(grad, SparseRows):
             if optimizer.changes_rows_alone(group):
-                found[number] = grad
+                rows[number] = grad
             else:
                 assert param._home is not None
                 param.device.copy(grad.to_dense().view, param._home.grad_view())
         elif grad is not None and not optimizer.takes_dense:
             name = type(optimizer).__name__
             raise UnsupportedError(f"{name} does not support dense gradients, please consider Adam instead")
-    return found
+    return rows
 
 
 _WHOLE = {
@@ -56,13 +56,13 @@ _WHOLE = {
     "add_decayed_weights": "changes all rows",
     "add_noise": "changes all rows",
 }
-"""Transforms that rows cannot go through, and why."""
+"""Transforms that cannot be applied to rows, and the reason."""
 
 
 class SparseLayout(Layout):
-    """A layout of a rule without measures, whose `update` leaves alone what has no gradient.
+    """A layout of a rule without measures, whose `update` does not change tensors without a gradient.
 
-    In a step with gradients of rows `update` is shown blocks of those tensors only that have another gradient.
+    In a step with gradients of rows `update` runs only over the blocks of tensors with dense gradients.
     """
 
     _initial: Mapping[int, Mapping[str, float]] = {}
@@ -70,7 +70,7 @@ class SparseLayout(Layout):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         """See `Layout`."""
         super().__init__(*arguments, **more)
-        # Of the step with gradients of rows that is under way: those, their sums, and tensors with another gradient.
+        # Of the current step with gradients of rows: these, their sums, and the tensors with dense gradients.
         self._rows: Rows = {}
         self._sums: Mapping[int, Coalesced] = {}
         self._others: Collection[int] | None = None
@@ -79,49 +79,49 @@ class SparseLayout(Layout):
 
     def retire(self) -> None:
         super().retire()
-        for one in self._other_blocks.values():
-            one.retired = True
+        for buffer in self._other_blocks.values():
+            buffer.retired = True
 
     # State that does not begin with zero: a row may be touched for the first time at any step.
 
     def begin_with(self, initial: Mapping[int, Mapping[str, float]]) -> None:
-        """What every element of these slots begins with, by number of the tensor and name."""
+        """Set the initial value of the elements of slots, by number of the tensor and name."""
         self._initial = initial
         if any(value for slots in initial.values() for value in slots.values()):
             self.write_state({})
 
-    def write_state(self, given: Mapping[int, Mapping[str, memoryview]]) -> None:
-        """Set the slots of each tensor's state; those not given become what they begin with."""
-        numbers = given.keys() | self._initial.keys()
-        super().write_state({number: {**self._begun(number), **given.get(number, {})} for number in numbers})
+    def write_state(self, state: Mapping[int, Mapping[str, memoryview]]) -> None:
+        """Set the slots of each tensor's state; those not in `state` get their initial values."""
+        numbers = state.keys() | self._initial.keys()
+        super().write_state({number: {**self._initial_slots(number), **state.get(number, {})} for number in numbers})
 
-    def _begun(self, number: int) -> dict[str, memoryview]:
-        *_, size = self._places[number]
+    def _initial_slots(self, number: int) -> dict[str, memoryview]:
+        *_, size = self._block_ranges[number]
         slots = self._initial.get(number, {}).items()
         return {name: memoryview((array("f", [value]) * size).tobytes()) for name, value in slots if value}
 
     # Work.
 
     def dispatch_rows(self, live: Sequence[bool], rows: Rows, scaler: View | None = None) -> None:
-        """One step in which some gradients are of rows.
+        """Take a step in which some gradients are of rows.
 
         A transform that measures sees these gradients with all their rows.
 
         Args:
-            live: which tensors have a gradient.
-            rows: the gradients of those that have one of rows.
+            live: for each tensor, whether it has a gradient.
+            rows: the gradients of rows, by number of the tensor.
             scaler: see `dispatch`.
 
         Raises:
-            UnsupportedError: a transform or the way in which something is stored does not go with rows.
+            UnsupportedError: a transform, or the type in which something is stored, does not support rows.
         """
         for number in rows:
             self._refuse(number)
-        if any(one.over for one in self.rule.stages):
+        if any(stage.over for stage in self.rule.stages):
             for number, grad in rows.items():
                 self.device.copy(grad.to_dense().view, self._home(number).grad_view())
         self._rows = rows
-        self._sums = {number: one.coalesced() for number, one in rows.items() if one.values.size}
+        self._sums = {number: rows_.coalesced() for number, rows_ in rows.items() if rows_.values.size}
         self._others = [number for number, is_live in enumerate(live) if is_live and number not in rows]
         try:
             self.dispatch(live, scaler)
@@ -146,13 +146,13 @@ class SparseLayout(Layout):
 
     def _home(self, number: int) -> Home:
         shard = self._shard_of[number]
-        return Home(shard.arena, next(index for index, one in shard.numbers.items() if one == number))
+        return Home(shard.arena, next(index for index, number_ in shard.numbers.items() if number_ == number))
 
     def _has_others(self, shard: Shard) -> bool:
         return self._others is None or any(number in self._others for number in shard.numbers.values())
 
     def _blocks_of_others(self, shard: Shard) -> Shard:
-        """The shard, whose table of blocks shows nothing of tensors with a gradient of rows."""
+        """Return the shard with a table of blocks that leaves out the tensors with a gradient of rows."""
         key = (shard.first_block, *sorted(number for number in shard.numbers.values() if number in self._rows))
         if len(key) == 1:
             return shard
@@ -163,11 +163,11 @@ class SparseLayout(Layout):
             self.device.write(View.whole(self._other_blocks[key]), table)
         return replace(shard, blocks=self._other_blocks[key])
 
-    def _look_at_grads(self, tensors: View, found_inf: View) -> None:
+    def _check_grads(self, tensors: View, found_inf: View) -> None:
         for sums in self._sums.values():
             sums.dispatch("nonfinite_rows", found_inf)
         for shard in filter(self._has_others, self._shards):
-            self._look_for_nonfinite(self._blocks_of_others(shard), shard.arena.grads, tensors, found_inf)
+            self._detect_nonfinite(self._blocks_of_others(shard), shard.arena.grads, tensors, found_inf)
 
     def _run_window(
         self, shard: Shard, kernel: Kernel, shared: Mapping[str, View], first: int, blocks: int, workgroups: int
@@ -192,16 +192,16 @@ class SparseLayout(Layout):
         }
         if self._pipeline is not None:
             views |= self._pipeline.views_of(shard, 0, arena.blocks)
-        for view, first in sums.windows(home.param_view()):
+        for view, first_row in sums.windows(home.param_view()):
             buffers = {"params": arena.params, **shard.state}
-            windows = {name: _like(view, buffer) for name, buffer in buffers.items()}
-            bound = [{**views, **windows}[binding.name] for binding in kernel.bindings]
-            parameters = (*sums.parameters, first, number, arena.firsts[home.index] // BLOCK)
+            ranges = {name: _like(view, buffer) for name, buffer in buffers.items()}
+            bound = [{**views, **ranges}[binding.name] for binding in kernel.bindings]
+            parameters = (*sums.parameters, first_row, number, arena.firsts[home.index] // BLOCK)
             self.device.dispatch(kernel, bound, sums.workgroups, parameters)
 
 
 def _like(view: View, buffer: Buffer) -> View:
-    """The part of a buffer beside an arena's that goes with this part of the parameters, in whole words."""
+    """Return the part of another buffer of the arena for the same elements as a part of the parameters, in words."""
     whole = view.buffer.nbytes
     words = -(-view.nbytes * buffer.nbytes // (4 * whole))
     return View(buffer, view.offset * buffer.nbytes // whole, 4 * words)

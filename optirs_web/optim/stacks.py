@@ -1,4 +1,4 @@
-"""State of tensors in stacks of their own: what an optimizer keeps in other shapes than those of the parameters."""
+"""State in stacks of their own buffers, for shapes other than those of the parameters."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from .layout import Slots
 from .matrices import Matrices, MatrixLayout
 from .packed import Packed, packed_stack
 
-__all__ = ["AlikeStack", "Stack", "StackedLayout", "matrices_of", "places_of", "room"]
+__all__ = ["AlikeStack", "Stack", "StackedLayout", "matrices_of", "room", "state_views_at"]
 
 _ITEMSIZE = 4
 _ALIGNMENT = 64
-"""Elements: on every device a binding may begin at a multiple of so many."""
+"""Elements: on every device a binding may begin at a multiple of this number."""
 
 
 def room(size: int) -> int:
-    """Elements from the beginning of one state of `size` elements to that of the next in a buffer."""
+    """Return the elements from the beginning of one state of `size` elements to that of the next in a buffer."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def buffers_of(
     device: Device, count: int, shapes: Mapping[str, tuple[int, int]], stored: Mapping[str, str]
 ) -> dict[str, Buffer]:
-    """Buffers of zeros for each state of so many tensors; state in fewer bits has whole blocks."""
+    """Allocate a buffer of zeros for each state of `count` tensors; state in fewer bits has whole blocks."""
     buffers = {}
     for name, (rows, columns) in shapes.items():
         blocks = count * blocks_of(rows * columns)
@@ -45,25 +45,25 @@ def buffers_of(
     return buffers
 
 
-def places_of(
+def state_views_at(
     buffers: Mapping[str, Buffer], shapes: Mapping[str, tuple[int, int]], position: int, stored: Mapping[str, str]
 ) -> Iterator[tuple[str, View]]:
-    """Name and place of each state of the tensor at this position."""
+    """Yield the name and view of each state of the tensor at this position."""
     for name, (rows, columns) in shapes.items():
         size, blocks = rows * columns, blocks_of(rows * columns)
         if name not in stored:
             yield name, View(buffers[name], position * room(size) * _ITEMSIZE, size * _ITEMSIZE)
             continue
-        first = position * blocks
+        first_block = position * blocks
         bits = slot_storage.BITS[stored[name]]
-        yield name, View(buffers[name], first * BLOCK * bits // 8, size * bits // 8)
+        yield name, View(buffers[name], first_block * BLOCK * bits // 8, size * bits // 8)
         if slot_storage.is_blockwise([stored[name]]):
             largest = slot_storage.largest_name(name)
-            yield largest, View(buffers[largest], first * _ITEMSIZE, blocks * _ITEMSIZE)
+            yield largest, View(buffers[largest], first_block * _ITEMSIZE, blocks * _ITEMSIZE)
 
 
 def matrices_of(buffer: Buffer, shape: tuple[int, int], positions: Sequence[int]) -> Matrices:
-    """The states of these positions in a buffer."""
+    """Return the states at these positions in a buffer."""
     rows, columns = shape
     firsts = tuple(position * room(rows * columns) for position in positions)
     return Matrices(View.whole(buffer), firsts, rows, columns, columns, 1)
@@ -74,24 +74,24 @@ class Stack(Protocol):
 
     Attributes:
         buffers: by the kind of state.
-        stored: how it is stored, where not as float32.
+        stored: the type of state, where it is not float32.
     """
 
     @property
     def stored(self) -> Mapping[str, str]:
-        """By the kind of state."""
+        """The type by the kind of state, where it is not float32."""
 
     @property
     def buffers(self) -> Mapping[str, Buffer]:
-        """By the kind of state."""
+        """The buffer by the kind of state."""
 
     def views(self) -> Iterator[tuple[int, str, View]]:
-        """Tensor, name of the state, and place."""
+        """Yield the tensor, name and view of each state."""
 
 
 @dataclass(frozen=True)
 class AlikeStack:
-    """The state of tensors that have the same kinds of it, in the same shapes."""
+    """The state of tensors that have the same kinds of state, in the same shapes."""
 
     tensors: tuple[int, ...]
     shapes: Mapping[str, tuple[int, int]]
@@ -99,11 +99,11 @@ class AlikeStack:
     stored: Mapping[str, str]
 
     def matrices(self, kind: str, positions: Sequence[int]) -> Matrices:
-        """Those of a kind of state at these places, which is stored as float32."""
+        """Return the matrices of a kind of state at these positions, which is stored as float32."""
         return matrices_of(self.buffers[kind], self.shapes[kind], positions)
 
     def packed(self, kind: str, positions: Sequence[int]) -> tuple[Matrices, Packed]:
-        """Room for a kind of state as float32, laid out as `matrices` would be, and where it lies in fewer bits."""
+        """Return uninitialized float32 matrices for a kind of state, laid out as `matrices`, and the packed state."""
         rows, columns = shape = self.shapes[kind]
         loaded = self.buffers[kind].device.allocate(len(self.tensors) * room(rows * columns) * _ITEMSIZE)
         return matrices_of(loaded, shape, positions), packed_stack(
@@ -111,35 +111,35 @@ class AlikeStack:
         )
 
     def views(self) -> Iterator[tuple[int, str, View]]:
-        """Tensor, name of the state, and place."""
+        """Yield the tensor, name and view of each state."""
         for position, tensor in enumerate(self.tensors):
-            for kind, view in places_of(self.buffers, self.shapes, position, self.stored):
+            for kind, view in state_views_at(self.buffers, self.shapes, position, self.stored):
                 yield tensor, kind, view
 
 
 class StackedLayout(MatrixLayout):
-    """A layout whose state lies in stacks, besides that in slots."""
+    """A layout with state in stacks, besides that in slots."""
 
     @abstractmethod
     def _stacks(self) -> Sequence[Stack]:
-        """All stacks."""
+        """Return all stacks."""
 
     def _new_stack(
         self, tensors: Sequence[int], shapes: Mapping[str, tuple[int, int]], stored: Stored = ()
     ) -> AlikeStack:
-        """Zeros for these tensors."""
+        """Return a stack of zeros for these tensors."""
         kinds = {name: kind for name, kind in stored if name in shapes}
         return AlikeStack(tuple(tensors), shapes, buffers_of(self.device, len(tensors), shapes, kinds), kinds)
 
     def retire(self) -> None:
-        """Programs that use this layout must be recorded again."""
+        """Retire the buffers, so that programs that use this layout are recorded again."""
         super().retire()
         for stack in self._stacks():
             for buffer in stack.buffers.values():
                 buffer.retired = True
 
     def state_views(self) -> dict[str, View]:
-        """One view for each buffer."""
+        """Return a view of each buffer, by name."""
         more = {
             f"stack {number} {kind}": View.whole(buffer)
             for number, stack in enumerate(self._stacks())
@@ -148,35 +148,35 @@ class StackedLayout(MatrixLayout):
         return {**super().state_views(), **more}
 
     def _stored_in(self, contents: Mapping[str, memoryview]) -> dict[int, dict[str, memoryview]]:
-        """The state of each tensor, as it is stored."""
-        found = super()._stored_in(contents)
+        """Return the state of each tensor, as it is stored."""
+        state = super()._stored_in(contents)
         for number, stack in enumerate(self._stacks()):
             raw = {id(buffer): contents[f"stack {number} {kind}"] for kind, buffer in stack.buffers.items()}
             for tensor, name, view in stack.views():
-                found[tensor][name] = raw[id(view.buffer)][view.offset : view.offset + view.nbytes]
-        return found
+                state[tensor][name] = raw[id(view.buffer)][view.offset : view.offset + view.nbytes]
+        return state
 
     def slots(self) -> Slots:
-        """Where each state of each tensor lies."""
+        """Return the view of each state of each tensor."""
         more = {(tensor, name): view for stack in self._stacks() for tensor, name, view in stack.views()}
         return {**super().slots(), **more}
 
-    def places(self, scalars: Sequence[str]) -> list[dict[str, View]]:
-        """Where these scalars and the state of each tensor lie."""
-        found = super().places(scalars)
+    def tensor_views(self, scalars: Sequence[str]) -> list[dict[str, View]]:
+        """Return the views of these scalars and of the state of each tensor."""
+        views = super().tensor_views(scalars)
         for stack in self._stacks():
             for tensor, name, view in stack.views():
                 if slot_storage.slot_of(name) not in stack.stored:
-                    found[tensor][name] = view
-        return found
+                    views[tensor][name] = view
+        return views
 
-    def _write_stored(self, given: Mapping[int, Mapping[str, memoryview]]) -> None:
-        """Set the state of each tensor; what is not given becomes zero."""
-        super()._write_stored(given)
+    def _write_stored(self, state: Mapping[int, Mapping[str, memoryview]]) -> None:
+        """Set the state of each tensor; state that is not in `state` becomes zero."""
+        super()._write_stored(state)
         for stack in self._stacks():
             content = {id(buffer): memoryview(bytearray(buffer.nbytes)) for buffer in stack.buffers.values()}
             for tensor, name, view in stack.views():
-                value = given.get(tensor, {}).get(name)
+                value = state.get(tensor, {}).get(name)
                 if value is not None:
                     content[id(view.buffer)][view.offset : view.offset + view.nbytes] = value
             for buffer in stack.buffers.values():

@@ -1,9 +1,9 @@
-"""What an optimizer keeps on the device: state slots beside each arena, and the tables its kernels read.
+"""The buffers of an optimizer on the device: state slots for each arena, and the tables that its kernels read.
 
 Tensors are numbered in the order of the parameter groups; one more number stands for tensors of an arena
 that belong to another optimizer. The tables are those that `wgsl.rule_shell` declares: `tensors` (an entry for each),
-`hyper` (one row per group), `tensor_scalars` (is_active, hyper, scalars), `blocks` (tensor, size), `partials` (what was
-measured of each block, those of all arenas one after the other).
+`hyper` (one row per group), `tensor_scalars` (is_active, hyper, scalars), `blocks` (tensor, size), `partials` (the
+measures of each block, for all arenas in sequence).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..tensors import Parameter
 from ..wgsl import param_storage, slot_storage
 from ..wgsl.rule_shell import ENTRY_WORDS
 from ..wgsl.shell import BLOCK, struct_of
-from .arenas import home_of
+from .arenas import slot_of
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -37,7 +37,7 @@ _OF_A_SCHEDULE = b"\xff\xff\xff\xff"  # a NaN that no option is
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The tensors of one arena that have the same flags, and state stored alike."""
+    """The tensors of one arena that have the same flags and types of state."""
 
     arena: Arena
     flags: Flags
@@ -47,22 +47,22 @@ class Shard:
     numbers: Mapping[int, int]  # index in the arena -> number in the optimizer
     first_block: int  # of the arena, among the blocks of all shards
 
-    def block_view(self, first: int, blocks: int) -> View:
-        """That part of the table of blocks, of 8 bytes each."""
-        return View(self.blocks, 8 * first, 8 * blocks)
+    def block_view(self, first_block: int, blocks: int) -> View:
+        """Return a part of the table of blocks, of 8 bytes each."""
+        return View(self.blocks, 8 * first_block, 8 * blocks)
 
 
 class Tables:
     """The tables and the slots of one optimizer.
 
     Args:
-        rule: what is done.
+        rule: the update rule.
         params: all parameters, each in an arena.
         groups: the group of each.
-        group_count: how many groups there are, empty ones too.
+        group_count: number of groups, empty ones too.
         flags: the flags of each.
         checked: skip a step whose gradients are not finite.
-        stored: how the state of each is stored, where not as float32.
+        stored: the types of the state of each, where not float32.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Tables:
         self.hyper_count = group_count
         self.checked = checked
         self.rule = rule
-        self._look_at(params, flags)
+        self._inspect(params, flags)
         self._words = 1 + len(rule.hyper) + len(rule.scalars) + (1 + len(rule.transforms) if rule.stages else 0)
 
         rows = len(params) + 1
@@ -90,13 +90,15 @@ class Tables:
         self._found_inf = self._table(2)
         self._zero = self._table(1)
         members: dict[tuple[int, Flags, Stored], dict[int, Home]] = {}
-        for number, (param, its_flags, its) in enumerate(zip(params, flags, stored or [()] * len(params), strict=True)):
-            home = home_of(param)
-            members.setdefault((id(home.arena), its_flags, its), {})[number] = home
+        for number, (param, tensor_flags, tensor_stored) in enumerate(
+            zip(params, flags, stored or [()] * len(params), strict=True)
+        ):
+            home = slot_of(param)
+            members.setdefault((id(home.arena), tensor_flags, tensor_stored), {})[number] = home
         self._shards: list[Shard] = []
         blocks = 0
-        for (_, its_flags, its), homes in members.items():
-            self._shards.append(self._shard(its_flags, its, homes, len(params), blocks))
+        for (_, tensor_flags, tensor_stored), homes in members.items():
+            self._shards.append(self._shard(tensor_flags, tensor_stored, homes, len(params), blocks))
             blocks += -(-self._shards[-1].arena.blocks // BLOCKS_PER_WINDOW) * BLOCKS_PER_WINDOW
         self._as_float32 = {
             (number, name)
@@ -105,12 +107,12 @@ class Tables:
             if name not in dict(shard.stored)
             for number in shard.numbers.values()
         }
-        self._places = [(0, 0, 0)] * len(params)  # first block, blocks and size of each tensor
+        self._block_ranges = [(0, 0, 0)] * len(params)  # first block, blocks and size of each tensor
         for shard in self._shards:
             for index, number in shard.numbers.items():
                 size = shard.arena.sizes[index]
-                first = shard.first_block + shard.arena.firsts[index] // BLOCK
-                self._places[number] = first, blocks_of(size), size
+                first_block = shard.first_block + shard.arena.firsts[index] // BLOCK
+                self._block_ranges[number] = first_block, blocks_of(size), size
         self._measured_words = len(struct_of(rule.linked(("measure",), ()), "Measured").members) if rule.measures else 0
         self._partials = self._table(blocks * self._measured_words) if rule.measures else None
         self.block_count = blocks
@@ -121,8 +123,8 @@ class Tables:
         self.scheduled: set[int] = set()  # words of `hyper` that schedules have written since the host did
         self._followed: dict[int, View] = {}  # words of `hyper` that are copied from elsewhere
 
-    def _look_at(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
-        """What a subclass learns of the tensors before there are tables; it may give them other rows of `hyper`."""
+    def _inspect(self, params: Sequence[Parameter], flags: Sequence[Flags]) -> None:
+        """Inspect the tensors before the tables are made; a subclass may assign them other rows of `hyper`."""
 
     def _table(self, words: int) -> Buffer:
         return self.device.allocate_zeroed(4 * words)
@@ -139,15 +141,15 @@ class Tables:
             state[name] = arena.new_buffer(BLOCK * slot_storage.BITS[kind] // 8)
             if slot_storage.is_blockwise([kind]):
                 state[slot_storage.largest_name(name)] = arena.new_buffer(_LARGEST_BYTES)
-        beside = param_storage.SLOTS.get(dict(stored).get(param_storage.PARAM, ""))
-        if beside is not None:
-            state[beside] = arena.new_buffer(BLOCK * 2)
+        extra_slot = param_storage.SLOTS.get(dict(stored).get(param_storage.PARAM, ""))
+        if extra_slot is not None:
+            state[extra_slot] = arena.new_buffer(BLOCK * 2)
         if self.rule.gathers:
             state[KEPT] = arena.new_buffer()
         return Shard(arena, flags, stored, state, blocks, numbers, first_block)
 
     def retire(self) -> None:
-        """Programs that use this layout must be recorded again."""
+        """Retire the buffers, so that programs that use this layout are recorded again."""
         for buffer in (self._tensors, self._hyper, self._tensor_scalars, self._found_inf, self._partials):
             if buffer is not None:
                 buffer.retired = True
@@ -158,9 +160,9 @@ class Tables:
             self._pipeline.retire()
 
     def set_hyper(self, rows: Sequence[Mapping[str, float]]) -> None:
-        """Hyper-parameters, a row for each group; written only if they changed. So is what transforms are given.
+        """Write the hyper-parameters, a row for each group, and the options of transforms, if they have changed.
 
-        What schedules have written on the device is left alone, and what is copied there.
+        Words that schedules have written on the device, or that are copied on the device, are not written.
         """
         if self._pipeline is not None:
             self._write_if_changed(*self._pipeline.given())
@@ -181,19 +183,19 @@ class Tables:
         self._written[self._hyper] = bytes(content)
 
     def follow(self, rates: Mapping[int, View]) -> None:
-        """Leave `lr` of these groups to `copy_rates`."""
+        """Have `copy_rates` set `lr` of these groups from these views."""
         if "lr" in self.rule.hyper:
-            at, width = self.rule.hyper.index("lr"), len(self.rule.hyper)
-            words = {width * row + at: view for group, view in rates.items() for row in self.hyper_rows(group)}
+            column, width = self.rule.hyper.index("lr"), len(self.rule.hyper)
+            words = {width * row + column: view for group, view in rates.items() for row in self.hyper_rows(group)}
             self._followed = words
 
     def copy_rates(self) -> None:
-        """Enqueue copies of the learning rates that lie elsewhere, as they are by then."""
+        """Enqueue copies of the learning rates that are tensors."""
         for word, view in self._followed.items():
             self.device.copy(view, View(self._hyper, 4 * word, 4))
 
     def hyper_rows(self, group: int) -> Sequence[int]:
-        """The rows of `hyper` that are filled from a group."""
+        """Return the rows of `hyper` that are set from a group."""
         return [group]
 
     @property
@@ -207,6 +209,6 @@ class Tables:
             self._written[buffer] = content
 
 
-def _is_to_write(content: bytearray, before: bytes, at: int) -> bool:
-    word = content[at : at + 4]
-    return word != before[at : at + 4] and word != _OF_A_SCHEDULE
+def _is_to_write(content: bytearray, before: bytes, offset: int) -> bool:
+    word = content[offset : offset + 4]
+    return word != before[offset : offset + 4] and word != _OF_A_SCHEDULE

@@ -1,15 +1,15 @@
-"""Gradient transforms: what a gradient goes through, on the device, before the optimizer's rule sees it.
+"""Gradient transforms, applied on the device before the optimizer's rule.
 
-An optimizer takes them in order: ``AdamW(params, transforms=[accumulate(4), clip_by_global_norm(1.0)])``. Each is a
-WGSL function in front of the rule's own, so that those of elements cost no dispatch; one that measures adds a dispatch
-over the gradients, and one for what follows unless `advance` does it. `maximize` negates what comes out.
+An optimizer applies them in order: ``AdamW(params, transforms=[accumulate(4), clip_by_global_norm(1.0)])``. Each is a
+WGSL function before the rule's own, so that those of elements take no dispatch; one that measures adds a dispatch over
+the gradients, and one for the reduction unless `advance` does it. `maximize` negates the result.
 
-Gradients of rows (`SparseRows`) go through all but `accumulate`, `add_decayed_weights` and `add_noise`, which change
-other rows too. A transform that measures is shown them with all their rows, so that a step then costs as much as one
-with whole gradients.
+Gradients of rows (`SparseRows`) can be transformed by all but `accumulate`, `add_decayed_weights` and `add_noise`,
+which change other rows too. A transform that measures gets them with all their rows, so that a step then costs as much
+as one with dense gradients.
 
-What is gathered for a step and how many numbers were drawn is part of the optimizer's state, as `accumulated`,
-`accumulate_calls`, `accumulate_gathered` and `add_noise_draw`; torch's state dicts, which have none, load all the same.
+Accumulated gradients and the count of random draws are part of the optimizer's state, as `accumulated`,
+`accumulate_calls`, `accumulate_gathered` and `add_noise_draw`; torch's state dicts, which have none, can be loaded.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ __all__ = [
 ]
 
 Mask = Callable[[Parameter], bool]
-"""Says of a parameter whether a transform applies to it."""
+"""A function that returns whether a transform applies to a parameter."""
 
 NORM_TYPES = {1.0: 1.0, 2.0: 2.0, math.inf: 0.0}
 
 
 @dataclass(eq=False)
 class Transform:
-    """One of the transforms that the functions of this module make.
+    """A transform, made by a function of this module.
 
     Attributes:
-        stage: what the kernels know of it; None for one that needs none.
+        stage: its stage in the kernels; None for one without code.
         options: numbers by name. Change one, and the next step uses it; a recorded step does so too.
-        mask: which parameters it applies to; all if None.
-        checks: steps with gradients that are not finite are left out and counted, as with `skip_nonfinite`.
+        mask: returns whether it applies to a parameter; None for all.
+        checks: steps with gradients that are not finite are skipped and counted, as with `skip_nonfinite`.
     """
 
     stage: Stage | None
@@ -67,7 +67,7 @@ class Transform:
     checks: bool = False
 
     def applies_to(self, param: Parameter) -> bool:
-        """Whether it applies to the parameter."""
+        """Return whether it applies to the parameter."""
         return self.mask is None or bool(self.mask(param))
 
 
@@ -78,12 +78,12 @@ def _positive(**values: Any) -> None:
 
 
 def _transform(name: str, options: Mapping[str, float], mask: Mask | None, over: str = "") -> Transform:
-    given = tuple(options)
-    return Transform(Stage(name, given, over, mask is not None), {key: float(options[key]) for key in given}, mask)
+    names = tuple(options)
+    return Transform(Stage(name, names, over, mask is not None), {key: float(options[key]) for key in names}, mask)
 
 
 def clip_by_value(limit: float, mask: Mask | None = None) -> Transform:
-    """Each element to [-limit, limit], as `torch.nn.utils.clip_grad_value_`.
+    """Clip each element to [-limit, limit], as `torch.nn.utils.clip_grad_value_`.
 
     Example:
         >>> import optirs_web as ow
@@ -105,7 +105,7 @@ def _clip_by_norm(max_norm: float, norm_type: float, mask: Mask | None, over: st
 
 
 def clip_by_norm(max_norm: float, norm_type: float = 2.0, mask: Mask | None = None) -> Transform:
-    """Each tensor times min(1, max_norm / (norm + 1e-6)), where the norm is its own.
+    """Multiply each tensor by min(1, max_norm / (norm + 1e-6)), with the norm of that tensor.
 
     Example:
         >>> import optirs_web as ow
@@ -121,15 +121,15 @@ def clip_by_norm(max_norm: float, norm_type: float = 2.0, mask: Mask | None = No
 def clip_by_global_norm(
     max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, mask: Mask | None = None
 ) -> Transform:
-    """All gradients times min(1, max_norm / (norm + 1e-6)), where the norm is that of all (arXiv:1211.5063).
+    """Multiply all gradients by min(1, max_norm / (norm + 1e-6)), with the norm of all (arXiv:1211.5063).
 
     As `torch.nn.utils.clip_grad_norm_`; in optax the factor is max_norm / norm.
 
     Args:
         max_norm: the largest norm.
         norm_type: 1, 2, or infinity for the largest magnitude.
-        error_if_nonfinite: leave out steps with gradients that are NaN or infinite, so that `check_finite` raises.
-        mask: which parameters count, and are clipped.
+        error_if_nonfinite: skip steps with gradients that are NaN or infinite, so that `check_finite` raises.
+        mask: returns whether a parameter counts, and is clipped; None for all.
 
     Example:
         >>> import optirs_web as ow
@@ -139,13 +139,13 @@ def clip_by_global_norm(
         >>> [round(value, 5) for value in w.tolist()]
         [-0.6, -0.8]
     """
-    made = _clip_by_norm(max_norm, norm_type, mask, "all")
-    made.checks = error_if_nonfinite
-    return made
+    transform = _clip_by_norm(max_norm, norm_type, mask, "all")
+    transform.checks = error_if_nonfinite
+    return transform
 
 
 def clip_by_block_rms(threshold: float, mask: Mask | None = None) -> Transform:
-    """Each tensor divided by max(1, rms / threshold), where rms is its own root mean square, as in optax.
+    """Divide each tensor by max(1, rms / threshold), with the root mean square of that tensor, as in optax.
 
     Example:
         >>> import optirs_web as ow
@@ -160,9 +160,9 @@ def clip_by_block_rms(threshold: float, mask: Mask | None = None) -> Transform:
 
 
 def adaptive_clip(clipping: float, eps: float = 1e-3, mask: Mask | None = None) -> Transform:
-    """Each output row to a norm of at most clipping max(‖row of the parameter‖, eps) (arXiv:2102.06171).
+    """Scale each output row to a norm of at most clipping max(‖row of the parameter‖, eps) (arXiv:2102.06171).
 
-    A row is what a first index selects, as torch lays out the weights of an output; a vector is one row. As
+    A row is the slice at a first index, which in torch's layout has the weights of an output; a vector is one row. As
     `optax.adaptive_grad_clip` on the transposed matrix.
 
     Example:
@@ -186,7 +186,7 @@ def _is_matrix_and(mask: Mask, param: Parameter) -> bool:
 
 
 def centralize(mask: Mask | None = None) -> Transform:
-    """Takes away the mean of each output row (arXiv:2004.01461), of tensors of two dimensions and more.
+    """Subtract the mean of each output row (arXiv:2004.01461), in tensors of two dimensions and more.
 
     Example:
         >>> import optirs_web as ow
@@ -200,7 +200,7 @@ def centralize(mask: Mask | None = None) -> Transform:
 
 
 def add_noise(eta: float, gamma: float = 0.55, seed: int = 0, mask: Mask | None = None) -> Transform:
-    """Adds Gaussian noise of variance eta / (1 + t)^gamma, with t from 0 (arXiv:1511.06807).
+    """Add Gaussian noise of variance eta / (1 + t)^gamma, with t from 0 (arXiv:1511.06807).
 
     The numbers depend on the seed, the step, the parameter's number and the element's index alone: every device draws
     the same, and so does a replay.
@@ -209,32 +209,32 @@ def add_noise(eta: float, gamma: float = 0.55, seed: int = 0, mask: Mask | None 
         eta: the variance of the first step; 0.01, 0.3 and 1 in the paper.
         gamma: how fast it falls.
         seed: an integer from 0 to 2**32 - 1.
-        mask: which parameters get noise.
+        mask: returns whether a parameter's gradient gets noise; None for all.
 
     Example:
         >>> import optirs_web as ow
         >>> w = ow.Parameter([1.0, 1.0], device="cpu")
         >>> noise = ow.optim.transforms.add_noise(0.01, seed=1)
         >>> ow.optim.SGD([w], lr=1.0, transforms=[noise]).step(grads=[[0.0, 0.0]])
-        >>> all(0.5 < one < 1.5 for one in w.tolist()) and w.tolist() != [1.0, 1.0]
+        >>> all(0.5 < value < 1.5 for value in w.tolist()) and w.tolist() != [1.0, 1.0]
         True
     """
     _positive(eta=eta)
     at_least_zero({"gamma": gamma}, "gamma")
-    made = _transform("add_noise", {"eta": eta, "gamma": gamma, "seed": 0}, mask)
-    made.options["seed"] = checked_seed(seed, 32)
-    return made
+    transform = _transform("add_noise", {"eta": eta, "gamma": gamma, "seed": 0}, mask)
+    transform.options["seed"] = checked_seed(seed, 32)
+    return transform
 
 
 def accumulate(every: int, reduction: str = "mean") -> Transform:
-    """Gathers the gradients of several calls of `step`; every `every`-th call takes the step.
+    """Accumulate the gradients of several calls of `step`; every `every`-th call takes the step.
 
-    Which call that is the device knows, so that one recorded step serves all. A call that is left out because of a
-    gradient that is not finite does not count. Transforms before this one see the gradient of each call, those after it
-    what was gathered.
+    The device counts the calls, so that one recorded step serves all. A call that is skipped because of a gradient that
+    is not finite does not count. Transforms before this one see the gradient of each call, those after it the
+    accumulated one.
 
     Args:
-        every: how many calls make a step.
+        every: number of calls of a step.
         reduction: "mean" of the gradients, or their "sum".
 
     Example:
@@ -254,7 +254,7 @@ def accumulate(every: int, reduction: str = "mean") -> Transform:
 
 
 def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transform:
-    """Adds weight_decay times the parameter, as `optax.add_decayed_weights`: an L2 penalty.
+    """Add weight_decay times the parameter, as `optax.add_decayed_weights`: an L2 penalty.
 
     For decoupled decay of some parameters only see `decay_groups`.
 
@@ -271,25 +271,26 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
 
 
 def freeze(mask: Mask) -> Transform:
-    """Leaves the parameters alone that the mask holds of, as if they had no gradient.
+    """Do not update the parameters that the mask selects, as if they had no gradient.
 
     Example:
         >>> import optirs_web as ow
         >>> params = [ow.Parameter([1.0], device="cpu", name=name) for name in ("head", "body")]
         >>> freeze = ow.optim.transforms.freeze(lambda param: param.name == "body")
         >>> ow.optim.SGD(params, lr=1.0, transforms=[freeze]).step(grads=[[1.0], [1.0]])
-        >>> [one.tolist() for one in params]
+        >>> [param.tolist() for param in params]
         [[0.0], [1.0]]
     """
     return Transform(None, {}, mask)
 
 
 def decay_groups(params: Iterable[Parameter], mask: Mask = _is_matrix, **options: Any) -> list[dict[str, Any]]:
-    """Parameter groups with and without weight decay, for the first argument of any optimizer.
+    """Return parameter groups with and without weight decay, for the first argument of any optimizer.
 
     Args:
         params: all parameters.
-        mask: which are decayed; by default those of two dimensions and more, so no biases and no scales of norms.
+        mask: returns whether a parameter is decayed; by default those of two dimensions and more, so no biases and no
+            scales of norms.
         **options: of both groups.
 
     Example:
@@ -299,12 +300,12 @@ def decay_groups(params: Iterable[Parameter], mask: Mask = _is_matrix, **options
         >>> [group["weight_decay"] for group in optimizer.param_groups]
         [0.1, 0.0]
     """
-    everything = list(params)
-    decayed = [one for one in everything if mask(one)]
-    rest = [one for one in everything if not mask(one)]
-    return [{"params": decayed, **options}, {"params": rest, **options, "weight_decay": 0.0}]
+    all_params = list(params)
+    decayed = [param for param in all_params if mask(param)]
+    undecayed = [param for param in all_params if not mask(param)]
+    return [{"params": decayed, **options}, {"params": undecayed, **options, "weight_decay": 0.0}]
 
 
 def unscale() -> Transform:
-    """Division by the scale of the loss; see `optirs_web.optim.GradScaler`, which puts it in front of all others."""
+    """Divide by the scale of the loss; see `optirs_web.optim.GradScaler`, which puts it before all others."""
     return Transform(Stage("unscale"))

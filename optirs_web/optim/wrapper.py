@@ -22,24 +22,24 @@ _INNER = "inner."
 
 
 class Anchored(Optimizer):
-    """An optimizer that knows where its parameters were: a slot of its state begins as a copy of them.
+    """An optimizer with a slot of state that begins as a copy of the parameters.
 
     The copy is made before the first step: values assigned until then count.
     """
 
     anchor: ClassVar[str]
-    """The slot."""
+    """The name of the slot."""
 
     def _build(self) -> None:
         if self._layout is None:
             self._anchored: set[int] = set()  # numbers of the parameters whose slot is filled
         super()._build()
 
-    def _checked_state_dtype(self, asked: str | Mapping[str, str]) -> dict[str, str]:
-        return {**super()._checked_state_dtype(asked), self.anchor: "float32"}  # copies of parameters
+    def _checked_state_dtype(self, requested: str | Mapping[str, str]) -> dict[str, str]:
+        return {**super()._checked_state_dtype(requested), self.anchor: "float32"}  # copies of parameters
 
     def _anchor(self) -> None:
-        """Fill the slots that are not."""
+        """Fill the slots that are not filled yet."""
         params, slots = self._params(), self._built.slots()
         missing = set(range(len(params))) - self._anchored
         if missing and self._built.device.recording is not None:
@@ -48,9 +48,9 @@ class Anchored(Optimizer):
             params[number].device.copy(params[number].view, slots[number, self.anchor])
         self._anchored |= missing
 
-    def _write_state(self, its_state: Mapping[int, Mapping[str, Any]]) -> None:
-        super()._write_state(its_state)  # what it has not is zero
-        self._anchored = {number for number, entry in its_state.items() if entry.get(self.anchor) is not None}
+    def _write_state(self, new_state: Mapping[int, Mapping[str, Any]]) -> None:
+        super()._write_state(new_state)  # slots that the state lacks become zero
+        self._anchored = {number for number, entry in new_state.items() if entry.get(self.anchor) is not None}
 
 
 class Wrapper(Optimizer):
@@ -60,33 +60,37 @@ class Wrapper(Optimizer):
     either. The state dict has the state of both.
 
     Attributes:
-        optimizer: the inner one.
+        optimizer: the inner optimizer.
     """
 
     wrapped_rule: ClassVar[Rule]
     prefix: ClassVar[str]
-    """Of its options in a group: optimizers have options of the same name."""
+    """The prefix of its options in a group, as the inner optimizer may have options of the same names."""
     is_saved: ClassVar[bool] = True
-    """Its own state is part of the state dict: it is more than what a step needs in between."""
+    """Whether its own state is part of the state dict: it is needed between steps."""
 
     def __init__(self, optimizer: Any, options: Mapping[str, Any], *, skip_nonfinite: bool = False) -> None:
         name = type(self).__name__
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, HostDriven):
             kind: type[Any] = optimizer if isinstance(optimizer, type) else type(optimizer)
-            given = f"{'the class' if kind is optimizer else 'a'} {kind.__name__}"
-            raise TypeError(f"{name} wraps an optimizer with a rule, as in {name}(SGD(params)), not {given}")
+            description = f"{'the class' if kind is optimizer else 'a'} {kind.__name__}"
+            raise TypeError(f"{name} wraps an optimizer with a rule, as in {name}(SGD(params)), not {description}")
         if optimizer._rounding:
             raise UnsupportedError(f"{name} moves parameters in float32: wrap one that does the same")
         self.optimizer: Optimizer = optimizer
         self.rule = self.wrapped_rule  # type: ignore[misc]
         self._own = own = {self.prefix + name: value for name, value in options.items()}
         chain: list[Optimizer] = [optimizer]
-        while isinstance(one := chain[-1], Wrapper):
-            chain.append(one.optimizer)
-            if not (self.is_saved or one.is_saved):
-                raise UnsupportedError(f"{name} steps without a closure, and {type(one).__name__} within needs one")
-        taken = {key for its in chain for key in (*its.defaults, *its.rule.state, *its.scalars_in_state)}
-        if twice := sorted(taken & {*own, *self._state_names}):
+        while isinstance(inner := chain[-1], Wrapper):
+            chain.append(inner.optimizer)
+            if not (self.is_saved or inner.is_saved):
+                raise UnsupportedError(f"{name} steps without a closure, and {type(inner).__name__} within needs one")
+        inner_names = {
+            key
+            for inner_optimizer in chain
+            for key in (*inner_optimizer.defaults, *inner_optimizer.rule.state, *inner_optimizer.scalars_in_state)
+        }
+        if twice := sorted(inner_names & {*own, *self._state_names}):
             raise UnsupportedError(f"{name} cannot wrap what has {', '.join(twice)} too")
         shared = ("params", "param_names", "maximize")
         groups = [{name: group[name] for name in shared if name in group} for group in optimizer.param_groups]
@@ -102,7 +106,7 @@ class Wrapper(Optimizer):
         """Raise ValueError if one of the options of this optimizer is out of range."""
 
     def _of_rule(self, group: Mapping[str, Any]) -> dict[str, Any]:
-        """Its options in a group, under the names that the rule has for them."""
+        """Return its options in a group, by the rule's names of them."""
         return {name.removeprefix(self.prefix): group.get(name, value) for name, value in self._own.items()}
 
     def validate(self, group: Mapping[str, Any]) -> None:
@@ -123,7 +127,7 @@ class Wrapper(Optimizer):
         self._adopt()
 
     def _adopt(self) -> None:
-        """Take part in the groups that the inner optimizer has got since."""
+        """Add the groups that were added to the inner optimizer."""
         if len(self._built_params) < len(self.param_groups):
             if super()._built.device.recording is not None:
                 raise NotReadyError(self._adopt)
@@ -175,7 +179,7 @@ class Wrapper(Optimizer):
 
     @property
     def state(self) -> dict[Parameter, dict[str, Tensor]]:
-        """The state of both optimizers for each parameter, as tensors in the places where it lies."""
+        """The state of both optimizers for each parameter, as tensors over its memory."""
         inner = self.optimizer.state
         own = super().state if self.is_saved else {}
         return {param: {**entry, **own.get(param, {})} for param, entry in inner.items()}
@@ -189,10 +193,10 @@ class Wrapper(Optimizer):
 
         def make(contents: Mapping[str, memoryview]) -> dict[str, Any]:
             of_inner = {name.removeprefix(_INNER): raw for name, raw in contents.items() if name.startswith(_INNER)}
-            made, own = make_inner(of_inner), make_own(contents)["state"] if self.is_saved else {}
-            numbers = sorted({*made["state"], *own})
-            merged = {number: {**made["state"].get(number, {}), **own.get(number, {})} for number in numbers}
-            return {**made, "state": merged}
+            state_dict, own = make_inner(of_inner), make_own(contents)["state"] if self.is_saved else {}
+            numbers = sorted({*state_dict["state"], *own})
+            merged = {number: {**state_dict["state"].get(number, {}), **own.get(number, {})} for number in numbers}
+            return {**state_dict, "state": merged}
 
         return make
 
@@ -235,8 +239,8 @@ class Wrapper(Optimizer):
                 self.scalars_in_state if self.is_saved else (),
                 self._built.state_shape,
             )
-            for one in options:
-                if fault := self._fault(one):
+            for group_options in options:
+                if fault := self._fault(group_options):
                     raise fault
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(f"the state dict does not fit {type(self).__name__}: {error}") from error
@@ -246,7 +250,7 @@ class Wrapper(Optimizer):
         if self._flags() != self._built_flags:
             self._build()
         self._write_state(own_state)
-        self._resting = {}
+        self._unused_slots = {}
         for hook in self._hooks["load_post"]:
             hook(self)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from .arguments import documented, given
+from .arguments import documented, rule_options
 from .optimizer import Optimizer, Options, Params, Rate, Rule, at_least_zero
 
 __all__ = ["Yogi"]
@@ -23,7 +23,7 @@ class Yogi(Optimizer):
     Optimization", has no bias correction.
 
     Args:
-        initial_accumulator: what both averages begin with.
+        initial_accumulator: the initial value of both averages.
 
     Example:
         >>> import optirs_web as ow
@@ -45,7 +45,7 @@ class Yogi(Optimizer):
         weight_decay: float = 0.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, given(locals()), **options)
+        super().__init__(params, rule_options(locals()), **options)
 
     def validate(self, group: Mapping[str, Any]) -> None:
         super().validate(group)
