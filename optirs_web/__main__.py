@@ -1,4 +1,4 @@
-"""The command `optirs-web`. What it does is in optirs_web.cli, which comes with the wheel optirs-web-demo."""
+"""The command `optirs-web`, which is implemented in optirs_web.cli, of the wheel optirs-web-demo."""
 
 from __future__ import annotations
 

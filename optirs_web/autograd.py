@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation: the edges that operations leave, and the walk back over them."""
+"""Reverse-mode differentiation: the edges that operations record, and the backward pass over them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 _FREED: tuple[Edge, ...] = ()
-"""The edges of a tensor whose history `backward` has used up. Compared by identity."""
+"""The edges of a tensor whose history `backward` has freed. Compared by identity."""
 
 
 class ObservedGrad(NamedTuple):
-    """A leaf whose gradient was read or written, what it was before, and whether it was read first."""
+    """A leaf whose gradient was read or written, the gradient before, and whether it was read first."""
 
     leaf: Tensor
     before: Tensor | None
@@ -48,17 +48,17 @@ _made: Mode[set[int] | None] = Mode("made", None)
 _observed: Mode[dict[int, ObservedGrad] | None] = Mode("observed_grads", None)
 
 grad_enabled = _leaves_history.get
-"""Operations leave history now, in this thread or task."""
+"""Return whether operations record history now, in this thread or task."""
 
 walks_back = _walks_back.get
-"""Gradients are computed now."""
+"""Return whether a backward pass is running now, in this thread or task."""
 
 
 def no_grad() -> Block[bool]:
     """Operations in the block leave no history: nothing can be differentiated through them.
 
-    It holds in its own thread or asyncio task alone, and decorates functions, coroutines and generators. A generator
-    that yields within such a block leaves it open for its caller until it goes on, as in torch; decorate it instead.
+    It applies to its own thread or asyncio task alone, and decorates functions, coroutines and generators. A generator
+    that yields within such a block leaves it open for its caller until it continues, as in torch; decorate it instead.
 
     Example:
         >>> import optirs_web as ow
@@ -85,68 +85,68 @@ def enable_grad() -> Block[bool]:
 
 
 def record(result: Tensor, *inputs: tuple[Any, Callable[[Tensor, Tensor], Tensor]]) -> Tensor:
-    """Note how `result` was made, if a gradient may be asked of it.
+    """Record the inputs and gradient rules of `result`, if an input requires a gradient.
 
     Args:
         result: of the operation.
-        inputs: each with the rule that carries a gradient of the result to it, which is called with that gradient
-            and the result, and only if the input needs one. Inputs that are no tensors have none. A rule is made of
-            differentiable operations, so that its result has gradients in turn. It must not hold the result
+        inputs: each with its rule, which returns the input's gradient from the result's gradient and the result, and
+            is only called if the input requires one. Inputs that are no tensors have none. A rule consists of
+            differentiable operations, so that its result can be differentiated. It must not reference the result
             itself: a cycle would keep memory alive.
     """
     if not grad_enabled():
         return result
     flags = used_flags()
     if flags is not None:
-        for one, _ in inputs:
-            if isinstance(one, Tensor) and not isinstance(one.walk.view.buffer.handle, ProgramBuffer):
-                flags.note(one, "requires_grad", one._requires_grad)
-    edges = [(one, rule) for one, rule in inputs if isinstance(one, Tensor) and one._requires_grad]
+        for operand, _ in inputs:
+            if isinstance(operand, Tensor) and not isinstance(operand.walk.view.buffer.handle, ProgramBuffer):
+                flags.note(operand, "requires_grad", operand._requires_grad)
+    edges = [(operand, rule) for operand, rule in inputs if isinstance(operand, Tensor) and operand._requires_grad]
     if edges:
-        tracked = [one._tracked for one, _ in inputs if isinstance(one, Tensor)]
-        used = tuple((one, one._version) for one in tracked if one is not None)
+        tracked = [operand._tracked for operand, _ in inputs if isinstance(operand, Tensor)]
+        used = tuple((param, param._version) for param in tracked if param is not None)
         result._requires_grad = True
-        result._edges = tuple(Edge(one, rule, used) for one, rule in edges)
-        made = _made.get()
-        if made is not None:
-            made.add(id(result))
+        result._edges = tuple(Edge(operand, rule, used) for operand, rule in edges)
+        made_ids = _made.get()
+        if made_ids is not None:
+            made_ids.add(id(result))
     return result
 
 
 def sources_of(compute: Callable[[], Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """What `compute` returns, with its history, and the tensors from outside whose gradients it has a part in.
+    """Return the result of `compute`, with its history, and the tensors made before that it was computed from.
 
-    Tensors that it makes and does not return are not to be kept.
+    Tensors that `compute` makes and does not return must not be kept.
     """
-    before, made = _made.get(), set[int]()
-    with Block(_made, made), enable_grad():
+    before, made_ids = _made.get(), set[int]()
+    with Block(_made, made_ids), enable_grad():
         result = compute()
     if before is not None:
-        before |= made
-    inside = [one for one in _in_order(result) if id(one) in made] if id(result) in made else []
+        before |= made_ids
+    inside = [node for node in _in_order(result) if id(node) in made_ids] if id(result) in made_ids else []
     outside = {
-        id(edge.source): edge.source for one in inside for edge in one._edges or () if id(edge.source) not in made
+        id(edge.source): edge.source for node in inside for edge in node._edges or () if id(edge.source) not in made_ids
     }
     return result, list(outside.values())
 
 
 def _in_order(root: Tensor) -> list[Tensor]:
-    """Every tensor that `root` was computed from and that requires a gradient, each after its inputs."""
+    """Return every tensor that `root` was computed from and that requires a gradient, each after its inputs."""
     order: list[Tensor] = []
     seen: set[int] = set()
     stack: list[tuple[Tensor, bool]] = [(root, False)]
     while stack:
-        one, is_done = stack.pop()
+        node, is_done = stack.pop()
         if is_done:
-            order.append(one)
+            order.append(node)
             continue
-        if id(one) in seen:
+        if id(node) in seen:
             continue
-        seen.add(id(one))
-        if one._edges is _FREED:
+        seen.add(id(node))
+        if node._edges is _FREED:
             raise UnsupportedError("the history of this tensor was freed; call backward(retain_graph=True) before")
-        stack.append((one, True))
-        stack.extend((edge.source, False) for edge in one._edges or ())
+        stack.append((node, True))
+        stack.extend((edge.source, False) for edge in node._edges or ())
     return order
 
 
@@ -155,56 +155,56 @@ def _check_unchanged(edge: Edge) -> None:
         raise UnsupportedError("a parameter was changed by a step after it was used; call backward() before step()")
 
 
-def _needed(order: list[Tensor], wanted: Callable[[Tensor], bool]) -> set[int]:
-    """The ids of those that a wanted tensor can be reached from; `order` has each after its inputs."""
+def _needed(order: list[Tensor], is_wanted: Callable[[Tensor], bool]) -> set[int]:
+    """Return the ids of the tensors computed from a wanted one; `order` has each after its inputs."""
     needed: set[int] = set()
-    for one in order:
-        if wanted(one) or any(id(edge.source) in needed for edge in one._edges or ()):
-            needed.add(id(one))
+    for node in order:
+        if is_wanted(node) or any(id(edge.source) in needed for edge in node._edges or ()):
+            needed.add(id(node))
     return needed
 
 
 def _propagate(
-    root: Tensor, gradient: Any, wanted: Callable[[Tensor], bool], *, keep: bool
+    root: Tensor, gradient: Any, is_wanted: Callable[[Tensor], bool], *, keep: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The gradient of each wanted tensor, as it becomes known. Unless told to keep it, frees the history."""
+    """Yield each wanted tensor with its gradient, once that is complete. Free the history unless `keep` is set."""
     order = _in_order(root)
-    needed = _needed(order, wanted)
-    for one in order:
-        for edge in one._edges or ():
+    needed = _needed(order, is_wanted)
+    for node in order:
+        for edge in node._edges or ():
             if id(edge.source) in needed:
                 _check_unchanged(edge)
-    known: dict[int, Tensor] = {id(root): _first_gradient(root, gradient)}
+    pending: dict[int, Tensor] = {id(root): _first_gradient(root, gradient)}
     while order:
-        one = order.pop()
-        g = known.pop(id(one), None)
+        node = order.pop()
+        g = pending.pop(id(node), None)
         if g is None:
             continue
-        for hook in one._hooks or ():
+        for hook in node._hooks or ():
             changed = hook(g)
-            g = g if changed is None else as_gradient(one, changed)
-        if wanted(one):
-            yield one, g
-        edges = [edge for edge in one._edges or () if id(edge.source) in needed]
-        if edges and not (keep or one._keeps_edges):
-            one._edges = _FREED
+            g = g if changed is None else as_gradient(node, changed)
+        if is_wanted(node):
+            yield node, g
+        edges = [edge for edge in node._edges or () if id(edge.source) in needed]
+        if edges and not (keep or node._keeps_edges):
+            node._edges = _FREED
         for source, rule, _ in edges:
-            part = rule(g, one)
+            part = rule(g, node)
             if part.shape != source.shape:
                 raise OptirsError(f"a gradient rule gave the shape {part.shape} for an input of {source.shape}")
             if source.dtype.itemsize < 4:
                 part = part.astype(source.dtype)
-            earlier = known.get(id(source))
-            known[id(source)] = part if earlier is None else _added(earlier, part)
+            earlier = pending.get(id(source))
+            pending[id(source)] = part if earlier is None else _added(earlier, part)
 
 
 def _added(a: Any, b: Any) -> Any:
-    """The sum of two gradients. Those of rows are taken together."""
+    """Return the sum of two gradients. Those of rows are concatenated."""
     from . import ops
 
     if isinstance(a, SparseRows) and isinstance(b, SparseRows):
         return SparseRows(ops.concat([a.indices, b.indices]), ops.concat([a.values, b.values]), a.shape)
-    a, b = (one.to_dense() if isinstance(one, SparseRows) else one for one in (a, b))
+    a, b = (addend.to_dense() if isinstance(addend, SparseRows) else addend for addend in (a, b))
     return ops.add(a, b)
 
 
@@ -219,7 +219,7 @@ def _first_gradient(root: Tensor, gradient: Any) -> Tensor:
 
 
 def as_gradient(of: Tensor, value: Any) -> Tensor:
-    """A tensor of float32, or of the same type, on the same device, of the same shape."""
+    """Return a gradient as a tensor on the device of `of`, after checking its type and shape."""
     if not isinstance(value, Tensor):
         value = tensor(value, device=of.device, dtype="float32")
     elif value.device is not of.device:
@@ -233,12 +233,12 @@ def as_gradient(of: Tensor, value: Any) -> Tensor:
 
 
 def backward(root: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
-    """See `Tensor.backward`."""
+    """Add the gradients of a tensor to those of its leaves; see `Tensor.backward`."""
     if not root.requires_grad:
         raise UnsupportedError("nothing that this tensor was computed from requires a gradient")
     keep = create_graph if retain_graph is None else retain_graph
     with Block(_leaves_history, create_graph), Block(_walks_back, True):
-        for leaf, g in _propagate(root, gradient, lambda one: one._edges is None, keep=keep):
+        for leaf, g in _propagate(root, gradient, lambda node: node._edges is None, keep=keep):
             _accumulate(leaf, g)
 
 
@@ -255,14 +255,14 @@ def gradients(
     Args:
         target: what to differentiate.
         sources: any tensors that it may have been computed from, leaves or not; one counts as a list of one. Their
-            `grad` is left alone.
+            `grad` does not change.
         gradient: the gradient with respect to `target`, of its shape; 1 for a tensor of one element.
         retain_graph: keep the history for another call; as `create_graph` if None.
-        create_graph: leave a history of the gradients, so that they can be differentiated in turn.
+        create_graph: record a history of the gradients, so that they can be differentiated.
 
     Raises:
-        ShapeError: no gradient was given and there is more than one element, or its shape is wrong.
-        UnsupportedError: the history was used up by an earlier call.
+        ShapeError: no gradient was passed and there is more than one element, or its shape is wrong.
+        UnsupportedError: the history was freed by an earlier call.
 
     Example:
         >>> import optirs_web as ow
@@ -274,16 +274,18 @@ def gradients(
     """
     keep = create_graph if retain_graph is None else retain_graph
     sources = [sources] if isinstance(sources, Tensor) else list(sources)
-    wanted = {id(one) for one in sources}
+    source_ids = {id(source) for source in sources}
     with Block(_leaves_history, create_graph), Block(_walks_back, True):
-        found = {id(one): g for one, g in _propagate(target, gradient, lambda one: id(one) in wanted, keep=keep)}
-    return [found.get(id(one)) for one in sources]
+        found_gradients = {
+            id(node): g for node, g in _propagate(target, gradient, lambda node: id(node) in source_ids, keep=keep)
+        }
+    return [found_gradients.get(id(source)) for source in sources]
 
 
-# The gradient of a leaf. It has a fixed place in an arena, and wherever a program has written it: replays write there.
+# The gradient of a leaf. Its memory is fixed in an arena, and where a program has written it: replays write there.
 
 
-def _place(leaf: Tensor) -> View | None:
+def _grad_memory(leaf: Tensor) -> View | None:
     if isinstance(leaf, Parameter) and leaf._home is not None:
         return leaf._home.grad_view()
     recording = leaf.device.recording
@@ -296,7 +298,7 @@ def _place(leaf: Tensor) -> View | None:
 
 
 def _accumulate(leaf: Tensor, g: Any) -> None:
-    with leaf.device.turn():  # no thread's part is lost
+    with leaf.device.turn():  # so that concurrent additions are not lost
         _accumulate_in_turn(leaf, g)
 
 
@@ -311,29 +313,29 @@ def _accumulate_in_turn(leaf: Tensor, g: Any) -> None:
             leaf._grad = rows
             return
         g = g.to_dense()
-    place = _place(leaf)
+    target = _grad_memory(leaf)
     if isinstance(earlier, SparseRows):
         leaf._grad = earlier.to_dense()
     if leaf._grad is None:
-        _put(leaf, g, place)
-    elif leaf._grad.view == place:
-        ops.add_into(leaf._grad, ops.clone(g) if g.walk.view.buffer is place.buffer else g)
+        _put(leaf, g, target)
+    elif leaf._grad.view == target:
+        ops.add_into(leaf._grad, ops.clone(g) if g.walk.view.buffer is target.buffer else g)
     else:
-        _put(leaf, ops.add(leaf._grad, g), place)
+        _put(leaf, ops.add(leaf._grad, g), target)
 
 
-def _put(leaf: Tensor, value: Tensor, place: View | None) -> None:
+def _put(leaf: Tensor, value: Tensor, target: View | None) -> None:
     from .ops.launch import contiguous, write_into
 
-    if place is None:
+    if target is None:
         leaf._grad = value if value.requires_grad else contiguous(value)
     else:
-        leaf._grad = Tensor(place, leaf.shape, leaf.dtype)
+        leaf._grad = Tensor(target, leaf.shape, leaf.dtype)
         write_into(leaf._grad, value)
 
 
 def set_grad(leaf: Tensor, value: Any) -> None:
-    """Make a copy of `value` the gradient of `leaf`; or `SparseRows` themselves.
+    """Set the gradient of `leaf` to a copy of `value`, or to `SparseRows` themselves.
 
     Raises:
         ShapeError: the shapes differ.
@@ -348,22 +350,22 @@ def set_grad(leaf: Tensor, value: Any) -> None:
         note_grad(leaf, reads=False)
         leaf._grad = value
         return
-    given = None if value is None else as_gradient(leaf, value)
+    gradient = None if value is None else as_gradient(leaf, value)
     note_grad(leaf, reads=False)
-    if given is None:
+    if gradient is None:
         leaf._grad = None
         return
-    place = _place(leaf)
-    _put(leaf, ops.clone(given.detach()) if place is None else given, place)
+    target = _grad_memory(leaf)
+    _put(leaf, ops.clone(gradient.detach()) if target is None else gradient, target)
 
 
 def observe_grads(observed: dict[int, ObservedGrad]) -> Block[Any]:
-    """Note in `observed`, by id, each leaf whose gradient is read or written in the block."""
+    """Record in `observed`, by id, each leaf whose gradient is read or written in the block."""
     return Block(_observed, observed)
 
 
 def note_grad(leaf: Tensor, *, reads: bool) -> None:
-    """What happens next depends on the gradient that this leaf has, or replaces it."""
+    """Record that the gradient of a leaf is about to be read, or replaced."""
     observed = _observed.get()
     if observed is not None:
         observed.setdefault(id(leaf), ObservedGrad(leaf, leaf._grad, reads))

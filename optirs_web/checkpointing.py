@@ -1,4 +1,4 @@
-"""Gradient checkpointing: what lies between is computed again in the backward pass instead of being kept."""
+"""Gradient checkpointing: activations are computed again in the backward pass instead of being kept."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["checkpoint"]
 
 
 def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """Call `function`, keep only its result, and call it again when gradients are asked for.
+    """Call `function`, keep only its result, and call it again when gradients are computed.
 
-    Memory is taken for what one call needs at a time, not for all of a model; each such call costs a second forward
-    pass (Chen et al. 2016, "Training deep nets with sublinear memory cost"). Parameters that the function uses get
-    their gradients too, and random numbers (dropout) are the same in both calls.
+    Memory is needed for the activations of one call at a time, not for all of a model; each such call costs a second
+    forward pass (Chen et al. 2016, "Training deep nets with sublinear memory cost"). Parameters that the function uses
+    get their gradients too, and random numbers (dropout) are the same in both calls.
 
     Args:
-        function: of tensors and other values; returns one tensor, and does the same each time.
-        arguments: what it is called with.
+        function: of tensors and other values; returns one tensor, and computes the same at each call.
+        arguments: its arguments.
 
     Raises:
         UnsupportedError: the function returns something else than a tensor, or no argument is a tensor.
@@ -40,7 +40,7 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     """
     if not grad_enabled():
         return function(*arguments)
-    device = next((one.device for one in arguments if isinstance(one, Tensor)), None)
+    device = next((argument.device for argument in arguments if isinstance(argument, Tensor)), None)
     if device is None:
         raise UnsupportedError("a checkpointed function needs at least one tensor")
     drawn = draws_so_far(device)
@@ -48,7 +48,7 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     precision = ops.autocast_to()
 
     def call() -> Tensor:
-        with _as_at_first(precision):
+        with _same_precision(precision):
             result = function(*arguments)
         if not isinstance(result, Tensor):
             raise UnsupportedError(f"a checkpointed function must return one tensor, not {type(result).__name__}")
@@ -57,13 +57,18 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     result, sources = sources_of(call)
     if not sources:
         return result
-    again = _Again(call, sources, drawn)
-    rules = [(one, lambda g, _, number=number: again.gradient(g, number)) for number, one in enumerate(sources)]
+    recomputation = _Recomputation(call, sources, drawn)
+    rules = [
+        (source, lambda g, _, number=number: recomputation.gradient(g, number)) for number, source in enumerate(sources)
+    ]
     return record(result.detach(), *rules)
 
 
-def _as_at_first(precision: DType | None) -> AbstractContextManager[Any]:
-    """Products take the operands that they took in the first call. A cast from outside would hide its parameter."""
+def _same_precision(precision: DType | None) -> AbstractContextManager[Any]:
+    """Return a context in which products have the type of the first call, and cast parameters again.
+
+    A cast from outside would hide its parameter.
+    """
     if precision is None and ops.autocast_to() is None:
         return nullcontext()
     from .precision import autocast
@@ -71,33 +76,33 @@ def _as_at_first(precision: DType | None) -> AbstractContextManager[Any]:
     return autocast("bfloat16" if precision is None else precision, enabled=precision is not None, cache_enabled=False)
 
 
-class _Again:
-    """Computes the gradients of all sources at the first one that is asked for."""
+class _Recomputation:
+    """The gradients of all sources, computed at the first request."""
 
     def __init__(self, call: Callable[[], Tensor], sources: list[Tensor], drawn: int) -> None:
         self._call = call
         self._sources = sources
         self._drawn = drawn
-        self._given: Tensor | None = None
-        self._found: dict[int, Tensor] = {}
+        self._gradient: Tensor | None = None
+        self._source_gradients: dict[int, Tensor] = {}
 
     def gradient(self, g: Tensor, number: int) -> Tensor:
-        """Of source `number`, for the gradient `g` of the result."""
-        if self._given is not g or number not in self._found:
-            self._given = g
-            self._found = self._compute(g)
-        found = self._found.pop(number)
-        if not self._found:
-            self._given = None
-        return found
+        """Return the gradient of source `number` for the gradient `g` of the result."""
+        if self._gradient is not g or number not in self._source_gradients:
+            self._gradient = g
+            self._source_gradients = self._compute(g)
+        gradient = self._source_gradients.pop(number)
+        if not self._source_gradients:
+            self._gradient = None
+        return gradient
 
     def _compute(self, g: Tensor) -> dict[int, Tensor]:
         creates_graph = grad_enabled()
         with drawn_again(g.device, self._drawn):
             result, _ = sources_of(self._call)
-        found = gradients(result, self._sources, g, create_graph=creates_graph)
+        source_gradients = gradients(result, self._sources, g, create_graph=creates_graph)
         with no_grad():
             return {
-                number: ops.zeros(source.shape, device=source.device) if one is None else one
-                for number, (one, source) in enumerate(zip(found, self._sources, strict=True))
+                number: ops.zeros(source.shape, device=source.device) if gradient is None else gradient
+                for number, (gradient, source) in enumerate(zip(source_gradients, self._sources, strict=True))
             }

@@ -1,4 +1,4 @@
-"""Checkpoints: parameters, optimizer state and notes of a run in one safetensors file."""
+"""Checkpoints: parameters, optimizer state and metadata of a run in one safetensors file."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def save_checkpoint(
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a safetensors file that `load_checkpoint` continues from, bit for bit on the same device. Waits.
+    """Write a safetensors file from which `load_checkpoint` restores a run, bit for bit on the same device. Waits.
 
     The file is replaced as a whole: a write that is killed leaves the old one. Its metadata has the SHA-256 of its
-    content (`optirs_web.interop.safetensors` says of what), which is checked whenever it is read.
+    content (see `optirs_web.interop.safetensors`), which is checked whenever it is read.
 
     Args:
         path: where to write.
         parameters: by name; stored as ``param.NAME``. Of a module ``module.state_dict(keep_vars=True)``, which has its
             buffers too.
         optimizer: its state is stored as ``optimizer.INDEX.SLOT``, its groups in the metadata.
-        extra: anything that JSON can hold, given back by `load_checkpoint`.
+        extra: JSON values, which `load_checkpoint` returns.
 
     Raises:
         TypeError: a value is neither a `Parameter` nor an `nn.Buffer`, or JSON cannot hold `extra`.
@@ -79,7 +79,7 @@ def dump_checkpoint(
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """What `save_checkpoint` writes, as bytes: to send somewhere, or to keep. Waits.
+    """Return the content of the file that `save_checkpoint` writes, as bytes. Waits.
 
     Example:
         >>> import optirs_web as ow
@@ -96,7 +96,7 @@ def dump_checkpoint_async(
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Awaitable[bytes]:
-    """The awaitable twin of `dump_checkpoint`: everything as it is at the call, whatever is trained meanwhile."""
+    """The awaitable twin of `dump_checkpoint`: the state at the call, even if training continues meanwhile."""
     reading = _contents_async(parameters, optimizer, extra)
 
     async def finish() -> bytes:
@@ -111,7 +111,7 @@ def save_checkpoint_async(
     optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Awaitable[None]:
-    """The awaitable twin of `save_checkpoint`: everything as it is at the call."""
+    """The awaitable twin of `save_checkpoint`: the state at the call."""
     reading = _contents_async(parameters, optimizer, extra)
 
     async def finish() -> None:
@@ -142,25 +142,25 @@ def _contents_async(parameters: Any, optimizer: Any, extra: Any) -> Awaitable[_C
 def _plan(
     parameters: Mapping[str, Parameter | Buffer], optimizer: Optimizer | None, extra: Mapping[str, Any] | None
 ) -> tuple[dict[str, View], Callable[[Mapping[str, memoryview]], _Contents]]:
-    """Everything that a checkpoint holds of a device, and what makes a file of it: of the state of now."""
+    """Return the views that a checkpoint reads, and a function that makes the file from their contents."""
     _check_what_to_save(parameters, optimizer)
-    views = {_PARAM + name: one.view for name, one in parameters.items()}
-    kinds = {_PARAM + name: (one.dtype, one.shape) for name, one in parameters.items()}
+    views = {_PARAM + name: param.view for name, param in parameters.items()}
+    kinds = {_PARAM + name: (param.dtype, param.shape) for name, param in parameters.items()}
     notes: dict[str, Any] = {"extra": dict(extra or {})}
     make = None
     if optimizer is not None:
         views.update({_STATE + name: view for name, view in optimizer.state_views().items()})
         make = optimizer.state_reader()
         notes["optimizer"] = {"type": type(optimizer).__name__, "param_groups": optimizer.numbered_groups()}
-    _as_json(notes)  # what cannot be saved is refused before anything is read
+    _as_json(notes)  # raises for values that cannot be saved, before anything is read
 
     def pack(contents: Mapping[str, memoryview]) -> _Contents:
         tensors = {name: entry_of(*kind, contents[name]) for name, kind in kinds.items()}
         if make is not None:
-            its = {name.removeprefix(_STATE): raw for name, raw in contents.items() if name.startswith(_STATE)}
-            made = make(its)
-            notes["optimizer"]["param_groups"] = made["param_groups"]  # with what lies on the device
-            for number, entry in made["state"].items():
+            state = {name.removeprefix(_STATE): raw for name, raw in contents.items() if name.startswith(_STATE)}
+            optimizer_state = make(state)
+            notes["optimizer"]["param_groups"] = optimizer_state["param_groups"]  # with values from the device
+            for number, entry in optimizer_state["state"].items():
                 for slot, value in entry.items():
                     tensors[f"{_STATE}{number}.{slot}"] = _entry(value)
         return tensors, with_digest(tensors, {"format": _FORMAT, "optirs_web": _as_json(notes)})
@@ -175,20 +175,24 @@ def _as_json(notes: Mapping[str, Any]) -> str:
         raise TypeError(f"`extra` and the options of groups must be what JSON can hold: {error}") from error
 
 
-def _keeps_its_place(one: Any) -> bool:
-    """It is a parameter or a buffer."""
-    return isinstance(one, Tensor) and hasattr(one, "assign")
+def _is_assignable(value: Any) -> bool:
+    """Return whether a value is a parameter or a buffer."""
+    return isinstance(value, Tensor) and hasattr(value, "assign")
 
 
 def _check_arguments(parameters: Any, optimizer: Any) -> None:
-    """Refuse what no checkpoint can be made of or read into, before anything is read or changed."""
+    """Check the arguments of saving and loading, before anything is read or changed.
+
+    Raises:
+        TypeError: the parameters are no mapping to parameters and buffers, or the optimizer is none.
+    """
     wrong = ""
     if not isinstance(parameters, Mapping):
         wrong = type(parameters).__name__
     else:
-        for name, one in parameters.items():
-            if not _keeps_its_place(one):
-                wrong = f"{quoted(name)} as {type(one).__name__}"
+        for name, param in parameters.items():
+            if not _is_assignable(param):
+                wrong = f"{quoted(name)} as {type(param).__name__}"
                 break
     if wrong:
         raise TypeError(
@@ -205,8 +209,8 @@ def _check_what_to_save(parameters: Any, optimizer: Any) -> None:
     _check_arguments(parameters, optimizer)
     if optimizer is None:
         return
-    saved = {id(one) for one in parameters.values()}
-    if any(id(one) not in saved for group in optimizer.param_groups for one in group["params"]):
+    saved = {id(param) for param in parameters.values()}
+    if any(id(param) not in saved for group in optimizer.param_groups for param in group["params"]):
         raise ValueError(
             "the optimizer has a parameter that is not among those to save: the run could not be continued"
         )
@@ -217,12 +221,12 @@ def load_checkpoint(
     parameters: Mapping[str, Parameter | Buffer],
     optimizer: Optimizer | None = None,
 ) -> dict[str, Any]:
-    """Read what `save_checkpoint` wrote into parameters and optimizer: all of it, or nothing. Does not wait.
+    """Load a checkpoint of `save_checkpoint` into parameters and optimizer: all of it, or nothing. Does not wait.
 
     Args:
         source: the file, or its content as bytes.
-        parameters: `Parameter`s and `nn.Buffer`s, with the same names and shapes as were saved.
-        optimizer: of the same type as was saved; None leaves the saved state aside.
+        parameters: `Parameter`s and `nn.Buffer`s, with the names and shapes of the saved ones.
+        optimizer: of the type of the saved one; None ignores the saved state.
 
     Returns:
         The `extra` that was saved.
@@ -244,13 +248,13 @@ def load_checkpoint(
             kind = f"the state of {quoted(notes.optimizer)}" if notes.optimizer else "no optimizer's state"
             raise CheckpointError(f"{path} holds {kind}, not that of {type(optimizer).__name__}")
         optimizer.load_state_dict({"state": _state(path, tensors), "param_groups": notes.param_groups})
-    for name, one in parameters.items():
-        one.assign(data_of(name, tensors[_PARAM + name]))
+    for name, param in parameters.items():
+        param.assign(data_of(name, tensors[_PARAM + name]))
     return notes.extra
 
 
 def checkpoint_extra(source: Source) -> dict[str, Any]:
-    """The `extra` of a checkpoint, without loading it: what to look at before a model is built.
+    """Return the `extra` of a checkpoint without loading it, for example before a model is built.
 
     Raises:
         CheckpointError: the file is not a checkpoint, or is damaged.
@@ -269,7 +273,7 @@ class Notes(NamedTuple):
     """The metadata of a checkpoint.
 
     Attributes:
-        extra: as it was saved.
+        extra: the saved `extra`.
         optimizer: the name of its class, or empty.
         param_groups: its options, with the numbers of the parameters.
     """
@@ -280,7 +284,7 @@ class Notes(NamedTuple):
 
 
 def checkpoint_notes(source: Source) -> Notes:
-    """The metadata of a checkpoint, read and checked once; see `checkpoint_extra`."""
+    """Return the metadata of a checkpoint; see `checkpoint_extra`."""
     return _read(source)[1]
 
 
@@ -292,7 +296,7 @@ def _read(source: Source) -> tuple[dict[str, Entry], Notes]:
     try:
         notes = json.loads(metadata["optirs_web"])
         optimizer = notes.get("optimizer") or {"type": "", "param_groups": []}
-        groups = [{**one, "params": list(one["params"])} for one in optimizer["param_groups"]]
+        groups = [{**group, "params": list(group["params"])} for group in optimizer["param_groups"]]
         name = optimizer["type"]
         return tensors, Notes(dict(notes["extra"]), name if isinstance(name, str) else "", groups)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -310,13 +314,13 @@ def _check_parameters(path: Any, tensors: Mapping[str, Entry], parameters: Mappi
         differing = sorted(saved ^ set(parameters))
         names = ", ".join(map(quoted, differing[:_NAMED])) + ", …" * (len(differing) > _NAMED)
         raise CheckpointError(f"{path} belongs to another model: only one of the two has {names}")
-    for name, one in parameters.items():
+    for name, param in parameters.items():
         entry = tensors[_PARAM + name]
-        wanted = entry_of(one.dtype, one.shape, memoryview(b"")).dtype
-        if entry.dtype != wanted or entry.shape != one.shape:
+        dtype = entry_of(param.dtype, param.shape, memoryview(b"")).dtype
+        if entry.dtype != dtype or entry.shape != param.shape:
             raise CheckpointError(
                 f"{path}: {quoted(name)} is {entry.dtype} of shape {quoted(entry.shape)}, "
-                f"here it is {wanted} of {one.shape}"
+                f"here it is {dtype} of {param.shape}"
             )
 
 

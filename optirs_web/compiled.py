@@ -32,7 +32,7 @@ _RECORDINGS_KEPT = 16
 
 
 class _Guard:
-    """Takes the snapshots of a step that is to survive the loss of its device."""
+    """The snapshots of a step that recovers from the loss of its device."""
 
     def __init__(self, every: int, to: str | None) -> None:
         if every < 1:
@@ -49,16 +49,16 @@ class _Guard:
         return self._calls % self.every == 0
 
     def check(self) -> None:
-        """Raise DeviceLostError if the device of the last call has gone: before another one is opened."""
+        """Raise DeviceLostError if the device of the last call was lost, before another one is opened."""
         if self._device is not None and self._device.lost:
             raise DeviceLostError(f"device '{self._device.name}' was lost")
 
     def recovered(self) -> None:
-        """The next call may be on another device."""
+        """Allow the next call to be on another device."""
         self._device = None
 
     async def settle(self) -> None:
-        """Wait for the snapshot under way when the next one is due: a loop of calls leaves it no time otherwise."""
+        """Wait for the pending snapshot when the next one is due: a loop of calls leaves it no time otherwise."""
         if self._is_due and self._task is not None:
             import asyncio
 
@@ -72,22 +72,22 @@ class _Guard:
         self._device = device
 
     def _take(self, device: Device) -> None:
-        """At once; in an event loop only the copy is made now, and read while training continues."""
+        """Take a snapshot; in an event loop only the copy is made now, and read while training continues."""
         is_under_way = self._task is not None and not self._task.done()
         if self._task is not None and not is_under_way and not self._task.cancelled():
-            self._task.result()  # what went wrong is raised here
-        loop = _running_loop()
-        if loop is None or (device.can_wait and (is_under_way or not self._has_snapshot)):
+            self._task.result()  # raises its error
+        event_loop = _running_loop()
+        if event_loop is None or (device.can_wait and (is_under_way or not self._has_snapshot)):
             if self._task is not None:
-                self._task.cancel()  # the loop gives it no time; it would replace the newer one
+                self._task.cancel()  # it has had no time to finish, and would replace the newer one
             snapshot(device)
             self._has_snapshot = True
         elif not is_under_way:
-            self._task = loop.create_task(_unless_lost(snapshot_async(device)))
+            self._task = event_loop.create_task(_unless_lost(snapshot_async(device)))
 
 
 def _running_loop() -> AbstractEventLoop | None:
-    import asyncio  # which takes longer than all that a first tensor needs
+    import asyncio  # which takes longer to import than a first tensor takes
 
     try:
         return asyncio.get_running_loop()
@@ -96,38 +96,42 @@ def _running_loop() -> AbstractEventLoop | None:
 
 
 async def _unless_lost(taken: Awaitable[None]) -> None:
-    with suppress(DeviceLostError):  # the snapshot before stays
+    with suppress(DeviceLostError):  # the previous snapshot is kept
         await taken
 
 
 class _Recorded(NamedTuple):
-    """One recording: when it may be replayed, and the tensors that its replay reads and writes."""
+    """A recording: the conditions of its replay, and the tensors that its replay reads and writes."""
 
     key: Hashable
     program: Program
-    is_bound: bool  # to its device, since parameters lie there
+    is_bound: bool  # to its device, as parameters are there
     inputs: list[Tensor]
-    output: Any  # whose tensors, but for parameters, have their views for themselves
-    grads: list[tuple[ObservedGrad, Tensor | None]]  # what it found, and what it leaves
+    output: Any  # whose tensors, but for parameters, share no views
+    grads: list[tuple[ObservedGrad, Tensor | None]]  # the gradients before and after the step
     flags: UsedFlags
 
-    def fits(self, key: Hashable, device: Device | None, may_go: bool) -> bool:
-        """Called alike, for this device, with the same flags, and gradients on the same tensors in the same places.
+    def fits(self, key: Hashable, device: Device | None, may_move: bool) -> bool:
+        """Return whether a call with this key on this device, with the current flags and gradients, may replay it.
 
-        Without a device: for the one that it is bound to.
+        Without a device: on the one that it is bound to.
         """
-        its_device = self.program.device
+        recorded_device = self.program.device
         return (
             self.key == key
-            and (its_device is device or (may_go and self.is_bound))
-            and not its_device.lost
+            and (recorded_device is device or (may_move and self.is_bound))
+            and not recorded_device.lost
             and self.flags.are_unchanged()
-            and all(_lie_alike(found.leaf._grad, found.before) for found, _ in self.grads if found.is_read)
+            and all(
+                _have_same_view(observation.leaf._grad, observation.before)
+                for observation, _ in self.grads
+                if observation.is_read
+            )
         )
 
 
 class _ElsewhereError(Exception):
-    """A tensor that a step uses lies on another device. Not shown to users, who are shown the reason."""
+    """A tensor that a step uses is on another device. Users see `reason` instead."""
 
     def __init__(self, device: Device, reason: OptirsError | None = None) -> None:
         super().__init__(f"run it on {device.name}")
@@ -135,15 +139,15 @@ class _ElsewhereError(Exception):
         self.reason = reason or UnsupportedError(f"the step uses tensors on '{device.name}' and elsewhere")
 
 
-def _lie_alike(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is other or (one is not None and other is not None and one.view == other.view)
+def _have_same_view(first: Tensor | None, second: Tensor | None) -> bool:
+    return first is second or (first is not None and second is not None and first.view == second.view)
 
 
 class Compiled:
-    """What `compile` returns: call it like the step itself."""
+    """A step that is recorded at its first call and replayed afterwards. Made by `compile`; call it like the step."""
 
     place: ClassVar[Callable[[Compiled, list[Any]], Device | None] | None] = None
-    """Says where a call with prepared arguments runs, if no device was asked for: set by `optirs_web.placement`."""
+    """Chooses the device of a call with prepared arguments, if none was requested: set by `optirs_web.placement`."""
 
     def __init__(
         self,
@@ -153,15 +157,15 @@ class Compiled:
         snapshot_every: int = 100,
         fuse: bool = True,
     ) -> None:
-        functools.update_wrapper(self, step, updated=())  # what a callable object holds is its own
+        functools.update_wrapper(self, step, updated=())  # the attributes of a callable object are not copied
         self._step = step
-        self._asked_device = device
+        self._requested_device = device
         self._fuses = fuse
         self._guard = _Guard(snapshot_every, recover if isinstance(recover, str) else None) if recover else None
-        self._recorded: list[_Recorded] = []  # the one used last comes last
+        self._recorded: list[_Recorded] = []  # the most recently used one is the last
 
     def __get__(self, instance: object, owner: type | None = None) -> Compiled | CompiledMethod:
-        """In a class it is a method."""
+        """Return the bound method for an instance."""
         return self if instance is None else CompiledMethod(self, instance)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -178,9 +182,9 @@ class Compiled:
         return self._run(arguments)
 
     async def call_async(self, *arguments: Any, **named: Any) -> Any:
-        """The awaitable twin of a call: for a browser that cannot wait by itself.
+        """The awaitable twin of a call, for a browser that cannot wait synchronously.
 
-        Only a recovery makes it wait, and a snapshot that has not arrived when the next one is due.
+        It only waits for a recovery, and for a snapshot that has not arrived when the next one is due.
         """
         if named:
             arguments = self._by_position(arguments, named)
@@ -196,11 +200,11 @@ class Compiled:
         return self._run(arguments)
 
     def __copy__(self) -> Compiled:
-        """A copy of the step, not recorded yet."""
+        """Return a copy of the step, not recorded yet."""
         return self._of(Compiled.__new__(Compiled), self._step)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
-        """A copy of the step, not recorded yet: a method of a copy of its object; of a function, that function."""
+        """Return a copy of the step, not recorded yet; its callable is deep-copied, which keeps a function as it is."""
         import copy  # which few steps need
 
         copied = memo[id(self)] = Compiled.__new__(Compiled)
@@ -209,7 +213,7 @@ class Compiled:
     def _of(self, copied: Compiled, step: Callable[..., Any]) -> Compiled:
         guard = self._guard
         recover = (guard.to or True) if guard else False
-        Compiled.__init__(copied, step, self._asked_device, recover, guard.every if guard else 1, self._fuses)
+        Compiled.__init__(copied, step, self._requested_device, recover, guard.every if guard else 1, self._fuses)
         return copied
 
     def __reduce__(self) -> NoReturn:
@@ -219,7 +223,7 @@ class Compiled:
         )
 
     def _by_position(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        from inspect import signature  # which takes longer than a step that is called by position
+        from inspect import signature  # which takes longer than a step called with positional arguments
 
         bound = signature(self._step).bind(*arguments, **named)
         bound.apply_defaults()
@@ -231,16 +235,16 @@ class Compiled:
     def _recovered(self, guard: _Guard) -> None:
         guard.recovered()
         if guard.to:
-            self._asked_device = guard.to
+            self._requested_device = guard.to
 
     @property
     def program(self) -> Program | None:
-        """What was used last, if anything was recorded."""
+        """The program that was used last, or None if nothing was recorded."""
         return self._recorded[-1].program if self._recorded else None
 
     def forget(self, device: Device) -> None:
-        """Let go of what was recorded on a device, which gives its memory back unless it runs now."""
-        self._recorded = [one for one in self._recorded if one.program.device is not device]
+        """Drop the recordings on a device, which frees their memory unless they run now."""
+        self._recorded = [recorded for recorded in self._recorded if recorded.program.device is not device]
 
     def _run(self, arguments: tuple[Any, ...]) -> Any:
         if recorded_here() is not None:
@@ -249,35 +253,40 @@ class Compiled:
             self._guard.check()
         prepared = [*map(prepare, arguments)]
         key = self._key(prepared)
-        device, may_go = self._device(key, prepared)
+        device, may_move = self._device(key, prepared)
         try:
-            return self._run_on(key, device, prepared, may_go)
+            return self._run_on(key, device, prepared, may_move)
         except _ElsewhereError as error:
             device, reason = error.device, error.reason
         try:
-            return self._run_on(key, device, prepared, may_go, is_bound=True)
-        except _ElsewhereError:  # what it uses lies on several
+            return self._run_on(key, device, prepared, may_move, is_bound=True)
+        except _ElsewhereError:  # it uses tensors on several devices
             raise reason from None
 
-    def _run_on(self, key: Hashable, device: Device, prepared: list[Any], may_go: bool, is_bound: bool = False) -> Any:
-        """Run there, and record there first where that has not been done.
+    def _run_on(
+        self, key: Hashable, device: Device, prepared: list[Any], may_move: bool, is_bound: bool = False
+    ) -> Any:
+        """Run the step on a device, and record it there first if it is not recorded yet.
 
         Args:
-            key: what a recording depends on besides the device.
-            device: where.
-            prepared: the arguments, as `prepare` gives them.
-            may_go: it may run where its parameters lie instead.
-            is_bound: they lie here.
+            key: the modes, shapes and constants that a recording depends on besides the device.
+            device: the device.
+            prepared: the arguments, from `prepare`.
+            may_move: the step may run on the device of its parameters instead.
+            is_bound: its parameters are on this device.
 
         Raises:
-            _ElsewhereError: they lie elsewhere.
+            _ElsewhereError: its parameters are on another device.
         """
         with device.turn():
-            recorded = self._recorded_on(key, device, prepared, may_go, is_bound)
+            recorded = self._recorded_on(key, device, prepared, may_move, is_bound)
             if self._guard is not None:
                 self._guard.before_call(device)
             if is_debugging():
-                inputs = [tensor(one, device) if isinstance(one, (Tensor, HostData)) else None for one in prepared]
+                inputs = [
+                    tensor(argument, device) if isinstance(argument, (Tensor, HostData)) else None
+                    for argument in prepared
+                ]
                 return self._outputs(inputs, prepared)
             contents = _contents(device, prepared)
             for _ in range(2):
@@ -285,9 +294,9 @@ class Compiled:
                     results = _replay(device, recorded, contents)
                 except StaleProgramError:
                     self._recorded.clear()
-                    recorded = self._recorded_on(key, device, prepared, may_go, recorded.is_bound)
+                    recorded = self._recorded_on(key, device, prepared, may_move, recorded.is_bound)
                     continue
-                if not self._recorded or self._recorded[-1] is not recorded:  # it was forgotten for want of memory
+                if not self._recorded or self._recorded[-1] is not recorded:  # it was dropped to free memory
                     self._recorded.append(recorded)
                 return results
         raise UnsupportedError("the step moves the buffers that it has bound itself; build optimizers outside")
@@ -298,64 +307,68 @@ class Compiled:
         return (ops.autocast_to(), grad_enabled(), *map(_signature, prepared))
 
     def _device(self, key: Hashable, prepared: list[Any]) -> tuple[Device, bool]:
-        """Where a call runs, and whether it may run where its parameters lie instead."""
-        asked = self._asked_device
-        if asked is not None:
-            is_lost = self._guard is not None and isinstance(asked, Device) and asked.lost
-            return device_of(asked.name if is_lost and isinstance(asked, Device) else asked), False
+        """Return the device of a call, and whether it may run on the device of its parameters instead."""
+        requested = self._requested_device
+        if requested is not None:
+            is_lost = self._guard is not None and isinstance(requested, Device) and requested.lost
+            return device_of(requested.name if is_lost and isinstance(requested, Device) else requested), False
         placed = None if Compiled.place is None else Compiled.place(self, prepared)
         if placed is not None:
             return placed, False
-        for one in prepared:
-            if isinstance(one, Tensor):
-                return one.device, True
+        for argument in prepared:
+            if isinstance(argument, Tensor):
+                return argument.device, True
         last = self._recorded[-1] if self._recorded else None
         if last is not None and last.fits(key, None, True):
             return last.program.device, True
         return device_of(None), True
 
     def recorded_on(self, device: Device, prepared: list[Any]) -> _Recorded:
-        """The recording for a device and such arguments, made if there is none."""
+        """Return the recording for a device and such arguments, made if there is none."""
         return self._recorded_on(self._key(prepared), device, prepared)
 
     def _recorded_on(
-        self, key: Hashable, device: Device, prepared: list[Any], may_go: bool = False, is_bound: bool = False
+        self, key: Hashable, device: Device, prepared: list[Any], may_move: bool = False, is_bound: bool = False
     ) -> _Recorded:
-        """The recording for a device and arguments of this key, made if there is none; see `_run_on`."""
-        recorded = self._find(key, device, may_go)
+        """Return the recording for a device and arguments of this key, made if there is none; see `_run_on`."""
+        recorded = self._find(key, device, may_move)
         if recorded is None:
-            return _when_ready(lambda: self._record(key, device, prepared, may_go, is_bound))
+            return _when_ready(lambda: self._record(key, device, prepared, may_move, is_bound))
         if recorded.program.device is not device:
             raise _ElsewhereError(recorded.program.device)
         if is_bound and not recorded.is_bound:
             recorded = self._recorded[-1] = recorded._replace(is_bound=True)
         return recorded
 
-    def _find(self, key: Hashable, device: Device, may_go: bool) -> _Recorded | None:
+    def _find(self, key: Hashable, device: Device, may_move: bool) -> _Recorded | None:
         recorded = self._recorded
-        if recorded and recorded[-1].fits(key, device, may_go):
+        if recorded and recorded[-1].fits(key, device, may_move):
             return recorded[-1]
-        kept = [one for one in recorded if not one.program.device.lost]
-        match = next((one for one in kept if one.fits(key, device, may_go)), None)
-        self._recorded = kept if match is None else [*(one for one in kept if one is not match), match]
+        kept = [recording for recording in recorded if not recording.program.device.lost]
+        match = next((recording for recording in kept if recording.fits(key, device, may_move)), None)
+        self._recorded = (
+            kept if match is None else [*(recording for recording in kept if recording is not match), match]
+        )
         return match
 
     def _outputs(self, inputs: list[Tensor | None], prepared: list[Any]) -> Any:
-        """What the step returns, in order and without the history, which would keep every activation."""
+        """Call the step; return its output with contiguous tensors without history, which would keep activations."""
         arguments = zip(inputs, prepared, strict=True)
-        output = self._step(*(given if one is None else one for one, given in arguments))
+        output = self._step(*(argument if input_ is None else input_ for input_, argument in arguments))
         _check_output(output)
-        return _map_tensors(output, lambda one: one if isinstance(one, Parameter) else contiguous(one.detach()))
+        return _map_tensors(
+            output, lambda result: result if isinstance(result, Parameter) else contiguous(result.detach())
+        )
 
     def what_it_binds(self, device: Device, prepared: list[Any]) -> Program:
-        """A program that is never run, for what the step uses where the device's limits do not allow it."""
+        """Return a program that is never run, to see the buffers of a step that exceeds the device's limits."""
         return _when_ready(lambda: self._record((), device, prepared, runs=False)).program
 
     def _record(
-        self, key: Hashable, device: Device, prepared: list[Any], may_go: bool = False, is_bound: bool = False,
+        self, key: Hashable, device: Device, prepared: list[Any], may_move: bool = False, is_bound: bool = False,
         runs: bool = True,
     ) -> _Recorded:  # fmt: skip
-        inputs = [_input(device, one) for one in prepared]
+        inputs = [_input(device, argument) for argument in prepared]
         observed: dict[int, ObservedGrad] = {}
         flags = UsedFlags()
         with observe_grads(observed), flags.noted():
@@ -364,17 +377,18 @@ class Compiled:
                     try:
                         output = self._outputs(inputs, prepared)
                     except OptirsError as error:
-                        if may_go and program.elsewhere is not None:
+                        if may_move and program.elsewhere is not None:
                             raise _ElsewhereError(program.elsewhere, error) from error
                         raise
-                grads = [(found, found.leaf._grad) for found in observed.values()]
+                grads = [(observation, observation.leaf._grad) for observation in observed.values()]
             finally:
-                for found in observed.values():  # nothing has run yet
-                    found.leaf._grad = found.before
-        tensors = [one for one in inputs if one is not None]
+                for observation in observed.values():  # nothing has run yet
+                    observation.leaf._grad = observation.before
+        tensors = [input_ for input_ in inputs if input_ is not None]
         flags.finish(but=tensors)
         output = _map_tensors(
-            output, lambda one: one if isinstance(one, Parameter) else Tensor(one.view, one.shape, one.dtype)
+            output,
+            lambda result: result if isinstance(result, Parameter) else Tensor(result.view, result.shape, result.dtype),
         )
         recorded = _Recorded(key, program, is_bound, tensors, output, grads, flags)
         if not runs:
@@ -399,20 +413,20 @@ def _when_ready(record: Callable[[], _Recorded]) -> _Recorded:
 
 
 class CompiledMethod:
-    """A compiled step as a method: it is called with the object first, which is a constant of the recording."""
+    """A compiled step as a method: it is called with the object as first argument, a constant of the recording."""
 
     def __init__(self, step: Compiled, instance: object) -> None:
         self.__func__ = step
         self.__self__ = instance
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledMethod:
-        """The method of a copy of the object."""
+        """Return the method of a copy of the object."""
         import copy
 
         return CompiledMethod(self.__func__, copy.deepcopy(self.__self__, memo))
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call the step with the object and these."""
+        """Call the step with the object and the arguments."""
         return self.__func__(self.__self__, *arguments, **named)
 
     def call_async(self, *arguments: Any, **named: Any) -> Awaitable[Any]:
@@ -421,39 +435,39 @@ class CompiledMethod:
 
 
 def _contents(device: Device, prepared: list[Any]) -> list[View | memoryview]:
-    """The values of the arguments. What lies on another device is read: nothing waits for that once one is written."""
+    """Return the values of the arguments; those on another device are read, before any is written."""
     contents: list[View | memoryview] = []
-    for one in prepared:
-        if isinstance(one, HostData):
-            contents.append(one.content)
-        elif isinstance(one, Tensor):
-            view = one.view
+    for argument in prepared:
+        if isinstance(argument, HostData):
+            contents.append(argument.content)
+        elif isinstance(argument, Tensor):
+            view = argument.view
             contents.append(view if view.buffer.device is device else view.buffer.device.read(view))
     return contents
 
 
 def _replay(device: Device, recorded: _Recorded, contents: list[View | memoryview]) -> Any:
-    for one, content in zip(recorded.inputs, contents, strict=True):
+    for input_, content in zip(recorded.inputs, contents, strict=True):
         if isinstance(content, View):
-            device.copy(content, one.walk.view)
+            device.copy(content, input_.walk.view)
         else:
-            device.write(one.walk.view, content)
+            device.write(input_.walk.view, content)
     copies: list[tuple[View, View]] = []
 
-    def room_for(one: Tensor) -> Tensor:
-        if isinstance(one, Parameter):
-            return one
-        result = empty(one.shape, one.dtype, device)
-        copies.append((one.walk.view, result.walk.view))
-        return result
+    def allocated(output: Tensor) -> Tensor:
+        if isinstance(output, Parameter):
+            return output
+        copy = empty(output.shape, output.dtype, device)
+        copies.append((output.walk.view, copy.walk.view))
+        return copy
 
-    results = _map_tensors(recorded.output, room_for)  # before the step runs: there may be no memory
+    results = _map_tensors(recorded.output, allocated)  # before the step runs: there may be no memory
     device.replay(recorded.program)
     for source, target in copies:
         device.copy(source, target)
     device.flush()
-    for found, after in recorded.grads:
-        found.leaf._grad = after
+    for observation, after in recorded.grads:
+        observation.leaf._grad = after
     return results
 
 
@@ -469,34 +483,34 @@ def compile(
 
     The arguments of the step are tensors or arrays (uploaded at each call into fixed buffers) and other hashable
     values, which are constants of the recording. Each combination of shapes, types and constants is recorded once, and
-    the 16 used last are kept. So is each combination of the flags that the step met, `requires_grad` of tensors and
+    the 16 used last are kept. So is each combination of the flags that the step reads, `requires_grad` of tensors and
     `training` of modules: when a parameter is frozen, or after ``model.eval()``, the step is recorded again, once. It
     may differentiate and use optimizers made outside; it cannot read values, and Python in it runs only while it is
-    recorded. Results come back in memory of their own.
+    recorded. Results are returned in memory of their own.
 
-    Threads may call it at once: on one device they take turns.
+    Threads may call it concurrently: on one device their calls run one at a time.
 
-    As a decorator it serves functions and methods. The object of a method is such a constant: each has recordings of
-    its own, which keep it alive, and what it held when it was recorded is what a replay uses.
+    As a decorator it applies to functions and methods. The object of a method is such a constant: each has recordings
+    of its own, which keep it alive, and a replay uses the attributes that it had when it was recorded.
 
-    Where the device has no room for all that the step keeps until its backward pass, launches whose results lie idle
-    are run again instead: the same values for more time (`Explanation.recomputed` counts them).
+    Where the device has no room for all results that the step keeps until its backward pass, launches whose results
+    are not used for long are run again instead: the same values for more time (`Explanation.recomputed` counts them).
 
     Args:
         step: a function of tensors that returns tensors in any nesting of tuples, lists and dicts, or None.
-        device: where to run. By default where the parameters and other tensors that the step refers to lie; if it
-            refers to none, where the first tensor argument lies, then `optirs_web.device()`. Arguments that lie
-            elsewhere are carried over.
-        recover: when the device was lost, open it again, continue from the last snapshot and run the call that noticed.
-            Its arguments are arrays then, since tensors are lost with the device. Results that were not read before
-            the loss raise DeviceLostError. A name, as `optirs_web.recover` takes it, moves the work there: "auto" to
-            the next device that is well.
+        device: where to run. By default the device of the parameters and other tensors that the step refers to; if it
+            refers to none, that of the first tensor argument, then `optirs_web.device()`. Arguments on another device
+            are copied.
+        recover: when the device was lost, open it again, continue from the last snapshot and repeat the call that
+            failed. Its arguments are arrays then, since tensors are lost with the device. Results that were not read
+            before the loss raise DeviceLostError. A name, as `optirs_web.recover` takes it, moves the work there:
+            "auto" to the next device that works.
         snapshot_every: calls from one snapshot of all parameters and optimizers to the next.
-        fuse: kernels are fused, and in large steps launches merged and cheap values computed again. A device may
-            round once less within a fused kernel; without, a replay gives bit for bit what the operations give.
+        fuse: kernels are fused, and in large steps cheap values computed again. A device may round once less within a
+            fused kernel; without, a replay gives bit for bit the results of the operations.
 
     Raises:
-        UnsupportedError: at a call, if the step does what cannot be recorded; the message says what.
+        UnsupportedError: at a call, if the step cannot be recorded; the message says why.
 
     Example:
         >>> import optirs_web as ow
@@ -518,7 +532,7 @@ def compile(
 
 
 def prepare(argument: Any) -> Any:
-    """A tensor, host data, or a constant as it is."""
+    """Return an argument as a tensor, host data, or an unchanged constant."""
     if isinstance(argument, (Tensor, str, bool, int, float, type(None))):
         return argument
     if isinstance(argument, (list, tuple)) or hasattr(argument, "__array__") or hasattr(argument, "__buffer__"):
@@ -542,7 +556,7 @@ def _signature(argument: Any) -> Hashable:
 
 
 def _input(device: Device, argument: Any) -> Tensor | None:
-    """A fixed place for an argument that changes from call to call."""
+    """Allocate a fixed buffer for an argument that changes from call to call; None for a constant."""
     if not isinstance(argument, (Tensor, HostData)):
         return None
     if isinstance(argument, Tensor) and argument.requires_grad:
@@ -557,8 +571,8 @@ def _check_output(output: Any) -> None:
         case None | Tensor():
             return
         case dict() | list() | tuple():
-            for one in output.values() if isinstance(output, dict) else output:
-                _check_output(one)
+            for value in output.values() if isinstance(output, dict) else output:
+                _check_output(value)
         case _:
             raise UnsupportedError(
                 f"a compiled step must return tensors in tuples, lists and dicts, not {type(output).__name__}; "
@@ -571,9 +585,9 @@ def _map_tensors(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
         case Tensor():
             return change(output)
         case dict():
-            return {key: _map_tensors(one, change) for key, one in output.items()}
+            return {key: _map_tensors(value, change) for key, value in output.items()}
         case tuple() if hasattr(output, "_fields"):
-            return type(output)(*(_map_tensors(one, change) for one in output))
+            return type(output)(*(_map_tensors(value, change) for value in output))
         case list() | tuple():
-            return type(output)(_map_tensors(one, change) for one in output)
+            return type(output)(_map_tensors(value, change) for value in output)
     return output

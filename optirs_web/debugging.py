@@ -1,4 +1,4 @@
-"""Checks that read values back: which indices name nothing, and where."""
+"""Checks that read values back, to find indices that are out of range."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .tensors import Tensor
 __all__ = ["check_indices", "debug", "is_debugging", "set_debug"]
 
 _in_block: Mode[bool | None] = Mode("debug", None)
-_elsewhere = False
+_default = False
 
 
 def debug(enabled: bool = True) -> Block[bool | None]:
-    """A ``with`` block, or a decorator, in which indices in tensors are read back and checked.
+    """Read indices in tensors back and check them, within a ``with`` block or a decorated function.
 
-    Elsewhere a class or index that names nothing gives NaN (0 for integers), since a device cannot refuse it: so for
+    Elsewhere a class or index out of range gives NaN (0 for integers), as a device cannot raise an error: in
     `cross_entropy`, `nll_loss`, `embedding`, `take`, `gather`, `scatter_add`, brackets and `one_hot`. In the block it
-    is a `ShapeError` that names the operation, the index, its position and how many there are. Each such operation
-    waits for the device, and compiled steps run operation by operation instead of being replayed. It holds for the
-    thread or asyncio task that it is in; see `set_debug` for all.
+    is a `ShapeError` with the operation, the index, its position and the range. Each such operation waits for the
+    device, and compiled steps run operation by operation instead of being replayed. It applies to its own thread or
+    asyncio task; see `set_debug` for all.
 
     Args:
         enabled: False turns the checks off in the block.
@@ -36,45 +36,45 @@ def debug(enabled: bool = True) -> Block[bool | None]:
 
 
 def set_debug(enabled: bool) -> None:
-    """Turn the checks of `debug` on or off wherever no such block says otherwise, in all threads.
+    """Turn the checks of `debug` on or off outside of such blocks, in all threads.
 
     Example:
         >>> import optirs_web as ow
         >>> ow.set_debug(True)
         >>> ow.set_debug(False)
     """
-    global _elsewhere
-    _elsewhere = enabled
+    global _default
+    _default = enabled
 
 
 def is_debugging() -> bool:
-    """Values are checked here."""
+    """Return whether indices are checked now, in this thread or task."""
     value = _in_block.setting().value
-    return _elsewhere if value is None else bool(value)
+    return _default if value is None else bool(value)
 
 
 def check_indices(
     operation: str, index: Tensor, count: int, *, wraps: bool = False, ignored: int | None = None, what: str = "indices"
 ) -> None:
-    """Where values are checked, read indices and refuse those not from 0 (-count, if it wraps) to count - 1.
+    """Read indices, if `is_debugging()`, and check that they are from 0 (-count, if it wraps) to count - 1.
 
     Raises:
-        ShapeError: the message names the first such value, its position and the range.
+        ShapeError: one is not; the message has the first such value, its position and the range.
     """
     if not is_debugging() or index.device.recording is not None or not index.size:
         return
     lowest = -count if wraps else 0
-    for place, value in enumerate(index.reshape(-1).tolist()):
+    for offset, value in enumerate(index.reshape(-1).tolist()):
         if not lowest <= value < count and value != ignored:
-            position = _position(place, index.shape)
+            position = _position(offset, index.shape)
             raise ShapeError(
                 f"{operation}: {value} at position {position} is none of the {count} {what}, {lowest} to {count - 1}"
             )
 
 
-def _position(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _position(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     position: list[int] = []
     for size in reversed(shape):
-        place, at = divmod(place, size)
-        position.insert(0, at)
+        offset, index = divmod(offset, size)
+        position.insert(0, index)
     return tuple(position)

@@ -1,6 +1,6 @@
-"""Derivatives of functions of tensors: gradients, products with Jacobians and Hessians, and checks of gradient rules.
+"""Derivatives of functions of tensors: gradients, Jacobians, and products with Jacobians and Hessians.
 
-All are made of the backward pass, whose rules are differentiable: each can be taken of a function that takes another.
+All use the backward pass, whose rules are differentiable, so that they can be nested.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 
 
 def value_and_grad(function: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that returns what `function` returns, and its gradients.
+    """Return a function that returns the value of `function` and its gradients.
 
     Args:
         function: of tensors; returns a tensor of one element.
@@ -27,7 +27,7 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0) -> Func
 
     Returns:
         A function of the same arguments (tensors, or what `tensor` takes), which returns the value and the gradient,
-        or a tuple of gradients where `argnums` is a sequence. Its results can be differentiated in turn.
+        or a tuple of gradients where `argnums` is a sequence. Its results can be differentiated.
 
     Raises:
         TypeError: `function` is a tensor; `gradients` takes the gradient of one.
@@ -42,23 +42,23 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0) -> Func
     if isinstance(function, Tensor):
         raise TypeError("grad takes a function; optirs_web.gradients(target, sources) takes the gradients of a tensor")
 
-    def both(*arguments: Any) -> tuple[Tensor, Any]:
+    def value_and_slopes(*arguments: Any) -> tuple[Tensor, Any]:
         positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-        given = _as_tensors(arguments, positions)
-        sources = [_fresh(given[one]) for one in positions]
+        tensors = _as_tensors(arguments, positions)
+        sources = [_as_variable(tensors[position]) for position in positions]
         for position, source in zip(positions, sources, strict=True):
-            given[position] = source
-        value = _only_tensor(function(*given))
+            tensors[position] = source
+        value = _only_tensor(function(*tensors))
         if value.size != 1:
             raise ShapeError(f"grad needs a function that returns one element, not the shape {value.shape}")
-        found = _or_zeros(_gradients(value, sources, None), sources)
-        return value, found[0] if isinstance(argnums, int) else tuple(found)
+        slopes = _or_zeros(_gradients(value, sources, None), sources)
+        return value, slopes[0] if isinstance(argnums, int) else tuple(slopes)
 
-    return both
+    return value_and_slopes
 
 
 def grad(function: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that returns the gradient of `function`; see `value_and_grad`.
+    """Return a function that returns the gradient of `function`; see `value_and_grad`.
 
     Example:
         >>> import optirs_web as ow
@@ -67,12 +67,12 @@ def grad(function: Function, argnums: int | Sequence[int] = 0) -> Function:
         >>> ow.grad(cube)(x).tolist(), ow.grad(lambda y: ow.grad(cube)(y).sum())(x).tolist()
         ([12.0], [12.0])
     """
-    both = value_and_grad(function, argnums)
-    return lambda *arguments: both(*arguments)[1]
+    value_and_gradients = value_and_grad(function, argnums)
+    return lambda *arguments: value_and_gradients(*arguments)[1]
 
 
 def vjp(function: Function, *primals: Any) -> tuple[Tensor, Callable[[Any], tuple[Tensor, ...]]]:
-    """The value of `function`, and a function that multiplies a vector with its Jacobian from the left.
+    """Return the value of `function`, and a function that multiplies a vector with its Jacobian from the left.
 
     Args:
         function: of tensors; returns a tensor.
@@ -88,17 +88,17 @@ def vjp(function: Function, *primals: Any) -> tuple[Tensor, Callable[[Any], tupl
         >>> pull([1.0, 10.0])[0].tolist()
         [2.0, 40.0]
     """
-    sources = [_fresh(one) for one in _as_tensors(primals, range(len(primals)))]
+    sources = [_as_variable(primal) for primal in _as_tensors(primals, range(len(primals)))]
     value = _only_tensor(function(*sources))
     return value, lambda cotangent: tuple(_or_zeros(_gradients(value, sources, cotangent), sources))
 
 
 def jvp(function: Function, primals: Tensor | Sequence[Any], tangents: Any) -> tuple[Tensor, Tensor]:
-    """The value of `function`, and its derivative along `tangents`: the Jacobian times a vector from the right.
+    """Return the value of `function`, and its derivative along `tangents`: the Jacobian times a vector from the right.
 
-    Backward twice: the product with a cotangent is linear in it, and the derivative by the cotangent is what is asked
-    for (Townsend 2017, "A new trick for calculating Jacobian vector products"). Costs two backward passes. A single
-    tensor as `primals` counts as a list of one, with one tangent beside it.
+    Backward twice: the product with a cotangent is linear in it, and the result is the derivative by the cotangent
+    (Townsend 2017, "A new trick for calculating Jacobian vector products"). It takes two backward passes. A single
+    tensor as `primals` counts as a list of one, with a single tangent.
 
     Raises:
         ShapeError: a tangent has another shape than its primal, or there are more of one than of the other.
@@ -109,17 +109,19 @@ def jvp(function: Function, primals: Tensor | Sequence[Any], tangents: Any) -> t
         >>> ow.jvp(lambda x: (x * x).sum(), [x], [[1.0, 10.0]])[1].item()
         42.0
     """
-    primals, tangents = _several(primals, tangents)
+    primals, tangents = _as_lists(primals, tangents)
     if len(primals) != len(tangents):
         raise ShapeError(f"{len(primals)} primals and {len(tangents)} tangents")
     value, pull = vjp(function, *primals)
     cotangent = tensor(_zeros(value), requires_grad=True)
     products = pull(cotangent)
-    along = [tensor(one, device=value.device) if not isinstance(one, Tensor) else one for one in tangents]
-    for one, product in zip(along, products, strict=True):
-        if one.shape != product.shape:
-            raise ShapeError(f"a tangent of shape {one.shape} for a primal of shape {product.shape}")
-    total = _sum([(product * one).sum() for product, one in zip(products, along, strict=True)])
+    along = [
+        tensor(tangent, device=value.device) if not isinstance(tangent, Tensor) else tangent for tangent in tangents
+    ]
+    for tangent, product in zip(along, products, strict=True):
+        if tangent.shape != product.shape:
+            raise ShapeError(f"a tangent of shape {tangent.shape} for a primal of shape {product.shape}")
+    total = _sum([(product * tangent).sum() for product, tangent in zip(products, along, strict=True)])
     if not total.requires_grad:
         return value, _zeros(value)
     return value, _or_zeros(_gradients(total, [cotangent], None), [cotangent])[0]
@@ -128,7 +130,7 @@ def jvp(function: Function, primals: Tensor | Sequence[Any], tangents: Any) -> t
 def hessian_vector_product(
     function: Function, primals: Tensor | Sequence[Any], vectors: Any
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The gradient's derivative along `vectors`, without the Hessian: the gradient of (gradient · vectors).
+    """Return the value and the Hessian's product with `vectors`, as the gradient of (gradient · vectors).
 
     Args:
         function: of tensors; returns a tensor of one element.
@@ -144,23 +146,23 @@ def hessian_vector_product(
         >>> ow.hessian_vector_product(lambda x: (x * x * x).sum(), [x], [[1.0, 1.0]])[1][0].tolist()
         [6.0, 12.0]
     """
-    primals, vectors = _several(primals, vectors)
+    primals, vectors = _as_lists(primals, vectors)
     if len(primals) != len(vectors):
         raise ShapeError(f"{len(primals)} primals and {len(vectors)} vectors")
-    sources = [_fresh(one) for one in _as_tensors(primals, range(len(primals)))]
+    sources = [_as_variable(primal) for primal in _as_tensors(primals, range(len(primals)))]
     value = _only_tensor(function(*sources))
     slopes = _or_zeros(_gradients(value, sources, None), sources)
-    along = [one if isinstance(one, Tensor) else tensor(one, device=value.device) for one in vectors]
-    total = _sum([(slope * one).sum() for slope, one in zip(slopes, along, strict=True)])
+    along = [vector if isinstance(vector, Tensor) else tensor(vector, device=value.device) for vector in vectors]
+    total = _sum([(slope * vector).sum() for slope, vector in zip(slopes, along, strict=True)])
     if not total.requires_grad:  # linear: the gradient does not depend on the arguments
-        return value, tuple(_zeros(one) for one in sources)
+        return value, tuple(_zeros(source) for source in sources)
     return value, tuple(_or_zeros(_gradients(total, sources, None), sources))
 
 
 def jacobian(function: Function, argnums: int = 0) -> Function:
-    """A function that returns all derivatives of `function` by one argument, (*shape of value, *shape of argument).
+    """Return a function that returns all derivatives of `function` by one argument.
 
-    One backward pass for each element of the value.
+    Their shape is (*shape of value, *shape of argument). It takes one backward pass for each element of the value.
 
     Example:
         >>> import optirs_web as ow
@@ -171,13 +173,13 @@ def jacobian(function: Function, argnums: int = 0) -> Function:
     def all_derivatives(*arguments: Any) -> Tensor:
         from . import ops
 
-        given = _as_tensors(arguments, (argnums,))
-        source = given[argnums] = _fresh(given[argnums])
-        value = _only_tensor(function(*given))
+        tensors = _as_tensors(arguments, (argnums,))
+        source = tensors[argnums] = _as_variable(tensors[argnums])
+        value = _only_tensor(function(*tensors))
         flat = value.reshape(-1)
         rows = []
         for number in range(flat.size):
-            unit = [float(one == number) for one in range(flat.size)]
+            unit = [float(index == number) for index in range(flat.size)]
             rows.append(_or_zeros(_gradients(flat, [source], unit), [source])[0])
         if not rows:
             return ops.zeros((*value.shape, *source.shape), device=value.device)
@@ -192,24 +194,24 @@ def _gradients(value: Tensor, sources: Sequence[Tensor], gradient: Any) -> list[
     return gradients(value, sources, gradient, create_graph=True)
 
 
-def _several(primals: Any, along: Any) -> tuple[Sequence[Any], Sequence[Any]]:
-    """A single primal and what lies beside it, as lists of one."""
-    return ([primals], [along]) if isinstance(primals, Tensor) else (primals, along)
+def _as_lists(primals: Any, vectors: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return a single primal and its vector as lists of one; lists unchanged."""
+    return ([primals], [vectors]) if isinstance(primals, Tensor) else (primals, vectors)
 
 
 def _as_tensors(arguments: Sequence[Any], positions: Sequence[int]) -> list[Any]:
-    """The arguments, with tensors at these positions."""
-    device = next((one.device for one in arguments if isinstance(one, Tensor)), None)
-    given = list(arguments)
-    for one in positions:
-        if not isinstance(given[one], Tensor):
-            given[one] = tensor(host_data(given[one]), device=device)
-    return given
+    """Return the arguments, with tensors at these positions."""
+    device = next((argument.device for argument in arguments if isinstance(argument, Tensor)), None)
+    tensors = list(arguments)
+    for position in positions:
+        if not isinstance(tensors[position], Tensor):
+            tensors[position] = tensor(host_data(tensors[position]), device=device)
+    return tensors
 
 
-def _fresh(one: Tensor) -> Tensor:
-    """The same values as a variable of its own, whose history goes on to `one`."""
-    alias = record(one.detach(), (one, lambda g, _: g))
+def _as_variable(x: Tensor) -> Tensor:
+    """Return a tensor of the same values that requires a gradient, and whose history continues to `x`."""
+    alias = record(x.detach(), (x, lambda g, _: g))
     alias._requires_grad = True
     return alias
 
@@ -226,12 +228,12 @@ def _zeros(like: Tensor) -> Tensor:
     return ops.zeros(like.shape, device=like.device)
 
 
-def _or_zeros(found: Sequence[Tensor | None], sources: Sequence[Tensor]) -> list[Tensor]:
-    return [_zeros(source) if one is None else one for one, source in zip(found, sources, strict=True)]
+def _or_zeros(slopes: Sequence[Tensor | None], sources: Sequence[Tensor]) -> list[Tensor]:
+    return [_zeros(source) if gradient is None else gradient for gradient, source in zip(slopes, sources, strict=True)]
 
 
 def _sum(terms: Sequence[Tensor]) -> Tensor:
     total = terms[0]
-    for one in terms[1:]:
-        total = total + one
+    for term in terms[1:]:
+        total = total + term
     return total

@@ -1,6 +1,6 @@
-"""DLPack's structures in capsules (https://dmlc.github.io/dlpack): what a library hands over for another to use.
+"""DLPack's structures in capsules (https://dmlc.github.io/dlpack), by which libraries exchange memory.
 
-Capsules of both kinds are made and taken: "dltensor", and since DLPack 1.0 "dltensor_versioned".
+Capsules of both kinds are made and consumed: "dltensor", and since DLPack 1.0 "dltensor_versioned".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Described", "is_versioned", "made", "taken"]
+__all__ = ["Described", "capsule_of", "consumed", "is_versioned"]
 
 _VERSION = (1, 0)
 _READ_ONLY, _IS_COPIED = 1, 2  # flags
@@ -54,15 +54,15 @@ _KINDS: dict[bytes, type[_Plain] | type[_Versioned]] = {_PLAIN: _Plain, _VERSION
 
 
 class Described(NamedTuple):
-    """An array: where it lies, and as what.
+    """The memory, shape and type of an array.
 
     Attributes:
         address: of its first element.
-        device: DLPack's kind of device, and which one of that kind.
+        device: DLPack's kind of device, and the index of the device.
         shape: elements along each axis.
         strides: elements from one to the next along each axis.
         kind: DLPack's code of the type, and its bits: (2, 32) is float32.
-        is_read_only: nobody may write it, which capsules before DLPack 1.0 cannot say.
+        is_read_only: it must not be written, for which capsules before DLPack 1.0 have no flag.
     """
 
     address: int
@@ -74,7 +74,7 @@ class Described(NamedTuple):
 
 
 def _python(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of Python's own. A capsule is an address to it, since one that is being destroyed can be no object."""
+    """Return a function of Python's C API. It takes capsules as addresses, as one being destroyed can be no object."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -84,7 +84,7 @@ _pointer = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, cty
 _rename = _python("PyCapsule_SetName", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 
 _lent: dict[int, tuple[Any, Callable[[], None]]] = {}
-"""What others use, by the address of its structure: that with all it points to, and what to call in the end."""
+"""Exported memory by its structure's address: the structure with its arrays, and the function to call at the end."""
 
 
 def _end(address: int) -> None:
@@ -93,7 +93,7 @@ def _end(address: int) -> None:
 
 
 def _drop(capsule: int) -> None:
-    """A capsule that nobody took over."""
+    """Release the memory of a capsule that was not consumed."""
     for name in _KINDS:
         if _is_valid(capsule, name):
             _end(_pointer(capsule, name))
@@ -103,30 +103,32 @@ _deleter, _destructor = _DELETER(_end), _DESTRUCTOR(_drop)
 
 
 def is_versioned(max_version: tuple[int, int] | None) -> bool:
-    """Whether a consumer reads the capsules of DLPack 1.0, which have flags."""
+    """Return whether a consumer reads the capsules of DLPack 1.0, which have flags."""
     return max_version is not None and max_version >= _VERSION
 
 
-def made(one: Described, end: Callable[[], None], max_version: tuple[int, int] | None, *, is_copied: bool) -> Any:
-    """A capsule for one consumer.
+def capsule_of(
+    array: Described, end: Callable[[], None], max_version: tuple[int, int] | None, *, is_copied: bool
+) -> Any:
+    """Return a capsule of an array for one consumer.
 
     Args:
-        one: what it describes.
-        end: called once, in any thread, when the consumer needs it no more.
+        array: the array.
+        end: called once, in any thread, when the consumer releases it.
         max_version: the newest version of DLPack that the consumer reads; None for those before 1.0.
-        is_copied: the consumer alone has it.
+        is_copied: only the consumer uses the memory.
     """
     name = _VERSIONED if is_versioned(max_version) else _PLAIN
     managed = _KINDS[name]()
-    numbers = ctypes.c_int64 * max(len(one.shape), 1)
-    shape, strides = numbers(*one.shape), numbers(*one.strides)
+    numbers = ctypes.c_int64 * max(len(array.shape), 1)
+    shape, strides = numbers(*array.shape), numbers(*array.strides)
     managed.tensor = _Tensor(
-        data=one.address,
-        device_type=one.device[0],
-        device_id=one.device[1],
-        ndim=len(one.shape),
-        code=one.kind[0],
-        bits=one.kind[1],
+        data=array.address,
+        device_type=array.device[0],
+        device_id=array.device[1],
+        ndim=len(array.shape),
+        code=array.kind[0],
+        bits=array.kind[1],
         lanes=1,
         shape=shape,
         strides=strides,
@@ -135,23 +137,23 @@ def made(one: Described, end: Callable[[], None], max_version: tuple[int, int] |
     managed.deleter = _deleter
     if isinstance(managed, _Versioned):
         managed.major, managed.minor = _VERSION
-        managed.flags = _READ_ONLY * one.is_read_only | _IS_COPIED * is_copied
+        managed.flags = _READ_ONLY * array.is_read_only | _IS_COPIED * is_copied
     address = ctypes.addressof(managed)
     _lent[address] = (managed, shape, strides), end
     return _new(address, name, _destructor)
 
 
-def taken(capsule: Any) -> tuple[Described, Callable[[], None]]:
-    """What a capsule describes, and what is to be called once when it is needed no more.
+def consumed(capsule: Any) -> tuple[Described, Callable[[], None]]:
+    """Consume a capsule: return its array, and a function to call once to release the memory.
 
     Raises:
-        BufferError: it is none of DLPack's, or of a version to come, or was taken already; or its type has lanes.
+        BufferError: it is none of DLPack's, or of a later version, or was consumed already; or its type has lanes.
     """
-    place = id(capsule)
-    name = next((one for one in _KINDS if _is_valid(place, one)), None)
+    capsule_address = id(capsule)
+    name = next((kind_name for kind_name in _KINDS if _is_valid(capsule_address, kind_name)), None)
     if name is None:
         raise BufferError("this is not a DLPack capsule, or was already consumed")
-    address = _pointer(place, name)
+    address = _pointer(capsule_address, name)
     managed = _KINDS[name].from_address(address)
     if isinstance(managed, _Versioned) and managed.major != _VERSION[0]:
         raise BufferError(f"this capsule is of DLPack {managed.major}; this library reads {_VERSION[0]}")
@@ -167,7 +169,7 @@ def taken(capsule: Any) -> tuple[Described, Callable[[], None]]:
         kind=(tensor.code, tensor.bits),
         is_read_only=isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY),
     )
-    _rename(place, _USED[name])
+    _rename(capsule_address, _USED[name])
 
     def end() -> None:
         if managed.deleter:

@@ -1,4 +1,4 @@
-"""Every error that this library raises on purpose. Each message says what is wrong and what to do."""
+"""The error classes of this library. Each message says what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     import difflib  # only where there is an error
 
-    by_lower = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, 1)
-    return by_lower[near[0]] if near else ""
+    by_lower = {name_.lower(): name_ for name_ in known}
+    matches = difflib.get_close_matches(name.lower(), by_lower, 1)
+    return by_lower[matches[0]] if matches else ""
 
 
 def quoted(value: object) -> str:
@@ -50,7 +50,7 @@ class OptirsError(Exception):
     """The base of all errors of this library."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The message and the attributes: an error of a worker process is raised again in its parent."""
+        """Pickle the message and the attributes, so that an error of a worker process is raised again in its parent."""
         return Exception.__new__, (type(self), *self.args), vars(self)
 
 
@@ -64,16 +64,16 @@ class OutOfDeviceMemoryError(OptirsError, MemoryError):
     Attributes:
         asked: the size of the allocation that failed.
         in_use: what this process held on the device at that moment.
-        pooled: what was kept for reuse and could not be given back then.
+        pooled: memory that was kept for reuse and could not be freed then.
         limit: the limit set by the user or reported by the device; None when neither is known.
-        excess: what is to be freed so that it fits; or by how much it is larger than the whole limit. None when it is
-            not the limit that has no room.
+        excess: the bytes to free so that it fits; or by how much it is larger than the whole limit. None when the
+            limit is not exceeded.
     """
 
     def __init__(
         self, asked: int, in_use: int, limit: int | None, device: str, *, pooled: int = 0, note: str = ""
     ) -> None:
-        """Say what was asked, what is in use, the limit, and what would make it fit; `note` is put behind it."""
+        """Compose the message from the request, the memory in use, the limit and remedies; `note` is appended."""
         self.asked = asked
         self.in_use = in_use
         self.pooled = pooled
@@ -94,19 +94,19 @@ class OutOfDeviceMemoryError(OptirsError, MemoryError):
 
 
 class DeviceLostError(OptirsError, RuntimeError):
-    """The device has gone (driver reset, unplugged, destroyed); its buffers are lost with it."""
+    """The device was lost (driver reset, unplugged, destroyed), and its buffers with it."""
 
 
 class LaunchError(OptirsError, RuntimeError):
-    """An operation failed on the device after it was enqueued. Raised where the device is next sent work or waited for.
+    """An operation failed on the device after it was enqueued. Raised when work is next submitted or waited for.
 
     Attributes:
-        operation: the name of its kernel, "copy" or "upload"; None where that cannot be told.
+        operation: the name of its kernel, "copy" or "upload"; None where that is unknown.
         step: its number, from 1, in the recorded program that it belongs to, if it does.
     """
 
     def __init__(self, message: str, operation: str | None = None, step: int | None = None) -> None:
-        """With the message as it is."""
+        """Set the message and the attributes."""
         self.operation = operation
         self.step = step
         super().__init__(message)
@@ -122,7 +122,7 @@ class ShaderError(OptirsError, ValueError):
     """
 
     def __init__(self, message: str, *, file: str, line: int, column: int) -> None:
-        """Put the place before the message."""
+        """Put file, line and column before the message."""
         self.file = file
         self.line = line
         self.column = column
@@ -134,21 +134,21 @@ class ShapeError(OptirsError, ValueError):
 
 
 class UnsupportedError(OptirsError, NotImplementedError):
-    """A thing that this device, data type or version cannot do."""
+    """An operation that this device, data type or version does not support."""
 
 
 class DeviceLimitError(UnsupportedError):
-    """A kernel needs more than a device allows one: of a buffer, of buffers, or of workgroups.
+    """A kernel exceeds a limit of a device: on the size of a binding, the number of buffers, or of workgroups.
 
     Attributes:
         kernel: its name.
-        asked: what it needs.
-        limit: what the device allows.
+        asked: the amount that it needs.
+        limit: the amount that the device allows.
         device: the name of the device.
     """
 
     def __init__(self, kernel: str, asked: int, limit: int, device: str, what: str) -> None:
-        """`what` is asked for: "bytes of one buffer"."""
+        """Compose the message; `what` is the unit of the amounts, such as "bytes of one buffer"."""
         self.kernel, self.asked, self.limit, self.device = kernel, asked, limit, device
         super().__init__(
             f"kernel '{kernel}' needs {asked:,} {what} at once; '{device}' allows a kernel at most {limit:,}. Split "
@@ -161,8 +161,8 @@ class CheckpointError(OptirsError, ValueError):
 
 
 class GradcheckError(OptirsError, RuntimeError):
-    """A gradient rule that differs from what the function's values say."""
+    """A gradient rule that differs from difference quotients of the function's values."""
 
 
 class NonFiniteError(OptirsError, FloatingPointError):
-    """Gradients or parameters hold NaN or infinity."""
+    """Gradients or parameters are NaN or infinite."""

@@ -1,4 +1,4 @@
-"""What is done when a device has no room, before that is an error; and who has the memory, for the error to say."""
+"""Steps taken when a device is out of memory, before an error is raised, and the report of memory for the error."""
 
 from __future__ import annotations
 
@@ -20,30 +20,34 @@ _NAMED = 4
 
 
 def let_go(device: Device) -> None:
-    """Drop what can be made again: memory in garbage cycles, and the recordings of compiled steps that do not run now.
+    """Free memory in garbage cycles, and the recordings of compiled steps that do not run now.
 
     A step whose recording was dropped is recorded again when it is called.
     """
-    for one in gc.get_objects():
-        if issubclass(type(one), Compiled):  # to ask an object for its class may run its code
-            one.forget(device)
+    for candidate in gc.get_objects():
+        if issubclass(type(candidate), Compiled):  # isinstance may run code of an object
+            candidate.forget(device)
     gc.collect()
 
 
 def holders(device: Device) -> Counter[str]:
-    """Bytes in use by the kernel that was given them first; what steps and models keep is told apart."""
-    found = Counter[str]()
-    for one in gc.get_objects():
-        if issubclass(type(one), Program) and one.device is device:
-            found[STEP] += one.nbytes
-        elif issubclass(type(one), Buffer) and one.device is device and not isinstance(one, ProgramBuffer):
-            found[_owner(one, device)] += one.nbytes
-    del found[""]
-    return +found
+    """Return the bytes in use by the kernel that first used them; memory of steps and of models is counted apart."""
+    nbytes_by_owner = Counter[str]()
+    for candidate in gc.get_objects():
+        if issubclass(type(candidate), Program) and candidate.device is device:
+            nbytes_by_owner[STEP] += candidate.nbytes
+        elif (
+            issubclass(type(candidate), Buffer)
+            and candidate.device is device
+            and not isinstance(candidate, ProgramBuffer)
+        ):
+            nbytes_by_owner[_owner(candidate, device)] += candidate.nbytes
+    del nbytes_by_owner[""]
+    return +nbytes_by_owner
 
 
 def _owner(buffer: Buffer, device: Device) -> str:
-    """What a buffer is counted as, by who takes its memory back; "" where it has none of its own."""
+    """Return the name under which a buffer is counted, by the owner of its memory; "" where it has none of its own."""
     give_back = buffer._give_back
     owner = getattr(give_back, "__self__", None)
     if give_back is None or isinstance(owner, Program):  # a program's memory is counted as a whole
@@ -52,8 +56,8 @@ def _owner(buffer: Buffer, device: Device) -> str:
 
 
 def told(device: Device) -> str:
-    """A sentence with the largest holders."""
+    """Return a sentence with the kernels that use the most memory."""
     largest = holders(device).most_common()
-    rest = sum(nbytes for _, nbytes in largest[_NAMED:])
-    named = [f"{name} {nbytes:,}" for name, nbytes in (*largest[:_NAMED], ("others", rest)) if nbytes]
+    others = sum(nbytes for _, nbytes in largest[_NAMED:])
+    named = [f"{name} {nbytes:,}" for name, nbytes in (*largest[:_NAMED], ("others", others)) if nbytes]
     return f"In use, by operation: {', '.join(named)}." if named else ""

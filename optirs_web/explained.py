@@ -1,4 +1,4 @@
-"""`explain`: what a compiled step became: what was fused, how often kernels run, the bytes they move, the memory."""
+"""`explain`: a report of a compiled step: fused kernels, dispatches, bytes moved, memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["Explanation", "Figures", "explain"]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a list of launches costs.
+    """The costs of a list of launches.
 
     Attributes:
-        dispatches: kernels run.
-        copies: copies made.
-        bytes: that kernels and copies are bound to, read or written: what they move, where each element is used.
-        memory: bytes of memory for what is in between, at most.
+        dispatches: number of kernel launches.
+        copies: number of copies.
+        bytes: bytes that kernels and copies bind, read or written: the bytes moved, where each element is used.
+        memory: the most bytes of intermediate results at once.
     """
 
     dispatches: int
@@ -34,14 +34,14 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """What a compiled step became; its text is a table.
+    """A report of a compiled step; its text is a table.
 
     Attributes:
         device: where it was recorded.
-        called: what the operations that the step called cost by themselves, with memory as Python holds it.
-        replayed: what a replay costs.
-        kernels: the names of what a replay runs, in order; fused ones have a "+" between those of their parts.
-        recomputed: how many of these run a second time, since there was no room for all results when it was recorded.
+        called: the costs of the operations that the step called one by one, with memory as Python holds it.
+        replayed: the costs of a replay.
+        kernels: the names of the launches of a replay, in order; those of fused kernels have a "+" between their parts.
+        recomputed: number of these that run a second time, as there was no room for all results when it was recorded.
     """
 
     device: str
@@ -58,18 +58,18 @@ class Explanation:
             (name, getattr(self.called, name), getattr(self.replayed, name))
             for name in ("dispatches", "copies", "bytes", "memory")
         ]
-        lines = [f"{f'on {self.device}':12}{'as called':>16}{'replayed':>16}"]
-        lines += [f"{name:12}{called:16,}{replayed:16,}" for name, called, replayed in rows]
+        text_lines = [f"{f'on {self.device}':12}{'as called':>16}{'replayed':>16}"]
+        text_lines += [f"{name:12}{called:16,}{replayed:16,}" for name, called, replayed in rows]
         counts = Counter(self.kernels)
-        lines += ["", "a replay runs"]
-        lines += [f"{count:4} × {name}" for name, count in counts.items()]
+        text_lines += ["", "a replay runs"]
+        text_lines += [f"{count:4} × {name}" for name, count in counts.items()]
         if self.recomputed:
-            lines += ["", f"{self.recomputed} of these run twice to save memory"]
-        return "\n".join(lines)
+            text_lines += ["", f"{self.recomputed} of these run twice to save memory"]
+        return "\n".join(text_lines)
 
 
 def explain(step: Compiled | CompiledMethod) -> Explanation:
-    """Return what a compiled step became, as it was recorded last: fused kernels, dispatches, bytes, memory.
+    """Return a report of a compiled step's last recording: fused kernels, dispatches, bytes, memory.
 
     Print it for a table.
 
@@ -107,26 +107,26 @@ def explain(step: Compiled | CompiledMethod) -> Explanation:
 def _explanation(program: Program) -> Explanation:
     called = _figures(program.as_recorded, _held_memory(program.as_recorded))
     replayed = _figures(program.launches, program.nbytes)
-    names = tuple(one.kernel.name if isinstance(one, Launch) else "copy" for one in program.launches)
+    names = tuple(launch.kernel.name if isinstance(launch, Launch) else "copy" for launch in program.launches)
     return Explanation(program.device.name, called, replayed, names, program.recomputed)
 
 
 def _figures(launches: Sequence[Recorded], memory: int) -> Figures:
-    dispatches = sum(isinstance(one, Launch) for one in launches)
-    moved = sum(view.nbytes for one in launches for view in (*one.reads, *one.writes))
+    dispatches = sum(isinstance(launch, Launch) for launch in launches)
+    moved = sum(view.nbytes for launch in launches for view in (*launch.reads, *launch.writes))
     return Figures(dispatches, len(launches) - dispatches, moved, memory)
 
 
 def _held_memory(launches: Sequence[Recorded]) -> int:
-    """The most that Python holds at once, as the pool would give it."""
-    buffers = {view.buffer for one in launches for view in (*one.reads, *one.writes)}
+    """Return the most bytes that Python references at once, in the pool's size classes."""
+    buffers = {view.buffer for launch in launches for view in (*launch.reads, *launch.writes)}
     changes: Counter[int] = Counter()
     for buffer in buffers:
         if isinstance(buffer, ProgramBuffer):
             changes[buffer.made_at] += size_class(buffer.nbytes)
             changes[buffer.dropped_at if buffer.dropped_at is not None else len(launches)] -= size_class(buffer.nbytes)
-    held = most = 0
-    for at in sorted(changes):
-        held += changes[at]
-        most = max(most, held)
+    held_bytes = most = 0
+    for time in sorted(changes):
+        held_bytes += changes[time]
+        most = max(most, held_bytes)
     return most

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole, whatever is killed when."""
+"""Atomic writes of files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_picture(path: str | os.PathLike[str], figure: Any) -> None:
 
     Raises:
         FileNotFoundError: there is no such folder.
-        OSError: it cannot be written; the old file stays.
+        OSError: it cannot be written; the old file is kept.
     """
     content = BytesIO()
     figure.savefig(content, format="png")
@@ -37,20 +37,20 @@ def write_picture(path: str | os.PathLike[str], figure: Any) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], content: Iterable[bytes | memoryview]) -> None:
-    """Write a file. Whoever reads `path` sees the old file or the new one, never a part, whatever is killed when.
+    """Write a file atomically: readers of `path` see the old file or the new one, even if the process is killed.
 
-    The content is written to a hidden file in the same folder, ``.NAME.8 hexadecimal digits.part``, which then takes
-    the place of `path`. Such files of writers that were killed are removed first. One that is being written stays: its
-    writer holds a lock on it (flock), which ends with the writer. On Windows, which has no such lock, nobody can
-    remove a file that is open, and one that is not is taken for abandoned after an hour.
+    The content is written to a hidden file in the same folder, ``.NAME.8 hexadecimal digits.part``, which then
+    replaces `path`. Such files of writers that were killed are removed first. One that is being written is not: its
+    writer holds a lock on it (flock), which ends with the writer. On Windows, which has no such lock, a file that is
+    open cannot be removed, and one that is not counts as abandoned after an hour.
 
     Args:
-        path: a file, also one that does not exist yet, or a pipe or a device, which is written to as it is.
-        content: written one after the other.
+        path: a file, also one that does not exist yet, or a pipe or a device, which is written to directly.
+        content: parts of the content, in order.
 
     Raises:
         FileNotFoundError: there is no such folder.
-        OSError: it cannot be written; the old file stays.
+        OSError: it cannot be written; the old file is kept.
     """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
@@ -82,20 +82,20 @@ def lock(descriptor: int) -> bool:
 
 @contextmanager
 def _part_of(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new locked file beside the target; it is removed if it still has its name at the end."""
+    """Create a locked file next to the target; it is removed if it still has its name at the end."""
     while True:
         partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         with open(partial, "xb") as file:
             try:
                 if fcntl is not None:
-                    with suppress(OSError):  # a file system without locks, where nobody takes it for abandoned either
+                    with suppress(OSError):  # a file system without locks, where it does not count as abandoned either
                         fcntl.flock(file, fcntl.LOCK_EX)
-                if partial.exists():  # and was not taken for abandoned before it was locked
+                if partial.exists():  # it was not removed as abandoned before it was locked
                     yield partial, file
                     return
             finally:
                 try:
-                    file.close()  # writes what is still buffered, for which there may be no room
+                    file.close()  # writes the buffered content, for which there may be no room
                 finally:
                     partial.unlink(missing_ok=True)
 
@@ -104,7 +104,7 @@ def _remove_abandoned(target: Path) -> None:
     part = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.part")
     with suppress(OSError):  # a folder that cannot be listed
         for name in filter(part.fullmatch, os.listdir(target.parent)):
-            with suppress(OSError):  # it is locked, or is none of this user's
+            with suppress(OSError):  # it is locked, or is another user's
                 _remove_if_abandoned(target.with_name(name))
 
 

@@ -1,6 +1,6 @@
-"""Host data on its way to a device: arrays, anything with the buffer protocol, nested lists, numbers.
+"""Host data for upload to a device: arrays, anything with the buffer protocol, nested lists, numbers.
 
-NumPy is used where it is there and the data needs converting; buffers of a type that a tensor can have,
+NumPy is used where it is installed and the data needs converting; buffers of a type that a tensor can have,
 lists and numbers need no NumPy.
 """
 
@@ -34,7 +34,7 @@ _DEEPEST = 64  # as many axes as a memoryview can have
 
 
 class HostData(NamedTuple):
-    """Contiguous bytes with the shape and type that they are to have on the device."""
+    """Contiguous bytes with the shape and type of the tensor on the device."""
 
     content: memoryview
     shape: tuple[int, ...]
@@ -42,10 +42,10 @@ class HostData(NamedTuple):
 
 
 def host_data(data: Any, dtype: DType | None = None) -> HostData:
-    """Make `data` ready for a device.
+    """Convert `data` to contiguous bytes of a type that tensors have.
 
-    float64 becomes float32 and int64 int32, with a warning once. `dtype` asks for a type by itself,
-    without a warning; as bool, everything but 0 is True.
+    float64 becomes float32 and int64 int32, with a warning once. `dtype` requests a type, without a warning; as bool,
+    everything but 0 is True.
 
     Raises:
         UnsupportedError: the data is of a type that no tensor can have.
@@ -64,14 +64,14 @@ def host_data(data: Any, dtype: DType | None = None) -> HostData:
         view = memoryview(data)
     except TypeError:
         raise UnsupportedError(f"a tensor cannot be made from {type(data).__name__}") from None
-    its_dtype = _AS_THEY_ARE.get(view.format)
-    if its_dtype is not None and view.c_contiguous and dtype in (None, its_dtype):
-        return HostData(view.cast("B") if view.nbytes else memoryview(b""), tuple(view.shape or ()), its_dtype)
+    view_dtype = _AS_THEY_ARE.get(view.format)
+    if view_dtype is not None and view.c_contiguous and dtype in (None, view_dtype):
+        return HostData(view.cast("B") if view.nbytes else memoryview(b""), tuple(view.shape or ()), view_dtype)
     return _from_buffer(view, dtype)
 
 
 def _from_buffer(view: memoryview, dtype: DType | None) -> HostData:
-    """A buffer that has to be converted: by NumPy, or element by element."""
+    """Convert a buffer by NumPy, or element by element where NumPy is absent."""
     try:
         return _from_array(view, dtype)
     except ModuleNotFoundError:
@@ -83,8 +83,8 @@ def _from_buffer(view: memoryview, dtype: DType | None) -> HostData:
         _warn_of_loss(name, dtype)
     flat = view.tobytes()
     values: list[Any]
-    if name == "bool":  # C leaves open what other bytes than 0 and 1 are
-        values = [one != 0 for one in flat]
+    if name == "bool":  # bytes other than 0 and 1 are undefined in C
+        values = [byte != 0 for byte in flat]
     else:
         values = list(struct.unpack(f"{len(flat) // view.itemsize}{view.format}", flat))
     return _from_flat(values, tuple(view.shape or ()), dtype)
@@ -100,11 +100,13 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
     import numpy as np
 
     values = np.asarray(data)
-    if values.dtype == bool:  # the bytes of another library's may be others than 0 and 1
+    if values.dtype == bool:  # another library's bytes may be others than 0 and 1
         values = values.view(np.uint8) != 0
     if dtype is None:
         name = values.dtype.name
-        dtype = next((one for one in _AS_THEY_ARE.values() if one.name == name), None) or _NARROWED.get(name)
+        dtype = next(
+            (candidate for candidate in _AS_THEY_ARE.values() if candidate.name == name), None
+        ) or _NARROWED.get(name)
         if dtype is None:
             raise UnsupportedError(f"dtype '{name}' is not supported; convert the data to float32 or int32")
         _warn_of_loss(name, dtype)
@@ -123,7 +125,7 @@ def _from_array(data: Any, dtype: DType | None) -> HostData:
 
 
 def outside() -> int:
-    """The stack level of the first caller that is not of this package: where a warning is of use."""
+    """Return the stack level of the first caller outside of this package, for a warning."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("optirs_web."):
         level, frame = level + 1, frame.f_back
@@ -139,23 +141,23 @@ def _from_lists(data: Any, dtype: DType | None) -> HostData:
 
 
 def _type_of(flat: list[Any]) -> DType:
-    if flat and all(isinstance(one, bool) for one in flat):
+    if flat and all(isinstance(value, bool) for value in flat):
         return BOOL
-    return INT32 if flat and all(isinstance(one, Integral) for one in flat) else FLOAT32
+    return INT32 if flat and all(isinstance(value, Integral) for value in flat) else FLOAT32
 
 
 def _from_flat(flat: list[Any], shape: tuple[int, ...], dtype: DType) -> HostData:
     if dtype is BOOL:
-        flat = [one != 0 for one in flat]
-    if dtype is not FLOAT32 and any(one != int(one) for one in flat if math.isfinite(one)):
+        flat = [value != 0 for value in flat]
+    if dtype is not FLOAT32 and any(value != int(value) for value in flat if math.isfinite(value)):
         raise OverflowError(f"a value does not fit {dtype}")
     convert = float if dtype is FLOAT32 else int
     try:
-        values = array(_ARRAY_FORMATS[dtype.wgsl], (convert(one) for one in flat))
+        values = array(_ARRAY_FORMATS[dtype.wgsl], (convert(value) for value in flat))
     except (OverflowError, ValueError):
         raise OverflowError(f"a value does not fit {dtype}") from None
     if dtype is FLOAT32 and any(
-        math.isinf(got) and not math.isinf(asked) for got, asked in zip(values, flat, strict=True)
+        math.isinf(converted) and not math.isinf(value) for converted, value in zip(values, flat, strict=True)
     ):
         raise OverflowError("a value does not fit float32")
     return HostData(memoryview(values).cast("B") if flat else memoryview(b""), shape, dtype)

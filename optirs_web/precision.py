@@ -1,7 +1,7 @@
-"""Mixed precision: in which type each operation takes its operands, and which it gives.
+"""Mixed precision: the types of each operation's operands and result.
 
-Arithmetic is float32 in every kernel: elements of 16 bits become float32 where a kernel reads them, and what is to be
-one is rounded once where it is written. So sums are float32 on every device.
+Arithmetic is float32 in every kernel: float16 and bfloat16 elements become float32 where a kernel reads them, and are
+rounded once where it writes them. So sums are float32 on every device.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from .runtime.modes import Block
 from .runtime.program import Program
 from .tensors import Parameter, Tensor
 
-__all__ = ["autocast", "of_halves"]
+__all__ = ["autocast", "of_16_bits"]
 
 PRODUCTS = frozenset(["conv1d", "conv2d", "conv_transpose2d", "linear", "matmul", "scaled_dot_product_attention"])
-"""Under autocast these take operands of 16 bits, and give such results."""
+"""Operations whose operands and results are of 16 bits under autocast."""
 
 IN_FLOAT32 = frozenset([
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "exp", "expm1", "huber_loss",
     "kl_div", "l1_loss", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "mean", "mse_loss", "nll_loss",
     "power", "reciprocal", "rsqrt", "smooth_l1_loss", "softmax", "softplus", "std", "sum", "var",
 ])  # fmt: skip
-"""Under autocast these give float32: torch's list for GPUs, and `logsumexp`, `mean`, `std` and `var`."""
+"""Operations whose results are float32 under autocast: torch's list for GPUs, and `logsumexp`, `mean`, `std`, `var`."""
 
 _READING = frozenset(["layer_norm", "log_softmax", "mean", "softmax", "sum"])
-"""Of these the kernels that read tensors of 16 bits themselves, and give float32; the others are given float32."""
+"""Those of `IN_FLOAT32` whose kernels read tensors of 16 bits; operands of the others are converted to float32."""
 
 _OF_ANY_TYPE = frozenset([
     "abs", "add", "add_into", "astype", "broadcast_to", "chunk", "clip", "clone", "concat", "conv1d", "conv2d",
@@ -42,14 +42,14 @@ _OF_ANY_TYPE = frozenset([
     "sin", "split", "sqrt", "square", "squeeze", "stack", "subtract", "take", "tanh", "to_device", "transpose",
     "unsqueeze",
 ])  # fmt: skip
-"""What gives 16 bits where all floats that it is given have those. Others compute in float32, and are rounded."""
+"""Operations that give 16 bits where all float operands have them. Others compute in float32, and are rounded."""
 
-_LIKE_THE_FIRST = frozenset(["batch_norm"])
-"""What gives the type of its first operand, whatever its weights are."""
+_TYPE_OF_FIRST_OPERAND = frozenset(["batch_norm"])
+"""Operations whose result has the type of the first operand, for weights of any type."""
 
 
 class _Cast(NamedTuple):
-    """A parameter in 16 bits, and when it can stand for it: its version, replays so far, history, and the recording."""
+    """A parameter in 16 bits, and the state for which it is valid: version, replays so far, history, and recording."""
 
     parameter: Parameter
     state: tuple[int, int, bool, Program | None]
@@ -59,24 +59,24 @@ class _Cast(NamedTuple):
 class autocast(Block["ops.Autocast | None"]):
     """Products in 16 bits, as `torch.autocast`: a context manager, or a decorator of a function.
 
-    It holds in its own thread or asyncio task alone.
+    It applies to its own thread or asyncio task alone.
 
-    Inside it, operations choose the types that they compute in:
+    Within it, the types of operations are:
 
-    - Products (``@``, `linear`, convolutions, attention) round float32 operands to `dtype`, add up in float32, and
-      their results are tensors of `dtype`: half the memory, and half of what has to be moved.
-    - Softmax, normalization over examples, losses, sums, means, exp, log, powers and their like give float32.
-    - Others give 16 bits if all floats that they are given have those, otherwise float32.
+    - Products (``@``, `linear`, convolutions, attention) round float32 operands to `dtype`, accumulate in float32, and
+      their results are tensors of `dtype`: half the memory, and half the bytes moved.
+    - Softmax, normalization over examples, losses, sums, means, exp, log, powers and the like give float32.
+    - Others give 16 bits if all float operands have 16 bits, otherwise float32.
 
-    Parameters stay float32. Each is rounded once for the extent of the outermost context, and its gradient comes back
-    as float32. As with torch, `backward` is best called outside; gradients have the types of what they are gradients
-    of, wherever it is called. In float16 use `optim.GradScaler`: gradients below 6e-8 are 0 there.
+    Parameters stay float32. Each is rounded once within the outermost context, and its gradient is float32. As with
+    torch, `backward` is best called outside; gradients have the types of their tensors, wherever it is called. In
+    float16 use `optim.GradScaler`: gradients below 6e-8 are 0 there.
 
-    Contexts may be nested, and the innermost one holds. A compiled step may have one inside, or be called in one.
+    Contexts may be nested, and the innermost one applies. A compiled step may have one inside, or be called in one.
 
     Args:
         dtype: "bfloat16" or "float16".
-        enabled: False has everything compute in the types that it is given, also within another context.
+        enabled: False has operations compute in the types of their operands, also within another context.
         cache_enabled: False rounds a parameter at each use.
 
     Raises:
@@ -116,18 +116,18 @@ class autocast(Block["ops.Autocast | None"]):
         return autocast(self.dtype, self.enabled, self.cache_enabled)
 
 
-def of_halves(view: View, dtype: DType) -> View:
-    """The view as one of halves of words."""
+def of_16_bits(view: View, dtype: DType) -> View:
+    """Return the view marked as one of float16 or bfloat16 elements."""
     return View(view.buffer, view.offset, view.nbytes, dtype.name)
 
 
 def _chosen(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Call an operation in the types that the lists say."""
+    """Call an operation with operands of the types in the lists above."""
     target, name = ops.autocast_to(), function.__name__
-    given = {one.dtype.name for one in _floats((arguments, options))}
+    types = {tensor.dtype.name for tensor in _floats((arguments, options))}
     if target is not None and name in PRODUCTS:
         return _as_type(_called(function, arguments, options, target), target)
-    if given <= {"float32"}:
+    if types <= {"float32"}:
         return function(*arguments, **options)
     if target is not None and name in IN_FLOAT32:
         if name in _READING:
@@ -136,39 +136,40 @@ def _chosen(function: Callable[..., Any], arguments: Sequence[Any], options: Map
     if name == "astype":
         return function(*arguments, **options)
     result = (
-        function(*arguments, **options) if _reads(name, len(given)) else _called(function, arguments, options, FLOAT32)
+        function(*arguments, **options) if _reads(name, len(types)) else _called(function, arguments, options, FLOAT32)
     )
-    if name in _LIKE_THE_FIRST:
+    if name in _TYPE_OF_FIRST_OPERAND:
         return _as_type(result, arguments[0].dtype)
-    return _as_type(result, dtype_of(given.pop())) if len(given) == 1 else result
+    return _as_type(result, dtype_of(types.pop())) if len(types) == 1 else result
 
 
 def _reads(name: str, types: int) -> bool:
-    """The operation's kernels read operands of so many types themselves."""
+    """Return whether the operation's kernels read operands of that many types directly."""
     if name in _OF_ANY_TYPE:
         return types == 1 or name not in ("concat", "stack")
-    return name in _READING or name in _LIKE_THE_FIRST
+    return name in _READING or name in _TYPE_OF_FIRST_OPERAND
 
 
 def _floats(value: Any) -> Iterator[Tensor]:
-    """The tensors of floats in what an operation is given."""
+    """Yield the tensors of floats in the arguments of an operation."""
     if isinstance(value, Tensor):
         if value.dtype.wgsl == "f32":
             yield value
     elif isinstance(value, (list, tuple, dict)):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _floats(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _floats(item)
 
 
 def _called(function: Callable[..., Any], arguments: Any, options: Mapping[str, Any], dtype: DType) -> Any:
-    """Of operands of that type."""
-    changed = {name: one if name == "attn_mask" else _as_type(one, dtype) for name, one in options.items()}
-    kept = 3 if function.__name__ == "scaled_dot_product_attention" else len(arguments)  # a mask of floats stays
-    return function(*_as_type(tuple(arguments[:kept]), dtype), *arguments[kept:], **changed)
+    """Call an operation with operands converted to a type."""
+    changed = {name: option if name == "attn_mask" else _as_type(option, dtype) for name, option in options.items()}
+    is_attention = function.__name__ == "scaled_dot_product_attention"  # whose mask is not converted
+    operand_count = 3 if is_attention else len(arguments)
+    return function(*_as_type(tuple(arguments[:operand_count]), dtype), *arguments[operand_count:], **changed)
 
 
 def _as_type(value: Any, dtype: DType) -> Any:
-    """Tensors of floats as this type, by themselves or in lists and tuples; other values as they are."""
+    """Return tensors of floats as this type, by themselves or in lists and tuples; other values unchanged."""
     if isinstance(value, Tensor):
         if value.dtype is dtype or value.dtype.wgsl != "f32":
             return value
@@ -177,20 +178,20 @@ def _as_type(value: Any, dtype: DType) -> Any:
             return value.astype(dtype)
         return _cast(value, dtype, state.casts)
     if isinstance(value, (list, tuple)):
-        return type(value)(_as_type(one, dtype) for one in value)
+        return type(value)(_as_type(item, dtype) for item in value)
     return value
 
 
 def _cast(parameter: Parameter, dtype: DType, casts: dict[tuple[int, str], _Cast]) -> Tensor:
-    """A parameter in 16 bits: what was made of it already, as long as it is of this value and this recording."""
+    """Return a parameter in 16 bits: the cached tensor, as long as it is of this value and this recording."""
     key = id(parameter), dtype.name
     device = parameter.device
     state = parameter._version, device.stats.replays, grad_enabled(), device.recording
-    known = casts.get(key)
-    if known is None or known.state != state:
-        casts[key] = known = _Cast(parameter, state, parameter.astype(dtype))
-        known.tensor._keeps_edges = True
-    return known.tensor
+    cached = casts.get(key)
+    if cached is None or cached.state != state:
+        casts[key] = cached = _Cast(parameter, state, parameter.astype(dtype))
+        cached.tensor._keeps_edges = True
+    return cached.tensor
 
 
 ops.chosen = _chosen

@@ -1,7 +1,7 @@
-"""Going on after a device was lost: what parameters and optimizers held, kept on the host, on a new device.
+"""Recovery after the loss of a device: copies of parameters and optimizer state on the host, written to a new device.
 
-A browser takes the GPU away from a tab in the background, and a driver may reset. What lay on the device is gone then.
-`snapshot` keeps a copy on the host, and `recover` opens the device again and puts the copies there.
+A browser may take the GPU away from a tab in the background, and a driver may reset. The memory of the device is lost
+then. `snapshot` keeps a copy on the host, and `recover` opens the device again and writes the copies to it.
 """
 
 from __future__ import annotations
@@ -21,71 +21,71 @@ __all__ = ["KeepsValues", "Recoverable", "keep_track", "recover", "recover_async
 
 
 class Recoverable(Protocol):
-    """Something on a device that can be put on another one."""
+    """An object on a device that can be restored on another one."""
 
     recovery_order: ClassVar[int]
-    """0 for parameters, 1 for what is built over them."""
+    """0 for parameters, 1 for objects that depend on them."""
 
     def recovery_views(self) -> Mapping[str, View]:
-        """What a snapshot reads; all on one device."""
+        """Return the views that a snapshot reads; all on one device."""
 
     def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
-        """What takes the contents of these views as the snapshot, whatever has happened since it was asked for."""
+        """Return a function that stores the contents of these views as the snapshot, also after later changes."""
 
     @property
     def has_snapshot(self) -> bool:
-        """There is one."""
+        """True if there is a snapshot."""
 
     def revive(self, device: Device) -> None:
-        """Make the last snapshot the state, on this device."""
+        """Restore the last snapshot on this device."""
 
 
 class KeepsValues:
-    """What `Recoverable` asks for, for one whose state is the values in its view."""
+    """The interface `Recoverable` for an object whose state is the values in its view."""
 
     view: View
     _snapshot: memoryview | None
     recovery_order: ClassVar[int] = 0
 
     def recovery_views(self) -> dict[str, View]:
-        """Its values."""
+        """Return the view of its values."""
         return {"values": self.view}
 
     def keeper(self) -> Callable[[Mapping[str, memoryview]], None]:
-        """Takes the values as the snapshot."""
+        """Return a function that stores the values as the snapshot."""
         return lambda contents: setattr(self, "_snapshot", contents["values"])
 
     @property
     def has_snapshot(self) -> bool:
-        """There is one."""
+        """True if there is a snapshot."""
         return self._snapshot is not None
 
 
 _numbers = itertools.count()
-_known: WeakValueDictionary[int, Recoverable] = WeakValueDictionary()
+_tracked: WeakValueDictionary[int, Recoverable] = WeakValueDictionary()
 _lock = ForkSafeLock()  # held while that changes or is listed
 _recovering = ForkSafeLock()  # held by the one thread that brings back what a device held
 
 
-def keep_track(one: Recoverable) -> None:
-    """Have it in snapshots from now on."""
+def keep_track(item: Recoverable) -> None:
+    """Include an object in snapshots from now on."""
     with _lock:
-        _known[next(_numbers)] = one
+        _tracked[next(_numbers)] = item
 
 
 def tracked() -> list[Recoverable]:
-    """Parameters in the order in which they were made, then optimizers."""
+    """Return parameters in the order of their creation, then optimizers."""
     with _lock:
-        known = list(_known.items())
-    return [one for _, one in sorted(known, key=lambda item: (item[1].recovery_order, item[0]))]
+        entries = list(_tracked.items())
+    return [item for _, item in sorted(entries, key=lambda entry: (entry[1].recovery_order, entry[0]))]
 
 
-def device_under(one: Recoverable) -> Device:
-    return next(iter(one.recovery_views().values())).buffer.device
+def device_under(item: Recoverable) -> Device:
+    return next(iter(item.recovery_views().values())).buffer.device
 
 
 class _Reading(NamedTuple):
-    """What one of them is read from, and what keeps it."""
+    """The device and views of an object, and the function that stores their contents."""
 
     device: Device
     views: Mapping[str, View]
@@ -93,23 +93,23 @@ class _Reading(NamedTuple):
 
 
 def _readings(device: str | Device | None) -> list[_Reading]:
-    wanted = [one for one in tracked() if device is None or device in (device_under(one), device_under(one).name)]
-    for one in wanted:
-        if device_under(one).lost:
+    selected = [item for item in tracked() if device is None or device in (device_under(item), device_under(item).name)]
+    for item in selected:
+        if device_under(item).lost:
             raise DeviceLostError(
-                f"{one!r} was on a device that was lost; optirs_web.recover() restores the last snapshot"
+                f"{item!r} was on a device that was lost; optirs_web.recover() restores the last snapshot"
             )
-    return [_Reading(device_under(one), one.recovery_views(), one.keeper()) for one in wanted]
+    return [_Reading(device_under(item), item.recovery_views(), item.keeper()) for item in selected]
 
 
 def snapshot(device: str | Device | None = None) -> None:
-    """Keep on the host what all parameters and optimizers hold now. Waits. A new snapshot replaces the last one.
+    """Copy the current state of all parameters and optimizers to the host. Waits. It replaces the last snapshot.
 
     Args:
         device: of one device only; None means all.
 
     Raises:
-        DeviceLostError: a device of theirs was lost; the last snapshot stays.
+        DeviceLostError: a device of theirs was lost; the last snapshot is kept.
 
     Example:
         >>> import optirs_web as ow
@@ -117,15 +117,15 @@ def snapshot(device: str | Device | None = None) -> None:
         >>> ow.snapshot("cpu")
     """
     readings = _readings(device)
-    contents = [one.device.read_all(one.views) for one in readings]
-    for one, its_contents in zip(readings, contents, strict=True):
-        one.keep(its_contents)
+    contents = [reading.device.read_all(reading.views) for reading in readings]
+    for reading, reading_contents in zip(readings, contents, strict=True):
+        reading.keep(reading_contents)
 
 
 def snapshot_async(device: str | Device | None = None) -> Awaitable[None]:
-    """The awaitable twin of `snapshot`: of everything as it is at the call, whatever is trained meanwhile."""
+    """The awaitable twin of `snapshot`: the state at the call, even if training continues meanwhile."""
     readings = _readings(device)
-    reading = gathered({number: one.device.read_all_async(one.views) for number, one in enumerate(readings)})
+    reading = gathered({number: source.device.read_all_async(source.views) for number, source in enumerate(readings)})
 
     async def finish() -> None:
         for number, contents in (await reading).items():
@@ -137,12 +137,12 @@ def snapshot_async(device: str | Device | None = None) -> Awaitable[None]:
 def recover(to: str | Device | None = None) -> list[Device]:
     """Reopen every lost device and continue from the last snapshot. Waits. Does nothing where none was lost.
 
-    Optimizers keep their options; gradients are gone; tensors that are no parameters are gone too, and raise
+    Optimizers keep their options; gradients are lost; tensors that are no parameters are lost too, and raise
     DeviceLostError when they are used.
 
     Args:
-        to: where to continue with what was on a lost device, or on one that "auto" avoids since it keeps failing:
-            "auto" for the next one that works, None for the same device, reopened.
+        to: the device for the state of lost devices, and of those that "auto" avoids since they keep failing: "auto"
+            for the next one that works, None for the same device, reopened.
 
     Returns:
         The devices that were opened.
@@ -164,27 +164,27 @@ def recover(to: str | Device | None = None) -> list[Device]:
 async def recover_async(to: str | Device | None = None) -> list[Device]:
     """The awaitable twin of `recover`."""
     devices = {name: await device_async(to or name) for name in _names(_lost(to))}
-    with _recovering:  # what another task has brought back meanwhile is not lost any more
-        return _revive([one for one in _lost(to) if device_under(one).name in devices], devices)
+    with _recovering:  # another task may have restored some meanwhile
+        return _revive([item for item in _lost(to) if device_under(item).name in devices], devices)
 
 
 def _lost(to: str | Device | None) -> list[Recoverable]:
-    """Also what lies on a device that is avoided, if it is to leave that."""
-    lost = [one for one in tracked() if device_under(one).lost or (to and device_under(one).name in avoided)]
-    without = [one for one in lost if not one.has_snapshot]
-    if without:
+    """Return the objects on lost devices, and on avoided ones if they are moved to another."""
+    lost = [item for item in tracked() if device_under(item).lost or (to and device_under(item).name in avoided)]
+    unsaved = [item for item in lost if not item.has_snapshot]
+    if unsaved:
         raise DeviceLostError(
-            f"{without[0]!r} was on a device that was lost, and there is no snapshot of it: call optirs_web.snapshot() "
+            f"{unsaved[0]!r} was on a device that was lost, and there is no snapshot of it: call optirs_web.snapshot() "
             "regularly, or compile the step with recover=True"
         )
     return lost
 
 
 def _names(lost: list[Recoverable]) -> list[str]:
-    return list(dict.fromkeys(device_under(one).name for one in lost))
+    return list(dict.fromkeys(device_under(item).name for item in lost))
 
 
 def _revive(lost: list[Recoverable], devices: Mapping[str, Device]) -> list[Device]:
-    for one in lost:
-        one.revive(devices[device_under(one).name])
+    for item in lost:
+        item.revive(devices[device_under(item).name])
     return list(dict.fromkeys(devices.values()))

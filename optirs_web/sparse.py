@@ -1,4 +1,4 @@
-"""Gradients of some rows of a parameter, and how rows that are named twice are added up on the device."""
+"""Gradients of some rows of a parameter, and the sum of entries of the same row on the device."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _SUMMED_AT_ONCE = 64  # CHUNK in sum_rows.wgsl
 
 
 class SparseRows:
-    """The gradient of a parameter of which only some rows have one, as that of an embedding.
+    """The gradient of some rows of a parameter, such as an embedding.
 
-    `optim.SparseAdam` takes no others; `SGD` and `Adagrad` take them too. A step reads and writes only the rows that
-    are named: its cost grows with the entries, not with the parameter.
+    `optim.SparseAdam` takes no others; `SGD` and `Adagrad` take them too. A step reads and writes only these rows: its
+    cost grows with the entries, not with the parameter.
 
-    Entries of one row are added up on the device. They are sorted by row and then by position, and added in that order:
+    Entries of one row are summed on the device. They are sorted by row and then by position, and added in that order:
     64 at a time, then the sums of these. So the result is the same at every run, and on every device up to rounding.
-    n entries take 2 dispatches up to 64, 3 up to 2,048, then 4, and a step over them two more, for any rows: a recorded
-    step serves for other rows too. The sort makes about n (66 + 11 n / 2048) comparisons, which suits n up to some
-    hundred thousand; the sums read each value once, whether its row is named once or n times. Nothing is read back.
+    n entries take 2 dispatches up to 64, 3 up to 2,048, then 4, and a step over them two more, for any rows, so that a
+    step recorded for some rows can be replayed for others. The sort makes about n (66 + 11 n / 2048) comparisons, which
+    is suitable for n up to some hundred thousand; the sums read each value once. Nothing is read back.
 
     Args:
-        indices: the row of each entry, int32 of the shape (n,); may name a row several times. -1 is no row, so that a
-            recorded step can be replayed with fewer entries. What a tensor holds is not looked at: other numbers that
-            are no row of the parameter are left out too.
-        values: float32 of the shape (n, *shape[1:]); without entries of any shape.
+        indices: the row of each entry, int32 of the shape (n,); a row may occur several times. -1 is no row, so that a
+            recorded step can be replayed with fewer entries. The values of a tensor are not checked: other numbers that
+            are no row of the parameter are ignored too.
+        values: float32 of the shape (n, *shape[1:]); of any shape if there are no entries.
         shape: of the parameter.
-        device: for arrays; where a tensor is given, that one's.
+        device: for arrays; by default that of a tensor among the arguments.
 
     Attributes:
         indices: the rows, as a tensor.
@@ -48,7 +48,7 @@ class SparseRows:
         shape: of the parameter.
 
     Raises:
-        ShapeError: the shapes do not fit each other, or an array names a row that the parameter has not.
+        ShapeError: the shapes do not fit each other, or an array has a row that is out of range.
         UnsupportedError: a tensor is of another dtype, or there are 2**32 values or more.
 
     Example:
@@ -64,9 +64,9 @@ class SparseRows:
         self.shape = as_shape(shape)
         if not self.shape:
             raise ShapeError("a tensor without axes has no rows")
-        given = next((one for one in (values, indices) if isinstance(one, Tensor)), None)
-        if device is None and given is not None:
-            device = given.device
+        source = next((value for value in (values, indices) if isinstance(value, Tensor)), None)
+        if device is None and source is not None:
+            device = source.device
         self.indices = _indices(indices, self.shape[0], device)
         self.values = _values(values, self.indices.device)
         if not self.indices.size and not self.values.size:
@@ -83,35 +83,35 @@ class SparseRows:
 
     @property
     def dtype(self) -> Any:
-        """float32."""
+        """The type of the values, float32."""
         return FLOAT32
 
     @property
     def device(self) -> Device:
-        """Where it lies."""
+        """The device of indices and values."""
         return self.values.device
 
     @property
     def view(self) -> tuple[View, View]:
-        """Where the indices and the values lie; recordings that read it compare this."""
+        """The views of the indices and the values, which recordings compare."""
         return self.indices.view, self.values.view
 
     @property
     def length(self) -> int:
-        """Elements of a row."""
+        """Number of elements of a row."""
         return math.prod(self.shape[1:])
 
     def __repr__(self) -> str:
         return f"<SparseRows {self.indices.size} of {self.shape} on {self.device.name}>"
 
     def to(self, device: Device) -> SparseRows:
-        """This, or a copy on another device."""
+        """Return this gradient, or a copy if it is on another device."""
         if device is self.device:
             return self
         return SparseRows(tensor(self.indices, device=device), tensor(self.values, device=device), self.shape)
 
     def to_dense(self) -> Tensor:
-        """The gradient with all its rows, zero where there is no entry.
+        """Return the gradient with all rows, zero where there is no entry.
 
         Example:
             >>> import optirs_web as ow
@@ -128,7 +128,7 @@ class SparseRows:
         return dense
 
     def unscale(self, scaler: View) -> None:
-        """What `GradScaler.unscale_` does: divide the values by the scale, in place."""
+        """Divide the values by the scale of the loss, in place, for `GradScaler.unscale_`."""
         if self.values.size:
             views = [self.indices.view, self.values.view, scaler]
             workgroups = -(-self.values.size // ROW_THREADS)
@@ -136,7 +136,7 @@ class SparseRows:
             self.device.dispatch(cooperative("unscale_rows"), views, workgroups, parameters)
 
     def coalesced(self) -> Coalesced:
-        """The sums of the entries of each row, on the device. There is at least one value."""
+        """Return the sums of the entries of each row, on the device. There has to be at least one value."""
         return _coalesced(self)
 
 
@@ -145,7 +145,7 @@ class Coalesced(NamedTuple):
 
     Attributes:
         rows: uint32 of the shape (n,), ascending; those that are no row of the parameter come last.
-        sums: n rows of values, of which those count that are the first of their row.
+        sums: n rows of values; those at the first entry of a row are valid.
         row_count: of the parameter.
         length: elements of a row.
     """
@@ -157,16 +157,16 @@ class Coalesced(NamedTuple):
 
     @property
     def parameters(self) -> tuple[int, int, int]:
-        """What kernels over them begin their parameters with."""
+        """The first parameters of kernels over the entries."""
         return self.rows.size, self.row_count, self.length
 
     @property
     def workgroups(self) -> int:
-        """Of a kernel with an invocation for each value."""
+        """The workgroups of a kernel with an invocation for each value."""
         return -(-self.rows.size * self.length // ROW_THREADS)
 
     def windows(self, whole: View) -> list[tuple[View, int]]:
-        """The parts of something of the parameter's size that a kernel can see at once, and where they begin."""
+        """Return binding ranges of a view of the parameter's size, and the index of the first element of each."""
         limits = whole.buffer.device.capabilities
         limit = limits.max_binding_bytes // limits.offset_alignment * limits.offset_alignment // 4
         size = whole.nbytes // 4
@@ -179,34 +179,34 @@ class Coalesced(NamedTuple):
         self.sums.device.dispatch(cooperative(kernel), views, self.workgroups, (*self.parameters, *more))
 
 
-def _indices(given: Any, rows: int, device: str | Device | None) -> Tensor:
-    if isinstance(given, Tensor):
-        if given.dtype is not INT32:
-            raise UnsupportedError(f"the rows of entries are int32, not {given.dtype}")
-        return given
-    raw = host_data(given, INT32)
-    type_ = str(getattr(given, "dtype", getattr(given, "format", "")))
+def _indices(indices: Any, rows: int, device: str | Device | None) -> Tensor:
+    if isinstance(indices, Tensor):
+        if indices.dtype is not INT32:
+            raise UnsupportedError(f"the rows of entries are int32, not {indices.dtype}")
+        return indices
+    raw = host_data(indices, INT32)
+    type_ = str(getattr(indices, "dtype", getattr(indices, "format", "")))
     if raw.content.nbytes and ("float" in type_ or type_ in ("f", "d", "e")):
         raise UnsupportedError(f"the rows of entries are int32, not {type_}")
-    found = raw.content.cast("B").cast("i") if raw.content.nbytes else ()
-    for one in (min(found, default=0), max(found, default=0)):
-        if not -1 <= one < max(rows, 1):
-            raise ShapeError(f"an entry names row {one} of a parameter that has {rows}; -1 is no row")
+    numbers = raw.content.cast("B").cast("i") if raw.content.nbytes else ()
+    for number in (min(numbers, default=0), max(numbers, default=0)):
+        if not -1 <= number < max(rows, 1):
+            raise ShapeError(f"an entry names row {number} of a parameter that has {rows}; -1 is no row")
     return tensor(raw, device=device)
 
 
-def _values(given: Any, device: Device) -> Tensor:
-    if not isinstance(given, Tensor):
-        return tensor(given, device=device, dtype=FLOAT32)
-    if given.dtype is not FLOAT32:
-        raise UnsupportedError(f"the values of rows are float32, not {given.dtype}")
-    if given.device is not device:
-        raise ShapeError(f"the rows of entries lie on {device.name}, their values on {given.device.name}")
-    return given
+def _values(values: Any, device: Device) -> Tensor:
+    if not isinstance(values, Tensor):
+        return tensor(values, device=device, dtype=FLOAT32)
+    if values.dtype is not FLOAT32:
+        raise UnsupportedError(f"the values of rows are float32, not {values.dtype}")
+    if values.device is not device:
+        raise ShapeError(f"the rows of entries lie on {device.name}, their values on {values.device.name}")
+    return values
 
 
 def _sorted(indices: Tensor, row_count: int) -> tuple[Tensor, Tensor]:
-    """The rows in order, and the position of each among the indices."""
+    """Return the rows, ascending, and the position of each among the indices."""
     count, device = indices.size, indices.device
     block = min(_SORTED_AT_ONCE, 1 << (count - 1).bit_length())
     rows, order = (empty((count,), UINT32, device) for _ in range(2))
@@ -216,7 +216,7 @@ def _sorted(indices: Tensor, row_count: int) -> tuple[Tensor, Tensor]:
     if count <= block:
         return rows, order
     merged_rows, merged_order = (empty((count,), UINT32, device) for _ in range(2))
-    views = [one.view for one in (rows, order, merged_rows, merged_order)]
+    views = [buffer.view for buffer in (rows, order, merged_rows, merged_order)]
     device.dispatch(cooperative("merge_rows"), views, -(-count // ROW_THREADS), (count, block))
     return merged_rows, merged_order
 
@@ -224,11 +224,11 @@ def _sorted(indices: Tensor, row_count: int) -> tuple[Tensor, Tensor]:
 def _coalesced(grad: SparseRows) -> Coalesced:
     rows, order = _sorted(grad.indices, grad.shape[0])
     sums = empty(grad.values.shape, FLOAT32, grad.device)
-    found = Coalesced(rows, sums, grad.shape[0], grad.length)
+    coalesced = Coalesced(rows, sums, grad.shape[0], grad.length)
     chunks = -(-rows.size // _SUMMED_AT_ONCE)
     workgroups = -(-chunks * grad.length // ROW_THREADS)
-    views = [one.view for one in (grad.values, rows, order, sums)]
-    grad.device.dispatch(cooperative("sum_rows"), views, workgroups, found.parameters)
+    views = [operand.view for operand in (grad.values, rows, order, sums)]
+    grad.device.dispatch(cooperative("sum_rows"), views, workgroups, coalesced.parameters)
     if chunks > 1:
-        grad.device.dispatch(cooperative("join_rows"), [rows.view, sums.view], workgroups, found.parameters)
-    return found
+        grad.device.dispatch(cooperative("join_rows"), [rows.view, sums.view], workgroups, coalesced.parameters)
+    return coalesced

@@ -1,4 +1,4 @@
-"""Gradients by name: what happened while a tape was open, differentiated with respect to what is asked for."""
+"""GradientTape: gradients of results computed within a block, with respect to given tensors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _tape: Mode[None] = Mode("tape", None)
 
 
 class GradientTape(Block[None]):
-    """Gradients by name instead of by `backward`: of a result with respect to the sources asked for.
+    """A block whose results can be differentiated with respect to given tensors, without `backward`.
 
-    A tape inside another one of the same thread or task is differentiated by the outer one: so second derivatives are
-    taken.
+    The gradients of a tape inside another one, of the same thread or task, can be differentiated by the outer one,
+    for second derivatives.
 
     Args:
         persistent: `gradient` may be called more than once.
@@ -52,27 +52,27 @@ class GradientTape(Block[None]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, traceback)
-        for one in self._watched:
-            one.requires_grad = False
+        for tensor in self._watched:
+            tensor.requires_grad = False
 
     def _again(self) -> GradientTape:
         return GradientTape(self._persistent)
 
     def watch(self, *tensors: Tensor) -> None:
-        """Differentiate with respect to these too, while the tape is open. Parameters are watched always.
+        """Record operations on these tensors too, while the tape is open. Parameters are always watched.
 
         Raises:
             UnsupportedError: a tensor is not float32.
         """
-        for one in tensors:
-            if one.dtype is not FLOAT32:
-                raise UnsupportedError(f"only float32 tensors have gradients, not {one.dtype}")
-            if not one.requires_grad:
-                one.requires_grad = True
-                self._watched.append(one)
+        for tensor in tensors:
+            if tensor.dtype is not FLOAT32:
+                raise UnsupportedError(f"only float32 tensors have gradients, not {tensor.dtype}")
+            if not tensor.requires_grad:
+                tensor.requires_grad = True
+                self._watched.append(tensor)
 
     def stop_recording(self) -> Block[bool]:
-        """Operations in the block are constants to every tape."""
+        """Exclude the operations in the block from all tapes."""
         return no_grad()
 
     def gradient(
@@ -84,13 +84,13 @@ class GradientTape(Block[None]):
 
         Raises:
             UnsupportedError: called a second time on a tape that is not persistent.
-            ShapeError: `target` has more than one element and no `output_gradient` was given.
+            ShapeError: `target` has more than one element and no `output_gradient` was passed.
         """
         if self._is_used and not self._persistent:
             raise UnsupportedError("gradient() was called already; use GradientTape(persistent=True)")
         self._is_used = True
         open_tapes = list(_tape.blocks())
-        is_watched = any(one is not self for one in open_tapes) or (self._persistent and self in open_tapes)
+        is_watched = any(tape is not self for tape in open_tapes) or (self._persistent and self in open_tapes)
         return gradients(
             target, sources, output_gradient, retain_graph=self._persistent or is_watched, create_graph=is_watched
         )

@@ -1,4 +1,4 @@
-"""What one does with a tensor: its operators, and the operations as methods. `ops` says what each is in full."""
+"""The operators and methods of `Tensor`, which call the operations of `ops`; see there for full descriptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Axes = int | Sequence[int] | None
 
 
 def call_operation(operation: str, *arguments: Any, **options: Any) -> Tensor:
-    """Call an operation of `ops`, which stands on tensors and so cannot be imported at the top of their modules."""
+    """Call an operation of `ops`, which imports this module and so cannot be imported at its top."""
     from . import ops
 
     result: Tensor = getattr(ops, operation)(*arguments, **options)
@@ -24,26 +24,26 @@ def call_operation(operation: str, *arguments: Any, **options: Any) -> Tensor:
 
 
 class _Conversions:
-    """Methods that go by the names of Python's types, apart from those whose signatures mean these types."""
+    """Methods with the names of Python's types, in a class of their own, as other signatures need these types."""
 
     def float(self) -> Tensor:
-        """As float32."""
+        """Convert to float32."""
         return call_operation("astype", self, "float32")
 
     def half(self) -> Tensor:
-        """As float16."""
+        """Convert to float16."""
         return call_operation("astype", self, "float16")
 
     def bfloat16(self) -> Tensor:
-        """As bfloat16."""
+        """Convert to bfloat16."""
         return call_operation("astype", self, "bfloat16")
 
     def int(self) -> Tensor:
-        """As int32, cut off towards zero."""
+        """Convert to int32, truncated towards zero."""
         return call_operation("astype", self, "int32")
 
     def bool(self) -> Tensor:
-        """Where it is not 0."""
+        """Convert to bool: True where it is not 0."""
         return call_operation("astype", self, "bool")
 
 
@@ -99,7 +99,7 @@ class TensorMethods(_Conversions):
     def __abs__(self) -> Tensor:
         return call_operation("abs", self)
 
-    # Comparisons and logic, element by element. With what is neither a number nor an array, as None, == is false.
+    # Comparisons and logic, element by element. == with objects that are no numbers or arrays, as None, is False.
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
         return call_operation("equal", self, other) if _is_comparable(other) else NotImplemented
@@ -190,11 +190,11 @@ class TensorMethods(_Conversions):
         return call_operation("square", self)
 
     def reciprocal(self) -> Tensor:
-        """One over it."""
+        """One over each element."""
         return call_operation("reciprocal", self)
 
     def pow(self, exponent: Any) -> Tensor:
-        """To a power."""
+        """Each element to a power."""
         return call_operation("power", self, exponent)
 
     def sin(self) -> Tensor:
@@ -230,7 +230,7 @@ class TensorMethods(_Conversions):
         return call_operation("silu", self)
 
     def clip(self, min: Any = None, max: Any = None) -> Tensor:
-        """Each element brought between two bounds."""
+        """Each element clipped to two bounds."""
         return call_operation("clip", self, min, max)
 
     clamp = clip
@@ -243,7 +243,7 @@ class TensorMethods(_Conversions):
         """The logarithm of the softmax along an axis, the last by default."""
         return call_operation("log_softmax", self, axis, dim=dim)
 
-    # Reductions: over an axis, several, or all. `dim` and `keepdim` are torch's words for `axis` and `keepdims`.
+    # Reductions: over an axis, several, or all. `dim` and `keepdim` are torch's names of `axis` and `keepdims`.
 
     def sum(
         self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool | None = None
@@ -286,13 +286,13 @@ class TensorMethods(_Conversions):
     def argmax(
         self, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool | None = None
     ) -> Tensor:
-        """Where the largest element stands, as int32."""
+        """The index of the largest element, as int32."""
         return call_operation("argmax", self, axis, keepdims, dim=dim, keepdim=keepdim)
 
     def argmin(
         self, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool | None = None
     ) -> Tensor:
-        """Where the smallest element stands, as int32."""
+        """The index of the smallest element, as int32."""
         return call_operation("argmin", self, axis, keepdims, dim=dim, keepdim=keepdim)
 
     def logsumexp(
@@ -312,37 +312,37 @@ class TensorMethods(_Conversions):
         return (self[number] for number in range(self.shape[0]))
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
-        """The same elements in another shape; one dimension may be -1. No copy if they lie in order."""
+        """A tensor of another shape with these elements; one dimension may be -1. No copy if they are contiguous."""
         return call_operation("reshape", self, _one_sequence(shape))
 
     def flatten(self, start: int = 0, end: int = -1) -> Tensor:
-        """The axes from `start` to `end` as one."""
+        """A tensor with the axes from `start` to `end` merged into one."""
         return call_operation("flatten", self, start, end)
 
     def unsqueeze(self, axis: int) -> Tensor:
-        """With a new axis of length 1."""
+        """A view with a new axis of length 1."""
         return call_operation("unsqueeze", self, axis)
 
     def squeeze(self, axis: int | tuple[int, ...] | None = None) -> Tensor:
-        """Without axes of length 1."""
+        """A view without axes of length 1."""
         return call_operation("squeeze", self, axis)
 
     def transpose(self, first: int, second: int) -> Tensor:
-        """Two axes exchanged."""
+        """A view with two axes exchanged."""
         return call_operation("transpose", self, first, second)
 
     def permute(self, *axes: int | Sequence[int]) -> Tensor:
-        """The axes in another order."""
+        """A view with the axes in another order."""
         return call_operation("permute", self, _one_sequence(axes))
 
     @property
     def T(self) -> Tensor:
-        """The axes in reverse order."""
+        """A view with the axes in reverse order."""
         return call_operation("permute", self, tuple(reversed(range(len(self.shape)))))
 
     @property
     def mT(self) -> Tensor:
-        """The last two axes exchanged: each matrix transposed."""
+        """A view with the last two axes exchanged: each matrix transposed."""
         return call_operation("transpose", self, -2, -1)
 
     # Copies.
@@ -352,15 +352,15 @@ class TensorMethods(_Conversions):
         return call_operation("clone", self)
 
     def contiguous(self) -> Tensor:
-        """The tensor, or a copy if its elements do not lie one after the other; gradients pass through."""
+        """The tensor, or a copy if it is not contiguous; gradients pass through."""
         return call_operation("in_order", self)
 
     def astype(self, dtype: DTypeLike) -> Tensor:
-        """As another type; itself if it has that type."""
+        """The values as another type; the tensor itself if it has that type."""
         return call_operation("astype", self, dtype)
 
     def to(self, target: str | Device | DType | type) -> Tensor:
-        """On another device, or as another type; itself if nothing changes. Gradients come back.
+        """A copy on another device, or of another type; the tensor itself if nothing changes. Gradients pass through.
 
         Args:
             target: what `optirs_web.device` takes, or "float32", "float16", "bfloat16", "int32", "uint32", "bool",
@@ -372,7 +372,7 @@ class TensorMethods(_Conversions):
         return call_operation("astype" if is_type else "to_device", self, target)
 
     def cpu(self) -> Tensor:
-        """On the device `cpu`."""
+        """A copy on the device `cpu`; the tensor itself if it is there."""
         return call_operation("to_device", self, "cpu")
 
 
@@ -381,19 +381,19 @@ def _is_comparable(other: object) -> bool:
 
 
 def _bools(operator: str, *operands: Any) -> tuple[Any, ...]:
-    """Operands of logic, of which each tensor is of bools.
+    """Return the operands of logic, after checking that tensors among them are of bools.
 
     Raises:
         UnsupportedError: one is not.
     """
     from .errors import UnsupportedError
 
-    for one in operands:
-        if isinstance(one, TensorMethods) and one.dtype.name != "bool":  # type: ignore[attr-defined]
-            raise UnsupportedError(f"{operator} is for bools, as in (x > 0) & (x < 1), not for {one!r}")
+    for operand in operands:
+        if isinstance(operand, TensorMethods) and operand.dtype.name != "bool":  # type: ignore[attr-defined]
+            raise UnsupportedError(f"{operator} is for bools, as in (x > 0) & (x < 1), not for {operand!r}")
     return operands
 
 
-def _one_sequence(words: tuple[int | Sequence[int], ...]) -> Any:
-    """Ints given one by one, or as one sequence."""
-    return words[0] if len(words) == 1 and not isinstance(words[0], int) else words
+def _one_sequence(values: tuple[int | Sequence[int], ...]) -> Any:
+    """Return ints that are passed as separate arguments, or as one sequence."""
+    return values[0] if len(values) == 1 and not isinstance(values[0], int) else values

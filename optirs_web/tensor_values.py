@@ -18,7 +18,7 @@ __all__ = ["TensorValues"]
 
 
 class TensorValues:
-    """What reads a tensor. All of it waits, but for the twins that are awaited, which begin to read at the call."""
+    """Methods that read a tensor. They wait, but for the awaitable twins, which begin to read at the call."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -26,7 +26,7 @@ class TensorValues:
 
     @property
     def device(self) -> Device:
-        """Where it lies."""
+        """The device of the tensor."""
         raise NotImplementedError
 
     @property
@@ -49,7 +49,7 @@ class TensorValues:
         return self._later(self._shaped)
 
     def _later(self, finish: Callable[[memoryview], Any]) -> Coroutine[Any, Any, Any]:
-        """The values as they are at the call, so that reads that are started one after the other overlap."""
+        """Begin to read the values, and return a coroutine of `finish`'s result, so that several reads overlap."""
         return _finished(self.device.read_async(self.view), finish)
 
     def _shaped(self, raw: memoryview) -> memoryview:
@@ -70,8 +70,8 @@ class TensorValues:
         if self.dtype is BOOL:
             return np.frombuffer(raw, np.uint32).reshape(self.shape) != 0
         if self.dtype.itemsize < 4:
-            wanted = "float16" if self.dtype == "float16" else "float32"
-            return np.asarray(self._shaped(raw), wanted).reshape(self.shape)
+            type_ = "float16" if self.dtype == "float16" else "float32"
+            return np.asarray(self._shaped(raw), type_).reshape(self.shape)
         return np.frombuffer(raw, dtype=self.dtype.name).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Tensors: an array on a device, which remembers how it was made when a gradient will be asked of it."""
+"""Tensors: arrays on a device, with the history by which gradients are computed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Edge", "Parameter", "Tensor", "Walk", "as_shape", "empty", "row_majo
 
 
 class Edge(NamedTuple):
-    """An input of an operation, and the rule that carries a gradient of the result to it.
+    """An input of an operation, and the rule that computes its gradient from that of the result.
 
     The rule is called with that gradient and the result. `used` has the parameters whose values the operation used,
     with their versions.
@@ -38,7 +38,7 @@ class Edge(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Where elements lie: the first one, in elements from where the memory begins, and the steps along each axis."""
+    """A strided view of memory: the first element, counted from the view's beginning, and the strides in elements."""
 
     view: View
     start: int
@@ -46,7 +46,7 @@ class Walk(NamedTuple):
 
 
 def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Elements from one index to the next along each axis of an array whose elements lie one after the other."""
+    """Return the strides of a contiguous array: elements from one index to the next along each axis."""
     return tuple([math.prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
@@ -57,13 +57,13 @@ class Tensor(TensorMethods, TensorValues):
     broadcasting; work is enqueued, and waits only when a value is read: by `numpy`, `tolist`, `item` or
     `read`, and not by `print`, which shows shape, type and device.
 
-    Transposing, slicing and broadcasting give another walk over the same memory, not a copy.
+    Transposing, slicing and broadcasting give another strided view of the same memory, not a copy.
 
     Attributes:
         shape: a tuple of ints.
         dtype: "float32", "float16", "bfloat16", "int32", "uint32" or "bool", as a `DType`.
-        walk: where it lies: the memory, the element of it that comes first, and the elements from one index to the
-            next along each axis.
+        walk: its strided view: the memory, the offset of the first element, and the strides along each axis, in
+            elements.
 
     Example:
         >>> import optirs_web as ow
@@ -75,7 +75,7 @@ class Tensor(TensorMethods, TensorValues):
     """
 
     _keeps_edges = False
-    """Its history holds no memory, and several are computed from it: `backward` leaves it."""
+    """`backward` does not free its history, which holds no memory and is shared by several results."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class Tensor(TensorMethods, TensorValues):
         strides: tuple[int, ...] | None = None,
         start: int = 0,
     ) -> None:
-        """Take over a view of the right size, or a walk over a larger one; for use by operations."""
+        """Make a tensor over a view of its size, or a strided view of a larger one; for use by operations."""
         if requires_grad and dtype.wgsl != "f32":
             raise UnsupportedError(f"only float32 and shorter floats have gradients, not {dtype}")
         if dtype.itemsize < 4:
-            view = imported("precision").of_halves(view, dtype)
+            view = imported("precision").of_16_bits(view, dtype)
         self.shape = shape
         self.dtype = dtype
         self.walk = Walk(view, start, row_major_strides(shape) if strides is None else strides)
@@ -104,7 +104,7 @@ class Tensor(TensorMethods, TensorValues):
 
     @property
     def view(self) -> View:
-        """Its elements one after the other: where it lies, or, where it does not lie so, a copy made now."""
+        """Its elements, contiguous: its memory, or a copy made now if it is not contiguous."""
         if self.is_contiguous:
             view, start, _ = self.walk
             nbytes = self.dtype.nbytes(math.prod(self.shape))
@@ -118,7 +118,7 @@ class Tensor(TensorMethods, TensorValues):
 
     @property
     def is_contiguous(self) -> bool:
-        """Its elements lie one after the other, and begin where a kernel can be shown them."""
+        """True if its elements are contiguous, and begin at an offset where a binding may begin."""
         view, start, strides = self.walk
         if strides != row_major_strides(self.shape):
             return False
@@ -127,12 +127,12 @@ class Tensor(TensorMethods, TensorValues):
 
     @property
     def _tracked(self) -> Parameter | None:
-        """The parameter whose memory this is, if it is one's: itself, or what it was detached or reshaped from."""
+        """The parameter whose memory this is, if any: itself, or the one that it was detached or reshaped from."""
         return self if isinstance(self, Parameter) else self._shares
 
     @property
     def device(self) -> Device:
-        """The device it lies on."""
+        """The device of its memory."""
         return self.walk.view.buffer.device
 
     @property
@@ -147,7 +147,7 @@ class Tensor(TensorMethods, TensorValues):
 
     @property
     def requires_grad(self) -> bool:
-        """Gradients of what is computed from it will be asked for."""
+        """True if operations on it record history, so that gradients can be computed."""
         flag_used(self, "requires_grad", self._requires_grad)
         return self._requires_grad
 
@@ -159,9 +159,9 @@ class Tensor(TensorMethods, TensorValues):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that `backward` left, or None. Assigning an array or tensor of the same shape copies it.
+        """The gradient that `backward` computed, or None. Assigning an array or tensor of the same shape copies it.
 
-        A parameter of an optimizer keeps its gradient in one place: the next `backward` writes there too.
+        A parameter of an optimizer keeps its gradient in the same memory, to which the next `backward` adds.
         """
         from .autograd import note_grad
 
@@ -177,11 +177,11 @@ class Tensor(TensorMethods, TensorValues):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         copied = call_operation("clone", self.detach())
         copied._requires_grad = self._requires_grad
-        copied.grad = self.grad  # which torch copies too, of tensors, but not of parameters
+        copied.grad = self.grad  # which torch copies too, but not for parameters
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For `pickle`: the values are read, and written to a device of the same name. Waits."""
+        """Pickle the values, which are written to a device of the same name when they are loaded. Waits."""
         name = self.name if isinstance(self, Parameter) else None
         content = bytes(self.device.read(self.view))
         return _restore, (type(self), content, self.shape, self.dtype.name, self.device.name, self.requires_grad, name)
@@ -202,25 +202,25 @@ class Tensor(TensorMethods, TensorValues):
         """Add the gradients of this tensor to the `grad` of every leaf that it was computed from.
 
         Args:
-            gradient: the gradient with respect to this tensor, of its shape; may be left out for a tensor
+            gradient: the gradient with respect to this tensor, of its shape; may be omitted for a tensor
                 of one element, where it is 1.
             retain_graph: keep the history, so that backward can be called again; otherwise its memory is
-                freed on the way. As `create_graph` if None.
-            create_graph: leave a history of the gradients, so that they can be differentiated in turn.
+                freed during the pass. As `create_graph` if None.
+            create_graph: record a history of the gradients, so that they can be differentiated.
 
         Raises:
-            ShapeError: no gradient was given and there is more than one element, or its shape is wrong.
+            ShapeError: no gradient was passed and there is more than one element, or its shape is wrong.
             UnsupportedError: nothing that it was computed from requires a gradient, or its history was
-                used up by an earlier call.
+                freed by an earlier call.
         """
         from .autograd import backward
 
         backward(self, gradient, retain_graph, create_graph)
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> Callable[[], None]:
-        """Have `hook` called with the gradient of this tensor whenever one is computed; returns what removes it.
+        """Have `hook` called with the gradient of this tensor whenever one is computed; return a function to remove it.
 
-        What the hook returns, unless it is None, takes the gradient's place.
+        The result of the hook, unless it is None, replaces the gradient.
 
         Example:
             >>> import optirs_web as ow
@@ -235,7 +235,7 @@ class Tensor(TensorMethods, TensorValues):
         return lambda: hooks.remove(hook) if hook in hooks else None
 
     def detach(self) -> Tensor:
-        """The same memory, without its history."""
+        """Return a tensor over the same memory without the history."""
         view, start, strides = self.walk
         result = Tensor(view, self.shape, self.dtype, strides=strides, start=start)
         result._shares = self._tracked
@@ -245,7 +245,7 @@ class Tensor(TensorMethods, TensorValues):
 class Parameter(Tensor, KeepsValues):
     """A float32 tensor that is trained.
 
-    The first optimizer that is given a parameter moves it into an arena: one buffer for many parameters.
+    The first optimizer of a parameter moves it into an arena: one buffer for many parameters.
 
     Args:
         data: what `tensor` takes.
@@ -298,7 +298,7 @@ class Parameter(Tensor, KeepsValues):
         self._version += 1
 
     def revive(self, device: Device) -> None:
-        """Go on with the snapshot's values on this device, outside any arena and without a gradient."""
+        """Continue with the snapshot's values on this device, outside any arena and without a gradient."""
         assert self._snapshot is not None
         self.view = tensor(HostData(self._snapshot, self.shape, self.dtype), device=device).view
         self._home = self._grad = self._grad_view = None
@@ -324,7 +324,7 @@ def _restore(
     requires_grad: bool,
     name: str | None,
 ) -> Tensor:
-    """What was pickled."""
+    """Return a pickled tensor or parameter."""
     values = tensor(HostData(memoryview(content), shape, dtype_of(dtype)), device=device)
     restored = kind(values, name=name) if issubclass(kind, Parameter) else values
     restored._requires_grad = requires_grad
@@ -332,7 +332,7 @@ def _restore(
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:
-    """A tuple of dimensions from an int or a sequence of ints.
+    """Return a shape, as a tuple, from an int or a sequence of ints.
 
     Raises:
         ShapeError: a dimension is negative, or not an int.
@@ -341,13 +341,13 @@ def as_shape(shape: Any) -> tuple[int, ...]:
         dimensions = tuple(map(operator.index, shape if hasattr(shape, "__iter__") else (shape,)))
     except TypeError:
         raise ShapeError(f"a shape must be ints from 0, not {shape!r}") from None
-    if any(one < 0 for one in dimensions):
+    if any(size < 0 for size in dimensions):
         raise ShapeError(f"a shape must be ints from 0, not {dimensions}")
     return dimensions
 
 
 def empty(shape: tuple[int, ...], dtype: DType, device: Device) -> Tensor:
-    """A tensor of any content, for an operation to write."""
+    """Allocate an uninitialized tensor, for an operation to write."""
     nbytes = dtype.nbytes(math.prod(shape))
     return Tensor(View(device.allocate(nbytes), 0, nbytes), shape, dtype)
 
@@ -358,7 +358,7 @@ def tensor(
     dtype: DTypeLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor with a copy of `data`.
+    """Make a tensor with a copy of `data`.
 
     Args:
         data: an array, anything with the buffer protocol, nested lists, a number, or a tensor.
@@ -366,7 +366,7 @@ def tensor(
         dtype: "float32", "float16", "bfloat16", "int32", "uint32" or "bool", or NumPy's or Python's type, such as
             ``np.float32`` or float; by default that of the data, where float64 and float16 become float32, and int64
             becomes int32.
-        requires_grad: gradients will be asked for.
+        requires_grad: record operations on it, so that its gradient can be computed.
 
     Raises:
         UnsupportedError: the data or dtype is of a type that no tensor can have.
@@ -383,10 +383,10 @@ def tensor(
             return _of_tensor(data, dtype, requires_grad)
         dtype = dtype or data.dtype
         data = data.read() if data.size else data.numpy()
-    asked = None if dtype is None else dtype_of(dtype)
-    if asked is not None and asked.itemsize < 4:
-        return _of_tensor(tensor(data, device, FLOAT32), asked, requires_grad)
-    content, shape, its_dtype = host_data(data, asked)
+    requested = None if dtype is None else dtype_of(dtype)
+    if requested is not None and requested.itemsize < 4:
+        return _of_tensor(tensor(data, device, FLOAT32), requested, requires_grad)
+    content, shape, data_type = host_data(data, requested)
     target = device_of(device)
     recording = target.recording
     buffer = target.allocate(content.nbytes) if recording is None else target.allocate_zeroed(max(4, content.nbytes))
@@ -394,17 +394,17 @@ def tensor(
         recording.keep(buffer)
     view = View(buffer, 0, content.nbytes)
     target.write(view, content)
-    return Tensor(view, shape, its_dtype, requires_grad=requires_grad)
+    return Tensor(view, shape, data_type, requires_grad=requires_grad)
 
 
 def _of_tensor(data: Tensor, dtype: DTypeLike | None, requires_grad: bool) -> Tensor:
-    """A copy on the same device."""
-    its_dtype = data.dtype if dtype is None else dtype_of(dtype)
-    if its_dtype.itemsize < 4:
-        data = data.detach().astype(its_dtype)
-    if its_dtype is not data.dtype:
+    """Return a copy on the same device, of another type if one is requested."""
+    target_type = data.dtype if dtype is None else dtype_of(dtype)
+    if target_type.itemsize < 4:
+        data = data.detach().astype(target_type)
+    if target_type is not data.dtype:
         raise UnsupportedError(
-            f"a {data.dtype} tensor cannot be converted to {its_dtype}; convert the array it came from"
+            f"a {data.dtype} tensor cannot be converted to {target_type}; convert the array it came from"
         )
     result = call_operation("clone", data.detach())
     result._requires_grad = requires_grad

@@ -32,7 +32,7 @@ def to_gpu(torch, cuda, monkeypatch):
         missing("software-cuda", "NVIDIA's own driver is there, and torch is installed without CUDA")
 
     def shown(ours):
-        described, end = dlpack_capsules.taken(ours.__dlpack__(stream=DEFAULT))
+        described, end = dlpack_capsules.consumed(ours.__dlpack__(stream=DEFAULT))
         cuda.synchronize()
         memory = (ctypes.c_float * ours.size).from_address(described.address)
         made = torch.frombuffer(memory, dtype=torch.float32).view(ours.shape)
@@ -144,7 +144,7 @@ def test_each_library_comes_after_the_other_and_neither_waits(cuda, monkeypatch)
         missing("software-cuda", "NVIDIA's own driver is there, which does not tell what it did")
     monkeypatch.setattr(torch_memory, "current_stream", lambda number: DEFAULT)
     x = ow.Parameter([1.0, 2.0], device=cuda)
-    described, end = dlpack_capsules.taken(x.__dlpack__(stream=DEFAULT))
+    described, end = dlpack_capsules.consumed(x.__dlpack__(stream=DEFAULT))
     cuda.synchronize()
     seen = (ctypes.c_float * 2).from_address(described.address)
     before = driver.count("cuStreamWaitEvent"), driver.count("events")

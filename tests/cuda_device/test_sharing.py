@@ -23,13 +23,13 @@ class Exporter:
 
     def __dlpack__(self, *, stream=None, max_version=None):
         self.asked = stream
-        described, end = dlpack_capsules.taken(self.x.__dlpack__(stream=stream))
+        described, end = dlpack_capsules.consumed(self.x.__dlpack__(stream=stream))
 
         def ended():
             self.ended += 1
             end()
 
-        return dlpack_capsules.made(described._replace(**self.described), ended, max_version, is_copied=False)
+        return dlpack_capsules.capsule_of(described._replace(**self.described), ended, max_version, is_copied=False)
 
 
 class OldExporter(Exporter):
@@ -85,7 +85,7 @@ def test_what_was_lent_to_be_read_is_lent_on_as_such_or_copied(cuda):
     address = x.view.buffer.handle.address
 
     def described(one, **options):
-        result, end = dlpack_capsules.taken(one.__dlpack__(**options))
+        result, end = dlpack_capsules.consumed(one.__dlpack__(**options))
         end()
         return result.address, result.is_read_only
 
@@ -109,7 +109,7 @@ def test_a_parameter_of_another_librarys_array_has_memory_of_its_own(cuda):
 def test_the_pool_does_not_reuse_memory_that_somebody_sees(cuda):
     x = ow.tensor(np.arange(300, dtype=np.float32), device=cuda) + 1.0
     address, buffer = x.view.buffer.handle.address, weakref.ref(x.view.buffer)
-    described, end = dlpack_capsules.taken(x.__dlpack__(stream=1))
+    described, end = dlpack_capsules.consumed(x.__dlpack__(stream=1))
     assert (described.address, described.device, described.shape) == (address, (2, 0), (300,))
     del x
     gc.collect()
@@ -125,7 +125,7 @@ def test_a_consumers_stream_waits_for_the_work_so_far_and_this_one_for_the_consu
     for stream, waits, settles in ((None, 1, 1), (2, 1, 1), (-1, 0, 0), (int(cuda.backend.stream), 1, 0)):
         x = ow.ones((4,), device=cuda) + 1.0
         before = driver.count("cuStreamWaitEvent"), driver.count("cuCtxSynchronize")
-        _, end = dlpack_capsules.taken(x.__dlpack__(stream=stream))
+        _, end = dlpack_capsules.consumed(x.__dlpack__(stream=stream))
         assert driver.count("cuStreamWaitEvent") - before[0] == waits
         end()
         assert x.tolist() == [2.0] * 4
@@ -142,10 +142,10 @@ def test_a_capsule_that_nobody_takes_gives_its_memory_back(cuda):
     cuda.synchronize()
     assert handle.lent == 0
     capsule = x.__dlpack__()
-    _, end = dlpack_capsules.taken(capsule)
+    _, end = dlpack_capsules.consumed(capsule)
     end()
     with pytest.raises(BufferError, match="was already consumed"):
-        dlpack_capsules.taken(capsule)
+        dlpack_capsules.consumed(capsule)
 
 
 def test_what_cannot_be_shared_is_refused_or_goes_by_the_host(cuda, open_device):
@@ -164,7 +164,7 @@ def test_what_cannot_be_shared_is_refused_or_goes_by_the_host(cuda, open_device)
             ow.from_dlpack(other)
         assert other.ended == 1
     with pytest.raises(BufferError, match="of DLPack 9"):
-        dlpack_capsules.taken(_of_version(x, 9))
+        dlpack_capsules.consumed(_of_version(x, 9))
 
 
 def _of_version(x, major):
@@ -179,7 +179,7 @@ def test_memory_that_somebody_sees_outlives_the_device_and_is_given_back_by_its_
     before = amounts(driver)
     with opened() as device:
         x = ow.ones((300,), device=device) + 1.0
-        ends = [dlpack_capsules.taken(x.__dlpack__(stream=1))[1] for _ in range(2)]
+        ends = [dlpack_capsules.consumed(x.__dlpack__(stream=1))[1] for _ in range(2)]
     left = {kind: count - before[kind] for kind, count in amounts(driver).items() if count != before[kind]}
     assert left == {"allocations": 1, "contexts": 1}
     ends[0]()
