@@ -95,9 +95,9 @@ def _running_loop() -> AbstractEventLoop | None:
         return None
 
 
-async def _unless_lost(taken: Awaitable[None]) -> None:
+async def _unless_lost(reading: Awaitable[None]) -> None:
     with suppress(DeviceLostError):  # the previous snapshot is kept
-        await taken
+        await reading
 
 
 class _Recorded(NamedTuple):

@@ -28,8 +28,8 @@ def add(a: Any, b: Any) -> Tensor:
         [3.0, 9.0]
     """
     a, b, result = _binary("add", a, b)
-    of_a, of_b = shape_of(a), shape_of(b)
-    return record(result, (a, lambda g, _: sum_to(g, of_a)), (b, lambda g, _: sum_to(g, of_b)))
+    shape_a, shape_b = shape_of(a), shape_of(b)
+    return record(result, (a, lambda g, _: sum_to(g, shape_a)), (b, lambda g, _: sum_to(g, shape_b)))
 
 
 def subtract(a: Any, b: Any) -> Tensor:
@@ -42,8 +42,8 @@ def subtract(a: Any, b: Any) -> Tensor:
         [-1.0, 1.0]
     """
     a, b, result = _binary("subtract", a, b)
-    of_a, of_b = shape_of(a), shape_of(b)
-    return record(result, (a, lambda g, _: sum_to(g, of_a)), (b, lambda g, _: sum_to(negate(g), of_b)))
+    shape_a, shape_b = shape_of(a), shape_of(b)
+    return record(result, (a, lambda g, _: sum_to(g, shape_a)), (b, lambda g, _: sum_to(negate(g), shape_b)))
 
 
 def multiply(a: Any, b: Any) -> Tensor:

@@ -49,10 +49,10 @@ def _extreme(function: str, a: Any, b: Any) -> Tensor:
     )
 
 
-def _share(function: str, g: Tensor, taken: Operand, other: Operand) -> Tensor:
-    """Return the share of a gradient that belongs to `taken`; it is piecewise constant in the operands."""
-    result = apply("maximum", f"{function}_grad", g, taken, other)
-    return record(result, (g, lambda h, _: _share(function, h, taken, other)))
+def _share(function: str, g: Tensor, chosen: Operand, other: Operand) -> Tensor:
+    """Return the share of a gradient that belongs to `chosen`; it is piecewise constant in the operands."""
+    result = apply("maximum", f"{function}_grad", g, chosen, other)
+    return record(result, (g, lambda h, _: _share(function, h, chosen, other)))
 
 
 def clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:

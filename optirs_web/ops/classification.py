@@ -64,14 +64,14 @@ def cross_entropy(
     need_float32("cross_entropy", logits, *([] if weight is None else [weight]))
     need_one_device("cross_entropy", logits, target, *([] if weight is None else [weight]))
     if target.dtype is FLOAT32 and target.shape == logits.shape and logits.size:
-        return _of_probabilities(logits, target, weight, reduction, label_smoothing)
+        return _loss_of_probabilities(logits, target, weight, reduction, label_smoothing)
     rows, labels, shape = _as_rows("cross_entropy", logits, target, weight)
     check_indices("cross_entropy", target, rows.shape[1], ignored=ignore_index, what="classes")
     call = _Call(labels, weight, ignore_index, label_smoothing)
     if FLOAT32.nbytes(rows.shape[1]) > rows.device.capabilities.max_binding_bytes:  # no kernel can be shown a row
-        of_targets = call._replace(smoothing=0.0).shares(rows)
-        return _of_shares(log_softmax(rows), call.shares(rows), of_targets, reduction, shape)
-    return _of_classes(rows, call, reduction, shape)
+        target_shares = call._replace(smoothing=0.0).shares(rows)
+        return _loss_of_shares(log_softmax(rows), call.shares(rows), target_shares, reduction, shape)
+    return _loss_of_classes(rows, call, reduction, shape)
 
 
 def nll_loss(
@@ -94,7 +94,7 @@ def nll_loss(
     check_indices("nll_loss", target, rows.shape[1], ignored=ignore_index, what="classes")
     call = _Call(labels, weight, ignore_index, 0.0)
     shares = call.shares(rows)
-    return _of_shares(rows, shares, shares, reduction, shape)
+    return _loss_of_shares(rows, shares, shares, reduction, shape)
 
 
 class _Call(NamedTuple):
@@ -136,23 +136,25 @@ def _classes_last(x: Tensor) -> Tensor:
     return permute(x, (0, *range(2, x.ndim), 1)) if x.ndim > 2 else x
 
 
-def _of_shares(log_probs: Tensor, shares: Tensor, of_targets: Tensor, reduction: str, shape: tuple[int, ...]) -> Tensor:
-    """Return the loss of rows of log-probabilities; the mean divides by the sum of `of_targets`."""
+def _loss_of_shares(
+    log_probs: Tensor, shares: Tensor, target_shares: Tensor, reduction: str, shape: tuple[int, ...]
+) -> Tensor:
+    """Return the loss of rows of log-probabilities; the mean divides by the sum of `target_shares`."""
     terms = record(
         apply("cross_entropy", "nll_term", log_probs, shares),
         (log_probs, lambda g, _: negate(multiply(g, shares))),
     )
     if reduction == "none":
         return reshape(sum(terms, -1), shape)
-    return sum(terms) if reduction == "sum" else divide(sum(terms), sum(of_targets))
+    return sum(terms) if reduction == "sum" else divide(sum(terms), sum(target_shares))
 
 
 # Classes as targets.
 
 
-def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...]) -> Tensor:
+def _loss_of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...]) -> Tensor:
     n, classes = rows.shape
-    of_rows = empty((n, 2), FLOAT32, rows.device)
+    row_statistics = empty((n, 2), FLOAT32, rows.device)
     parts: list[Tensor] = []  # losses and weights
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
@@ -170,7 +172,7 @@ def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...
             (count, classes, call.weight is not None, call.ignored, call.smoothing, rows_per_workgroup),
         )
 
-    in_parts([of_rows], [contiguous(rows.detach()), call.labels.detach()], 1, run)
+    in_parts([row_statistics], [contiguous(rows.detach()), call.labels.detach()], 1, run)
     if len(parts) == 1:
         losses_and_weights = parts[0]
     else:
@@ -179,21 +181,21 @@ def _of_classes(rows: Tensor, call: _Call, reduction: str, shape: tuple[int, ...
         losses_and_weights = concat(parts, 1)
     if reduction == "none":
         result = strided_view(losses_and_weights, (n,), (1,))
-        losses = record(result, (rows, lambda g, _: _gradient(reshape(g, (n, 1)), rows, of_rows, call)))
+        losses = record(result, (rows, lambda g, _: _gradient(reshape(g, (n, 1)), rows, row_statistics, call)))
         return reshape(losses, shape)
     total, weight = (strided_view(sums, (), (), number) for sums in [sum(losses_and_weights, 1)] for number in (0, 1))
     if reduction == "sum":
-        return record(total, (rows, lambda g, _: _gradient(broadcast_to(g, (n, 1)), rows, of_rows, call)))
+        return record(total, (rows, lambda g, _: _gradient(broadcast_to(g, (n, 1)), rows, row_statistics, call)))
     return record(
         divide(total, weight),
-        (rows, lambda g, _: _gradient(broadcast_to(divide(g, weight), (n, 1)), rows, of_rows, call)),
+        (rows, lambda g, _: _gradient(broadcast_to(divide(g, weight), (n, 1)), rows, row_statistics, call)),
     )
 
 
-def _gradient(g: Tensor, rows: Tensor, of_rows: Tensor, call: _Call) -> Tensor:
+def _gradient(g: Tensor, rows: Tensor, row_statistics: Tensor, call: _Call) -> Tensor:
     """Return the gradient of each row, g (shares softmax - share), for g of (n, 1)."""
     n = rows.shape[0]
-    log_sum, shares = (strided_view(of_rows, (n, 1), (2, 1), number) for number in (0, 1))
+    log_sum, shares = (strided_view(row_statistics, (n, 1), (2, 1), number) for number in (0, 1))
     result = apply("cross_entropy", "cross_entropy_grad", g, rows, log_sum, shares, *call.numbers_of(rows))
 
     def formula(g: Tensor, rows: Tensor) -> Tensor:
@@ -205,7 +207,7 @@ def _gradient(g: Tensor, rows: Tensor, of_rows: Tensor, call: _Call) -> Tensor:
 # Probabilities as targets.
 
 
-def _of_probabilities(
+def _loss_of_probabilities(
     logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
 ) -> Tensor:
     rows, shares = _classes_last(logits), _classes_last(target)

@@ -255,10 +255,10 @@ def _finished(operation: str, result: Tensor, bias: Tensor | None, x: Tensor) ->
 def _batches(images: Tensor, layout: _Layout, *, makes_weights: bool = False) -> Iterator[Pair]:
     """Yield the first image and the number of images of each pass."""
     count, device_bytes = images.shape[0], images.device.capabilities.max_binding_bytes
-    of_image = layout.groups * layout.rows * layout.windows.windows
+    image_elements = layout.groups * layout.rows * layout.windows.windows
     if makes_weights:
-        of_image = max(of_image, layout.filters * layout.rows)
-    most = max(1, min(_COLUMN_BYTES, device_bytes) // max(1, 4 * of_image))
+        image_elements = max(image_elements, layout.filters * layout.rows)
+    most = max(1, min(_COLUMN_BYTES, device_bytes) // max(1, 4 * image_elements))
     for start in range(0, count, most):
         yield start, min(most, count - start)
 

@@ -54,8 +54,8 @@ class ImageProduct(NamedTuple):
         columns: of a product.
         inner: depths of one image.
         images: number of images over which products are added up.
-        of_columns: the part of a pixel's offset that depends on the column.
-        of_depths: the part that depends on the depth; the pixel is at the sum of both.
+        column_digits: the part of a pixel's offset that depends on the column.
+        depth_digits: the part that depends on the depth; the pixel is at the sum of both.
         size: height and width of an image; pixels beyond its edges are 0.
         before: rows and columns of padding before an image.
         b_group: elements of the images from one group to the next.
@@ -69,8 +69,8 @@ class ImageProduct(NamedTuple):
     columns: int
     inner: int
     images: int
-    of_columns: Digits
-    of_depths: Digits
+    column_digits: Digits
+    depth_digits: Digits
     size: Pair
     before: Pair
     b_group: int
@@ -103,12 +103,12 @@ def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: Im
         False if nothing was enqueued.
     """
     p, capabilities = product, result.device.capabilities
-    steps = p.of_depths.pixels
-    is_of_taps = p.of_depths.bounds == (3, 3) and p.of_depths.plane > 0
-    if not is_of_taps or p.of_columns.pixels != (1, 1) or steps not in ((1, 1), (-1, -1)):
+    steps = p.depth_digits.pixels
+    is_over_taps = p.depth_digits.bounds == (3, 3) and p.depth_digits.plane > 0
+    if not is_over_taps or p.column_digits.pixels != (1, 1) or steps not in ((1, 1), (-1, -1)):
         return False
     is_flipped = steps == (-1, -1)
-    channels, windows = p.inner // 9, p.of_columns.bounds
+    channels, windows = p.inner // 9, p.column_digits.bounds
     count = p.columns // p.result_columns
     a_group = p.rows * p.inner
     launch = band_launch(
@@ -121,7 +121,7 @@ def _multiply_bands(result: Tensor, filters: Tensor, images: Tensor, product: Im
     c_image = p.groups * p.rows * p.result_columns
     parameters = (
         *(p.rows, channels, *p.size, *_words(before), *windows),
-        *(a_group, p.b_group, p.of_columns.plane, c_image),
+        *(a_group, p.b_group, p.column_digits.plane, c_image),
     )
     result.device.dispatch(launch[0], [filters.view, images.view, result.view], launch[1], parameters)
     return True
@@ -141,7 +141,7 @@ def multiply_images(result: Tensor, a: Tensor, images: Tensor, product: ImagePro
     starts = (0, a_group, p.a_image)
     staging = Staging.BY_ELEMENTS if a.view.kind else staging_of(p.inner, 1, p.rows, a_row, starts)
     kernel, at_once, grid = convolution_launch(
-        capabilities, p.rows, p.columns, p.groups * parts, staging, along_depth=not p.of_depths.plane
+        capabilities, p.rows, p.columns, p.groups * parts, staging, along_depth=not p.depth_digits.plane
     )
     c_group = p.rows * p.result_columns
     for first_column in range(0, p.columns, at_once):
@@ -154,8 +154,8 @@ def multiply_images(result: Tensor, a: Tensor, images: Tensor, product: ImagePro
                 *(p.images, p.a_image, p.b_image, part_images, part_depths, depth_parts, result.size),
                 *(p.result_columns, p.groups * c_group, first_column),
                 *(*p.size, *_words(p.before)),
-                *(*p.of_columns.bounds, p.of_columns.plane, *_words(p.of_columns.pixels)),
-                *(*p.of_depths.bounds, p.of_depths.plane, *_words(p.of_depths.pixels)),
+                *(*p.column_digits.bounds, p.column_digits.plane, *_words(p.column_digits.pixels)),
+                *(*p.depth_digits.bounds, p.depth_digits.plane, *_words(p.depth_digits.pixels)),
             ),
         )
     if target is result:
@@ -188,8 +188,8 @@ def result_product(w: Windows, images: int, channels: int, filters: int, groups:
         columns=images * w.windows,
         inner=channels // groups * w.taps,
         images=1,
-        of_columns=Digits(w.grid, channels * w.pixels, w.stride),
-        of_depths=Digits(w.kernel, w.pixels, w.dilation),
+        column_digits=Digits(w.grid, channels * w.pixels, w.stride),
+        depth_digits=Digits(w.kernel, w.pixels, w.dilation),
         size=w.size,
         before=w.before,
         b_group=channels // groups * w.pixels,
@@ -210,8 +210,8 @@ def image_gradient(w: Windows, images: int, channels: int, filters: int, groups:
         columns=images * w.pixels,
         inner=filters // groups * w.taps,
         images=1,
-        of_columns=Digits(w.size, filters * w.windows, (1, 1)),
-        of_depths=Digits(w.kernel, w.windows, (-w.dilation[0], -w.dilation[1])),
+        column_digits=Digits(w.size, filters * w.windows, (1, 1)),
+        depth_digits=Digits(w.kernel, w.windows, (-w.dilation[0], -w.dilation[1])),
         size=w.grid,
         before=(-w.before[0], -w.before[1]),
         b_group=filters // groups * w.windows,
@@ -230,8 +230,8 @@ def filter_gradient(w: Windows, images: int, channels: int, filters: int, groups
         columns=columns,
         inner=w.windows,
         images=images,
-        of_columns=Digits(w.kernel, w.pixels, w.dilation),
-        of_depths=Digits(w.grid, 0, w.stride),
+        column_digits=Digits(w.kernel, w.pixels, w.dilation),
+        depth_digits=Digits(w.grid, 0, w.stride),
         size=w.size,
         before=w.before,
         b_group=channels // groups * w.pixels,

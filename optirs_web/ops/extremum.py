@@ -15,7 +15,7 @@ from .arithmetic import divide, multiply
 from .compare import astype, equal
 from .launch import apply, at_once, write_into
 from .limits import compute_part, fits, reduce_into
-from .lookup import looked_up, of_each
+from .lookup import elementwise, looked_up
 from .reduce import Axes, any_axes, as_three_axes, normalize_axes, reduced_shapes, sum
 from .shape import reshape
 
@@ -154,7 +154,7 @@ def _join_positions(result: Tensor, parts: Sequence[Tensor], *, is_smallest: boo
         for number, part in enumerate(parts):
             compute_part(target, 0, number, 1, partial(reduce_into, x=part, reduce=find))
     part_number = _search(largest, (0,), (1, inner), INT32, is_smallest=is_smallest, gives_value=False)
-    position = looked_up(positions, of_each(part_number, kept, 0), (1, inner), 0)
+    position = looked_up(positions, elementwise(part_number, kept, 0), (1, inner), 0)
     write_into(result, apply("indexing", "in_whole", position, part_number, length, dtype=INT32))
 
 

@@ -17,7 +17,7 @@ from ..sparse import SparseRows
 from ..tensors import Tensor, tensor
 from .arithmetic import add
 from .launch import Shape, apply, need_float32, need_one_device
-from .lookup import Lookup, along, looked_up, of_each, spread
+from .lookup import Lookup, along, elementwise, looked_up, spread
 from .reduce import normalize_axes
 from .shape import reshape
 from .slices import bits_of, parsed, part_of
@@ -171,7 +171,7 @@ def gather(x: Tensor, index: Any, axis: int = -1) -> Tensor:
     (axis,) = normalize_axes(axis, x.ndim)
     indices = _index(index, x.shape[axis], "gather", x.device)
     _need_fitting("gather", x, indices, axis)
-    return _lookup(x, of_each(indices, x.shape, axis), indices.shape)
+    return _lookup(x, elementwise(indices, x.shape, axis), indices.shape)
 
 
 def _need_fitting(operation: str, x: Tensor, index: Tensor, axis: int) -> None:
@@ -213,7 +213,7 @@ def scatter_add(x: Tensor, index: Any, source: Tensor, axis: int = -1) -> Tensor
     _need_fitting("scatter_add", x, indices, axis)
     if source.shape != indices.shape:
         raise ShapeError(f"scatter_add needs as many indices as elements: {indices.shape} and {source.shape}")
-    return add(x, spread(source, of_each(indices, x.shape, axis), x.shape))
+    return add(x, spread(source, elementwise(indices, x.shape, axis), x.shape))
 
 
 def embedding(weight: Tensor, index: Any, padding_idx: int | None = None, sparse: bool = False) -> Tensor:

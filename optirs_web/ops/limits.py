@@ -139,7 +139,7 @@ def reduce_into(
     outer, length, inner = x.shape
     most = (x.device.capabilities.max_binding_bytes - x.device.capabilities.offset_alignment) // x.dtype.itemsize
 
-    def of_part(axis: int, start: int, count: int) -> Callable[[Tensor], None]:
+    def reduction_of(axis: int, start: int, count: int) -> Callable[[Tensor], None]:
         return lambda target: reduce_into(target, part_along(x, axis, start, count), reduce, join)
 
     if x.size <= most:
@@ -148,16 +148,16 @@ def reduce_into(
         axis, count = (0, most // (length * inner)) if outer > 1 else (2, most // _COLUMN_PARTS)
         count = max(1, count)
         for start in range(0, x.shape[axis], count):
-            compute_part(result, min(axis, 1), start, count, of_part(axis, start, count))
+            compute_part(result, min(axis, 1), start, count, reduction_of(axis, start, count))
     else:
         count = most // inner
         if join is not None:
             join(result, [part_along(x, 1, start, count) for start in range(0, length, count)])
             return
-        of_parts = empty((-(-length // count), inner), result.dtype, x.device)
+        part_results = empty((-(-length // count), inner), result.dtype, x.device)
         for number, start in enumerate(range(0, length, count)):
-            compute_part(of_parts, 0, number, 1, of_part(1, start, count))
-        reduce_into(result, Tensor(of_parts.view, (1, *of_parts.shape), result.dtype), reduce)
+            compute_part(part_results, 0, number, 1, reduction_of(1, start, count))
+        reduce_into(result, Tensor(part_results.view, (1, *part_results.shape), result.dtype), reduce)
 
 
 # Axes common to all operands.
@@ -188,8 +188,8 @@ def in_parts(
     length = _length_of_parts(tensors, tensors, axis)
     for start in range(0, results[0].shape[axis], length):
         parts = [part_along(x, axis, start, length) for x in operands]
-        of_parts = partial(in_parts, operands=parts, axes=axes, compute=compute)
-        _into_parts(results, (axis, start, length), of_parts)
+        compute_in_parts = partial(in_parts, operands=parts, axes=axes, compute=compute)
+        _into_parts(results, (axis, start, length), compute_in_parts)
 
 
 def _into_parts(

@@ -112,11 +112,11 @@ def _multiplied(a: Tensor, b: Tensor, batch: tuple[int, ...]) -> Tensor:
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     result = empty((*batch, rows, columns), float_type(a, b), a.device)
     left, right = (broadcast_to(operand, (*batch, *operand.shape[-2:])) for operand in (a, b))
-    shape, of_left, of_right = (*batch, rows, columns, inner), left.walk.strides, right.walk.strides
+    shape, left_strides, right_strides = (*batch, rows, columns, inner), left.walk.strides, right.walk.strides
     _multiply_into(
         result,
-        strided_view(left, shape, (*of_left[:-1], 0, of_left[-1])),
-        strided_view(right, shape, (*of_right[:-2], 0, of_right[-1], of_right[-2])),
+        strided_view(left, shape, (*left_strides[:-1], 0, left_strides[-1])),
+        strided_view(right, shape, (*right_strides[:-2], 0, right_strides[-1], right_strides[-2])),
     )
     return result
 

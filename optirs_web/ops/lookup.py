@@ -15,7 +15,7 @@ from .launch import Shape, apply, apply_in_place, contiguous, write_into
 from .limits import compute_part, cut, fits, narrowed, part_along
 from .shape import broadcast_to, permute, reshape, strided_view
 
-__all__ = ["Lookup", "along", "looked_up", "of_each", "spread"]
+__all__ = ["Lookup", "along", "elementwise", "looked_up", "spread"]
 
 _THREADS = 256
 _AT_ONCE = 4096
@@ -60,7 +60,7 @@ def along(index: Tensor, shape: Shape, axis: int, *, wraps: bool) -> Lookup:
     return Lookup(contiguous(index), outer, shape[axis], inner, index.size, (0, 1, 0), wraps)
 
 
-def of_each(index: Tensor, shape: Shape, axis: int) -> Lookup:
+def elementwise(index: Tensor, shape: Shape, axis: int) -> Lookup:
     """Return the lookup by an index for each element; `index` has the shape `shape` but along the axis."""
     outer, inner, count = math.prod(shape[:axis]), math.prod(shape[axis + 1 :]), index.shape[axis]
     return Lookup(contiguous(index), outer, shape[axis], inner, count, (count * inner, inner, 1), wraps=True)
@@ -90,14 +90,14 @@ def _look_up(result: Tensor, x: Tensor, lookup: Lookup, missing: int) -> None:
 def _look_up_into(result: Tensor, x: Tensor, indices: Tensor, missing: int) -> None:
     """Enqueue the copy in parts, by indices that have all axes of the result and do not count from the end."""
     parts = cut([result, indices])
-    of_x = cut([x])
-    if parts is None and of_x is None:
+    x_parts = cut([x])
+    if parts is None and x_parts is None:
         x = contiguous(narrowed(x))
-        _look_up(result, x, _of_shown(indices, x.shape), missing)
-    elif parts is None and of_x is not None and of_x[0] == 1:
-        _look_up_in_table_parts(result, x, indices, missing, of_x[1])
+        _look_up(result, x, _lookup_in_binding(indices, x.shape), missing)
+    elif parts is None and x_parts is not None and x_parts[0] == 1:
+        _look_up_in_table_parts(result, x, indices, missing, x_parts[1])
     else:
-        axis, length = parts or of_x or (0, 1)
+        axis, length = parts or x_parts or (0, 1)
         for start in range(0, result.shape[axis], length):
             part = x if axis == 1 else part_along(x, axis, start, length)
             part_indices = part_along(indices, axis, start, length)
@@ -127,7 +127,7 @@ def _without_repeats(x: Tensor) -> Tensor:
     return strided_view(x, tuple(size if stride else 1 for size, stride in zip(x.shape, strides, strict=True)), strides)
 
 
-def _of_shown(indices: Tensor, shape: Shape) -> Lookup:
+def _lookup_in_binding(indices: Tensor, shape: Shape) -> Lookup:
     """Return the lookup by indices (outer, entries, inner) that fit a binding."""
     compact = _without_repeats(indices)
     is_shared = compact.shape[0] == compact.shape[2] == 1
@@ -174,7 +174,7 @@ def _spread_into(result: Tensor, g: Tensor, indices: Tensor) -> None:
         parts = 0, max(1, _limit(g) // FLOAT32.nbytes(result.size // result.shape[0]))
     if parts is None:
         g = contiguous(narrowed(g))
-        write_into(result, _spread(g, _of_shown(indices, result.shape), result.shape))
+        write_into(result, _spread(g, _lookup_in_binding(indices, result.shape), result.shape))
         return
     axis, length = parts
     for start in range(0, g.shape[axis], length):

@@ -219,17 +219,17 @@ def binary_cross_entropy_with_logits(
 def _with_logits(x: Tensor, t: Tensor, added: Tensor | float) -> Tensor:
     """Return the losses for pos_weight = 1 + added."""
 
-    def of_input(g: Tensor, _: Tensor) -> Tensor:
+    def input_gradient(g: Tensor, _: Tensor) -> Tensor:
         factor = add(1.0, multiply(added, t)) if isinstance(added, Tensor) else 1.0
         return sum_to(multiply(g, subtract(subtract(1.0, t), multiply(factor, sigmoid(negate(x))))), x.shape)
 
-    def of_target(g: Tensor, _: Tensor) -> Tensor:
+    def target_gradient(g: Tensor, _: Tensor) -> Tensor:
         if not isinstance(added, Tensor):
             return negate(multiply(g, x))
         softplus = _with_logits(x, full(t.shape, 1.0, t.device), 0.0)  # log(1 + exp(-x))
         return sum_to(multiply(g, subtract(multiply(added, softplus), x)), t.shape)
 
-    return record(apply("binary_cross_entropy", "with_logits", x, t, added), (x, of_input), (t, of_target))
+    return record(apply("binary_cross_entropy", "with_logits", x, t, added), (x, input_gradient), (t, target_gradient))
 
 
 def kl_div(input: Tensor, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:

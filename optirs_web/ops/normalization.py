@@ -73,7 +73,7 @@ def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int
     columns = math.prod(x.shape[-rank:])
     rows = x.size // columns
     result = empty(x.shape, FLOAT32, x.device)
-    of_rows = empty((rows, 2), FLOAT32, x.device)
+    row_statistics = empty((rows, 2), FLOAT32, x.device)
     source = contiguous(x.detach())  # for the gradients too
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
@@ -87,13 +87,13 @@ def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int
             (rows, columns, weight is not None, bias is not None, eps, rows_per_workgroup),
         )
 
-    in_parts([of_rows, _matrix(result, rows)], [_matrix(source, rows)], 1, run)
-    of_affine = once(lambda g, _: _gradients_of_affine(_matrix(g, rows), _matrix(source, rows), of_rows))
+    in_parts([row_statistics, _matrix(result, rows)], [_matrix(source, rows)], 1, run)
+    affine_gradients = once(lambda g, _: _gradients_of_affine(_matrix(g, rows), _matrix(source, rows), row_statistics))
     return record(
         result,
-        (x, lambda g, _: _gradient_of_input(g, x, source, weight, of_rows, rank, eps)),
-        (weight, lambda g, y: _gradient_of_weight(of_affine(g, y), g, x, rank, eps)),
-        (bias, lambda g, y: _gradient_of_bias(of_affine(g, y), g, x.shape[-rank:])),
+        (x, lambda g, _: _gradient_of_input(g, x, source, weight, row_statistics, rank, eps)),
+        (weight, lambda g, y: _gradient_of_weight(affine_gradients(g, y), g, x, rank, eps)),
+        (bias, lambda g, y: _gradient_of_bias(affine_gradients(g, y), g, x.shape[-rank:])),
     )
 
 
@@ -102,22 +102,22 @@ def _matrix(x: Tensor, rows: int) -> Tensor:
 
 
 def _gradient_of_input(
-    g: Tensor, x: Tensor, given: Tensor, weight: Tensor | None, of_rows: Tensor, rank: int, eps: float
+    g: Tensor, x: Tensor, source: Tensor, weight: Tensor | None, row_statistics: Tensor, rank: int, eps: float
 ) -> Tensor:
-    rows, columns = of_rows.shape[0], math.prod(x.shape[-rank:])
+    rows, columns = row_statistics.shape[0], math.prod(x.shape[-rank:])
     result = empty(x.shape, FLOAT32, x.device)
 
     def run(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
-        grads, values, row_statistics = (operand.view for operand in operands)
+        grads, values, statistics = (operand.view for operand in operands)
         kernel, rows_per_workgroup = row_kernel(x.device, "layer_norm_grad", columns, rows := results[0].shape[0])
         x.device.dispatch(
             kernel,
-            [grads, values, values if weight is None else weight.view, row_statistics, results[0].view],
+            [grads, values, values if weight is None else weight.view, statistics, results[0].view],
             -(-rows // rows_per_workgroup),
             (rows, columns, weight is not None, rows_per_workgroup),
         )
 
-    in_parts([_matrix(result, rows)], [_matrix(g, rows), _matrix(given, rows), of_rows], 1, run)
+    in_parts([_matrix(result, rows)], [_matrix(g, rows), _matrix(source, rows), row_statistics], 1, run)
 
     def formula(g: Tensor, x: Tensor, weight: Tensor | None = None) -> Tensor:
         axes = tuple(range(-rank, 0))
@@ -129,13 +129,13 @@ def _gradient_of_input(
     return record_composed(result, formula, g, x, *([] if weight is None else [weight]))
 
 
-def _gradients_of_affine(g: Tensor, x: Tensor, of_rows: Tensor) -> Tensor:
+def _gradients_of_affine(g: Tensor, x: Tensor, row_statistics: Tensor) -> Tensor:
     """Return (2, columns): the gradients of the weight and of the bias. Leaves no history."""
     rows, columns = g.shape
-    if rows > 1 and not fits(*(operand.walk.view for operand in (g, x, of_rows))):
+    if rows > 1 and not fits(*(operand.walk.view for operand in (g, x, row_statistics))):
         middle = max(1, rows // 2 // _CHUNK * _CHUNK)
         first, second = (
-            [narrowed(part_along(operand, 0, *at)) for operand in (g, x, of_rows)]
+            [narrowed(part_along(operand, 0, *at)) for operand in (g, x, row_statistics)]
             for at in ((0, middle), (middle, rows))
         )
         return add(_gradients_of_affine(*first), _gradients_of_affine(*second))
@@ -144,26 +144,26 @@ def _gradients_of_affine(g: Tensor, x: Tensor, of_rows: Tensor) -> Tensor:
     partial = empty((chunks, 2, columns), FLOAT32, g.device)
     g.device.dispatch(
         cooperative("layer_norm_weight_grad"),
-        [g.view, x.view, of_rows.view, partial.view],
+        [g.view, x.view, row_statistics.view, partial.view],
         (-(-columns // 64), chunks),
         (rows, columns, chunk),
     )
     return sum(partial, 0) if chunks > 1 else reshape(partial, (2, columns))
 
 
-def _gradient_of_weight(of_both: Tensor, g: Tensor, x: Tensor, rank: int, eps: float) -> Tensor:
+def _gradient_of_weight(affine_gradients: Tensor, g: Tensor, x: Tensor, rank: int, eps: float) -> Tensor:
     def formula(g: Tensor, x: Tensor) -> Tensor:
         normalized, _ = _normalized(x, tuple(range(-rank, 0)), eps)
         return sum(multiply(g, normalized), tuple(range(x.ndim - rank)))
 
     shape = x.shape[-rank:]
-    result = reshape(strided_view(of_both, (of_both.shape[1],), (1,)), shape)
+    result = reshape(strided_view(affine_gradients, (affine_gradients.shape[1],), (1,)), shape)
     return record_composed(result, formula, g, x)
 
 
-def _gradient_of_bias(of_both: Tensor, g: Tensor, shape: tuple[int, ...]) -> Tensor:
-    columns = of_both.shape[1]
-    result = reshape(strided_view(of_both, (columns,), (1,), of_both.walk.start + columns), shape)
+def _gradient_of_bias(affine_gradients: Tensor, g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    columns = affine_gradients.shape[1]
+    result = reshape(strided_view(affine_gradients, (columns,), (1,), affine_gradients.walk.start + columns), shape)
     shape_of_g = g.shape
     return record(result, (g, lambda h, _: broadcast_to(h, shape_of_g)))
 

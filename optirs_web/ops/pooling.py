@@ -11,7 +11,7 @@ from ..tensors import Tensor, empty
 from .arithmetic import divide, multiply
 from .creation import ones
 from .launch import contiguous
-from .lookup import looked_up, of_each
+from .lookup import elementwise, looked_up
 from .shape import reshape
 from .windows import Windows, as_images, fold_into, pair, run, windows_over
 
@@ -76,7 +76,7 @@ def _to_positions(g: Tensor, positions: Tensor, w: Windows) -> Tensor:
 
 def _at_positions(v: Tensor, positions: Tensor, w: Windows) -> Tensor:
     flat = reshape(v.detach(), (positions.shape[0], w.pixels))
-    values = looked_up(flat, of_each(positions, flat.shape, 1), positions.shape, 0)
+    values = looked_up(flat, elementwise(positions, flat.shape, 1), positions.shape, 0)
     result = Tensor(values.view, (*v.shape[:2], *w.grid), FLOAT32)
     return record(result, (v, lambda g, _: _to_positions(g, positions, w)))
 

@@ -123,7 +123,7 @@ class APOLLO(LowRankOptimizer):
     """
 
     rule = Rule("apollo")
-    of_layout: ClassVar[tuple[str, ...]] = ("rank", "scale_type", "seed")
+    layout_options: ClassVar[tuple[str, ...]] = ("rank", "scale_type", "seed")
     layout_type: ClassVar[type[Layout]] = _ApolloLayout
     scalars_in_state: ClassVar[tuple[str, ...]] = ("step", "norm")
 

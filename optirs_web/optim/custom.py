@@ -72,9 +72,9 @@ def from_wgsl(
     if not (isinstance(betas, (tuple, list)) and betas and all(isinstance(beta, Real) for beta in betas)):
         raise TypeError(f"betas must be a tuple of numbers, such as betas=(0.9,), not {betas!r}")
     members = {member: _option_of(member, defaults) for member in (*rule.hyper, *rule.flags)}
-    taken = _TAKEN.intersection((*members, *members.values(), *defaults)) | ({"betas"} & members.keys())
-    if taken:
-        raise TypeError(f"a rule cannot have an option or a member of Hyper called '{min(taken)}': use another name")
+    reserved = _TAKEN.intersection((*members, *members.values(), *defaults)) | ({"betas"} & members.keys())
+    if reserved:
+        raise TypeError(f"a rule cannot have an option or a member of Hyper called '{min(reserved)}': use another name")
     for member, option in members.items():
         if option not in defaults:
             raise TypeError(f"'{member}' of the rule has no option; pass its default, such as {member}=0.0")
@@ -123,9 +123,9 @@ def _unpickled(text: str, name: str, over_all: bool, defaults: Mapping[str, Any]
 
 def _check(rule: Rule) -> None:
     """Compile the kernels of a rule, and raise the ShaderError that a step would raise."""
-    taken = [member for member in rule.state if member in rule_shell.RESERVED or is_largest(member)]
-    if taken:
-        message = f"State cannot have a member '{min(taken)}': use another name"
+    reserved = [member for member in rule.state if member in rule_shell.RESERVED or is_largest(member)]
+    if reserved:
+        message = f"State cannot have a member '{min(reserved)}': use another name"
         raise ShaderError(message, file=rule.name, line=1, column=1)
     kernels: list[RuleKernel] = [UpdateKernel.of(rule, ()), AdvanceKernel.of(rule, (), False)]
     if rule.measures:

@@ -313,8 +313,8 @@ class FactoredLayout(Layout):
         Raises:
             CheckpointError: a parameter of this shape has no such state.
         """
-        of_matrices = name in (*cls.row_names, *cls.column_names)
-        if name in cls.more_state and of_matrices != (len(shape) > 1):
+        is_for_matrices = name in (*cls.row_names, *cls.column_names)
+        if name in cls.more_state and is_for_matrices != (len(shape) > 1):
             raise CheckpointError(f"a parameter of the shape {shape} has no state '{name}'")
         kept = (1,) if cls.keeps_dimensions else ()
         if name in cls.row_names:

@@ -136,7 +136,7 @@ class LowRankOptimizer(MatrixOptimizer):
     """An optimizer with a `LowRankLayout`, and with options `rank` and `update_proj_gap`."""
 
     fixed: ClassVar[tuple[str, ...]] = ("rank",)
-    of_layout: ClassVar[tuple[str, ...]] = ("rank",)
+    layout_options: ClassVar[tuple[str, ...]] = ("rank",)
     """Options that are passed to the layout as flags."""
 
     def validate(self, group: Mapping[str, Any]) -> None:
@@ -148,4 +148,4 @@ class LowRankOptimizer(MatrixOptimizer):
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
         """Return the rule's overrides, and the flags of the layout."""
-        return {**super().flags(group), **{name: group[name] for name in self.of_layout}}
+        return {**super().flags(group), **{name: group[name] for name in self.layout_options}}

@@ -55,9 +55,9 @@ class Matrices:
             column_stride=self.row_stride,
         )
 
-    def part(self, which: slice) -> Matrices:
+    def part(self, index: slice) -> Matrices:
         """Return some of the matrices."""
-        return replace(self, firsts=self.firsts[which])
+        return replace(self, firsts=self.firsts[index])
 
 
 def stack(buffer: Buffer, count: int, rows: int, columns: int) -> Matrices:

@@ -58,8 +58,8 @@ class Reptile(Wrapper):
         if options["inner_steps"] < 1 or options["inner_steps"] % 1:
             raise ValueError(f"Invalid inner_steps value: {options['inner_steps']}")
 
-    def _of_rule(self, group: Mapping[str, Any]) -> dict[str, Any]:
-        return {**super()._of_rule(group), "tasks": self._tasks}
+    def _unprefixed_options(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        return {**super()._unprefixed_options(group), "tasks": self._tasks}
 
     def step(
         self,

@@ -105,18 +105,18 @@ class Wrapper(Optimizer):
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raise ValueError if one of the options of this optimizer is out of range."""
 
-    def _of_rule(self, group: Mapping[str, Any]) -> dict[str, Any]:
+    def _unprefixed_options(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """Return its options in a group, by the rule's names of them."""
         return {name.removeprefix(self.prefix): group.get(name, value) for name, value in self._own.items()}
 
     def validate(self, group: Mapping[str, Any]) -> None:
-        self.check_options(self._of_rule(group))
+        self.check_options(self._unprefixed_options(group))
 
     def flags(self, group: Mapping[str, Any]) -> dict[str, bool]:
-        return super().flags(self._of_rule(group))
+        return super().flags(self._unprefixed_options(group))
 
     def hyper(self, group: Mapping[str, Any]) -> dict[str, float]:
-        return super().hyper(self._of_rule(group))
+        return super().hyper(self._unprefixed_options(group))
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         own = _only(group, set(self._own))
@@ -192,8 +192,10 @@ class Wrapper(Optimizer):
         make_own, make_inner = super().state_reader(), self.optimizer.state_reader()  # which has the adopted groups
 
         def make(contents: Mapping[str, memoryview]) -> dict[str, Any]:
-            of_inner = {name.removeprefix(_INNER): raw for name, raw in contents.items() if name.startswith(_INNER)}
-            state_dict, own = make_inner(of_inner), make_own(contents)["state"] if self.is_saved else {}
+            inner_contents = {
+                name.removeprefix(_INNER): raw for name, raw in contents.items() if name.startswith(_INNER)
+            }
+            state_dict, own = make_inner(inner_contents), make_own(contents)["state"] if self.is_saved else {}
             numbers = sorted({*state_dict["state"], *own})
             merged = {number: {**state_dict["state"].get(number, {}), **own.get(number, {})} for number in numbers}
             return {**state_dict, "state": merged}
