@@ -221,7 +221,7 @@ build/dx12/run: scripts/setup_dx12.sh tests/adapters/dxc.c
 UNPACKAGED    := '.*' __pycache__ LICENSE README.md frontend '*.egg-info' '*.map' '*.toml'
 MISSING       := LC_ALL=C diff -rq $(addprefix -x ,$(UNPACKAGED))
 
-wheel: setup ## build the library's wheel, the demo's, and the library's for browsers, in build/wheel
+wheel: setup ## build the library's wheel and the demo's in build/wheel, and print their bytes
 	@rm -rf build/lib build/bdist.* build/wheel $(SITE) && mkdir -p build/wheel
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel demo_site > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
@@ -229,7 +229,7 @@ wheel: setup ## build the library's wheel, the demo's, and the library's for bro
 	$(BIN)/python -m pip install -qq --no-deps --target $(SITE) build/wheel/*.whl
 	@! $(MISSING) $(addprefix -x ,$(MAPPED)) optirs_web $(SITE)/optirs_web | grep '^Only'
 	@for folder in $(MAPPED); do ! $(MISSING) $$folder $(SITE)/optirs_web/$$folder | grep '^Only' || exit 1; done
-	$(BIN)/python -m optirs_web.demo_site.wheel build/wheel
+	@wc -c build/wheel/*.whl
 
 # Publishing is then `.venv/bin/twine upload build/wheel/*.whl`, and copying $(EXPORT) to where files are served. There is no sdist: the demo's sources lie outside its folder.
 release: wheel site ## build and check what is published: metadata, README, wheels in an empty environment, the site as files

@@ -46,7 +46,7 @@ def measured_in_a_page(options: argparse.Namespace) -> Any:
     code = """async () => {
         const { installWheel, startPyodide, writeProgram } = await import("/page/pyodide.js");
         const pyodide = await startPyodide();
-        for (const wheel of ["wheel", "more"]) await installWheel(pyodide, wheel);
+        await installWheel(pyodide);
         await writeProgram(pyodide, "tuner");
         return pyodide.runPythonAsync("import tuner; await tuner.measure('webgpu')");
     }"""
@@ -58,7 +58,7 @@ def measured_in_a_page(options: argparse.Namespace) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="vulkan", help="default: %(default)s")
-    parser.add_argument("--browser", action="store_true", help="in Chromium, with the wheels that `make wheel` built")
+    parser.add_argument("--browser", action="store_true", help="in Chromium, with the wheel that `make wheel` built")
     parser.add_argument("--shipped", action="store_true", help="print the rows of runtime/tuner/shipped.py")
     if "--browser" in sys.argv:
         sys.path.insert(0, str(BROWSER))

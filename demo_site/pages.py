@@ -22,11 +22,11 @@ from .assets import Content, prepare_file, respond, send_file
 from .digits import digits_file
 from .errors import ApiError
 from .guides import find_guides, guide_html
+from .library import library_wheel, wheel_name
 from .pyodide import PYODIDE_CDN, file_sizes, has_packages
 from .rendering import Renderer
 from .settings import Settings
 from .source import source_address, source_archive, source_name
-from .wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
 
 __all__ = ["MADE", "page_routes", "prepare", "program_files", "site_facts", "why_no_pages"]
 
@@ -34,7 +34,7 @@ _NOT_BUILT = (
     "The pages are not built. In the clone, install Node.js 20 or newer with npm (https://nodejs.org) and run "
     "`make bundles`, then `pip install . ./demo_site` if the demo was installed that way, and restart."
 )
-# What the library's wheel for browsers lacks, and programs import like their neighbours: files by their folders.
+# What the library's wheel lacks, and programs import like their neighbours: files by their folders.
 _SHARED = {
     "recipes.py": Path(ow.__file__).with_name("training"),
     "gpt.py": Path(__file__).parent.with_name("examples"),  # in a clone and where the demo is installed
@@ -55,7 +55,6 @@ def site_facts(settings: Settings) -> dict[str, Any]:
         "api": True,
         "version": ow.__version__,
         "wheel": f"wheel/{wheel_name()}",
-        "more": f"wheel/{more_wheel_name()}",
         "pyodide": "pyodide/" if settings.pyodide else PYODIDE_CDN,
         "packages": "pyodide/" if has_packages(settings.pyodide) else PYODIDE_CDN,
         "sizes": file_sizes(settings.pyodide),
@@ -83,7 +82,7 @@ def why_no_pages(settings: Settings) -> str:
 
 
 def prepare(settings: Settings) -> None:
-    """Make what takes seconds, before a page asks for it: the wheels, and the interpreter compressed."""
+    """Make what takes seconds, before a page asks for it: the wheel, and the interpreter compressed."""
     library_wheel()
     if settings.pyodide is not None:
         prepare_file(settings.pyodide / "pyodide.asm.wasm")
@@ -101,7 +100,6 @@ def _transport() -> bytes:
 
 MADE: Mapping[str, Callable[[], Content]] = {
     f"wheel/{wheel_name()}": lambda: _content(library_wheel(), "application/zip"),
-    f"wheel/{more_wheel_name()}": lambda: _content(more_wheel(), "application/zip"),
     f"source/{source_name()}": lambda: _content(source_archive(), "application/zip"),
     "transport.mjs": lambda: _content(_transport(), "text/javascript"),
     "data/book.txt": lambda: _content(load_book().encode(), "text/plain"),

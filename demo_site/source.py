@@ -10,7 +10,7 @@ from pathlib import Path
 
 import optirs_web as ow
 
-__all__ = ["source_address", "source_archive", "source_name"]
+__all__ = ["package_files", "source_address", "source_archive", "source_name"]
 
 _FOLDERS = ("shaders", "native_backends", "demo_site", "examples")
 _SUFFIXES = {".css", ".html", ".js", ".json", ".md", ".mjs", ".py", ".pyi", ".toml", ".typed", ".wgsl"}
@@ -34,16 +34,20 @@ def source_archive() -> bytes:
     """Return a ZIP archive of the packages' files below `optirs_web/`, also of those in other folders of a clone."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in sorted(_sources().items()):
+        for name, path in sorted(package_files(*_FOLDERS).items()):
             archive.writestr(zipfile.ZipInfo(name, _TIME), path.read_bytes(), zipfile.ZIP_DEFLATED)
     return content.getvalue()
 
 
-def _sources() -> dict[str, Path]:
-    """Return the files by their names in the archive."""
+def package_files(*folders: str) -> dict[str, Path]:
+    """Return the source files of `optirs_web` by their names below `optirs_web/`.
+
+    Args:
+        folders: sub-packages that lie next to `optirs_web` in a clone, and are wanted from there too.
+    """
     folder = Path(__file__).parent
     roots = {"optirs_web": Path(ow.__file__).parent}
-    roots |= {f"optirs_web/{name}": folder.with_name(name) for name in _FOLDERS}
+    roots |= {f"optirs_web/{name}": folder.with_name(name) for name in folders}
     return {
         f"{name}/{path.relative_to(root).as_posix()}": path
         for name, root in roots.items()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ def list_adapters(name: str) -> list[AdapterInfo]:
 
         return [AdapterInfo(name, 0, "", available=False, reason=wrong_version("numpy", np.__version__))]
     found = AdapterInfo(name, 0, f"{platform.machine()} (NumPy {np.__version__})", kind="cpu")
-    if find_spec(f"{__package__}.numba_cpu"):  # which a page has not
+    if sys.platform != "emscripten":  # for which there is no Numba
         from .numba_cpu import with_numba
 
         found = with_numba(found)

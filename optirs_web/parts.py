@@ -1,4 +1,4 @@
-"""Modules that may not be there: those of another wheel."""
+"""Modules that are imported when they are first asked for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["imported"]
 
 
 def imported(name: str) -> ModuleType:
-    """The module `optirs_web.NAME`.
+    """Return the module `optirs_web.NAME`.
 
     Raises:
-        ModuleNotFoundError: it is in a wheel that is not installed; the message says which.
+        ModuleNotFoundError: it comes with the demo, which is not installed, or what it loads is not installed.
     """
     try:
         return importlib.import_module(f"optirs_web.{name}")
@@ -20,8 +20,4 @@ def imported(name: str) -> ModuleType:
         missing = error.name or ""
         if missing in ("optirs_web.benchmarks", "optirs_web.datasets"):
             raise ModuleNotFoundError(f"{missing} comes with the demo: pip install 'optirs-web[demo]'") from None
-        if missing.startswith("optirs_web."):
-            raise ModuleNotFoundError(
-                f"{missing} is not in the wheel that trains in a page: load optirs_web_more too"
-            ) from None
         raise

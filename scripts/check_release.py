@@ -19,7 +19,7 @@ from email.parser import Parser
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-WHEELS = ["optirs_web", "optirs_web", "optirs_web_demo", "optirs_web_more"]  # the library native and for browsers
+WHEELS = ["optirs_web", "optirs_web_demo"]
 PYTHON = Path("Scripts", "python.exe") if os.name == "nt" else Path("bin", "python")
 
 TRAIN = """
@@ -79,12 +79,12 @@ def faults(folder: Path, version: str) -> Iterator[str]:
 
 
 def install_and_train(folder: Path, constraints: Path) -> None:
-    """Install the native wheels in a new environment and run a training step and the command line there.
+    """Install the wheels in a new environment and run a training step and the command line there.
 
     Raises:
         subprocess.CalledProcessError: one of them failed.
     """
-    wheels = [str(path.resolve()) for path in folder.glob("optirs_web*-py3-none-any.whl")]
+    wheels = [str(path.resolve()) for path in folder.glob("*.whl")]
     with tempfile.TemporaryDirectory() as where:
         venv.create(where, with_pip=True)
         python = str(Path(where) / PYTHON)

@@ -16,7 +16,7 @@ import pytest
 from requirements import missing
 from wire import decode, encode
 
-from optirs_web.demo_site.wheel import library_wheel, more_wheel
+from optirs_web.demo_site.library import library_wheel
 
 __all__ = [
     "CRASH",
@@ -139,7 +139,6 @@ async ([folder]) => {
   const { loadPyodide } = await import("/pyodide/pyodide.mjs");
   const pyodide = await loadPyodide({ indexURL: "/pyodide/" });
   pyodide.unpackArchive(await (await fetch("/library.whl")).arrayBuffer(), "wheel");
-  pyodide.unpackArchive(await (await fetch("/more.whl")).arrayBuffer(), "wheel");
   pyodide.unpackArchive(await (await fetch("/cases.zip")).arrayBuffer(), "zip", { extractDir: "/cases" });
   if (folder.numpy) await pyodide.loadPackage("numpy");
   pyodide.runPython("import sys; sys.path.insert(0, '/cases')");
@@ -189,11 +188,7 @@ class Exchange:
 
     def __init__(self):
         self.given, self.taken = {}, {}
-        self.archives = {
-            "/library.whl": library_wheel(),
-            "/more.whl": more_wheel(),
-            "/cases.zip": cases_archive(),
-        }
+        self.archives = {"/library.whl": library_wheel(), "/cases.zip": cases_archive()}
         pyodide = pyodide_folder()
         exchange = self
 

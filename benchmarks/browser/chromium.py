@@ -1,6 +1,6 @@
 """Shared by the browser benchmarks: a local server, Chromium, pages in which Pyodide runs, options and tables.
 
-The server has this folder's pages, the npm packages next to them, and the library's wheels. Its pages are isolated from
+The server has this folder's pages, the npm packages next to them, and the library's wheel. Its pages are isolated from
 other origins, so that their clocks tick in microseconds.
 """
 
@@ -76,16 +76,11 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 def built_wheel() -> Path:
-    """Return the wheel for browsers that `make wheel` built."""
-    wheels = sorted(WHEELS.glob("optirs_web-*-pyemscripten_*.whl"))
+    """Return the library's wheel that `make wheel` built."""
+    wheels = sorted(WHEELS.glob("optirs_web-*.whl"))
     if not wheels:
         raise SystemExit("There is no wheel in build/wheel: run `make wheel` first.")
     return wheels[-1]
-
-
-def more_wheel(wheel: Path) -> Path:
-    """Return the second wheel, which is built next to the first."""
-    return wheel.with_name(wheel.name.replace("optirs_web", "optirs_web_more"))
 
 
 def found_browser() -> str:
@@ -131,8 +126,7 @@ def chromium(options: argparse.Namespace, **files: Path) -> Iterator[tuple[Brows
         files: more files that the server has, by name.
     """
     install()
-    wheel = options.wheel or built_wheel()
-    handler = functools.partial(Handler, files={"wheel": wheel, "more": more_wheel(wheel), **files})
+    handler = functools.partial(Handler, files={"wheel": options.wheel or built_wheel(), **files})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     adapter = [] if options.adapter == "default" else [f"--use-webgpu-adapter={options.adapter}"]

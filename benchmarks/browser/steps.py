@@ -30,7 +30,6 @@ from chromium import (
     call,
     chromium,
     finish,
-    more_wheel,
     processor_milliseconds,
 )
 from playwright.sync_api import CDPSession, Page
@@ -343,7 +342,7 @@ def main() -> None:
     options.sides = [OURS, *before, *(name for name in RIVALS if name in (options.side or RIVALS))]
     files = {"gpt.py": GPT}
     if options.before:
-        files |= {BEFORE: options.before, f"more-{BEFORE}": more_wheel(options.before)}
+        files[BEFORE] = options.before
     if "borch" in options.sides:
         files["borch.js"] = fetched_borch()
 

@@ -61,7 +61,7 @@ def _experimental_feature() -> str:
     """Return the name of the experimental feature that the user asks for; "" if none."""
     if not os.environ.get("OPTIRS_SUBGROUP_MATRICES"):
         return ""
-    matrices = imported("runtime.subgroup_matrices")  # of the second wheel
+    matrices = imported("runtime.subgroup_matrices")
     return str(matrices.FEATURE) if matrices.asked_for_matrices() else ""
 
 

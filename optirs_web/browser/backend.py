@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyodide.ffi import create_once_callable
 
-from ..errors import DeviceLostError, LaunchError, OptirsError, OutOfDeviceMemoryError, ShaderError
+from ..errors import DeviceLostError, OptirsError, OutOfDeviceMemoryError, ShaderError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Capabilities, Command
 from ..runtime.device import Device
 from ..runtime.stats import Stats
@@ -130,11 +130,9 @@ class BrowserBackend(Backend):
         raise self._blame(recent, message)
 
     def _blame(self, recent: list[Sequence[Command]], message: str) -> OptirsError:
-        """Return the error that names the operation that failed, where the wheel that can find it is installed."""
-        try:
-            from ..runtime.failures import blame
-        except ImportError:
-            return LaunchError(f"device '{self.info.name}' refused the work: {message}")
+        """Return the error that names the operation that failed."""
+        from ..runtime.failures import blame  # which few pages need
+
         return blame(
             self,
             recent,

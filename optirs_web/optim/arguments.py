@@ -42,7 +42,7 @@ def instead_of(name: str, known: Iterable[str]) -> str:
 
 def documented(cls: Class) -> Class:
     """Complete Args and Raises of a docstring by the shared descriptions, or `meanings` of the class or its base."""
-    doc = cls.__doc__ or ""  # there are no docstrings with -OO, and short ones in a page
+    doc = cls.__doc__ or ""  # there are no docstrings with -OO
     sections = re.search(_SECTIONS, doc, re.MULTILINE) if "Example:" in doc else None
     if sections:
         args, raises, margin = sections.groups("")

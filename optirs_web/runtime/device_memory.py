@@ -29,14 +29,6 @@ def _limit_from_environment() -> int | None:
     return int(text) if text else None
 
 
-def _exhaustion() -> Any:
-    """What knows of compiled steps and of who has the memory; None where that is not installed."""
-    try:
-        return imported("exhaustion")
-    except ModuleNotFoundError:
-        return None
-
-
 class DeviceMemory(ABC):
     """The half of `Device` that holds memory. The other half, `Device` itself, does the work and says when it is sent.
 
@@ -246,18 +238,14 @@ class DeviceMemory(ABC):
     def _try_last_resorts(self, asked: int) -> None:
         if self._held is not None:  # `all_or_nothing` tries them when it has let go of what it enqueued
             return
-        exhaustion = _exhaustion()
-        if exhaustion:
-            exhaustion.let_go(self)
+        imported("exhaustion").let_go(self)
         for let_go in self.last_resorts:
             let_go(asked)
         self.trim()
 
     def _no_memory(self, asked: int, limit: int | None, note: str = "") -> OutOfDeviceMemoryError:
-        exhaustion = _exhaustion()
-        if exhaustion:
-            with suppress(MemoryError):  # there may be too little even for this
-                note += exhaustion.told(self)
+        with suppress(MemoryError):  # there may be too little even for this
+            note += imported("exhaustion").told(self)
         return OutOfDeviceMemoryError(asked, self._live_bytes, limit, self.name, pooled=self._pool.nbytes, note=note)
 
     def _hold(self, handle: Any, nbytes: int, asked: int, what: str) -> None:

@@ -11,7 +11,6 @@ reads, or touch what it writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import ModuleType
 
 from ..parts import imported
 from ..wgsl.fused_shell import Hook
@@ -281,17 +280,9 @@ def fuse(
         allocate: a buffer of so many bytes that nobody reads but these.
     """
     moved = sum(view.nbytes for one in recorded for view in (*one.reads, *one.writes))
-    large = _for_large_steps() if moved >= _LARGE else None
+    large = imported("runtime.large_steps") if moved >= _LARGE else None
     if large is not None:
         recorded = large.prepared(recorded, is_temporary, capabilities, allocate)
     nodes = Nodes(recorded, is_temporary, capabilities)
     _Fusion(nodes).run()
     return large.finished(nodes) if large is not None else nodes.as_recorded()
-
-
-def _for_large_steps() -> ModuleType | None:
-    """What takes longer than it spares in a small step; it is in another wheel than what trains one."""
-    try:
-        return imported("runtime.large_steps")
-    except ModuleNotFoundError:
-        return None

@@ -170,8 +170,8 @@ class Program:
             self.launches = fuse(self.launches, _is_temporary, self.device.capabilities, self.make)
         try:
             planned = self._place(allocate)
-        except OutOfDeviceMemoryError as error:
-            self._compute_again(error)
+        except OutOfDeviceMemoryError:
+            self._compute_again()
             planned = self._place(allocate)
         for buffer, piece in planned.places.items():
             buffer.handle = self._owned[piece][0]
@@ -193,15 +193,15 @@ class Program:
             self._owned.append(allocate(nbytes))
         return planned
 
-    def _compute_again(self, error: OutOfDeviceMemoryError) -> None:
-        """Have what is launched need less memory, or raise the error."""
+    def _compute_again(self) -> None:
+        """Have the launches need less memory.
+
+        Raises:
+            OutOfDeviceMemoryError: there is too little for that too.
+        """
         got = self.nbytes
         self._give_back()
-        try:
-            recompute = imported("runtime.recompute")
-        except ModuleNotFoundError:
-            raise error from None
-        recompute.shrink(self, got, _is_own, _is_temporary)
+        imported("runtime.recompute").shrink(self, got, _is_own, _is_temporary)
 
     def make(self, nbytes: int) -> ProgramBuffer:
         """A buffer that no tensor holds."""

@@ -9,7 +9,7 @@ from chromium import ROOT, SLOW, pyodide_folder
 from demo_servers import running_server
 from requirements import missing
 
-from optirs_web.demo_site.wheel import wheel_name
+from optirs_web.demo_site.library import wheel_name
 
 # Only a full distribution of Pyodide has NumPy.
 collect_ignore = [] if os.environ.get("OPTIRS_PYODIDE_DIST") else ["test_numpy.py"]

@@ -9,7 +9,7 @@ from chromium import pyodide_folder
 from requirements import missing
 from wheels import ROOT
 
-from optirs_web.demo_site.wheel import library_wheel, wheel_name
+from optirs_web.demo_site.library import library_wheel, wheel_name
 
 PAGE = "http://localhost"
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full"

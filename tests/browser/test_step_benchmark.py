@@ -10,7 +10,7 @@ from chromium import ROOT, chromium_path
 from requirements import missing
 
 from optirs_web.benchmarks.suite import Report
-from optirs_web.demo_site.wheel import library_wheel, more_wheel, more_wheel_name, wheel_name
+from optirs_web.demo_site.library import library_wheel, wheel_name
 
 FOLDER = ROOT / "benchmarks/browser"
 CASES = ["mlp-64-128-10", "gpt", "resnet18-16"]
@@ -26,7 +26,6 @@ def measured(tmp_path_factory):
         missing("jax-js", f"npm ci in {FOLDER}")
     folder = tmp_path_factory.mktemp("steps")
     (folder / wheel_name()).write_bytes(library_wheel())
-    (folder / more_wheel_name()).write_bytes(more_wheel())
     places = ["--wheel", folder / wheel_name(), "--chromium", chromium_path(), "--json", folder / "figures.json"]
     places += ["--report", folder / "report.json"]
     sides = ["--side", "jax-js", "--side", "TF.js"]  # borch would be downloaded

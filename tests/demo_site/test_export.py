@@ -71,7 +71,7 @@ def test_the_facts_name_files(tmp_path, settings, without_shaders):
     export_site(tmp_path / "site", replace(settings, pyodide=tmp_path / "pyodide"))
     files = files_in(tmp_path / "site")
     facts = json.loads(files["site.json"])
-    assert {facts["wheel"], facts["more"], facts["transport"]} <= set(files)
+    assert {facts["wheel"], facts["transport"]} <= set(files)
     assert facts["api"] is False
     assert facts["pages"]["digits"] == "digits.html"
     copied = {name for name in files if name.startswith(facts["pyodide"])}

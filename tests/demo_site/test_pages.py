@@ -16,8 +16,8 @@ from requirements import missing
 from optirs_web.datasets import digits, load_book
 from optirs_web.demo_site import assets
 from optirs_web.demo_site.addresses import PAGES
+from optirs_web.demo_site.library import library_wheel, wheel_name
 from optirs_web.demo_site.pyodide import PYODIDE_CDN, file_sizes
-from optirs_web.demo_site.wheel import library_wheel, wheel_name
 
 
 @pytest.mark.parametrize("address", PAGES.values())
@@ -39,7 +39,7 @@ def test_what_a_page_links_to_is_there_whatever_the_prefix(make_client, tmp_path
     facts = client.get("/site.json").json()
     links = [link for link in re.findall(r'\b(?:href|src)="([^"#][^"]*)"', response.text) if ":" not in link]
     if response.status_code == 200:
-        links += [facts["wheel"], facts["more"], facts["transport"], *facts["pages"].values()]
+        links += [facts["wheel"], facts["transport"], *facts["pages"].values()]
     assert links
     for link in links:
         assert client.get(response.url.join(link)).status_code == 200, link
@@ -240,7 +240,7 @@ def test_the_digits_are_those_of_the_library(client):
         np.testing.assert_array_equal(labels[folds != fold], data.train_labels)
 
 
-def test_the_wheel_is_the_one_for_browsers(client):
+def test_the_wheel_is_the_librarys(client):
     address = client.get("/site.json").json()["wheel"]
     assert address == f"wheel/{wheel_name()}"
     assert client.get(address).content == library_wheel()

@@ -1,4 +1,4 @@
-"""Our models of the cases of steps.py, built of the modules of the second wheel."""
+"""Our models of the cases of steps.py, built of the library's modules."""
 
 from optirs_web import nn
 from optirs_web.nn import functional as F

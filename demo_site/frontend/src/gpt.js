@@ -297,7 +297,6 @@ async function begin() {
     book.catch(() => {}); // reported where it is awaited
     python ??= new PythonWorker({
       programs: ["gpt", "recipes", "pen", "writer"],
-      more: true,
       onEvent: (kind, report) => handlers[kind]?.(report),
     });
     if (python.isDead) python.restart();

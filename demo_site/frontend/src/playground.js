@@ -98,7 +98,6 @@ async function start() {
   if (worker?.isDead) worker.restart();
   worker ??= new PythonWorker({
     programs: ["playground"],
-    more: true,
     onOutput: (text, stream) => write(text, stream === "stderr" ? "error" : null),
     onEvent,
   });

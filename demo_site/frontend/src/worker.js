@@ -47,19 +47,18 @@ const page = {
 // Files of Pyodide that are loaded, whatever the program is.
 const PYODIDE_FILES = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
 
-async function start({ site, programs, more, device, interruptBuffer }) {
+async function start({ site, programs, device, interruptBuffer }) {
   const began = performance.now();
   const progress = (step, bytes = null) => post({ type: "event", kind: "loading", payload: { step, ...bytes } });
   const downloads = new Downloads(site.sizes ?? {}, (bytes) => progress("Python", bytes));
-  const wheelAddresses = [site.wheel, ...(more ? [site.more] : [])];
   const programAddresses = programs.map((name) => `${site.root}programs/${name}.py`);
   downloads.expect(PYODIDE_FILES.map((name) => site.pyodide + name));
   const read = async (address, as) => (await downloads.fetch(address))[as]();
-  const [loaded, wheels, transport, sources] = await Promise.race([
+  const [loaded, wheel, transport, sources] = await Promise.race([
     downloads.failed,
     Promise.all([
       loadPyodideFrom(site.pyodide, site.packages, downloads),
-      Promise.all(wheelAddresses.map((address) => read(address, "arrayBuffer"))),
+      read(site.wheel, "arrayBuffer"),
       downloads.import(site.transport),
       Promise.all(programAddresses.map((address) => read(address, "text"))),
     ]),
@@ -79,7 +78,7 @@ async function start({ site, programs, more, device, interruptBuffer }) {
   pyodide.registerJsModule("optirs_web_transport", { request: transport.default });
   pyodide.runPython(EXPLAIN_MISSING, { locals: pyodide.toPy({ _packages: site.packages }) });
   progress("the library");
-  for (const wheel of wheels) pyodide.unpackArchive(wheel, "wheel");
+  pyodide.unpackArchive(wheel, "wheel");
   sources.forEach((source, number) => pyodide.FS.writeFile(`/home/pyodide/${programs[number]}.py`, source));
   const info = {
     pyodide: pyodide.version,

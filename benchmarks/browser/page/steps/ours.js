@@ -3,13 +3,11 @@
 import { ADAM } from "../problem.js";
 import { installWheel, startPyodide, writeProgram } from "../pyodide.js";
 
-const MORE = { wheel: "more", before: "more-before" }; // the second wheel, with modules
 const programs = {};
 
 async function start(wheel) {
   const pyodide = await startPyodide();
   await installWheel(pyodide, wheel);
-  await installWheel(pyodide, MORE[wheel]);
   for (const program of ["steps", "models"]) await writeProgram(pyodide, program);
   pyodide.FS.writeFile("gpt.py", await (await fetch("/gpt.py")).text());
   return pyodide.pyimport("steps");

@@ -9,14 +9,14 @@ export const address = (path) => new URL(path, document.baseURI).href;
 const facts = JSON.parse(document.getElementById("site").textContent);
 
 /**
- * What the site says about itself: version; api, whether there is a server's API; whole addresses: root, wheel, more (the
- * second wheel), pyodide, packages (of Pyodide's distribution), transport, pages {name: address}; and sizes {name: bytes}
- * of Pyodide's files, as a reader of their streams counts.
+ * What the site says about itself: version; api, whether there is a server's API; whole addresses: root, wheel, pyodide,
+ * packages (of Pyodide's distribution), transport, pages {name: address}; and sizes {name: bytes} of Pyodide's files, as a
+ * reader of their streams counts.
  */
 export const site = {
   ...facts,
   root: address("./"),
-  ...Object.fromEntries(["wheel", "more", "pyodide", "packages", "transport"].map((name) => [name, address(facts[name])])),
+  ...Object.fromEntries(["wheel", "pyodide", "packages", "transport"].map((name) => [name, address(facts[name])])),
   pages: Object.fromEntries(Object.entries(facts.pages).map(([name, path]) => [name, address(path)])),
 };
 

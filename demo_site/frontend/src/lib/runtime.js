@@ -24,7 +24,6 @@ export class PythonError extends Error {
  *
  * Options:
  *   programs     names of files in demo_site/programs that Python can import: ["digits"]
- *   more         load the second wheel too: modules, convolutions, attention, the profiler (default false)
  *   device       open the WebGPU device first (default true); `info.device` is then {name, description, software}
  *   onEvent      (kind, payload, buffer) for page.emit and page.emit_buffer; while it starts "loading"
  *                {step, loaded, total, pending}, bytes and requests where it downloads
@@ -39,8 +38,8 @@ export class PythonWorker {
   #watch = 0; // the timer that sees to it that starting goes on
   #listeners = new Set(); // of the event "loading"
 
-  constructor({ programs = [], more = false, device = true, onEvent = () => {}, onOutput = () => {} } = {}) {
-    this.#options = { programs, more, device, onEvent, onOutput };
+  constructor({ programs = [], device = true, onEvent = () => {}, onOutput = () => {} } = {}) {
+    this.#options = { programs, device, onEvent, onOutput };
     this.#start();
   }
 
@@ -57,7 +56,7 @@ export class PythonWorker {
   }
 
   #start() {
-    const { programs, more, device, onEvent, onOutput } = this.#options;
+    const { programs, device, onEvent, onOutput } = this.#options;
     const worker = new Worker(address("static/worker.js"), { type: "module", name: "python" });
     this.#worker = worker;
     worker.onmessage = ({ data }) => {
@@ -71,7 +70,7 @@ export class PythonWorker {
     if (this.#interrupts) this.#interrupts[0] = 0;
     this.#keepWatch({ step: "Python", pending: 1 });
     /** Resolves to {pyodide, python, jspi, device, seconds}. */
-    this.ready = this.#ask({ type: "start", site, programs, more, device, interruptBuffer: this.#interrupts });
+    this.ready = this.#ask({ type: "start", site, programs, device, interruptBuffer: this.#interrupts });
     this.ready.then(
       () => clearInterval(this.#watch),
       () => this.#end(worker, { message: "Python could not be started." }), // why is reported where it is awaited
