@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..errors import OptirsError
 from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..runtime.option_kernels import OptionKernel
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from ..runtime.rules import Rule
 from ..translations import NoTextError, readable, translate
@@ -97,6 +98,8 @@ def _variants(folder: str, name: str) -> Iterator[tuple[str, Kernel | syntax.Mod
             yield "settle", SettleKernel.of(rule, ())
     elif folder == "kernels":
         yield name, cooperative(name)
+    elif (folder, name) == ("schedules", "plateau"):
+        yield name, OptionKernel.of(name)
     elif folder == "elementwise":
         for function in _map_functions(name):
             operands = ("tensor",) * sum(param.name != "index" for param in function.parameters)

@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ..runtime.option_kernels import OptionKernel
 from ..runtime.rows import RowsKernel
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
@@ -22,6 +23,7 @@ from ..wgsl.transform_lookup import BAD
 from . import numpy_fused, numpy_sparse
 from .numpy_factored import bind_measure_lines, bind_settle_lines
 from .numpy_library import REPLACEMENTS, Array, Parameters, runs
+from .numpy_options import bind_options
 from .numpy_rules import BoundRule, functions_of
 from .numpy_transforms import bind_measure_transform, bind_rows_transform, bind_settle_transform, total
 
@@ -66,6 +68,8 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
             return bind_measure_lines(BoundRule(kernel, arrays), kernel)
         case LineSettleKernel():
             return bind_settle_lines(BoundRule(kernel, arrays), kernel)
+        case OptionKernel():
+            return bind_options(kernel, arrays, values)
         case CooperativeKernel():
             replacement = REPLACEMENTS[kernel.name]
             return lambda: replacement(values, *arrays)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ..runtime.schedules import reduce_on_plateau, run_on_host
 from ..wgsl import rule_shell, shell
 from . import (
     numpy_attention,
@@ -66,14 +65,6 @@ def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found
             return
 
 
-def _schedule(p: Parameters, rows: Array, layers: Array, pieces: Array, hyper: Array) -> None:
-    run_on_host(p["stepping"], rows, layers, pieces, _floats(hyper))
-
-
-def _plateau(p: Parameters, metric: Array, rows: Array, progress: Array, hyper: Array) -> None:
-    reduce_on_plateau(p, float(_floats(metric)[0]), rows, _floats(progress), _floats(hyper))
-
-
 def _unscale(p: Parameters, grads: Array, blocks: Array, tensors: Array, scaler: Array, found_inf: Array) -> None:
     live = tensors.view(np.uint32).reshape(-1, rule_shell.ENTRY_WORDS)[:, 1] & 1
     values, state = _floats(grads), _floats(scaler)
@@ -108,8 +99,6 @@ REPLACEMENTS: dict[str, Callable[..., None]] = {
     **numpy_windows.REPLACEMENTS,
     "matmul": _matmul,
     "nonfinite": _nonfinite,
-    "plateau": _plateau,
-    "schedule": _schedule,
     "unscale": _unscale,
     "update_scale": _update_scale,
 }

@@ -15,11 +15,12 @@ from jax import lax
 from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ..runtime.option_kernels import OptionKernel
 from ..runtime.rows import RowsKernel
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..wgsl import shell
-from . import xla_factored, xla_fused, xla_measured, xla_rows, xla_rules
+from . import xla_factored, xla_fused, xla_measured, xla_options, xla_rows, xla_rules
 from .xla_arrays import as_type, put, strided
 from .xla_bindings import DTYPES, Array
 from .xla_library import REPLACEMENTS, TRACED
@@ -62,6 +63,8 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
         case FusedKernel():
             given = {**kernel.base.constants, **values}
             return xla_fused.fused(kernel, given, arrays, REPLACEMENTS[kernel.base.name])
+        case OptionKernel():
+            return xla_options.follow(kernel, values, arrays)
         case RowsKernel():
             return xla_rows.update_rows(kernel, values, arrays)
         case CooperativeKernel():
@@ -81,6 +84,8 @@ def traced_parameters(kernel: Kernel) -> dict[str, str]:
         case FusedKernel():
             names = {name for name, _ in xla_fused.own_parameters(kernel.fused) if not _is_shape(name)}
             names |= TRACED.get(kernel.base.name, frozenset())
+        case OptionKernel():
+            names = {name for name, _ in kernel.parameters}
         case CooperativeKernel():
             names = set(TRACED.get(kernel.name, ()))
         case _:

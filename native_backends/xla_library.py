@@ -22,7 +22,7 @@ from . import (
     xla_matrices,
     xla_normalization,
     xla_reductions,
-    xla_schedules,
+    xla_scaling,
     xla_sparse,
     xla_storage,
     xla_windows,
@@ -54,7 +54,7 @@ REPLACEMENTS: dict[str, Callable[..., Results]] = {
     **xla_matrices.REPLACEMENTS,
     **xla_normalization.REPLACEMENTS,
     **xla_reductions.REPLACEMENTS,
-    **xla_schedules.REPLACEMENTS,
+    **xla_scaling.REPLACEMENTS,
     **xla_sparse.REPLACEMENTS,
     **xla_storage.REPLACEMENTS,
     **xla_windows.REPLACEMENTS,
@@ -64,7 +64,6 @@ REPLACEMENTS: dict[str, Callable[..., Results]] = {
 TRACED: dict[str, frozenset[str]] = {
     **xla_attention.TRACED,
     **xla_indexing.TRACED,
-    **xla_schedules.TRACED,
     **xla_windows.TRACED,
     "matmul": frozenset({"a_start", "b_start"}),
 }

@@ -108,6 +108,16 @@ def test_values_and_plots(device, tmp_path):
     schedules.constant_schedule(1.0).plot(3)
 
 
+def test_more_constants_than_a_kernel_can_have_are_left_to_the_host(device):
+    optimizer = ours(device)
+    halvings = schedules.piecewise_constant_schedule(1.0, dict.fromkeys(range(1, 1000), 0.5))
+    one = lr_scheduler.ScheduleLR(optimizer, halvings)
+    assert not one.is_on_device
+    for _ in range(3):
+        one.step()
+    assert on_device(optimizer) == one.get_last_lr()[0] == halvings(3) == 0.125
+
+
 def test_a_scheduler_of_ones_own(device):
     class Halving(lr_scheduler.LRScheduler):
         def get_lr(self):

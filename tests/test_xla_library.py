@@ -104,15 +104,6 @@ def scaled_losses(device):
     params[0].read()
 
 
-def schedules(device):
-    for name in ("CyclicLR, exp_range", "noise gaussian"):
-        schedule(name, "SGD", 3, device)
-    plateau = ow.optim.lr_scheduler.ReduceLROnPlateau(ow.optim.AdamW([leaf(device, 3)]), patience=0, cooldown=1)
-    for loss in (5.0, 4.0, 4.5, 4.5, 4.5, 4.5):
-        plateau.step(ow.tensor(loss, device=device))
-    device.synchronize()
-
-
 def rows(device):
     rng = np.random.default_rng(0)
     sparse_sums(*entries(rng, 3000, (100, 4)), (100, 4), device)
@@ -169,7 +160,6 @@ PROGRAMS = {
     heads: ["attention", "attention_delta", "attention_grad"],
     windows: ["unfold", "fold", "window_sums", "window_largest", "window_places"],
     scaled_losses: ["unscale", "update_scale", "nonfinite"],
-    schedules: ["schedule", "plateau"],
     rows: ["sort_rows", "merge_rows", "sum_rows", "join_rows", "spread_rows", "nonfinite_rows", "unscale_rows"],
     roots: ["batched_matmul", "inverse_root_start"],
     eigenvectors: ["eigenvectors", "orthogonalise"],
@@ -187,6 +177,23 @@ def test_a_kernel_leaves_what_it_leaves_on_the_processor(program, xla, open_devi
     program(open_device("cpu"))
     assert set(PROGRAMS[program]) == comparison.launches.keys()
     assert comparison.differences == []
+
+
+def plateau(device):
+    scheduler = ow.optim.lr_scheduler.ReduceLROnPlateau(ow.optim.AdamW([leaf(device, 3)]), patience=0, cooldown=1)
+    return [
+        [scheduler.step(ow.tensor(loss, device=device)), scheduler.get_last_lr(), scheduler.best]
+        for loss in (5.0, 4.0, 4.5, 4.5, 4.5, 4.5, np.nan)
+    ]
+
+
+def test_options_follow_as_on_the_processor(xla, open_device):
+    expected, got = plateau(open_device("cpu")), plateau(open_device("xla"))
+    assert got == expected
+    assert expected[-1][1] == [pytest.approx(1e-6)]
+    for name in ("CyclicLR, exp_range", "noise gaussian", "OneCycleLR, linear, three phases"):
+        values = [schedule(name, "SGD", 3, open_device(device))["device"] for device in ("cpu", "xla")]
+        np.testing.assert_allclose(*values, rtol=2e-6)
 
 
 def test_every_kernel_has_its_replacement_and_its_test(xla):

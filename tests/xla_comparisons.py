@@ -9,18 +9,11 @@ from optirs_web.native_backends import numpy_library, xla_library
 from optirs_web.native_backends.xla_bindings import element_type
 from optirs_web.native_backends.xla_programs import quick_options
 from optirs_web.runtime.kernels import cooperative
-from optirs_web.runtime.schedules import KINDS
 
 __all__ = ["Comparison"]
 
 TOLERANCE = 2e-5
 LOOSER = {"eigenvectors": 2e-4, "inverse_root_start": 5e-5}
-
-
-def _used(pieces):
-    """The overrides of the kernel `schedule`: the kinds of pieces that there are."""
-    kinds = set(pieces.reshape(-1, 12)[:, 1].tolist())
-    return {f"use_{kind}": number in kinds for number, kind in enumerate(KINDS)}
 
 
 class Comparison:
@@ -49,7 +42,7 @@ class Comparison:
         self.launches[name] = self.launches.get(name, 0) + 1
         bindings = cooperative(name).bindings
         inputs = [content.view(element_type(binding.type)) for content, binding in zip(before, bindings, strict=True)]
-        result = self._call(name, p | _used(inputs[2]) if name == "schedule" else p, inputs)
+        result = self._call(name, p, inputs)
         written = [(binding, array) for binding, array in zip(bindings, arrays, strict=True) if binding.writes]
         assert len(result) == len(written)
         for (binding, array), other in zip(written, result, strict=True):

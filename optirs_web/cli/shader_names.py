@@ -10,6 +10,7 @@ import click
 
 from ..errors import ShaderError
 from ..runtime.kernels import Kernel, cooperative, elementwise
+from ..runtime.option_kernels import OptionKernel
 from ..runtime.packed_kernels import packed
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, SettleKernel, UpdateKernel
 from ..runtime.rules import Rule
@@ -101,6 +102,7 @@ def sources() -> dict[str, dict[str, Source]]:
     return {
         "optimizers": {name: _rule(name, {}) for name in _stems("optimizers")},
         "kernels": {name: _cooperative(name) for name in _stems("kernels")},
+        "schedules": {"plateau": Source("schedules", "plateau", lambda *_: OptionKernel.of("plateau"), {})},
         "elementwise functions": functions,
     }
 

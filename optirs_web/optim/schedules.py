@@ -1,20 +1,20 @@
 """Schedules as values: what an option is after so many steps. `lr_scheduler.ScheduleLR` has an optimizer follow one.
 
 The first thirteen and `join_schedules` are optax's, with its names and arguments; `warmup`, `noisy`, `curriculum` and
-`layerwise_decay` are those of OptiRS. `schedule_pieces` has what all are made of.
+`layerwise_decay` are those of OptiRS. `formulas` has what all are composed of.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Literal, TypeVar
 
 from ..errors import quoted
 from ..ops.random_state import checked_seed
-from ..runtime.schedules import Piece
-from .schedule_pieces import Curve, Schedule, geometric, hold, one_layer, ramp
+from .formulas import Curve, Schedule, call, delayed, geometric, hold, joined, ramp
 
 __all__ = [
     "Schedule",
@@ -66,7 +66,7 @@ def constant_schedule(value: float) -> Schedule:
         >>> [round(value, 3) for value in constant_schedule(0.1).values(2)]
         [0.1, 0.1]
     """
-    return one_layer(hold(value))
+    return hold(value)
 
 
 @_of_numbers
@@ -82,7 +82,7 @@ def polynomial_schedule(
     """
     if transition_steps <= 0:
         return constant_schedule(init_value)
-    return one_layer(ramp(init_value, end_value, transition_steps, power=power, begin=max(transition_begin, 0)))
+    return delayed(ramp(init_value, end_value, transition_steps, power=power), max(transition_begin, 0))
 
 
 @_of_numbers
@@ -118,9 +118,8 @@ def exponential_decay(
     first = init_value
     if end_value is not None:
         first = max(first, end_value) if decay_rate < 1 else min(first, end_value)
-    begin = max(transition_begin, 0)
-    decay = geometric(init_value, decay_rate, transition_steps, end_value, begin=begin, stairs=float(staircase))
-    return one_layer(hold(first), decay)
+    decay = geometric(init_value, decay_rate, transition_steps, end_value, staircase)
+    return joined([(0, hold(first)), (max(transition_begin, 0), decay)])
 
 
 @_of_numbers
@@ -140,7 +139,7 @@ def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.
     if exponent == 0:
         return constant_schedule(init_value)
     end = alpha * init_value
-    return one_layer(ramp(init_value, end, decay_steps, "cosine", exponent), hold(end, decay_steps))
+    return joined([(0, ramp(init_value, end, decay_steps, "cosine", exponent)), (decay_steps, hold(end))])
 
 
 def piecewise_constant_schedule(
@@ -157,7 +156,7 @@ def piecewise_constant_schedule(
         [1.0, 0.5, 0.5, 0.05, 0.05]
     """
     bounds, values = _scaled("piecewise_constant_schedule", init_value, boundaries_and_scales)
-    return one_layer(*map(hold, values, bounds))
+    return joined(zip(bounds, map(hold, values), strict=True))
 
 
 def piecewise_interpolate_schedule(
@@ -177,11 +176,11 @@ def piecewise_interpolate_schedule(
         raise ValueError("`interpolate_type` must be either 'cosine' or 'linear'")
     curve: Any = interpolate_type
     bounds, values = _scaled("piecewise_interpolate_schedule", init_value, boundaries_and_scales)
-    pieces = [
-        ramp(value, after, end - begin, curve, begin=begin)
+    curves = [
+        (begin, ramp(value, after, end - begin, curve))
         for (begin, end), (value, after) in zip(itertools.pairwise(bounds), itertools.pairwise(values), strict=True)
     ]
-    return one_layer(*pieces, hold(values[-1], bounds[-1]))
+    return joined([*curves, (bounds[-1], hold(values[-1]))])
 
 
 def _scaled(name: str, value: float, scales: Mapping[int, float] | None) -> tuple[list[int], list[float]]:
@@ -333,17 +332,9 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     """
     if len(boundaries) != len(schedules) - 1:
         raise ValueError(f"{len(schedules)} schedules need {len(schedules) - 1} boundaries, not {len(boundaries)}")
-    if any(len(one.layers) > 1 for one in schedules):
+    if any(one.is_noisy for one in schedules):
         raise ValueError("make the joined schedule noisy, not its parts")
-    pieces: list[Piece] = []
-    for one, begin in zip(schedules, [0, *boundaries], strict=True):
-        pieces = [piece for piece in pieces if piece.begin < begin]
-        # A part whose first piece begins later holds from the boundary on: that piece knows what was before.
-        first, *rest = one.layers[0]
-        if first.begin:
-            pieces.append(first._replace(kind="polynomial", begin=begin, end=first.start, power=1.0))
-        pieces += [piece._replace(begin=piece.begin + begin) for piece in (first, *rest)]
-    return one_layer(*pieces)
+    return joined(zip([0, *boundaries], schedules, strict=True))
 
 
 # OptiRS's.
@@ -365,7 +356,7 @@ def warmup(
     peak = schedule(0)
     if curve == "exponential" and init_value * peak <= 0:
         raise ValueError("an exponential warm-up needs two values of the same sign, and not from 0")
-    first = constant_schedule(init_value) if curve == "constant" else one_layer(ramp(init_value, peak, steps, curve))
+    first = constant_schedule(init_value) if curve == "constant" else ramp(init_value, peak, steps, curve)
     return join_schedules([first, schedule], [steps])
 
 
@@ -402,11 +393,8 @@ def noisy(
     kinds = ("uniform", "gaussian", "cyclical", "decaying")
     if distribution not in kinds:
         raise ValueError(f"noise is {', '.join(kinds)}, not {quoted(distribution)}")
-    stairs = float(kinds.index(distribution))
-    noise = Piece(
-        "noise", start=first, end=second, steps=steps, rest=float(checked_seed(seed, 24)), offset=lowest, stairs=stairs
-    )
-    return Schedule((*schedule.layers, (noise,)))
+    constants = (kinds.index(distribution), first, second, steps, lowest, checked_seed(seed, 24))
+    return replace(call("noise", *constants, base=schedule.parts), is_noisy=True)
 
 
 def curriculum(
@@ -423,15 +411,15 @@ def curriculum(
         >>> [round(value, 3) for value in curriculum([(1.0, 2), (0.1, 2)]).values(5)]
         [1.0, 1.0, 0.1, 0.1, 0.1]
     """
-    pieces = []
+    members: list[tuple[float, Schedule]] = []
     begin, before = 0, stages[0][0]
     for value, steps in stages:
         blend = blend_steps if begin and transition == "smooth" else 0
         if blend:
-            pieces.append(ramp(before, value, blend, "cosine", begin=begin))
-        pieces.append(hold(value, begin + blend))
+            members.append((begin, ramp(before, value, blend, "cosine")))
+        members.append((begin + blend, hold(value)))
         begin, before = begin + steps, value
-    return one_layer(*pieces)
+    return joined(members)
 
 
 def layerwise_decay(layers: int, decay: float) -> list[float]:

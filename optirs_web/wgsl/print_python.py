@@ -45,7 +45,7 @@ def print_python(module: Module, dialect: str | Dialect = "numpy", functions: li
     elif dialect == "numba":
         from .numba_dialect import NUMBA as dialect
     table = DIALECTS[dialect] if isinstance(dialect, str) else dialect
-    return _Printer(module, table, straighten(module, functions, table.library)).text()
+    return _Printer(module, table, straighten(module, functions, table.library, table.inline_size)).text()
 
 
 def compile_python(source: str, name: str) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .straight import INLINE_SIZE
+
 __all__ = ["ATOM", "DIALECTS", "Dialect", "Row"]
 
 COMPARISON, OR, XOR, AND, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(9)
@@ -30,6 +32,8 @@ class Dialect:
         helpers: functions that rows use; a text contains those it needs.
         library: by name of a function of ``shaders/lib`` the function of Python that replaces it.
         decorator: the line before each function.
+        inline_size: see `straighten`. Where `select` computes one side only, nothing that one side needs is computed
+            before it.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Dialect:
     helpers: Mapping[str, str]
     library: Mapping[str, str] = field(default_factory=dict)
     decorator: str = ""
+    inline_size: int = INLINE_SIZE
 
 
 _INFIX = {
@@ -255,6 +260,7 @@ FLOAT = Dialect(
         "expm1": "math.expm1",
         "log1p": "_log1p",
     },
+    inline_size=1 << 30,
 )
 """The dialect for single numbers on the host: Python floats, which round less than f32. It needs no NumPy."""
 

@@ -130,7 +130,7 @@ class Builder:
         position = first_leaf.position
         return Call(position, TypeName(position, type_.name), members, "construct", type_)
 
-    def finish(self, name: str, position: Position, result: Expression) -> Straight:
+    def finish(self, name: str, position: Position, result: Expression, inline_size: int) -> Straight:
         """Return the function, without unused values, with values used once inlined, and with names from the source."""
         uses = self._uses(result)
         inlined: dict[str, Expression] = {}
@@ -142,7 +142,7 @@ class Builder:
                 continue
             expression, size = _rewrite(definition, inlined, words)
             is_result = isinstance(result, Name) and result.name == label
-            if uses[label] == 1 and (size <= INLINE_SIZE or is_result):
+            if uses[label] == 1 and (size <= inline_size or is_result):
                 inlined[label] = expression
             else:
                 words[label] = _unused(self.hints.get(label, "t"), taken)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from .straight import Builder, Straight, Value, is_literal, leaf_names, type_of
+from .straight import INLINE_SIZE, Builder, Straight, Value, is_literal, leaf_names, type_of
 from .straight_expressions import Evaluator, Values, check_type, refuse
 from .syntax import (
     Assign,
@@ -51,13 +51,19 @@ _MAX_DEPTH = 40
 """The greatest depth of branches into which the statements that follow them in a block are moved."""
 
 
-def straighten(module: Module, functions: list[str] | None = None, known: Collection[str] = ()) -> dict[str, Straight]:
+def straighten(
+    module: Module,
+    functions: list[str] | None = None,
+    known: Collection[str] = (),
+    inline_size: int = INLINE_SIZE,
+) -> dict[str, Straight]:
     """Return the straight-line form of functions, and of those they call, in the order of the source.
 
     Args:
         module: checked and linked.
         functions: their names; None for every function of the module that is not an entry point.
         known: functions that the target provides.
+        inline_size: how many nodes an expression may have that is written where its value is used, once.
 
     Raises:
         ShaderError: a function is not a map function; the message says why.
@@ -71,15 +77,17 @@ def straighten(module: Module, functions: list[str] | None = None, known: Collec
         name = work.pop()
         if name not in done:
             called: set[str] = set()
-            done[name] = straighten_function(module, declared[name], called)
+            done[name] = straighten_function(module, declared[name], called, inline_size)
             work.extend(called.difference(known))
     return {name: done[name] for name in declared if name in done}
 
 
-def straighten_function(module: Module, function: Function, called: set[str] | None = None) -> Straight:
+def straighten_function(
+    module: Module, function: Function, called: set[str] | None = None, inline_size: int = INLINE_SIZE
+) -> Straight:
     """Return the straight-line form of a function. The names of the functions it calls are added to `called`."""
     constants = {d.name: d for d in module.declarations if isinstance(d, Constant)}
-    return _Straightener(function, constants, called if called is not None else set()).run()
+    return _Straightener(function, constants, called if called is not None else set()).run(inline_size)
 
 
 @dataclass(slots=True)
@@ -115,7 +123,7 @@ class _Straightener(Evaluator):
         self.breaks: list[str] = []
         self.continues: list[str] = []
 
-    def run(self) -> Straight:
+    def run(self, inline_size: int) -> Straight:
         function, state = self.function, _State()
         return_type = check_type(function.position, function.return_type)
         for parameter, (name, type_) in zip(function.parameters, self.builder.parameters, strict=True):
@@ -125,7 +133,7 @@ class _Straightener(Evaluator):
         if not state.dead or "return" not in state.escapes:
             refuse(function.position, f"every way through '{function.name}' must end in a return")
         result = self.builder.assemble(return_type, state.escapes["return"][1]["return"])
-        return self.builder.finish(function.name, function.position, result)
+        return self.builder.finish(function.name, function.position, result, inline_size)
 
     def named(self, type_: Type, value: Value, word: str) -> Value:
         for (path, _), leaf in zip(leaf_names(type_, word), value, strict=True):

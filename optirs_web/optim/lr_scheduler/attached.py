@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import UnsupportedError, quoted
 from ...runtime.buffer import Buffer, View
+from ...runtime.option_kernels import NOWHERE, OptionTable, Places
 from ...runtime.program import NotReadyError, Program, StaleProgramError
-from ...runtime.schedules import MOST_SCHEDULERS, NOWHERE, Layer as TableLayer, Places, Row, ScheduleTable
 from ...tensors import Tensor
 from ..by_identity import ByIdentity
 from ..groups import on_host
 from ..layout import Layout
+from ..schedule_tables import Scheduled, fits, schedule_table
 from ..wrapper import Wrapper
 
 if TYPE_CHECKING:
@@ -117,10 +118,10 @@ class Attached:
         self.members: list[LRScheduler] = []
         self.params: set[str] = set()
         self._expected: dict[_Place, float] = {}
-        self._table: ScheduleTable | None = None
+        self._table: OptionTable | None = None
         self._table_layout: Layout | None = None
         self._rows: dict[_Place, list[int]] = {}
-        self._bits: dict[int, int] = {}  # by id of a scheduler
+        self._numbers: dict[int, int] = {}  # of the schedulers that the table has, by their id
         optimizer.register_load_state_dict_post_hook(lambda one: [*map(_learn, one._rates().values())])
 
     @property
@@ -196,7 +197,7 @@ class Attached:
             base = self._base(group, param, members)
             for row in rows:
                 if self._table is not None:
-                    self._table.set_base(row, base)
+                    self._table.set(row, "base", base)
 
     def _base(self, group: int, param: str, members: Sequence[LRScheduler]) -> float:
         """What the device is to apply the formulas to."""
@@ -248,13 +249,14 @@ class Attached:
         members = self.on(param)
         if len(members) > 1 and not all(one._multiplies and not one._work.is_on_host for one in members):
             return False
-        return self.is_by_name(param) and len({one.reach(param) for one in members}) == 1
+        chains = zip(*(one._work.plans[param] for one in members), strict=False)
+        return self.is_by_name(param) and len({one.reach(param) for one in members}) == 1 and all(map(fits, chains))
 
     def is_by_name(self, param: str) -> bool:
         """All that follows from an option is what the names in Hyper say."""
         return bool(self.places(0, param)) and set(self.dependents(param)) <= set(_names(param))
 
-    def _ready(self) -> ScheduleTable | None:
+    def _ready(self) -> OptionTable | None:
         """The table, rebuilt if anything has changed."""
         layout = self.layout
         if self._table is not None and self._table_layout is layout:
@@ -266,23 +268,20 @@ class Attached:
             if all(map(self.can_be_on_device, its_own)):
                 for group in range(its_own[0].reach(param)):
                     bases[group, param] = self._base(group, param, its_own)
-        members = [one for one in self.members if self.can_be_on_device(one)][:MOST_SCHEDULERS]
-        self._bits = {id(one): number for number, one in enumerate(members)}
+        members = [one for one in self.members if self.can_be_on_device(one)]
+        self._numbers = {id(one): number for number, one in enumerate(members)}
         self._rows = {}
-        rows: list[Row] = []
+        rows: list[Scheduled] = []
         for param in dict.fromkeys(param for one in members for param in one.params):
             its_own = [one for one in members if param in one.params]
             for group in range(its_own[0].reach(param)):
-                layers = [
-                    TableLayer(self._bits[id(one)], one._work.position, pieces)
-                    for one in its_own
-                    for pieces in one._work.plans[param][group].layers
-                ]
+                chain = [(self._numbers[id(one)], one._work.plans[param][group]) for one in its_own]
                 for places in self.places(group, param):
                     self._rows.setdefault((group, param), []).append(len(rows))
-                    rows.append(Row(bases[group, param], places, layers))
+                    rows.append(Scheduled(places, bases[group, param], chain))
         if rows and layout is not None:
-            self._table, self._table_layout = ScheduleTable(layout.device, rows), layout
+            counts = [one._work.position for one in members]
+            self._table, self._table_layout = schedule_table(layout.device, rows, counts), layout
         return self._table
 
     def step(self, members: Sequence[LRScheduler], epoch: float | None = None) -> None:
@@ -306,19 +305,20 @@ class Attached:
     def _advance(
         self,
         members: Sequence[LRScheduler],
-        table: ScheduleTable | None,
+        table: OptionTable | None,
         epoch: float | None = None,
         is_recorded: bool = False,
     ) -> None:
         for one in members:
-            by_device = table is not None and id(one) in self._bits
+            by_device = table is not None and id(one) in self._numbers
             for param, values in one._advance(epoch).items():
                 self.set(param, values, by_device, is_recorded)
 
-    def _enqueue(self, members: Sequence[LRScheduler], table: ScheduleTable | None) -> None:
-        mask = sum(1 << self._bits[id(one)] for one in members if id(one) in self._bits)
-        if table is not None and mask and self.layout is not None:
-            table.step(mask, self.layout.hyper_buffer)
+    def _enqueue(self, members: Sequence[LRScheduler], table: OptionTable | None) -> None:
+        stepping = {self._numbers[id(one)] for one in members if id(one) in self._numbers}
+        if table is not None and stepping and self.layout is not None:
+            steps = {f"step{number}": float(number in stepping) for number in self._numbers.values()}
+            table.follow(self.layout.hyper_buffer, steps)
             if (0, "lr") in self._rows and any("lr" in one.params for one in members):
                 self.copy_to_rates(self.layout)
 
@@ -336,7 +336,7 @@ class Attached:
         staged = [
             self._stage(recording, group, param)
             for one in members
-            if table is None or id(one) not in self._bits
+            if table is None or id(one) not in self._numbers
             for param in one.params
             for group in range(one.reach(param))
         ]
@@ -360,14 +360,14 @@ class Attached:
             layout.device.copy(View(buffer, 4 * number, 4), target)
         return _Staged(group, names, words, buffer)
 
-    def _check(self, members: Sequence[LRScheduler], table: ScheduleTable | None, layout: Layout | None) -> None:
+    def _check(self, members: Sequence[LRScheduler], table: OptionTable | None, layout: Layout | None) -> None:
         for one in members:
             one._grow()
         self.notice()
         if self._table is not table or self.layout is not layout:
             raise StaleProgramError("the schedules have changed; record the step again")
 
-    def _follow(self, members: Sequence[LRScheduler], table: ScheduleTable | None, staged: Sequence[_Staged]) -> None:
+    def _follow(self, members: Sequence[LRScheduler], table: OptionTable | None, staged: Sequence[_Staged]) -> None:
         self._advance(members, table, is_recorded=True)
         layout = self.layout
         for group, names, words, buffer in staged:

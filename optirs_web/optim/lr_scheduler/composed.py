@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import UnsupportedError
+from ..formulas import Schedule
 from ..optimizer import Optimizer
-from ..schedule_pieces import Schedule
 from ..schedules import join_schedules
 from .arguments import checked
 from .attached import attached, get_option, set_option
@@ -96,7 +96,7 @@ class SequentialLR(_ComposedLR):
         if any(one.keys() != {self.param} for one in plans):
             return {}
         of_groups = zip(*(one[self.param] for one in plans), strict=True)
-        if any(len(schedule.layers) > 1 for one in plans for schedule in one[self.param]):
+        if any(schedule.is_noisy for one in plans for schedule in one[self.param]):
             return {}
         return {self.param: [join_schedules(schedules, self._milestones) for schedules in of_groups]}
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from ...runtime.schedules import Piece
+from ..formulas import Curve, Schedule, absolute, call, joined, ramp, split_ratio
 from ..optimizer import Optimizer
-from ..schedule_pieces import Curve, Schedule, one_layer, ramp, split_ratio
 from .arguments import DividesByZeroError, checked
 from .attached import set_option
 from .scheduler import LRScheduler, _check_optimizer
@@ -123,15 +123,9 @@ class CyclicLR(_CycleLR):
             ratio = 1.0
         else:
             ratio = {"triangular": 1.0, "triangular2": 0.5, "exp_range": self.gamma}[self.mode]
-        triangle = Piece(
-            "triangular",
-            is_absolute=True,
-            steps=self.step_ratio * self.total_size,
-            period=self.total_size,
-            stairs=float(self.scale_mode == "cycle"),
-            **split_ratio(ratio),
-        )
-        return [one_layer(triangle._replace(start=a, end=b)) for a, b in zip(starts, ends, strict=True)]
+        by_cycle = float(self.scale_mode == "cycle")
+        rest = (self.step_ratio * self.total_size, self.total_size, *split_ratio(ratio), by_cycle)
+        return [absolute(call("triangular", start, end, *rest)) for start, end in zip(starts, ends, strict=True)]
 
     def _next_of(self, param: str, group: int, anew: bool) -> float:
         value = super()._next_of(param, group, anew)
@@ -231,16 +225,17 @@ class OneCycleLR(_CycleLR):
             ends.insert(1, 2 * self._pct_start * self.total_steps - 2)
             values.insert(2, first)
         curve: Curve = "cosine" if self._anneal_func_type == "cos" else "linear"
-        pieces: list[Piece] = []
+        phases: list[tuple[float, Schedule]] = []
         begin = 0.0
         for start, end, until in zip(values, values[1:], ends, strict=False):
             # torch has a phase hold at its end, and the next one begin after it: there they are equal, if it has steps.
             if until != begin:
-                pieces.append(ramp(start, end, until - begin, curve, begin=begin, is_absolute=True))
+                count = math.ceil(begin)  # a device is exact in whole numbers
+                phases.append((count, ramp(start, end, until - begin, curve, until=until - count)))
             elif not begin:
                 raise DividesByZeroError("OneCycleLR: pct_start times total_steps is 1: the first phase has no step")
             begin = until
-        return one_layer(*pieces)
+        return absolute(joined(phases))
 
     def _move(self, epoch: float | None) -> None:
         count = self.last_epoch + 1 if epoch is None else epoch

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, Literal, SupportsFloat
 
 from ...errors import ShapeError, UnsupportedError
-from ...runtime.buffer import Buffer, View
-from ...runtime.kernels import cooperative
+from ...runtime.buffer import View
+from ...runtime.kernels import load_map_module
+from ...runtime.option_kernels import NOWHERE, OptionKernel, OptionTable, host_functions
 from ...runtime.program import StaleProgramError
-from ...runtime.schedules import NOWHERE, PLATEAU_ROW, upload
 from ...tensors import Tensor, tensor
+from ..formulas import Schedule
 from ..layout import Layout
 from ..optimizer import Optimizer
-from ..schedule_pieces import Schedule
 from .arguments import checked
 from .attached import attached, get_option, set_option
 from .scheduler import LRScheduler, _check_optimizer
 
 __all__ = ["ReduceLROnPlateau"]
 
-_FLOAT, _FLOATS = struct.Struct("<f"), struct.Struct("<3f")
+_FLOAT = struct.Struct("<f")
 _WORST = 3e38  # stands for infinity on a device
+_PROGRESS = "best", 3  # the first member of a row that is progress, and how many are
+
+
+@cache
+def _on_host() -> Mapping[str, Callable[..., Any]]:
+    """`watch` and `reduced` of ``shaders/schedules/plateau.wgsl``, over Python's numbers."""
+    return host_functions(load_map_module("schedules", "plateau", ("watch", "reduced")), "watch", "reduced")
 
 
 @checked
@@ -72,14 +80,13 @@ class ReduceLROnPlateau(LRScheduler):
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
         self.factor, self.patience, self.cooldown, self.eps = factor, patience, cooldown, eps
         self.best = float("inf") if mode == "min" else float("-inf")
-        self.cooldown_counter = 0
+        self.cooldown_counter: float = 0
         self.num_bad_epochs = 0
-        self._progress: Buffer | None = None
-        self._rows: Buffer | None = None
+        self._table: OptionTable | None = None
         self._device_layout: Layout | None = None
         super().__init__(optimizer, param=param)
 
-    _left_out = LRScheduler._left_out | {"_progress", "_rows", "_device_layout"}
+    _left_out = LRScheduler._left_out | {"_table", "_device_layout"}
 
     def _plan(self) -> dict[str, list[Schedule]]:
         return {}
@@ -99,7 +106,7 @@ class ReduceLROnPlateau(LRScheduler):
     def step(self, metrics: SupportsFloat | Tensor, epoch: int | None = None) -> None:  # type: ignore[override]
         """Look at the metric. A tensor stays on the device."""
         layout = self.optimizer._layout
-        goes_there = self._progress is not None or (isinstance(metrics, Tensor) and self._is_alone)
+        goes_there = self._table is not None or (isinstance(metrics, Tensor) and self._is_alone)
         if layout is not None and goes_there:
             self._step_on_device(layout, metrics, epoch)
             return
@@ -121,30 +128,37 @@ class ReduceLROnPlateau(LRScheduler):
         is_known = bool(places) and places[0].at != NOWHERE
         return schedules.on(self.param) == [self] and is_known and schedules.is_by_name(self.param)
 
-    def _scale_and_margin(self) -> tuple[float, float]:
+    @property
+    def _numbers(self) -> dict[str, float]:
+        """The constants of ``shaders/schedules/plateau.wgsl`` by name: those of `watch` in order, and then the rest."""
         sign = 1 if self.mode == "max" else -1
-        return (1 + sign * self.threshold, 0.0) if self.threshold_mode == "rel" else (1.0, sign * self.threshold)
+        is_relative = self.threshold_mode == "rel"
+        return {
+            "better": sign,
+            "scale": 1 + sign * self.threshold if is_relative else 1.0,
+            "margin": 0.0 if is_relative else sign * self.threshold,
+            "patience": self.patience,
+            "cooldown": self.cooldown,
+            "factor": self.factor,
+            "eps": self.eps,
+        }
 
     def _look(self, metric: float) -> None:
-        scale, margin = self._scale_and_margin()
-        sign = 1 if self.mode == "max" else -1
-        if sign * metric > sign * (self.best * scale + margin):
-            self.best = metric
-            self.num_bad_epochs = 0
-        else:
-            self.num_bad_epochs += 1
-        if self.in_cooldown:
-            self.cooldown_counter -= 1
-            self.num_bad_epochs = 0
-        if self.num_bad_epochs > self.patience:
+        *watched, factor, eps = self._numbers.values()
+        now = _on_host()["watch"](metric, self.best, self.num_bad_epochs, self.cooldown_counter, *watched)
+        self.best = now.best
+        self._count(now.bad_epochs, now.cooldown_left)
+        if now.is_due:
             self._bound_all()
-            self.cooldown_counter = self.cooldown
-            self.num_bad_epochs = 0
             for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
-                before = get_option(group, self.param)
-                value = max(before * self.factor, lowest)
-                if before - value > self.eps:
-                    set_option(group, self.param, value)
+                option = _on_host()["reduced"](get_option(group, self.param), factor, lowest, eps, True)
+                if option.is_changed:
+                    set_option(group, self.param, option.value)
+
+    def _count(self, bad_epochs: float, cooldown_left: float) -> None:
+        """Set the counts, which are integers as torch's where they are finite."""
+        self.num_bad_epochs = int(bad_epochs)
+        self.cooldown_counter = int(cooldown_left) if math.isfinite(cooldown_left) else cooldown_left
 
     def _bound_all(self) -> None:
         """Have a bound for groups that were added since."""
@@ -169,13 +183,8 @@ class ReduceLROnPlateau(LRScheduler):
             attached(self.optimizer).notice()
             self.optimizer._refresh()  # what the device multiplies is there
         self._move_to(layout)
-        assert self._progress is not None
-        assert self._rows is not None
-        scale, margin = self._scale_and_margin()
-        sign = 1 if self.mode == "max" else -1
-        numbers = [sign, scale, margin, self.factor, self.patience, self.cooldown, self.eps]
-        views = [metric.view, *map(View.whole, (self._rows, self._progress, layout.hyper_buffer))]
-        device.dispatch(cooperative("plateau"), views, 1, numbers)
+        assert self._table is not None
+        self._table.follow(layout.hyper_buffer, self._numbers, metric.view)
         if self.param == "lr":
             attached(self.optimizer).copy_to_rates(layout)
         if recording is None:
@@ -196,45 +205,45 @@ class ReduceLROnPlateau(LRScheduler):
             attached(self.optimizer).note(group, self.param, by_device=True)
 
     def _move_to(self, layout: Layout) -> None:
-        """The tables that the kernel needs for this layout."""
-        if self._device_layout is layout and self._progress is not None:
+        """Make the table that the kernel needs for this layout, with the progress of the one before."""
+        table, before = self._table, self._device_layout
+        if before is layout and table is not None:
             return
         self._bound_all()
         schedules, device = attached(self.optimizer), layout.device
-        places = [(g, one) for g in range(len(self.min_lrs)) for one in schedules.places(g, self.param)]
-        before = self._device_layout
-        if before is not None and before.device is device and not device.lost and self._progress is not None:
-            for group, one in places:
-                if before.scheduled.issuperset(one.written):  # the value of now is there alone
-                    for word in one.written:
-                        device.copy(View(before.hyper_buffer, 4 * word, 4), View(layout.hyper_buffer, 4 * word, 4))
-                    schedules.note(group, self.param, by_device=True)
-        else:
-            best = max(-_WORST, min(_WORST, self.best))
-            counts = (float(self.num_bad_epochs), float(self.cooldown_counter))
-            self._progress = upload(device, _FLOATS.pack(best, *counts))
-        self._rows = upload(device, b"".join(PLATEAU_ROW.pack(self.min_lrs[g], *one) for g, one in places))
-        self._device_layout = layout
+        best = max(-_WORST, min(_WORST, self.best))
+        progress = best, self.num_bad_epochs, self.cooldown_counter
+        places = [(group, one) for group in range(len(self.min_lrs)) for one in schedules.places(group, self.param)]
+        rows = [[*one, self.min_lrs[group], *progress] for group, one in places]
+        self._table, self._device_layout = OptionTable(device, OptionKernel.of("plateau"), rows), layout
+        if before is None or table is None or before.device is not device or device.lost:
+            return
+        for number, (group, one) in enumerate(places):
+            device.copy(table.view(0, *_PROGRESS), self._table.view(number, *_PROGRESS))
+            if before.scheduled.issuperset(one.written):  # the value of now is there alone
+                for word in one.written:
+                    device.copy(View(before.hyper_buffer, 4 * word, 4), View(layout.hyper_buffer, 4 * word, 4))
+                schedules.note(group, self.param, by_device=True)
 
     def _before_notice(self) -> None:
         layout = self.optimizer._layout
-        if self._progress is not None and layout is not None and layout is not self._device_layout:
+        if self._table is not None and layout is not None and layout is not self._device_layout:
             self._move_to(layout)
 
     def _views(self) -> dict[str, View]:
         layout = self.optimizer._layout
         assert layout is not None
-        assert self._progress is not None
+        assert self._table is not None
         places = [attached(self.optimizer).places(g, self.param)[0].at for g in range(len(self.min_lrs))]
         return {
-            "progress": View.whole(self._progress),
+            "progress": self._table.view(0, *_PROGRESS),
             **{str(g): View(layout.hyper_buffer, 4 * word, 4) for g, word in enumerate(places)},
         }
 
     def _take(self, contents: Mapping[str, memoryview]) -> list[float]:
         best, bad_epochs, cooldown = contents["progress"].cast("f")
         self.best = best if abs(best) < _WORST else self.best
-        self.num_bad_epochs, self.cooldown_counter = int(bad_epochs), int(cooldown)
+        self._count(bad_epochs, cooldown)
         schedules = attached(self.optimizer)
         for number, group in enumerate(self.optimizer.param_groups[: len(self.min_lrs)]):
             value = contents[str(number)].cast("f")[0]
@@ -246,7 +255,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     def _is_behind(self) -> bool:
         """The device knows more; but if somebody has set the option since, that counts first."""
-        if self._progress is None or self.optimizer._layout is None:
+        if self._table is None or self.optimizer._layout is None:
             return False
         self.optimizer._refresh()
         return True
@@ -256,13 +265,13 @@ class ReduceLROnPlateau(LRScheduler):
         if not self._is_behind():
             return list(self._last_lr)
         views = self._views()
-        return self._take(self._progress.device.read_all(views))  # type: ignore[union-attr]
+        return self._take(self._table.device.read_all(views))  # type: ignore[union-attr]
 
     async def get_last_lr_async(self) -> list[float]:
         """The awaitable twin of `get_last_lr`."""
         if not self._is_behind():
             return list(self._last_lr)
-        return self._take(await self._progress.device.read_all_async(self._views()))  # type: ignore[union-attr]
+        return self._take(await self._table.device.read_all_async(self._views()))  # type: ignore[union-attr]
 
     # State.
 
@@ -272,7 +281,7 @@ class ReduceLROnPlateau(LRScheduler):
         return super().state_dict()
 
     def _resume(self) -> None:
-        self._progress = self._rows = self._device_layout = None
+        self._table = self._device_layout = None
         for group in range(len(self.min_lrs)):
             attached(self.optimizer).note(group, self.param, by_device=False)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ...errors import CheckpointError, UnsupportedError
+from ..formulas import Schedule, plot_values
 from ..optimizer import Optimizer
-from ..schedule_pieces import Schedule, plot_values
 from .arguments import checked
 from .attached import attached, get_option, set_option
 
@@ -384,7 +384,7 @@ class ScheduleLR(LRScheduler):
     def _follow(self, schedule: Schedule, relative: bool) -> None:
         self.schedule = schedule
         self.relative = relative
-        self._chains = self._multiplies = relative and len(schedule.layers) == 1
+        self._chains = self._multiplies = relative and not schedule.is_noisy
 
     def change(
         self, schedule: Schedule | None = None, first: float | None = None, last_epoch: int | None = None

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..formulas import Schedule, call, geometric, hold, joined, ramp
 from ..optimizer import Optimizer
-from ..schedule_pieces import Schedule, geometric, hold, one_layer, ramp
 from .arguments import DividesByZeroError, checked
 from .attached import attached, get_option
 from .scheduler import LRScheduler
@@ -110,7 +110,7 @@ class _MultipleLR(LRScheduler):
 
 def _until(start: float, end: float, steps: float, power: float = 1.0) -> Schedule:
     """Each value is made of the one before until there are no steps left; of none, nothing."""
-    return one_layer(ramp(start, end if steps >= 1 else start, steps, power=power))
+    return ramp(start, end if steps >= 1 else start, steps, power=power)
 
 
 @checked
@@ -133,7 +133,7 @@ class StepLR(_MultipleLR):
 
     def _schedule(self, group: int) -> Schedule:
         every, _ = float(self.step_size).as_integer_ratio()  # the steps that are multiples of it
-        return one_layer(geometric(1.0, self.gamma, abs(every), stairs=1.0))
+        return geometric(1.0, self.gamma, abs(every), stairs=True)
 
 
 @checked
@@ -169,7 +169,7 @@ class MultiStepLR(_MultipleLR):
         every = sorted(one for one in self.milestones.elements() if one >= 0 and one % 1 == 0)  # the others never come
         begins = sorted({0, *every})
         factors = [self.gamma ** bisect_right(every, begin) for begin in begins]
-        return one_layer(*map(hold, factors, begins))
+        return joined(zip(begins, map(hold, factors), strict=True))
 
 
 @checked
@@ -201,7 +201,7 @@ class ConstantLR(_MultipleLR):
     def _schedule(self, group: int) -> Schedule:
         end = self.total_iters
         comes = end > 0 and end % 1 == 0  # a step that does not come ends nothing
-        return one_layer(hold(self.factor), *([hold(1.0, end)] if comes else []))
+        return joined([(0, hold(self.factor)), *([(end, hold(1.0))] if comes else [])])
 
 
 @checked
@@ -258,7 +258,7 @@ class ExponentialLR(_MultipleLR):
         super().__init__(optimizer, last_epoch, param=param)
 
     def _schedule(self, group: int) -> Schedule:
-        return one_layer(geometric(1.0, self.gamma))
+        return geometric(1.0, self.gamma)
 
 
 @checked
@@ -325,7 +325,7 @@ class CosineAnnealingLR(LRScheduler):
     def _schedule(self, group: int) -> Schedule:
         if not self.T_max:  # of a state dict
             raise DividesByZeroError("T_max is 0")
-        return one_layer(ramp(1.0, 0.0, abs(self.T_max), "cosine", offset=self.eta_min))
+        return ramp(1.0, 0.0, abs(self.T_max), "cosine", offset=self.eta_min)
 
 
 @checked
@@ -373,13 +373,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return cycles
 
     def _schedule(self, group: int) -> Schedule:
-        turns = 1 if self.T_mult == 1 else 2
-        return one_layer(
-            *(
-                ramp(1.0, 0.0, steps, "cosine", begin=begin, offset=self.eta_min, period=turns * steps)
-                for begin, steps in self._cycles()
-            )
-        )
+        return call("restarts", self.T_0, self.T_mult, self.eta_min)
 
     def _move(self, epoch: float | None) -> None:
         if epoch is not None and epoch < 0:
