@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..runtime.kernels import Binding
 from ..wgsl.fused_shell import Argument, Fused
-from ..wgsl.print_python import compile_python, print_python
+from .arrays.numpy_arrays import functions_of, strided
 from .numpy_library import REPLACEMENTS, Array, Parameters
 
 __all__ = ["bind_fused", "bind_fused_map", "loaded_size", "only_joins"]
 
 _CHUNK = 1 << 15
 _DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
-
-
-@cache
-def _functions(kernel: FusedMapKernel | FusedKernel) -> Mapping[str, Any]:
-    return compile_python(print_python(kernel.map_module, "numpy"), kernel.name)
 
 
 class _Steps:
@@ -34,7 +27,7 @@ class _Steps:
         self, kernel: FusedMapKernel | FusedKernel, bound: Mapping[str, Array], values: Parameters, size: int
     ) -> None:
         fused: Fused = kernel.fused
-        self.functions = _functions(kernel)
+        self.functions = functions_of(kernel)
         self.fused = fused
         self.shape = tuple(values[f"dim{axis}"] for axis in range(fused.rank)) or (size,)
         self.scalars = [_DTYPES[type_](values[f"s{number}"]) for number, type_ in enumerate(fused.scalar_types)]
@@ -46,8 +39,8 @@ class _Steps:
     def _walk(self, memory: Array, number: int, values: Parameters) -> Array:
         if self.fused.flat[number]:
             return memory[: math.prod(self.shape)].reshape(self.shape)
-        strides = [4 * values[f"x{number}_stride{axis}"] for axis in range(self.fused.rank)]
-        return as_strided(memory[values[f"x{number}_start"] :], self.shape, strides)
+        strides = [values[f"x{number}_stride{axis}"] for axis in range(self.fused.rank)]
+        return strided(memory, values[f"x{number}_start"], self.shape, strides)
 
     def parts(self) -> Iterator[slice]:
         """Parts along the first axis, of so many elements that they stay in the cache."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
@@ -21,10 +20,11 @@ from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKer
 from ..wgsl import rule_shell, shell
 from ..wgsl.transform_lookup import BAD
 from . import numpy_fused, numpy_sparse
+from .arrays.numpy_arrays import functions_of, strided
 from .numpy_factored import bind_measure_lines, bind_settle_lines
 from .numpy_library import REPLACEMENTS, Array, Parameters, runs
 from .numpy_options import bind_options
-from .numpy_rules import BoundRule, functions_of
+from .numpy_rules import BoundRule
 from .numpy_transforms import bind_measure_transform, bind_rows_transform, bind_settle_transform, total
 
 __all__ = ["bind_kernel"]
@@ -101,9 +101,8 @@ def _bind_elementwise(kernel: ElementwiseKernel, arrays: Sequence[Array], values
         elif kind == "scalar":
             operands.append(dtype(values[parameter.name]))
         elif kernel.rank:
-            strides = tuple(4 * values[f"{parameter.name}_stride{axis}"] for axis in range(kernel.rank))
-            start = values[f"{parameter.name}_start"]
-            operands.append(as_strided(next(remaining).view(dtype)[start:], shape, strides))
+            strides = [values[f"{parameter.name}_stride{axis}"] for axis in range(kernel.rank)]
+            operands.append(strided(next(remaining).view(dtype), values[f"{parameter.name}_start"], shape, strides))
         else:
             operands.append(next(remaining).view(dtype)[:size])
     if kernel.rank:

@@ -6,25 +6,21 @@ Each is called with the kernel's parameters and its bindings as bytes, and write
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from ..wgsl import rule_shell, shell
 from . import (
-    numpy_attention,
-    numpy_indexing,
     numpy_losses,
-    numpy_matrices,
     numpy_normalization,
     numpy_reductions,
-    numpy_sparse,
-    numpy_storage,
     numpy_windows,
 )
+from .arrays import numpy_arrays
+from .arrays.routines import ROUTINES
 
 __all__ = ["REPLACEMENTS", "Array", "Parameters", "runs"]
 
@@ -42,18 +38,6 @@ def runs(blocks: Array) -> Iterator[tuple[int, int, int]]:
 
 def _floats(raw: Array) -> Array:
     return raw.view(np.float32)
-
-
-def _matmul(p: Parameters, a: Array, b: Array, c: Array) -> None:
-    rows, columns, inner, within = p["rows"], p["columns"], p["inner"], p["batch_inner"]
-    a_strides = [p["a_outer_stride"], p["a_batch_stride"], p["a_row_stride"], p["a_inner_stride"]]
-    b_strides = [p["b_outer_stride"], p["b_batch_stride"], p["b_inner_stride"], p["b_column_stride"]]
-    result = _floats(c)
-    batch = (result.size // (rows * columns * within), within)
-    left = as_strided(_floats(a)[p["a_start"] :], (*batch, rows, inner), [4 * one for one in a_strides])
-    right = as_strided(_floats(b)[p["b_start"] :], (*batch, inner, columns), [4 * one for one in b_strides])
-    shape = (*batch, rows, columns)
-    np.matmul(left, right, out=result[: math.prod(shape)].reshape(shape))  # halves may have one element more
 
 
 def _nonfinite(p: Parameters, grads: Array, blocks: Array, tensors: Array, found_inf: Array) -> None:
@@ -87,17 +71,12 @@ def _update_scale(p: Parameters, scaler: Array) -> None:
         state[2] = tracker + 1
 
 
-REPLACEMENTS: dict[str, Callable[..., None]] = {
-    **numpy_indexing.REPLACEMENTS,
-    **numpy_attention.REPLACEMENTS,
+REPLACEMENTS: dict[str, Callable[..., Any]] = {
+    **{name: partial(routine, numpy_arrays) for name, routine in ROUTINES.items()},
     **numpy_losses.REPLACEMENTS,
-    **numpy_matrices.REPLACEMENTS,
     **numpy_normalization.REPLACEMENTS,
-    **numpy_sparse.REPLACEMENTS,
     **numpy_reductions.REPLACEMENTS,
-    **numpy_storage.REPLACEMENTS,
     **numpy_windows.REPLACEMENTS,
-    "matmul": _matmul,
     "nonfinite": _nonfinite,
     "unscale": _unscale,
     "update_scale": _update_scale,

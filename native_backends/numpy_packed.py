@@ -1,4 +1,4 @@
-"""Kernels over halves of words, in NumPy: what they read is decoded for the call, what they wrote is encoded after."""
+"""Kernels over packed 16-bit elements, in NumPy: decoded for the call, and what was written is encoded after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..runtime.kernels import Kernel
-from .numpy_storage import codec
+from .arrays import numpy_arrays as xp
+from .arrays.storage import narrowed, widened
 
 __all__ = ["bind_packed"]
 
@@ -37,28 +38,10 @@ def bind_packed(
             elif binding.writes and base.overwrites:
                 wide.append(np.empty(2 * raw.nbytes, np.uint8))
             else:
-                wide.append(_wide(raw, kind, binding.type).view(np.uint8))
+                wide.append(widened(xp, raw, kind, binding.type).view(np.uint8))
         bind(base, wide, parameters)()
         for (binding, kind), raw, values in zip(pairs, arrays, wide, strict=True):
             if kind and binding.writes:
-                raw.view(np.uint16)[:] = _narrow(values, kind, binding.type)
+                raw.view(np.uint16)[:] = narrowed(xp, values, kind, binding.type)
 
     return run
-
-
-def _wide(raw: Array, kind: str, type_: str) -> Array:
-    if type_ != "array<f32>":
-        return raw.view(np.uint16).astype(np.uint32)
-    if kind == "float16":
-        return raw.view(np.float16).astype(np.float32)
-    wide: Array = np.zeros((raw.nbytes // 2, 2), np.uint16)
-    wide[:, 1] = raw.view(np.uint16)
-    return wide.view(np.float32).ravel()
-
-
-def _narrow(values: Array, kind: str, type_: str) -> Any:
-    if type_ != "array<f32>":
-        return values.view(np.uint32)
-    if kind == "float16":
-        return values.view(np.float32).astype(np.float16).view(np.uint16)
-    return codec()["to_bfloat16"](values.view(np.float32))

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ..runtime.kernels import ElementwiseKernel
 from ..runtime.rule_kernels import RuleKernel
 from ..wgsl import param_storage, rule_shell, shell, slot_storage
-from ..wgsl.print_python import compile_python, print_python
+from .arrays.numpy_arrays import functions_of
 from .numpy_factored import LineTables
 from .numpy_library import Array
 from .numpy_storage import Params, Slot
 from .numpy_transforms import TransformTables
 
-__all__ = ["BoundRule", "functions_of"]
-
-
-@cache
-def functions_of(kernel: ElementwiseKernel | RuleKernel) -> Mapping[str, Any]:
-    """The kernel's map functions and structs, as Python."""
-    return compile_python(print_python(kernel.map_module, "numpy"), kernel.name)
+__all__ = ["BoundRule"]
 
 
 class BoundRule:

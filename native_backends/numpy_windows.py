@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
+
+from .arrays.numpy_arrays import strided
 
 __all__ = ["REPLACEMENTS"]
 
@@ -121,8 +122,8 @@ def _fold(p: Parameters, columns: Array, images: Array) -> None:
     planes = p["size"] // (p["height"] * p["width"])
     target = _images(p, images, planes)
     taps = p["kernel_height"] * p["kernel_width"]
-    strides = [4 * one for one in (p["plane_stride"], p["tap_stride"], p["out_width"], 1)]
-    given = as_strided(columns.view(np.float32), (planes, taps, p["out_height"], p["out_width"]), strides)
+    strides = (p["plane_stride"], p["tap_stride"], p["out_width"], 1)
+    given = strided(columns.view(np.float32), 0, (planes, taps, p["out_height"], p["out_width"]), strides)
     target[:] = 0
     if _is_shifted(p):
         flat, moved = target.reshape(planes, -1), np.empty_like(target)
@@ -182,21 +183,9 @@ def _place_of_tap(p: Parameters) -> Array:
     return np.append(rows[:, None] * p["width"] + columns, 0)
 
 
-def _window_places(p: Parameters, values: Array, places: Array, images: Array) -> None:
-    pixels = p["height"] * p["width"]
-    planes = p["size"] // pixels
-    given, chosen = _windows(p, values, planes), _windows(p, places, planes, np.int32)
-    flat = chosen + np.arange(planes)[:, None, None] * pixels
-    if (chosen < 0).any():
-        flat, given = flat[chosen >= 0], given[chosen >= 0]
-    found = np.bincount(flat.ravel(), given.ravel(), minlength=p["size"])
-    images.view(np.float32)[: p["size"]] = found
-
-
 REPLACEMENTS: dict[str, Callable[..., None]] = {
     "fold": _fold,
     "unfold": _unfold,
     "window_largest": _window_largest,
-    "window_places": _window_places,
     "window_sums": _window_sums,
 }

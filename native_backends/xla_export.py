@@ -13,10 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .xla_arrays import as_type, put
+from .arrays.jax_arrays import as_type, codes, put, words
 from .xla_bindings import Array
 from .xla_programs import program_function
-from .xla_slots import halves, joined
 
 if TYPE_CHECKING:
     from .xla import Copied, Memory, Run, XlaBackend
@@ -104,7 +103,7 @@ def _encoded(value: Array) -> Array:
     if flat.dtype == np.bool_:
         return flat.astype(np.uint32)
     if flat.dtype.itemsize == 2:
-        return joined(jnp.pad(lax.bitcast_convert_type(flat, np.uint16), (0, flat.size % 2)))
+        return words(jnp.pad(lax.bitcast_convert_type(flat, np.uint16), (0, flat.size % 2)))
     return as_type(flat, np.uint32)
 
 
@@ -115,7 +114,7 @@ def _decoded(words: Array, part: _Part) -> Array:
     if part.dtype == np.bool_:
         own = own != 0
     elif per_word == 2:
-        own = lax.bitcast_convert_type(halves(own)[: part.size].astype(np.uint16), part.dtype)
+        own = lax.bitcast_convert_type(codes(own, 16)[: part.size], part.dtype)
     else:
         own = as_type(own, part.dtype)
     return own.reshape(part.shape)

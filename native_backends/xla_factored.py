@@ -12,7 +12,7 @@ from jax import lax
 from ..runtime.factored import LineMeasureKernel, LineSettleKernel
 from ..wgsl import factored_shell, rule_shell
 from ..wgsl.shell import BLOCK, member_names
-from .xla_arrays import floats, put_at, words
+from .arrays.jax_arrays import floats, put_at, words
 from .xla_bindings import Array, last_marked
 from .xla_lines import KINDS, Lines
 from .xla_tables import Blocks, BoundRule

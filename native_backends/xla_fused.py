@@ -12,9 +12,8 @@ from jax import lax
 
 from ..runtime.fused_kernels import FusedKernel, FusedMapKernel
 from ..wgsl.fused_shell import Argument, Fused, parameters_of as own_parameters
-from .xla_arrays import as_type, put, strided
+from .arrays.jax_arrays import as_type, functions_of, put, strided
 from .xla_bindings import DTYPES, Array
-from .xla_maps import functions_of
 
 __all__ = ["fused", "fused_map", "own_parameters"]
 

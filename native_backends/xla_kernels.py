@@ -21,10 +21,9 @@ from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, Ru
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..wgsl import shell
 from . import xla_factored, xla_fused, xla_measured, xla_options, xla_rows, xla_rules
-from .xla_arrays import as_type, put, strided
+from .arrays.jax_arrays import as_type, functions_of, put, strided
 from .xla_bindings import DTYPES, Array
 from .xla_library import REPLACEMENTS, TRACED
-from .xla_maps import functions_of
 from .xla_tables import written
 
 __all__ = ["lower", "traced_parameters"]

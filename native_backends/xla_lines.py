@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..wgsl import line_lookup, rule_shell
-from .xla_arrays import floats, words
+from .arrays.jax_arrays import floats, words
 from .xla_bindings import Array
 
 if TYPE_CHECKING:

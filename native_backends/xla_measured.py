@@ -11,7 +11,7 @@ from jax import lax
 
 from ..runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
 from ..wgsl import rule_shell, shell, transform_lookup, transform_shell
-from .xla_arrays import floats, words
+from .arrays.jax_arrays import floats, words
 from .xla_bindings import Array, last_marked
 from .xla_tables import (
     Blocks,

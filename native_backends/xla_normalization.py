@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .xla_arrays import floats, put
+from .arrays.jax_arrays import floats, put
 
 __all__ = ["REPLACEMENTS"]
 

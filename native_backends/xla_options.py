@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..runtime.option_kernels import OptionKernel, Places
-from .xla_arrays import as_type, floats, put, put_at
-from .xla_maps import functions_of
+from .arrays.jax_arrays import as_type, floats, functions_of, put, put_at
 
 __all__ = ["follow"]
 

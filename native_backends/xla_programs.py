@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ..wgsl.jax_dialect import XLA_OPTIONS
-from .xla_arrays import as_type
+from .arrays.jax_arrays import as_type
 from .xla_bindings import DTYPES, Array, element_type
 from .xla_kernels import lower, traced_parameters
 from .xla_small import reach_of, small

@@ -11,7 +11,9 @@ from jax import lax
 
 from ..runtime.rows import RowsKernel
 from ..wgsl import transform_lookup
-from .xla_arrays import floats, put_at, words
+from .arrays import jax_arrays
+from .arrays.jax_arrays import floats, put_at, words
+from .arrays.sparse import row_heads
 from .xla_bindings import Array
 from .xla_slots import Slot
 from .xla_tables import BoundRule, Its
@@ -28,10 +30,9 @@ def update_rows(kernel: RowsKernel, p: Values, arrays: Sequence[Array]) -> tuple
     params = floats(bound["params"])
     whole = params.size // length
     table = params[: whole * length].reshape(whole, length)
-    rows = words(bound["rows"])[:count]
+    rows, is_head = row_heads(jax_arrays, p, bound["rows"])
     its = rule.its(rule.table[p["tensor"]])
-    is_first = jnp.concatenate([jnp.ones(1, bool), rows[1:] != rows[:-1]])
-    changes = is_first & (rows < p["rows"]) & (its.is_active == 1)
+    changes = is_head & (its.is_active == 1)
 
     slots = {name: Slot(kind, bound[name], (whole, length)) for name, kind in kernel.slots.items()}
     param = jnp.take(table, rows, axis=0, mode="clip")
@@ -47,8 +48,8 @@ def update_rows(kernel: RowsKernel, p: Values, arrays: Sequence[Array]) -> tuple
     results = dict(zip(kernel.rule.state, getattr(updated, "state", ()), strict=False))
     for number, (name, slot) in enumerate(slots.items()):
         seed = its.step.astype(np.uint32) * np.uint32(len(slots)) + np.uint32(number)
-        codes = slot.codes_of(jnp.broadcast_to(results[name], param.shape), index, seed)
-        new[name] = slot.with_rows(rows, codes, changes)
+        value = jnp.broadcast_to(results[name], param.shape)
+        new[name] = slot.with_rows(rows, value, index, seed, changes)
     pairs = zip(kernel.bindings, arrays, strict=True)
     return tuple(new.get(one.name, array) for one, array in pairs if one.writes)
 

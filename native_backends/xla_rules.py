@@ -13,7 +13,7 @@ import numpy as np
 from ..runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, SettleKernel, UpdateKernel
 from ..wgsl import rule_shell, shell, slot_storage
 from ..wgsl.transform_lookup import BAD
-from .xla_arrays import floats, words
+from .arrays.jax_arrays import floats, words
 from .xla_bindings import Array
 from .xla_tables import (
     Blocks,

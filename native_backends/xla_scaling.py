@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from ..wgsl import rule_shell, shell
-from .xla_arrays import floats, put, words
+from .arrays.jax_arrays import floats, put, words
 
 __all__ = ["REPLACEMENTS"]
 

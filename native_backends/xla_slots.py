@@ -10,24 +10,14 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ..wgsl import param_storage, slot_storage
-from .xla_arrays import as_type, floats, put_at
+from .arrays import jax_arrays as xp
+from .arrays.jax_arrays import as_type, floats, put_at
+from .arrays.storage import decoded, encoded, split_params, whole_params
 from .xla_bindings import Array
-from .xla_maps import codec
 
-__all__ = ["Params", "Slot", "halves", "joined"]
-
-
-def halves(words: Array) -> Array:
-    """The halves of words, lower ones first, as u32."""
-    return lax.bitcast_convert_type(words, np.uint16).reshape(-1).astype(np.uint32)
-
-
-def joined(parts: Array) -> Array:
-    """Words of halves."""
-    return lax.bitcast_convert_type(parts.astype(np.uint16).reshape(-1, 2), np.uint32)
+__all__ = ["Params", "Slot", "largest_of"]
 
 
 class Slot:
@@ -44,13 +34,9 @@ class Slot:
         self._kind = kind
         self._is_blockwise = slot_storage.is_blockwise([kind])
         self._largest = None if largest is None else floats(largest).reshape(-1, 1)
-        words = as_type(stored, np.uint32)
-        if kind == "float32":
-            codes = floats(stored)
-        elif self._is_blockwise:
-            codes = lax.bitcast_convert_type(words, np.uint8).reshape(-1).astype(np.uint32)
-        else:
-            codes = halves(words)
+        codes = floats(stored)
+        if kind != "float32":
+            codes = xp.codes(stored, slot_storage.BITS[kind]).astype(np.uint32)
         self._extra = codes[shape[0] * shape[1] :]  # of a tensor with an odd number of halves
         self._codes = codes[: shape[0] * shape[1]].reshape(shape)
 
@@ -63,45 +49,28 @@ class Slot:
 
     def load(self) -> Array:
         """The elements as f32."""
-        if self._kind == "float32":
-            return self._codes
-        decode = codec()[f"from_{self._kind}"]
-        return decode(self._codes, self._largest) if self._is_blockwise else decode(self._codes)
-
-    def codes_of(self, values: Array, places: Array, seed: Array, largest: Array | None = None) -> Array:
-        """What stands for these values.
-
-        Args:
-            values: f32.
-            places: the number of each element, for rounding at random.
-            seed: of that.
-            largest: magnitude of each block, for 8 bits.
-        """
-        functions = codec()
-        if self._kind == "float32":
-            return values
-        if self._kind == "bfloat16":
-            return functions["to_bfloat16_stochastic"](values, functions["rounding_bits"](places, seed))
-        return functions[f"to_{self._kind}"](*([values] if largest is None else [values, largest]))
+        return decoded(xp, self._kind, self._codes, self._largest if self._is_blockwise else None)
 
     def stored(self, values: Array, places: Array, seed: Array, mask: Array) -> tuple[Array, ...]:
         """The words with these values where the mask is set; for 8 bits, the largest magnitudes besides."""
         if not self._is_blockwise:
-            return (self.packed(jnp.where(mask, self.codes_of(values, places, seed), self._codes)),)
+            return (self.packed(jnp.where(mask, encoded(xp, self._kind, values, places, seed), self._codes)),)
         kept = jnp.where(mask, values, np.float32(0))
         largest = jnp.abs(kept).max(axis=1, keepdims=True)
-        codes = jnp.where(mask, self.codes_of(kept, places, seed, largest), self._codes)
-        words = lax.bitcast_convert_type(codes.astype(np.uint8).reshape(-1, 4), np.uint32)
-        return words, jnp.where(mask.any(axis=1, keepdims=True), largest, self._largest).reshape(-1)
+        codes = jnp.where(mask, encoded(xp, self._kind, kept, places, seed, largest), self._codes)
+        return xp.words(codes.astype(np.uint8)), jnp.where(
+            mask.any(axis=1, keepdims=True), largest, self._largest
+        ).reshape(-1)
 
-    def with_rows(self, numbers: Array, codes: Array, changes: Array) -> Array:
-        """The words with the codes of some rows, where these change."""
+    def with_rows(self, numbers: Array, values: Array, places: Array, seed: Array, changes: Array) -> Array:
+        """The words with these values in some rows, where these change."""
+        codes = encoded(xp, self._kind, values, places, seed)
         return self.packed(put_at(self._codes, numbers, codes, changes))
 
     def packed(self, codes: Array) -> Array:
         """The words that hold these codes; not for 8 bits."""
         flat = jnp.concatenate([codes.reshape(-1), self._extra]) if self._extra.size else codes.reshape(-1)
-        return flat if self._kind == "float32" else joined(flat)
+        return flat if self._kind == "float32" else xp.words(flat.astype(np.uint16))
 
 
 class Params:
@@ -118,13 +87,11 @@ class Params:
         self._params = floats(bound["params"]).reshape(shape)
         self._name = param_storage.SLOTS.get(kind, "")
         has_beside = self._name in bound
-        self._beside = halves(as_type(bound[self._name], np.uint32)).reshape(shape) if has_beside else None
+        self._beside = xp.codes(bound[self._name], 16).astype(np.uint32).reshape(shape) if has_beside else None
 
     def load(self) -> Array:
         """What is updated, as f32."""
-        if self._beside is None:
-            return self._params
-        return codec()["join_halves" if self._kind == "master" else "add_cut_off"](self._params, self._beside)
+        return whole_params(xp, self._kind, self._params, self._beside)
 
     def stored(self, values: Array, mask: Array, random: tuple[Array, Array] | None = None) -> dict[str, Array]:
         """The bindings with these values where the mask is set.
@@ -134,20 +101,10 @@ class Params:
             mask: where.
             random: the number of each element and a seed; without them what is rounded at random goes to the nearest.
         """
-        functions = codec()
-        rounded, beside = values, None
-        if self._kind == "master":
-            rounded, beside = functions["upper_half"](values), functions["lower_half"](values)
-        elif self._kind == "stochastic" and random is not None:
-            bits = functions["rounding_bits"](*random)
-            rounded = functions["from_bfloat16"](functions["to_bfloat16_stochastic"](values, bits))
-        elif self._kind:
-            rounded = functions["from_bfloat16"](functions["to_bfloat16"](values))
-        if self._kind == "kahan":
-            beside = functions["to_bfloat16"](values - rounded)
+        rounded, beside = split_params(xp, self._kind, values, random)
         new = {"params": jnp.where(mask, rounded, self._params)}
         if beside is not None:
-            new[self._name] = joined(jnp.where(mask, beside, self._beside))
+            new[self._name] = xp.words(jnp.where(mask, beside, self._beside).astype(np.uint16))
         return new
 
     def rounded(self, mask: Array) -> dict[str, Array]:

@@ -16,9 +16,8 @@ from jax import lax
 
 from ..runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
 from ..wgsl import shell
-from .xla_arrays import as_type
+from .arrays.jax_arrays import as_type, functions_of
 from .xla_bindings import DTYPES, Array
-from .xla_maps import functions_of
 
 __all__ = ["reach_of", "small"]
 

@@ -12,10 +12,9 @@ from jax import lax
 from ..runtime.rule_kernels import RuleKernel
 from ..wgsl import rule_shell, shell
 from ..wgsl.shell import BLOCK
-from .xla_arrays import as_type, floats, words
+from .arrays.jax_arrays import as_type, floats, functions_of, words
 from .xla_bindings import Array, total_of
 from .xla_lines import Lines
-from .xla_maps import functions_of
 from .xla_slots import Params, Slot, largest_of
 from .xla_transforms import Transforms
 

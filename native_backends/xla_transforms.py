@@ -11,7 +11,7 @@ from jax import lax
 
 from ..wgsl import shell, transform_lookup
 from ..wgsl.shell import BLOCK
-from .xla_arrays import floats, words
+from .arrays.jax_arrays import floats, words
 from .xla_bindings import Array
 
 if TYPE_CHECKING:

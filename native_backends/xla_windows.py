@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .xla_arrays import floats, ints, put, strided
+from .arrays.jax_arrays import floats, put, strided
 
 __all__ = ["REPLACEMENTS", "TRACED"]
 
@@ -180,20 +180,10 @@ def _window_largest(p: Parameters, images: Array, values: Array, places: Array) 
     return put(values, found.value), put(places, found.place)
 
 
-def _window_places(p: Parameters, values: Array, places: Array, images: Array) -> Results:
-    pixels, windows = p["height"] * p["width"], p["out_height"] * p["out_width"]
-    planes = p["size"] // pixels
-    given, chosen = (one[: planes * windows].reshape(planes, windows) for one in (floats(values), ints(places)))
-    chosen = jnp.where(chosen < 0, pixels, chosen)  # nowhere, where JAX counts from the end
-    found = jnp.zeros((planes, pixels), jnp.float32).at[jnp.arange(planes)[:, None], chosen].add(given, mode="drop")
-    return (put(images, found),)
-
-
 REPLACEMENTS: dict[str, Callable[..., Results]] = {
     "fold": _fold,
     "unfold": _unfold,
     "window_largest": _window_largest,
-    "window_places": _window_places,
     "window_sums": _window_sums,
 }
 

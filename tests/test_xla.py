@@ -152,12 +152,12 @@ def test_what_is_left_out_stays_also_in_a_part_of_a_buffer(device, function, pla
     import jax
     from jax import lax
 
-    from optirs_web.native_backends import xla_arrays
+    from optirs_web.native_backends.arrays import jax_arrays
     from optirs_web.wgsl.jax_dialect import XLA_OPTIONS
 
     def change(words, first, starts, values, are_active):
         part = lax.dynamic_slice(words, (first,), (9,))
-        changed = getattr(xla_arrays, function)(part, starts, values, are_active)
+        changed = getattr(jax_arrays, function)(part, starts, values, are_active)
         return lax.dynamic_update_slice(words, changed, (first,))
 
     words, values = np.arange(32, dtype=np.uint32), np.full(shape, 77, np.uint32)

@@ -46,8 +46,8 @@ class Comparison:
         written = [(binding, array) for binding, array in zip(bindings, arrays, strict=True) if binding.writes]
         assert len(result) == len(written)
         for (binding, array), other in zip(written, result, strict=True):
-            want, got = array.view(element_type(binding.type)), np.asarray(other)
-            assert got.dtype == want.dtype
+            want = array.view(element_type(binding.type))
+            got = np.asarray(other).view(want.dtype)
             assert got.shape == want.shape
             self._compare(name, p, binding, want, got)
 

@@ -1,0 +1,91 @@
+"""Routines that copy and add up elements by index: parts of tensors, gather, scatter, join, the largest of windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from . import Array, Parameters, Results
+
+__all__ = ["ROUTINES", "TRACED"]
+
+
+def _place(xp: Any, p: Parameters, part: Array, whole: Array) -> Results:
+    axes = range(4)
+    inner = [p[f"size{axis}"] for axis in axes[1:]]
+    starts, steps, counts, strides = (
+        [p[f"{name}{axis}"] for axis in axes] for name in ("start", "step", "count", "stride")
+    )
+    target = xp.words(whole)[: p["size"]].reshape(p["size"] // math.prod(inner), *inner)
+    values = xp.strided(xp.words(part), p["first"], counts, strides)
+    return (xp.put(xp.words(whole), xp.placed(target, p["fill"], starts, steps, values)),)
+
+
+def _is_shared(p: Parameters) -> bool:
+    """Return whether indices are the same everywhere but along the middle axis."""
+    return (p["outer_stride"], p["inner_stride"]) == (0, 0)
+
+
+def _places(xp: Any, p: Parameters, indices: Array, outer: int) -> Array:
+    """Return the index of each entry, (outer, count, inner), or (1, count, 1) where it is shared."""
+    shape = (1, p["count"], 1) if _is_shared(p) else (outer, p["count"], p["inner"])
+    strides = [p[f"{name}_stride"] for name in ("outer", "entry", "inner")]
+    return xp.strided(xp.ints(indices), 0, shape, strides)
+
+
+def _gather(xp: Any, p: Parameters, values: Array, indices: Array, result: Array) -> Results:
+    length, count, inner = p["length"], p["count"], p["inner"]
+    target = xp.words(result)[: p["size"]].reshape(p["size"] // (count * inner), count, inner)
+    outer = target.shape[0]
+    if not length:
+        return (xp.put(xp.words(result), xp.full(target.shape, p["missing"], dtype=target.dtype)),)
+    source = xp.words(values)[: outer * length * inner].reshape(outer, length, inner)
+    places = _places(xp, p, indices, outer)
+    if p["wraps"]:
+        places = xp.where(places < 0, places + length, places)
+    is_missing = (places < 0) | (places >= length)
+    if _is_shared(p):
+        taken = xp.into(target, xp.take, source, places.reshape(-1), axis=1, mode="clip")
+    else:
+        taken = xp.taken_along(source, places, target)
+    return (xp.put(xp.words(result), xp.masked(taken, is_missing, p["missing"])),)
+
+
+def _scatter(xp: Any, p: Parameters, values: Array, indices: Array, sums: Array) -> Results:
+    length, count, inner, entries = p["length"], p["count"], p["inner"], slice(p["first"], p["end"])
+    outer = p["size"] // (length * inner)
+    shape = (outer, length, inner)
+    added = xp.floats(values)[: outer * count * inner].reshape(outer, count, inner)[:, entries]
+    result = xp.scattered_sums(shape, _places(xp, p, indices, outer)[:, entries], added)
+    if p["first"]:
+        result += xp.floats(sums)[: p["size"]].reshape(shape)
+    return (xp.put(xp.floats(sums), result),)
+
+
+def _window_places(xp: Any, p: Parameters, values: Array, places: Array, images: Array) -> Results:
+    pixels, windows = p["height"] * p["width"], p["out_height"] * p["out_width"]
+    planes = p["size"] // pixels
+    added, pixel = (
+        vector[: planes * windows].reshape(planes, windows, 1) for vector in (xp.floats(values), xp.ints(places))
+    )
+    return (xp.put(xp.floats(images), xp.scattered_sums((planes, pixels, 1), pixel, added)),)
+
+
+def _join(xp: Any, p: Parameters, part: Array, whole: Array) -> Results:
+    row, whole_row, first = p["row"], p["whole_row"], p["first"]
+    count = p["size"] // row
+    rows = xp.words(whole)[: count * whole_row].reshape(count, whole_row)
+    values = xp.words(part)[: p["size"]].reshape(count, row)
+    return (xp.put(xp.words(whole), xp.assigned(rows, (slice(None), slice(first, first + row)), values)),)
+
+
+ROUTINES: dict[str, Callable[..., Results]] = {
+    "gather": _gather,
+    "join": _join,
+    "place": _place,
+    "scatter": _scatter,
+    "window_places": _window_places,
+}
+
+TRACED: dict[str, frozenset[str]] = {"place": frozenset({"first"}), "window_places": frozenset({"first"})}

@@ -1,0 +1,445 @@
+"""JAX as `xp` of the routines: the names of `jax.numpy`, and what it does differently from NumPy.
+
+A buffer is a vector of 32-bit numbers. Functions here take the type that they are given, and `put` and `put_windows`
+give that of what they change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from . import Parameters, printed as _printed
+
+__all__ = [
+    "as_type",
+    "assigned",
+    "codec",
+    "codes",
+    "column_sums",
+    "floats",
+    "functions_of",
+    "into",
+    "ints",
+    "masked",
+    "may_have_nan",
+    "over_entries",
+    "over_pairs",
+    "placed",
+    "precise",
+    "printed",
+    "put",
+    "put_at",
+    "put_result",
+    "put_strided",
+    "put_windows",
+    "scattered_sums",
+    "segment_sums",
+    "sorting",
+    "strided",
+    "taken_along",
+    "vecdot",
+    "windows",
+    "words",
+]
+
+
+functions_of = partial(_printed.functions_of, "jax")
+printed = partial(_printed.printed, "jax")
+
+
+def __getattr__(name: str) -> Any:
+    value = globals()[name] = getattr(jnp, name)  # found here the next time
+    return value
+
+
+@cache
+def codec() -> Mapping[str, Callable[..., Any]]:
+    """Return the functions of ``shaders/lib/storage.wgsl``. Codes are integers of any length that holds them."""
+    functions = _printed.codec("jax")
+    return {name: _of_codes(one) if name.startswith("from_") else one for name, one in functions.items()}
+
+
+def _of_codes(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda codes, *largest: function(codes.astype(jnp.uint32), *largest)
+
+
+def as_type(array: Array, dtype: Any) -> Array:
+    """Return the bits as another type of as many."""
+    return array if array.dtype == dtype else lax.bitcast_convert_type(array, dtype)
+
+
+def floats(array: Array) -> Array:
+    """Return the bits as float32."""
+    return as_type(array, jnp.float32)
+
+
+def ints(array: Array) -> Array:
+    """Return the bits as int32."""
+    return as_type(array, jnp.int32)
+
+
+def words(array: Array) -> Array:
+    """Return the bits as uint32: of 8 or 16-bit elements several in each."""
+    count = 4 // array.dtype.itemsize
+    return as_type(array if count == 1 else array.reshape(-1, count), jnp.uint32)
+
+
+def codes(array: Array, bits: int) -> Array:
+    """Return the unsigned integers of 8 or 16 bits that words hold, lower ones first."""
+    return lax.bitcast_convert_type(array, jnp.uint8 if bits == 8 else jnp.uint16).reshape(-1)
+
+
+def precise(array: Array) -> Array:
+    """Return the elements, which stay float32: NumPy has float64 for what takes it."""
+    return array
+
+
+def into(out: Array, function: Callable[..., Array], *arguments: Any, **options: Any) -> Array:
+    """Return what a function of the library computes, with the shape of `out`, where NumPy writes it."""
+    return jnp.broadcast_to(function(*arguments, **options), out.shape)
+
+
+def masked(array: Array, mask: Array, value: float) -> Array:
+    """Return the array with a value where the mask is set."""
+    return jnp.where(mask, array.dtype.type(value), array)
+
+
+def assigned(array: Array, index: Any, values: Array) -> Array:
+    """Return the array after `array[index] = values`."""
+    return array.at[index].set(values)
+
+
+def taken_along(source: Array, places: Array, out: Array) -> Array:
+    """Return the elements at places along the middle axis of three, with the shape of `out`.
+
+    Those whose place is not within the axis mean nothing.
+    """
+    return jnp.take_along_axis(source, jnp.broadcast_to(places, out.shape), axis=1, mode="clip")
+
+
+def placed(target: Array, fill: int, starts: Sequence[int], steps: Sequence[int], values: Array) -> Array:
+    """Return an array shaped like the target: values every so many elements along each axis, `fill` elsewhere."""
+    if 0 in values.shape:
+        return jnp.full(target.shape, fill, target.dtype)
+    edges = [
+        (start, size - start - (count - 1) * step - 1, step - 1)
+        for start, size, count, step in zip(starts, target.shape, values.shape, steps, strict=True)
+    ]
+    return lax.pad(values, jnp.asarray(fill, target.dtype), edges)
+
+
+def scattered_sums(shape: tuple[int, int, int], places: Array, values: Array) -> Array:
+    """Return the sums of the values with the same place along the middle axis.
+
+    Args:
+        shape: (outer, length, inner), of the sums.
+        places: (outer, count, inner), or (1, count, 1). Values whose place is not within the length are left out.
+        values: (outer, count, inner).
+    """
+    is_there = (places >= 0) & (places < shape[1])
+    values, places = jnp.where(is_there, values, 0), jnp.where(is_there, places, 0)
+    sums = jnp.zeros(shape, values.dtype)
+    if places.shape[::2] == (1, 1):
+        return sums.at[:, places.reshape(-1)].add(values)
+    return sums.at[jnp.arange(shape[0])[:, None, None], places, jnp.arange(shape[2])].add(values)
+
+
+def sorting(rows: Array, block: int) -> Array:
+    """Return the places of a vector's elements, in each block by these elements, equal ones in their order."""
+    blocks = jnp.pad(rows, (0, -rows.size % block), constant_values=np.uint32(0xFFFFFFFF)).reshape(-1, block)
+    places = jnp.argsort(blocks, axis=1, stable=True) + block * jnp.arange(blocks.shape[0])[:, None]
+    return places.reshape(-1)[: rows.size]
+
+
+_SEGMENT = 64
+"""Rows that are added up one after the other; their sums are then added up."""
+
+
+def segment_sums(values: Array, is_head: Array, is_counted: Array, sums: Array) -> Array:
+    """Return `sums` with those of segments of rows where these segments begin.
+
+    Args:
+        values: (count, columns).
+        is_head: where a segment begins.
+        is_counted: the rows that are in a segment.
+        sums: (count, columns).
+    """
+    count = values.shape[0]
+    places = lax.iota(jnp.int32, count)
+    head = lax.cummax(jnp.where(is_head, places, 0))
+    head_in_part = jnp.where(is_counted, jnp.maximum(head, places - places % _SEGMENT), count)
+    of_parts = jnp.zeros_like(values).at[head_in_part].add(values, mode="drop")
+    totals = jnp.zeros_like(values).at[head].add(of_parts, mode="drop", indices_are_sorted=True)
+    return jnp.where(is_head[:, None], totals, sums)
+
+
+def put(old: Array, values: Array, start: Any = 0) -> Array:
+    """Return a vector with these values, of any shape, in place of its elements from `start` on."""
+    flat = as_type(values.reshape(-1), old.dtype)
+    if flat.size == old.size:
+        return flat
+    return lax.dynamic_update_slice(old, flat, (start,)) if flat.size else old
+
+
+def put_result(old: Array, shape: Sequence[int], function: Callable[..., Array], *arguments: Any) -> Array:
+    """Return a vector with what a function of the library computes, broadcast to a shape, as its first elements."""
+    return put(old, jnp.broadcast_to(function(*arguments), tuple(shape)))
+
+
+def strided(
+    array: Array, start: Any, shape: Sequence[int], strides: Sequence[int], *, broadcast_axes: int = 0
+) -> Array:
+    """Return an array of the elements of a vector that a strided view of it has.
+
+    Args:
+        array: a vector.
+        start: the first element; may be traced.
+        shape: of the result.
+        strides: in elements, not negative.
+        broadcast_axes: how many of the first axes become 1 where their stride is 0.
+    """
+    if broadcast_axes:
+        first = zip(shape[:broadcast_axes], strides, strict=False)
+        shape = [*(size if stride else min(size, 1) for size, stride in first), *shape[broadcast_axes:]]
+    if 0 in shape:
+        return jnp.zeros(tuple(shape), array.dtype)
+    axes = _moving(shape, strides)
+    counts, steps = [shape[axis] for axis in axes], [strides[axis] for axis in axes]
+    seen = _part(array, start, _extent(counts, steps))
+    if _is_nested(counts, steps):
+        seen = _cut(seen, counts, steps)
+    else:
+        seen = seen[_places(counts, steps)]
+    seen = seen.transpose(sorted(range(len(axes)), key=axes.__getitem__))
+    once = [size if axis in axes else 1 for axis, size in enumerate(shape)]
+    return jnp.broadcast_to(seen.reshape(once), tuple(shape))
+
+
+def _moving(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """Return the axes with a stride, that of the largest stride first."""
+    axes = (axis for axis, size in enumerate(shape) if size > 1 and strides[axis])
+    return sorted(axes, key=lambda axis: -strides[axis])
+
+
+def _extent(counts: Sequence[int], steps: Sequence[int]) -> int:
+    return 1 + sum((count - 1) * step for count, step in zip(counts, steps, strict=True))
+
+
+def _is_nested(counts: Sequence[int], steps: Sequence[int]) -> bool:
+    """Return whether the elements along later axes end before the next step of an earlier one."""
+    return all(step >= _extent(counts[axis + 1 :], steps[axis + 1 :]) for axis, step in enumerate(steps))
+
+
+def _part(array: Array, start: Any, size: int) -> Array:
+    if size == array.size:
+        return array
+    return array[start : start + size] if isinstance(start, int) else lax.dynamic_slice(array, (start,), (size,))
+
+
+def _cut(flat: Array, counts: Sequence[int], steps: Sequence[int]) -> Array:
+    """Return slices of reshaped slices, one axis after the other."""
+    for axis, (count, step) in enumerate(zip(counts, steps, strict=True)):
+        rest = _extent(counts[axis + 1 :], steps[axis + 1 :])
+        if rest == 1:
+            return flat[..., ::step]
+        missing = count * step - flat.shape[-1]
+        if missing:
+            flat = jnp.pad(flat, [(0, 0)] * axis + [(0, missing)])
+        flat = flat.reshape(*flat.shape[:-1], count, step)[..., :rest]
+    return flat.reshape(tuple(counts))
+
+
+def _places(counts: Sequence[int], steps: Sequence[int]) -> Any:
+    return sum(
+        (step * jnp.arange(count)).reshape(-1, *[1] * (len(counts) - 1 - axis))
+        for axis, (count, step) in enumerate(zip(counts, steps, strict=True))
+    )
+
+
+# Parts that begin where a table on the device says.
+
+
+def windows(array: Array, starts: Array, size: int) -> Array:
+    """Return (starts, size): elements from each start on. A part that is not within the vector means nothing."""
+    return jax.vmap(lambda start: lax.dynamic_slice(array, (start,), (size,)))(starts.astype(jnp.int32))
+
+
+# XLA makes a scatter to a single place a slice and its update; where the vector is itself a slice, it merges the two as
+# if the place were within. So a single place that is left out is one within as well, and keeps what it has.
+
+
+def put_at(old: Array, places: Array, values: Array, is_written: Array) -> Array:
+    """Return a vector or table with other elements or rows, (places, ...), at these places, where that is set."""
+    if places.size > 1:
+        return old.at[jnp.where(is_written, places, old.shape[0])].set(values, mode="drop")
+    place = jnp.where(is_written, places, 0)
+    kept = jnp.take(old, place, axis=0, mode="clip")
+    return old.at[place].set(jnp.where(is_written[0], values, kept), mode="drop")
+
+
+def put_windows(old: Array, starts: Array, values: Array, is_active: Array) -> Array:
+    """Return a vector with these values, (starts, size), from each start on; parts that are not active are left out."""
+    values, left_out = as_type(values, old.dtype), old.size
+    if starts.size == 1:
+        starts, left_out = jnp.where(is_active, starts, 0), 0
+        values = jnp.where(is_active[0], values, windows(old, starts, values.shape[1]))
+    places = jnp.where(is_active, starts.astype(jnp.int32), left_out)
+    rows = lax.ScatterDimensionNumbers((1,), (), (0,))
+    return lax.scatter(old, places[:, None], values, rows, unique_indices=True, mode="drop")
+
+
+def put_strided(old: Array, starts: Array, values: Array, strides: Sequence[int], is_active: Array) -> Array:
+    """Return a vector with these arrays, (starts, *shape), strided by `strides` from each start on. None overlap."""
+    shape = values.shape[1:]
+    if 0 in shape:
+        return old
+    axes = _moving(shape, strides)
+    ordered = values.transpose(
+        0, *(1 + axis for axis in range(len(shape)) if axis not in axes), *(1 + one for one in axes)
+    )
+    flat = ordered.reshape(values.shape[0], -1)
+    counts, steps = [shape[axis] for axis in axes], [strides[axis] for axis in axes]
+    if _extent(counts, steps) == math.prod(shape):
+        return put_windows(old, starts, flat, is_active)
+    places = starts.astype(jnp.int32)[:, None] + jnp.asarray(_places(counts, steps), jnp.int32).reshape(-1)
+    places = jnp.where(is_active[:, None], places, old.size)
+    return old.at[places].set(as_type(flat, old.dtype), mode="drop", unique_indices=True)
+
+
+# Tables of entries.
+
+
+class Entry(NamedTuple):
+    """An entry of a table, which belongs to a tensor; or all of them, with a further axis in front.
+
+    Attributes:
+        number: of the entry.
+        row: of the tensor in `tensor_scalars`.
+        members: of the entry, the number of the tensor first.
+    """
+
+    number: Array
+    row: Array
+    members: tuple[Array, ...]
+
+    def scalar(self, word: int) -> Array:
+        """Return a member of the tensor's scalars, as float32."""
+        return floats(self.row)[..., word]
+
+    def array(self, array: Array, member: int, shape: Sequence[int], strides: Sequence[int]) -> Array:
+        """Return what a vector holds from where a member says, with these strides."""
+        if 0 in shape:
+            return jnp.zeros(tuple(shape), array.dtype)
+        start = self.members[member].astype(jnp.int32)
+        return strided(lax.dynamic_slice(array, (start,), (_extent(shape, strides),)), 0, shape, strides)
+
+
+def over_entries(
+    p: Parameters, table: Array, members: int, scalars: Array, function: Callable[[Entry], Sequence[Array]],
+    *targets: tuple[Array, Callable[[Entry], Array], Sequence[int]],
+) -> tuple[Array, ...]:  # fmt: skip
+    """Return vectors with the results of a function of each entry whose tensor takes part.
+
+    All entries are computed at once, and the results of those that do not take part are left out.
+
+    Args:
+        p: parameters of the kernel. Without a gate it has word 0 alone, which says that the tensor is active.
+        table: of the entries.
+        members: of an entry.
+        scalars: of the tensors.
+        function: returns an array for each target.
+        targets: the vector, the first element of the result in it, and the strides of the result.
+    """
+    columns = tuple(words(table)[: table.size // members * members].reshape(-1, members).T)
+    rows = words(scalars)[: scalars.size // p["row_words"] * p["row_words"]].reshape(-1, p["row_words"])
+    rows = jnp.take(rows, columns[0], axis=0, mode="clip")
+    entries = Entry(lax.iota(jnp.uint32, columns[0].size), rows, columns)
+    is_active = (rows[:, 0] == 1) & (rows[:, p.get("gate_word", 0)] != 0)
+    return tuple(
+        put_strided(old, start(entries), values, strides, is_active)
+        for (old, start, strides), values in zip(targets, jax.vmap(function)(entries), strict=True)
+    )
+
+
+# Pairs of rows, as those of attention.
+
+_PAIRS = 1 << 22
+"""Pairs whose scores are stored at once."""
+
+
+class Block(NamedTuple):
+    """Pairs that are computed at once: of all products and other rows, and of some owned rows."""
+
+    first: Any
+    row_count: int
+
+    def own(self, array: Array) -> Array:
+        """Return the owned rows of (outer, batch, rows, ...)."""
+        if self.row_count == array.shape[2]:
+            return array
+        return lax.dynamic_slice_in_dim(array, self.first, self.row_count, 2)
+
+    def other(self, array: Array) -> Array:
+        """Return the other rows of (outer, batch, rows, ...)."""
+        return array
+
+    def pairs(self, array: Array) -> Array:
+        """Return the pairs of (outer, batch, rows, others)."""
+        return self.own(array)
+
+    def without_later(self, scores: Array, *, owns_queries: bool) -> Array:
+        """Return scores, (..., others, owned), with -inf for queries with later keys."""
+        others, own = jnp.arange(scores.shape[-2])[:, None], self.first + jnp.arange(self.row_count)
+        return jnp.where(others > own if owns_queries else others < own, -jnp.inf, scores)
+
+
+def over_pairs(
+    p: Parameters, batch: tuple[int, int], function: Callable[[Block], Sequence[Array]], *targets: Array
+) -> Sequence[Array]:
+    """Return targets with the results of a function of blocks of pairs, for their owned rows.
+
+    Args:
+        p: parameters of a kernel of attention.
+        batch: outer and inner number of products.
+        function: returns for each target (outer, batch, rows, ...) of the block, or 1 for an axis of the batch.
+        targets: (outer, batch, rows, ...).
+    """
+    rows = p["own_rows"]
+    count = max(1, min(rows, _PAIRS // max(1, batch[0] * batch[1] * p["other_rows"])))
+
+    def results(first: Any) -> Sequence[Array]:
+        return [jnp.broadcast_to(one, (*batch, *one.shape[2:])) for one in function(Block(first, count))]
+
+    if count == rows:
+        return results(0)
+
+    def step(number: Array, targets: Sequence[Array]) -> Sequence[Array]:
+        first = jnp.minimum(number * count, rows - count)
+        pairs = zip(targets, results(first), strict=True)
+        return [lax.dynamic_update_slice_in_dim(target, values, first, 2) for target, values in pairs]
+
+    written: Sequence[Array] = lax.fori_loop(0, -(-rows // count), step, list(targets))
+    return written
+
+
+def column_sums(tables: Array) -> Array:
+    """Return the sums of the columns of tables, (..., rows, columns)."""
+    return tables.sum(axis=-2)
+
+
+def vecdot(a: Array, b: Array) -> Array:
+    """Return the sums of products along the last axis, in float32 whatever the precision of products is."""
+    return (a * b).sum(axis=-1)
+
+
+def may_have_nan(array: Array) -> bool:
+    """Return True: the elements are not known yet."""
+    return True

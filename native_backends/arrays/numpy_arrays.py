@@ -1,0 +1,325 @@
+"""NumPy as `xp` of the routines: the names of `numpy`, and what it does differently from JAX.
+
+Bindings are bytes of device memory: they are viewed as their type and written in place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from operator import itemgetter, methodcaller
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import numpy_rows
+from . import Parameters, printed as _printed
+from .numpy_codec import codec
+
+__all__ = [
+    "assigned",
+    "codec",
+    "codes",
+    "column_sums",
+    "floats",
+    "functions_of",
+    "into",
+    "ints",
+    "masked",
+    "may_have_nan",
+    "over_entries",
+    "over_pairs",
+    "placed",
+    "precise",
+    "printed",
+    "put",
+    "put_at",
+    "put_result",
+    "scattered_sums",
+    "segment_sums",
+    "sorting",
+    "strided",
+    "taken_along",
+    "words",
+]
+
+Array = np.ndarray[Any, Any]
+
+functions_of = partial(_printed.functions_of, "numpy")
+printed = partial(_printed.printed, "numpy")
+
+
+def __getattr__(name: str) -> Any:
+    value = globals()[name] = getattr(np, name)  # found here the next time
+    return value
+
+
+floats, ints, words = (methodcaller("view", dtype) for dtype in (np.float32, np.int32, np.uint32))
+"""Return the bits as float32, int32, uint32."""
+
+
+def codes(raw: Array, bits: int) -> Array:
+    """Return the unsigned integers of 8 or 16 bits that are stored."""
+    return raw.view(np.uint8 if bits == 8 else np.uint16)
+
+
+def precise(array: Array) -> Array:
+    """Return the elements as float64, which JAX does not have by default."""
+    return array.astype(np.float64)
+
+
+def into(out: Array, function: Callable[..., Array], *arguments: Any, **options: Any) -> Array:
+    """Return what a function of the library computes, written to `out`."""
+    return function(*arguments, out=out, **options)
+
+
+def masked(array: Array, mask: Array, value: float) -> Array:
+    """Write a value where the mask is set, and return the array."""
+    if mask.any():
+        np.copyto(array, array.dtype.type(value), where=mask)
+    return array
+
+
+def assigned(array: Array, index: Any, values: Array) -> Array:
+    """Write `array[index] = values`, and return the array."""
+    array[index] = values
+    return array
+
+
+def put_result(old: Array, shape: Sequence[int], function: Callable[..., Array], *arguments: Any) -> Array:
+    """Write what a function of the library computes, of this shape, to the first elements of a vector; return it."""
+    function(*arguments, out=old[: math.prod(shape)].reshape(shape))
+    return old
+
+
+def put(old: Array, values: Array, start: int = 0) -> Array:
+    """Write values, of any shape, in place of the elements of a vector from `start` on; return the vector."""
+    if not np.may_share_memory(old, values):  # which were then computed there
+        old[start : start + values.size].reshape(values.shape)[...] = values
+    return old
+
+
+def strided(
+    array: Array, start: int, shape: Sequence[int], strides: Sequence[int], *, broadcast_axes: int = 0
+) -> Array:
+    """Return a view of a vector; strides are in elements. `broadcast_axes` is for JAX: a stride of 0 is free here."""
+    if 0 in shape:
+        return np.empty(shape, array.dtype)
+    size = array.itemsize
+    return np.ndarray(shape, array.dtype, array, size * start, [size * stride for stride in strides])
+
+
+def put_at(old: Array, places: Array, values: Array, is_written: Array) -> Array:
+    """Write the elements or rows of a vector or table at these places, (places, ...), where that is set."""
+    old[places[is_written]] = values[is_written]
+    return old
+
+
+def placed(target: Array, fill: int, starts: Sequence[int], steps: Sequence[int], values: Array) -> Array:
+    """Write values to a target, every so many elements along each axis, and `fill` to all others."""
+    if values.shape != target.shape:
+        target[...] = fill
+    ends = (start + count * step for start, count, step in zip(starts, values.shape, steps, strict=True))
+    target[tuple(map(slice, starts, ends, steps))] = values
+    return target
+
+
+def _flat(shape: tuple[int, int, int], places: Array) -> Array:
+    """Return where elements of an array of this shape are in it, by their places along the middle axis."""
+    outer, length, inner = shape
+    rows: Array = np.arange(outer)[:, None, None] * length + places
+    rows *= inner
+    return rows + np.arange(inner)
+
+
+def taken_along(source: Array, places: Array, out: Array) -> Array:
+    """Write the elements at places along the middle axis of three, and return these.
+
+    Those whose place is not within the axis mean nothing.
+    """
+    return np.take(source.reshape(-1), _flat(source.shape, places), out=out, mode="clip")
+
+
+def scattered_sums(shape: tuple[int, int, int], places: Array, values: Array) -> Array:
+    """Return the sums, float64, of the values with the same place along the middle axis.
+
+    Args:
+        shape: (outer, length, inner), of the sums.
+        places: (outer, count, inner), or (1, count, 1). Values whose place is not within the length are left out.
+        values: (outer, count, inner).
+    """
+    flat, is_there = _flat(shape, places), (places >= 0) & (places < shape[1])
+    if not is_there.all():
+        is_there = np.broadcast_to(is_there, flat.shape)
+        flat, values = flat[is_there], values[is_there]
+    return np.bincount(flat.ravel(), values.ravel(), minlength=math.prod(shape)).reshape(shape)
+
+
+def sorting(rows: Array, block: int) -> Array:
+    """Return the places of a vector's elements, in each block by these elements, equal ones in their order."""
+    places = np.empty(rows.size, np.intp)
+    for first in range(0, rows.size, block):
+        places[first : first + block] = np.argsort(rows[first : first + block], kind="stable") + first
+    return places
+
+
+def segment_sums(values: Array, is_head: Array, is_counted: Array, sums: Array) -> Array:
+    """Write the sums of segments of rows to the rows of `sums` where these segments begin.
+
+    Args:
+        values: (count, columns).
+        is_head: where a segment begins.
+        is_counted: the rows that are in a segment: the first ones.
+        sums: (count, columns).
+    """
+    heads = np.flatnonzero(is_head)
+    if heads.size:
+        sums[heads] = np.add.reduceat(values[: np.count_nonzero(is_counted)], heads, axis=0, dtype=np.float64)
+    return sums
+
+
+class Entry(NamedTuple):
+    """An entry of a table, which belongs to a tensor.
+
+    Attributes:
+        number: of the entry.
+        row: of the tensor in `tensor_scalars`.
+        members: of the entry, the number of the tensor first.
+    """
+
+    number: int
+    row: Array
+    members: Sequence[int]
+
+    def scalar(self, word: int) -> Any:
+        """Return a member of the tensor's scalars, as float32."""
+        return floats(self.row)[word]
+
+    def array(self, array: Array, member: int, shape: Sequence[int], strides: Sequence[int]) -> Array:
+        """Return a view of a vector that begins where a member says."""
+        return strided(array, self.members[member], shape, strides)
+
+
+def entries(p: Parameters, table: Array, members: int, scalars: Array) -> Iterator[Entry]:
+    """Yield the entries, of so many members, whose tensors take part.
+
+    A kernel without a gate has word 0 alone, which says that the tensor is active.
+    """
+    rows = words(scalars).reshape(-1, p["row_words"])
+    gate = p.get("gate_word", 0)
+    for number, entry in enumerate(words(table).reshape(-1, members).tolist()):
+        row = rows[entry[0]]
+        if row[0] == 1 and row[gate] != 0:
+            yield Entry(number, row, entry)
+
+
+def over_entries(
+    p: Parameters, table: Array, members: int, scalars: Array, function: Callable[[Entry], Sequence[Array]],
+    *targets: tuple[Array, Callable[[Entry], int], Sequence[int]],
+) -> tuple[Array, ...]:  # fmt: skip
+    """Write the results of a function of each entry whose tensor takes part.
+
+    Args:
+        p: parameters of the kernel.
+        table: of the entries.
+        members: of an entry.
+        scalars: of the tensors.
+        function: returns an array for each target.
+        targets: the vector, the first element of the result in it, and the strides of the result.
+
+    Returns:
+        The vectors.
+    """
+    for entry in entries(p, table, members, scalars):
+        for (old, start, strides), values in zip(targets, function(entry), strict=True):
+            target = strided(old, start(entry), values.shape, strides)
+            if not np.may_share_memory(target, values):  # which were then computed there
+                target[...] = values
+    return tuple(old for old, _, _ in targets)
+
+
+# Pairs of rows, as those of attention.
+
+_PAIRS = 1 << 16
+"""Pairs whose scores are stored at once."""
+
+_CAUSAL_ROWS = 32
+"""Rows computed together under a causal mask: with fewer, fewer scores are computed that are hidden."""
+
+
+class Block(NamedTuple):
+    """Pairs that are computed at once: of some products, owned rows and other rows.
+
+    Attributes:
+        own: returns the owned rows of (outer, batch, rows, ...).
+        other: returns the other rows of (outer, batch, rows, ...).
+        pairs: returns the pairs of (outer, batch, rows, others).
+        rows: the numbers of the owned rows.
+    """
+
+    own: Callable[[Array], Array]
+    other: Callable[[Array], Array]
+    pairs: Callable[[Array], Array]
+    rows: slice
+
+    def without_later(self, scores: Array, *, owns_queries: bool) -> Array:
+        """Write -inf to scores, (..., others, owned), of queries with later keys, and return the scores."""
+        rows = scores.shape[-1]
+        # Pairs are hidden only with others of the same row numbers: the last of those met, or the first.
+        corner = scores[..., self.rows, :] if owns_queries else scores[..., :rows, :]
+        np.copyto(corner, -np.inf, where=_is_later(rows, owns_queries=owns_queries)[: corner.shape[-2]])
+        return scores
+
+
+@cache
+def _is_later(rows: int, *, owns_queries: bool) -> Array:
+    """Return a mask, (others, owned), of the pairs of `rows` queries and as many keys where the key is later."""
+    is_later = ~np.tri(rows, dtype=bool)
+    return np.ascontiguousarray(is_later.T) if owns_queries else is_later
+
+
+def _blocks(p: Parameters, batch: tuple[int, int]) -> Iterator[Block]:
+    rows, others = p["own_rows"], p["other_rows"]
+    step = max(1, min(rows, _PAIRS // max(1, others), _CAUSAL_ROWS if p["is_causal"] else rows))
+    inner = max(1, min(batch[1], _PAIRS // max(1, step * others)))
+    outer = max(1, _PAIRS // max(1, step * others * batch[1])) if inner == batch[1] else 1
+    firsts = itertools.product(range(0, batch[0], outer), range(0, batch[1], inner), range(0, rows, step))
+    for a, b, first in firsts:
+        end, met = min(first + step, rows), slice(0, others)
+        if p["is_causal"]:
+            met = slice(0, min(others, end)) if p["owns_queries"] else slice(min(first, others), others)
+        products, own = (slice(a, a + outer), slice(b, b + inner)), slice(first, end)
+        parts = (*products, own), (*products, met), (*products, own, met)
+        yield Block(itemgetter(parts[0]), itemgetter(parts[1]), itemgetter(parts[2]), own)
+
+
+def over_pairs(
+    p: Parameters, batch: tuple[int, int], function: Callable[[Block], Sequence[Array]], *targets: Array
+) -> Sequence[Array]:
+    """Write the results of a function of blocks of pairs, for their owned rows, to targets; return these.
+
+    Args:
+        p: parameters of a kernel of attention.
+        batch: outer and inner number of products.
+        function: returns for each target (outer, batch, rows, ...) of the block.
+        targets: (outer, batch, rows, ...).
+    """
+    for block in _blocks(p, batch):
+        for target, values in zip(targets, function(block), strict=True):
+            part = block.own(target)
+            if not np.may_share_memory(part, values):  # which were then computed there
+                part[...] = values
+    return targets
+
+
+def column_sums(tables: Array) -> Array:
+    """Return the sums of the columns of contiguous tables, (..., rows, columns), as float32."""
+    sums = numpy_rows.column_sums(tables.reshape(-1, *tables.shape[-2:]))
+    return sums.reshape(*tables.shape[:-2], -1).astype(np.float32)
+
+
+def may_have_nan(array: Array) -> bool:
+    """Return whether an element is NaN."""
+    return bool(np.isnan(array).any())
