@@ -23,7 +23,7 @@ __all__ = ["library_wheel", "wheel_name"]
 
 _APPLICATIONS = {"benchmarks", "cli", "datasets", "demo_site", "examples", "training", "translations"}
 _FOLDERS = ("native_backends", "shaders")
-_SUFFIXES = {".js", ".py", ".typed", ".wgsl"}
+_SUFFIXES = {".js", ".py", ".pyi", ".typed", ".wgsl"}
 _METADATA = ("licenses/LICENSE", "METADATA", "WHEEL", "entry_points.txt", "top_level.txt")
 _building = threading.Lock()
 

@@ -128,7 +128,7 @@ def _formula(folder: str, name: str) -> str:
 
 def _optimizer_formulas(rule: str) -> str:
     """Return the indented lines in the docstring of the first optimizer of a rule, or of the optimizer of its name."""
-    for name in ow.optim.__all__:
+    for name in dir(ow.optim):
         class_ = getattr(ow.optim, name)
         if inspect.isclass(class_) and issubclass(class_, Optimizer):
             if rule not in (name.lower(), getattr(getattr(class_, "rule", None), "name", None)):

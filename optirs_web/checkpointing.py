@@ -9,6 +9,7 @@ from typing import Any
 from . import ops
 from .autograd import grad_enabled, gradients, no_grad, record, sources_of
 from .errors import UnsupportedError
+from .ops.calls import autocast_to
 from .ops.random_state import drawn_again, draws_so_far
 from .runtime.dtypes import DType
 from .tensors import Tensor
@@ -45,7 +46,7 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         raise UnsupportedError("a checkpointed function needs at least one tensor")
     drawn = draws_so_far(device)
 
-    precision = ops.autocast_to()
+    precision = autocast_to()
 
     def call() -> Tensor:
         with _same_precision(precision):
@@ -69,7 +70,7 @@ def _same_precision(precision: DType | None) -> AbstractContextManager[Any]:
 
     A cast from outside would hide its parameter.
     """
-    if precision is None and ops.autocast_to() is None:
+    if precision is None and autocast_to() is None:
         return nullcontext()
     from .precision import autocast
 

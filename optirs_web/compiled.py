@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
-from . import ops
 from .autograd import ObservedGrad, grad_enabled, observe_grads
 from .debugging import is_debugging
 from .errors import DeviceLostError, OptirsError, UnsupportedError
 from .hostdata import HostData, host_data
+from .ops.calls import autocast_to
 from .ops.launch import contiguous
 from .recovery import recover, recover_async, snapshot, snapshot_async
 from .runtime.buffer import View
@@ -304,7 +304,7 @@ class Compiled:
     @staticmethod
     def _key(prepared: list[Any]) -> Hashable:
         """Return the modes, and the shapes, types and constants of the arguments that a recording is for."""
-        return (ops.autocast_to(), grad_enabled(), *map(_signature, prepared))
+        return (autocast_to(), grad_enabled(), *map(_signature, prepared))
 
     def _device(self, key: Hashable, prepared: list[Any]) -> tuple[Device, bool]:
         """Return the device of a call, and whether it may run on the device of its parameters instead."""

@@ -11,7 +11,7 @@ from .runtime.buffer import Buffer
 from .runtime.program import Program, ProgramBuffer
 
 if TYPE_CHECKING:
-    from .runtime.device import Device
+    from .runtime.device_memory import DeviceMemory
 
 __all__ = ["holders", "let_go", "told"]
 
@@ -19,7 +19,7 @@ STEP, KEPT, NO_KERNEL = "(compiled steps)", "(parameters, optimizers, inputs of 
 _NAMED = 4
 
 
-def let_go(device: Device) -> None:
+def let_go(device: DeviceMemory) -> None:
     """Free memory in garbage cycles, and the recordings of compiled steps that do not run now.
 
     A step whose recording was dropped is recorded again when it is called.
@@ -30,7 +30,7 @@ def let_go(device: Device) -> None:
     gc.collect()
 
 
-def holders(device: Device) -> Counter[str]:
+def holders(device: DeviceMemory) -> Counter[str]:
     """Return the bytes in use by the kernel that first used them; memory of steps and of models is counted apart."""
     nbytes_by_owner = Counter[str]()
     for candidate in gc.get_objects():
@@ -46,7 +46,7 @@ def holders(device: Device) -> Counter[str]:
     return +nbytes_by_owner
 
 
-def _owner(buffer: Buffer, device: Device) -> str:
+def _owner(buffer: Buffer, device: DeviceMemory) -> str:
     """Return the name under which a buffer is counted, by the owner of its memory; "" where it has none of its own."""
     give_back = buffer._give_back
     owner = getattr(give_back, "__self__", None)
@@ -55,7 +55,7 @@ def _owner(buffer: Buffer, device: Device) -> str:
     return KEPT if owner is device else buffer.first_kernel or NO_KERNEL
 
 
-def told(device: Device) -> str:
+def told(device: DeviceMemory) -> str:
     """Return a sentence with the kernels that use the most memory."""
     largest = holders(device).most_common()
     others = sum(nbytes for _, nbytes in largest[_NAMED:])

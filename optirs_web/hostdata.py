@@ -16,7 +16,6 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from .errors import ShapeError, UnsupportedError
-from .parts import imported
 from .runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType
 
 __all__ = ["HostData", "host_data", "outside"]
@@ -57,7 +56,9 @@ def host_data(data: Any, dtype: DType | None = None) -> HostData:
     if isinstance(data, (Real, list, tuple)):
         return _from_lists(data, dtype)
     if hasattr(data, "__dlpack__") and not type(data).__module__.startswith(("numpy", "optirs_web")):
-        data = imported("dlpack").as_array(data)
+        from .dlpack import as_array
+
+        data = as_array(data)
     if hasattr(data, "__array__"):
         return _from_array(data, dtype)
     try:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from . import ops
 from .autograd import grad_enabled
 from .errors import UnsupportedError
+from .ops import calls
+from .ops.calls import Autocast, autocast as innermost, autocast_to
 from .runtime.buffer import View
 from .runtime.dtypes import FLOAT32, DType, DTypeLike, dtype as dtype_of
 from .runtime.modes import Block
@@ -56,7 +57,7 @@ class _Cast(NamedTuple):
     tensor: Tensor
 
 
-class autocast(Block["ops.Autocast | None"]):
+class autocast(Block["Autocast | None"]):
     """Products in 16 bits, as `torch.autocast`: a context manager, or a decorator of a function.
 
     It applies to its own thread or asyncio task alone.
@@ -99,11 +100,11 @@ class autocast(Block["ops.Autocast | None"]):
             raise UnsupportedError(f"autocast computes products in 'bfloat16' or 'float16', not in {dtype!r}")
         self.enabled = enabled
         self.cache_enabled = cache_enabled
-        super().__init__(ops.autocast, None)
+        super().__init__(innermost, None)
 
-    def _value_within(self, outer: ops.Autocast | None) -> ops.Autocast:
+    def _value_within(self, outer: Autocast | None) -> Autocast:
         casts = {} if outer is None else outer.casts
-        return ops.Autocast(self.dtype if self.enabled else None, self.cache_enabled, casts)
+        return Autocast(self.dtype if self.enabled else None, self.cache_enabled, casts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return autocast, (self.dtype.name, self.enabled, self.cache_enabled)
@@ -123,7 +124,7 @@ def of_16_bits(view: View, dtype: DType) -> View:
 
 def _chosen(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Call an operation with operands of the types in the lists above."""
-    target, name = ops.autocast_to(), function.__name__
+    target, name = autocast_to(), function.__name__
     types = {tensor.dtype.name for tensor in _floats((arguments, options))}
     if target is not None and name in PRODUCTS:
         return _as_type(_called(function, arguments, options, target), target)
@@ -173,7 +174,7 @@ def _as_type(value: Any, dtype: DType) -> Any:
     if isinstance(value, Tensor):
         if value.dtype is dtype or value.dtype.wgsl != "f32":
             return value
-        state = ops.autocast.get()
+        state = innermost.get()
         if state is None or not state.caches or not isinstance(value, Parameter):
             return value.astype(dtype)
         return _cast(value, dtype, state.casts)
@@ -194,4 +195,4 @@ def _cast(parameter: Parameter, dtype: DType, casts: dict[tuple[int, str], _Cast
     return cached.tensor
 
 
-ops.chosen = _chosen
+calls.chosen = _chosen

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .errors import ShapeError
-from .parts import imported
 from .runtime.dtypes import BOOL, DType
 
 if TYPE_CHECKING:
     from .runtime.buffer import View
     from .runtime.device import Device
+    from .tensors import Tensor
 
 __all__ = ["TensorValues"]
 
@@ -79,10 +79,14 @@ class TensorValues:
         return values if dtype is None else values.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return imported("dlpack").exported(self, **options)
+        from .dlpack import exported
+
+        return exported(cast("Tensor", self), **options)
 
     def __dlpack_device__(self) -> Any:
-        return imported("dlpack").dlpack_device(self)
+        from .dlpack import dlpack_device
+
+        return dlpack_device(cast("Tensor", self))
 
     def tolist(self) -> Any:
         """The values as nested lists, or as a number where there are no axes. Waits."""

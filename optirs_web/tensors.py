@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .errors import ShapeError, UnsupportedError
 from .hostdata import HostData, host_data
-from .parts import imported
 from .recovery import KeepsValues, keep_track
 from .runtime.buffer import View
 from .runtime.device import Device
@@ -91,7 +90,9 @@ class Tensor(TensorMethods, TensorValues):
         if requires_grad and dtype.wgsl != "f32":
             raise UnsupportedError(f"only float32 and shorter floats have gradients, not {dtype}")
         if dtype.itemsize < 4:
-            view = imported("precision").of_16_bits(view, dtype)
+            from .precision import of_16_bits
+
+            view = of_16_bits(view, dtype)
         self.shape = shape
         self.dtype = dtype
         self.walk = Walk(view, start, row_major_strides(shape) if strides is None else strides)

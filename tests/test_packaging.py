@@ -20,7 +20,7 @@ import optirs_web as ow
 from optirs_web.demo_site.library import library_wheel, wheel_name
 
 APPLICATIONS = ("benchmarks", "cli", "datasets", "demo_site", "examples", "training", "translations")
-SOURCES = {".py", ".js", ".wgsl", ".gz", ".html", ".typed"}
+SOURCES = {".py", ".pyi", ".js", ".wgsl", ".gz", ".html", ".typed"}
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from pyodide.code import run_js
 from pyodide.ffi import JsException
 
 from ..errors import DeviceNotAvailableError, ShaderError
-from ..parts import imported
 from ..runtime.backend import AdapterInfo, Capabilities
 from .waiting import can_wait, need_waiting, wait
 
@@ -61,8 +60,9 @@ def _experimental_feature() -> str:
     """Return the name of the experimental feature that the user asks for; "" if none."""
     if not os.environ.get("OPTIRS_SUBGROUP_MATRICES"):
         return ""
-    matrices = imported("runtime.subgroup_matrices")
-    return str(matrices.FEATURE) if matrices.asked_for_matrices() else ""
+    from ..runtime.subgroup_matrices import FEATURE, asked_for_matrices
+
+    return FEATURE if asked_for_matrices() else ""
 
 
 async def _meanwhile(promise: Awaitable[Any]) -> Any:

@@ -52,7 +52,7 @@ class Cost(NamedTuple):
 
 def all_optimizers() -> dict[str, type[ow.optim.Optimizer]]:
     """Return the classes of all optimizers of the library by name."""
-    public = {name: getattr(ow.optim, name) for name in ow.optim.__all__}
+    public = {name: getattr(ow.optim, name) for name in dir(ow.optim)}
     return {
         name: class_
         for name, class_ in sorted(public.items(), key=lambda item: item[0].lower())

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import ops
 from ..autograd import no_grad
 from ..errors import UnsupportedError
 from ..nn import Module
+from ..ops import calls
 from ..ops.reduce import normalize_axes
 from ..ops.windows import pair
 from ..tensors import Tensor, tensor
@@ -66,19 +66,19 @@ class Trace:
     def _called(self, module: Module, inputs: Sequence[Tensor]) -> Any:
         thread = get_ident()
         with _export:
-            was_training, before = module.training, ops.place
+            was_training, before = module.training, calls.place
 
             def place(operation: Callable[..., Any], arguments: Any, options: Any) -> Any:
                 if get_ident() == thread:
                     return self._note(operation, arguments, options)
                 return before(operation, arguments, options) if before else operation(*arguments, **options)
 
-            ops.place = place
+            calls.place = place
             try:
                 with no_grad():
                     return module.eval()(*inputs)
             finally:
-                ops.place = before
+                calls.place = before
                 module.train(was_training)
 
     def _note(self, operation: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:

@@ -46,9 +46,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *filter(_is_optimizer, optim.__all__)})
+    return sorted({*__all__, *filter(_is_optimizer, dir(optim))})
 
 
 def _is_optimizer(name: str) -> bool:
-    ours = getattr(optim, name) if name in optim.__all__ else None
+    ours = getattr(optim, name) if name in dir(optim) else None
     return isinstance(ours, type) and issubclass(ours, optim.Optimizer)

@@ -35,6 +35,8 @@ from ..ops import (
     tanh,
     unfold,
 )
+from ..ops.calls import operation
+from ..ops.creation import arange
 from ..tensors import Tensor, tensor
 
 __all__ = [
@@ -75,7 +77,7 @@ __all__ = [
 ]
 
 
-@ops.operation
+@operation
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The product with a weight, x Wᵀ + b.
 
@@ -223,7 +225,7 @@ def one_hot(tensor: Any, num_classes: int) -> Tensor:
     if numbers.dtype != "int32":
         raise UnsupportedError(f"one_hot needs int32 class numbers, not {numbers.dtype}")
     check_indices("one_hot", numbers, num_classes, what="classes")
-    is_class = ops.equal(numbers.reshape(*numbers.shape, 1), ops.creation.arange(num_classes, numbers.device))
+    is_class = ops.equal(numbers.reshape(*numbers.shape, 1), arange(num_classes, numbers.device))
     return ops.astype(is_class, "float32")
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..autograd import record
 from ..errors import UnsupportedError
-from ..parts import imported
 from ..runtime.dtypes import BOOL, FLOAT32, INT32, UINT32, DType, DTypeLike, dtype as dtype_of
 from ..tensors import Tensor, tensor
 from .launch import Operand, apply, need_float32
@@ -51,8 +50,9 @@ def astype(x: Tensor, dtype: DTypeLike) -> Tensor:
     if target is x.dtype:
         return x
     if min(target.itemsize, x.dtype.itemsize) < 4:
-        converted: Tensor = imported("ops.halves").converted(x, target)
-        return converted
+        from .halves import converted
+
+        return converted(x, target)
     if x.dtype is BOOL and target is UINT32:
         return Tensor(x.view, x.shape, target)
     function = f"{x.dtype.wgsl}_to_{'bool' if target is BOOL else target.wgsl}"

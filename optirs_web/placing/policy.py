@@ -8,10 +8,10 @@ from types import EllipsisType
 from typing import Any, Literal, Protocol, Self, get_args
 from weakref import ref
 
-from .. import ops
 from ..autograd import walks_back
 from ..compiled import Compiled
 from ..errors import DeviceLimitError, DeviceNotAvailableError, OutOfDeviceMemoryError
+from ..ops import calls
 from ..runtime.backend import AdapterInfo
 from ..runtime.device import Device
 from ..runtime.locks import ForkSafeLock
@@ -243,7 +243,7 @@ class placement(Block["Policy | EllipsisType | None"]):
             ...     ow.placement.would_run(ow.ops.matmul, x, x).device.name
             'cpu'
         """
-        ops.place = _place
+        calls.place = _place
         with Block(_asks, True):
             try:
                 operation(*arguments, **options)
@@ -268,7 +268,7 @@ def _made(name: str | None, gpu: str | Device | None, threshold: float) -> Polic
         return None
     if name not in get_args(PolicyName):
         raise ValueError(f"a placement must be one of {', '.join(get_args(PolicyName))}, or None, not {name!r}")
-    ops.place = _place
+    calls.place = _place
     Compiled.place = _place_step
     if name == "minimize_transfers":
         return _FewestBytes()

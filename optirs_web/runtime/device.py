@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from weakref import WeakSet
 
 from ..errors import DeviceLimitError, OutOfDeviceMemoryError, ShapeError, UnsupportedError
-from ..parts import imported
 from .backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Command
 from .buffer import View
 from .device_memory import DeviceMemory
@@ -195,7 +194,9 @@ class Device(DeviceMemory):
             parameters: the kernel's parameters, in order.
         """
         if any(view.kind for view in views):
-            kernel = imported("runtime.packed_kernels").packed_on(self, kernel, views)
+            from .packed_kernels import packed_on
+
+            kernel = packed_on(self, kernel, views)
         limit = self.capabilities.max_workgroups
         if not isinstance(workgroups, int):
             grid = (*workgroups, 1)

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import DeviceLostError, OutOfDeviceMemoryError
-from ..parts import imported
 from .backend import AllocationFailed, Backend, Capabilities, Command
 from .buffer import Buffer
 from .pool import Pool, size_class
@@ -238,14 +237,18 @@ class DeviceMemory(ABC):
     def _try_last_resorts(self, asked: int) -> None:
         if self._held is not None:  # `all_or_nothing` tries them when it has let go of what it enqueued
             return
-        imported("exhaustion").let_go(self)
+        from .. import exhaustion
+
+        exhaustion.let_go(self)
         for let_go in self.last_resorts:
             let_go(asked)
         self.trim()
 
     def _no_memory(self, asked: int, limit: int | None, note: str = "") -> OutOfDeviceMemoryError:
         with suppress(MemoryError):  # there may be too little even for this
-            note += imported("exhaustion").told(self)
+            from .. import exhaustion
+
+            note += exhaustion.told(self)
         return OutOfDeviceMemoryError(asked, self._live_bytes, limit, self.name, pooled=self._pool.nbytes, note=note)
 
     def _hold(self, handle: Any, nbytes: int, asked: int, what: str) -> None:

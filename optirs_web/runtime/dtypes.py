@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..parts import imported
 
 __all__ = ["BOOL", "DTYPES", "FLOAT32", "INT32", "UINT32", "DType", "DTypeLike", "dtype", "widened"]
 
@@ -79,7 +78,10 @@ def dtype(name: DTypeLike) -> DType:
         if name in _OF_PYTHON:
             return _OF_PYTHON[name]
         name = name.__name__.removesuffix("_")  # np.bool_
-    found: DType | None = DTYPES.get(str(name)) or imported("runtime.half_types").HALVES.get(str(name))
-    if found is None:
+    if str(name) in DTYPES:
+        return DTYPES[str(name)]
+    from .half_types import HALVES
+
+    if str(name) not in HALVES:
         raise UnsupportedError(f"dtype '{name}' is not supported; use one of {', '.join(DTYPES)}, float16, bfloat16")
-    return found
+    return HALVES[str(name)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..parts import imported
 from ..wgsl.fused_shell import Hook
 from .backend import Capabilities
 from .buffer import Buffer, View
@@ -280,9 +279,15 @@ def fuse(
         allocate: a buffer of so many bytes that nobody reads but these.
     """
     moved = sum(view.nbytes for one in recorded for view in (*one.reads, *one.writes))
-    large = imported("runtime.large_steps") if moved >= _LARGE else None
-    if large is not None:
-        recorded = large.prepared(recorded, is_temporary, capabilities, allocate)
+    if moved < _LARGE:
+        return _fused(recorded, is_temporary, capabilities).as_recorded()
+    from . import large_steps
+
+    prepared = large_steps.prepared(recorded, is_temporary, capabilities, allocate)
+    return large_steps.finished(_fused(prepared, is_temporary, capabilities))
+
+
+def _fused(recorded: Sequence[Recorded], is_temporary: Callable[[Buffer], bool], capabilities: Capabilities) -> Nodes:
     nodes = Nodes(recorded, is_temporary, capabilities)
     _Fusion(nodes).run()
-    return large.finished(nodes) if large is not None else nodes.as_recorded()
+    return nodes

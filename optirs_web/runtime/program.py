@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import OptirsError, OutOfDeviceMemoryError, UnsupportedError
-from ..parts import imported
 from .backend import Command
 from .buffer import Buffer, View
 from .fusion import fuse, stays
@@ -199,9 +198,11 @@ class Program:
         Raises:
             OutOfDeviceMemoryError: there is too little for that too.
         """
+        from .recompute import shrink
+
         got = self.nbytes
         self._give_back()
-        imported("runtime.recompute").shrink(self, got, _is_own, _is_temporary)
+        shrink(self, got, _is_own, _is_temporary)
 
     def make(self, nbytes: int) -> ProgramBuffer:
         """A buffer that no tensor holds."""

@@ -29,7 +29,7 @@ HELPERS = {
     "narrowed": "gives the same elements in less memory, and leaves no history",
     "part_along": "gives another strided view and leaves no history",
     "part_of": "is `getitem` without an array",
-    "place": "is the gradient of `getitem`, and `pad`: tested by their second derivatives",
+    "put_part": "is the gradient of `getitem`, and `pad`: tested by their second derivatives",
     "record_composed": "notes how a result was made",
     "reduced": "is the last step of each loss",
     "slope": "is the gradient of each function of an element: tested by their second derivatives",

@@ -4,41 +4,6 @@
 compiled step it is one more dispatch, with nothing up or down. `ScheduleLR` follows any of `optim.schedules`.
 """
 
-from .composed import ChainedScheduler, SequentialLR
-from .cycles import CyclicLR, OneCycleLR
-from .plateau import ReduceLROnPlateau
-from .scheduler import LRScheduler, ScheduleLR
-from .simple import (
-    ConstantLR,
-    CosineAnnealingLR,
-    CosineAnnealingWarmRestarts,
-    CurriculumLR,
-    ExponentialLR,
-    LambdaLR,
-    LinearLR,
-    MultiplicativeLR,
-    MultiStepLR,
-    PolynomialLR,
-    StepLR,
-)
+from ...lazy import public_names
 
-__all__ = [
-    "ChainedScheduler",
-    "ConstantLR",
-    "CosineAnnealingLR",
-    "CosineAnnealingWarmRestarts",
-    "CurriculumLR",
-    "CyclicLR",
-    "ExponentialLR",
-    "LRScheduler",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "MultiplicativeLR",
-    "OneCycleLR",
-    "PolynomialLR",
-    "ReduceLROnPlateau",
-    "ScheduleLR",
-    "SequentialLR",
-    "StepLR",
-]
+__getattr__, __dir__, __all__ = public_names(__name__)
