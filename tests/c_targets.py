@@ -74,7 +74,7 @@ def on_opencl(jobs, dialect="opencl"):
 def on_opencl_with_subgroups(jobs):
     """Run jobs by OpenCL with subgroups of several invocations; skip if the driver has no f16 or no subgroups."""
     _, context, _ = _opencl()
-    from optirs_web.native_backends.opencl import features_of
+    from optirs_web.native_backends.opencl.backend import features_of
 
     features = features_of(context.devices[0])
     if not features >= {"shader-f16", "subgroups"}:

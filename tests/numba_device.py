@@ -5,8 +5,8 @@ from unittest import mock
 
 from requirements import missing
 
-from optirs_web.native_backends import cpu
-from optirs_web.native_backends.numba_cpu import NumbaInfo
+from optirs_web.native_backends.cpu import backend as cpu
+from optirs_web.native_backends.cpu.numba.backend import NumbaInfo
 from optirs_web.runtime.device import Device
 
 __all__ = ["cpu_device"]

@@ -113,7 +113,12 @@ print(json.dumps([(w * w).sum().item(), loaded]))
 NOT_NEEDED = {
     *("checkpoints", "custom_operation", "derivatives", "exhaustion", "explained", "gradchecks", "interop", "nn"),
     *("placing", "profiling", "tuner", "memory.reports", "native_backends.failed_steps"),
-    *("native_backends.cuda", "native_backends.opencl", "native_backends.wgpu", "native_backends.xla"),
+    *(
+        "native_backends.cuda.backend",
+        "native_backends.opencl.backend",
+        "native_backends.wgpu.backend",
+        "native_backends.xla.backend",
+    ),
     *("ops.attention", "ops.convolution", "ops.losses", "ops.normalization", "ops.pooling", "optim.averaging"),
     *("optim.kfac", "optim.lbfgs", "optim.transforms", "runtime.large_steps", "runtime.packed_kernels"),
     *("runtime.recompute", "runtime.tuner", "wgsl.lint", "wgsl.print_c"),

@@ -80,7 +80,7 @@ def test_a_driver_without_a_gpu_is_named_with_what_the_process_sees(open_device,
 # The variable hides the drivers from wgpu, which looks first; then it is as if it had not been set.
 WITH_A_DRIVER = """
 import os
-import optirs_web.native_backends.wgpu as wgpu
+import optirs_web.native_backends.wgpu.backend as wgpu
 wgpu.list_adapters("vulkan")
 del os.environ["VK_DRIVER_FILES"]
 os.environ.pop("VK_ICD_FILENAMES", None)

@@ -17,8 +17,13 @@ from requirements import missing
 
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
-from optirs_web.native_backends import cpu, numba_cpu, numba_kernels, numba_worker
-from optirs_web.native_backends.numba_loops import Loop, has_machine_code, keep_text, loop_of
+from optirs_web.native_backends.cpu import backend as cpu
+from optirs_web.native_backends.cpu.numba import (
+    backend as numba_cpu,
+    kernels as numba_kernels,
+    worker as numba_worker,
+)
+from optirs_web.native_backends.cpu.numba.loops import Loop, has_machine_code, keep_text, loop_of
 from optirs_web.optim import transforms
 from optirs_web.runtime.choosing import health
 from optirs_web.runtime.device import Device
@@ -230,7 +235,7 @@ IN_A_PROCESS = """
 import os, threading
 import numpy as np
 import optirs_web as ow
-from optirs_web.native_backends import numba_kernels, numba_loops
+from optirs_web.native_backends.cpu.numba import kernels as numba_kernels, loops as numba_loops
 
 def steps():
     device = ow.runtime.device.Device(ow.device("cpu").backend)
@@ -311,7 +316,7 @@ def steps():
 total(np.ones(1 << 17))
 assert threading_layer() == "omp"
 forked(steps)  # which loads the module of loops in the child
-from optirs_web.native_backends import numba_loops
+from optirs_web.native_backends.cpu.numba import loops as numba_loops
 assert not numba_loops._are_lost  # this process has its threads
 forked(steps)
 forked(lambda: forked(steps))
@@ -328,7 +333,7 @@ FIRST_STEPS = """
 import os, signal, sys, threading, time
 import numpy as np
 import optirs_web as ow
-from optirs_web.native_backends import numba_kernels, numba_worker
+from optirs_web.native_backends.cpu.numba import kernels as numba_kernels, worker as numba_worker
 from optirs_web.runtime.rule_kernels import RuleKernel
 
 device = ow.device("cpu")

@@ -11,7 +11,7 @@ from processes import run_python
 
 import optirs_web as ow
 from optirs_web.errors import DeviceLostError, DeviceNotAvailableError, LaunchError, OptirsError, ShaderError
-from optirs_web.native_backends.opencl_declarations import declared
+from optirs_web.native_backends.opencl.declarations import declared
 from optirs_web.runtime.backend import AllocationFailed
 from optirs_web.runtime.timing import GPU_TIMESTAMPS
 from optirs_web.wgsl.c_dialects import OPENCL
@@ -176,7 +176,7 @@ async def _awaited(tensor):
 def test_a_drivers_error_is_one_of_ours(opencl, code, ours):
     import pyopencl as cl
 
-    from optirs_web.native_backends.opencl import OpenclBackend, _usable
+    from optirs_web.native_backends.opencl.backend import OpenclBackend, _usable
 
     backend = OpenclBackend(_usable()[0], opencl.info)
     record = cl._cl._ErrorRecord(msg="", code=getattr(cl.status_code, code), routine="clFinish")
@@ -195,7 +195,7 @@ def test_a_drivers_error_is_one_of_ours(opencl, code, ours):
     ],
 )
 def test_subgroups_are_there_where_a_device_has_them_and_all_that_extends_them(opencl, version, lacks, most, has_them):
-    from optirs_web.native_backends.opencl import features_of
+    from optirs_web.native_backends.opencl.backend import features_of
 
     names = ("ballot", "non_uniform_arithmetic", "shuffle", "shuffle_relative")
     extensions = {f"cl_khr_subgroup_{name}" for name in names} - {lacks}

@@ -194,7 +194,7 @@ def test_kernels_of_a_recorded_step_are_compiled_in_other_threads(open_device):
         """
         import math, threading
         import optirs_web as ow
-        from optirs_web.native_backends import wgpu
+        from optirs_web.native_backends.wgpu import backend as wgpu
 
         device = ow.device("vulkan")
         x = ow.ones((4, 4), device=device)

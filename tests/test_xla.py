@@ -32,7 +32,7 @@ def compiled_in(device, call):
 
 def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
-    monkeypatch.delitem(sys.modules, "optirs_web.native_backends.xla", raising=False)
+    monkeypatch.delitem(sys.modules, "optirs_web.native_backends.xla.backend", raising=False)
     monkeypatch.setattr("optirs_web.runtime.registry._opened", {})
     with pytest.raises(DeviceNotAvailableError, match=r"jax is not installed: pip install 'jax>=0.9'"):
         ow.device("xla")
@@ -125,7 +125,7 @@ def test_a_written_buffer_is_donated_and_a_value_that_was_read_stays(device):
 
 
 def test_a_launch_that_fails_is_named(device, monkeypatch):
-    from optirs_web.native_backends import xla_kernels
+    from optirs_web.native_backends.xla import kernels as xla_kernels
 
     def broken(*_):
         raise ValueError("no such luck")
@@ -136,7 +136,7 @@ def test_a_launch_that_fails_is_named(device, monkeypatch):
 
 
 def test_options_that_a_release_of_xla_does_not_know_are_left_out(device, monkeypatch):
-    from optirs_web.native_backends import xla_programs
+    from optirs_web.native_backends.xla import programs as xla_programs
 
     monkeypatch.setitem(xla_programs._CHEAP, "xla_no_such_option", True)
     actual = xla_programs.quick_options.__wrapped__()

@@ -7,7 +7,7 @@ from sparse_problems import entries
 
 import optirs_web as ow
 from optirs_web import ops
-from optirs_web.native_backends import numpy_library
+from optirs_web.native_backends.cpu.numpy import library as numpy_library
 
 
 def random(*shape, seed=0):
@@ -197,7 +197,7 @@ def test_options_follow_as_on_the_processor(xla, open_device):
 
 
 def test_every_kernel_has_its_replacement_and_its_test(xla):
-    from optirs_web.native_backends import xla_library
+    from optirs_web.native_backends.xla import library as xla_library
 
     tested = {name for names in PROGRAMS.values() for name in names}
     assert xla_library.REPLACEMENTS.keys() == numpy_library.REPLACEMENTS.keys() == tested

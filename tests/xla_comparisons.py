@@ -5,9 +5,10 @@ from functools import partial
 import jax
 import numpy as np
 
-from optirs_web.native_backends import numpy_library, xla_library
-from optirs_web.native_backends.xla_bindings import element_type
-from optirs_web.native_backends.xla_programs import quick_options
+from optirs_web.native_backends.cpu.numpy import library as numpy_library
+from optirs_web.native_backends.xla import library as xla_library
+from optirs_web.native_backends.xla.bindings import element_type
+from optirs_web.native_backends.xla.programs import quick_options
 from optirs_web.runtime.kernels import cooperative
 
 __all__ = ["Comparison"]

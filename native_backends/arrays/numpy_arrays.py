@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import numpy_rows
+from ..cpu.numpy import rows as numpy_rows
 from . import Parameters, printed as _printed
 from .numpy_codec import codec
 

@@ -182,7 +182,7 @@ class Backend(ABC):
     clock: str = WALL_TIME
     """What `submit_timed` measures by: one of the names in `timing`."""
     sharing: Any = None
-    """How other libraries use its memory as it lies, and it theirs; see `native_backends/cuda_sharing.py`."""
+    """How other libraries use its memory as it lies, and it theirs; see `native_backends/cuda/sharing.py`."""
     pending_limit: int = 128
     """Commands that a device collects before it submits them. Reading and waiting submit what is there."""
     tuned: Callable[[Launch], Launch] | None = None

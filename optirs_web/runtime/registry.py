@@ -30,18 +30,18 @@ __all__ = [
 
 _BACKENDS = {
     "webgpu": "optirs_web.browser",
-    "vulkan": "optirs_web.native_backends.wgpu",
-    "metal": "optirs_web.native_backends.wgpu",
-    "dx12": "optirs_web.native_backends.wgpu",
-    "gl": "optirs_web.native_backends.wgpu",
-    "cpu": "optirs_web.native_backends.cpu",
-    "cuda": "optirs_web.native_backends.cuda",
-    "opencl": "optirs_web.native_backends.opencl",
-    "xla": "optirs_web.native_backends.xla",
+    "vulkan": "optirs_web.native_backends.wgpu.backend",
+    "metal": "optirs_web.native_backends.wgpu.backend",
+    "dx12": "optirs_web.native_backends.wgpu.backend",
+    "gl": "optirs_web.native_backends.wgpu.backend",
+    "cpu": "optirs_web.native_backends.cpu.backend",
+    "cuda": "optirs_web.native_backends.cuda.backend",
+    "opencl": "optirs_web.native_backends.opencl.backend",
+    "xla": "optirs_web.native_backends.xla.backend",
 }
 
 _THROUGH = {
-    "dawn": {f"{name}-dawn": "optirs_web.native_backends.dawn" for name in ("vulkan", "metal", "dx12")},
+    "dawn": {f"{name}-dawn": "optirs_web.native_backends.wgpu.dawn" for name in ("vulkan", "metal", "dx12")},
 }
 """By other package that opens adapters, the names of its devices and their modules. "auto" does not take them."""
 

@@ -21,7 +21,7 @@ from optirs_web.errors import (
     OutOfDeviceMemoryError,
     ShaderError,
 )
-from optirs_web.native_backends import cuda as cuda_listing
+from optirs_web.native_backends.cuda import backend as cuda_listing
 from optirs_web.runtime import user_cache
 from optirs_web.runtime.timing import GPU_TIMESTAMPS
 

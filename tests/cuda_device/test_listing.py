@@ -8,7 +8,7 @@ from requirements import missing
 
 import optirs_web as ow
 from optirs_web.errors import DeviceNotAvailableError
-from optirs_web.native_backends import cuda as cuda_listing
+from optirs_web.native_backends.cuda import backend as cuda_listing
 
 
 def reason():
@@ -55,8 +55,8 @@ def test_without_its_packages_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     monkeypatch.delattr("cuda.bindings.nvrtc")
     assert reason().startswith("NVIDIA's compiler is not installed: pip install 'optirs-web[cuda]'")
-    monkeypatch.delitem(sys.modules, "optirs_web.native_backends.cuda_driver")
-    monkeypatch.delattr("optirs_web.native_backends.cuda_driver")
+    monkeypatch.delitem(sys.modules, "optirs_web.native_backends.cuda.driver")
+    monkeypatch.delattr("optirs_web.native_backends.cuda.driver")
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     assert reason().startswith("NVIDIA's package cuda-bindings is not installed: pip install 'optirs-web[cuda]'")
 
@@ -95,7 +95,7 @@ def test_a_variable_that_hides_gpus_is_named(driver, monkeypatch):
 
 
 def test_a_function_that_an_old_driver_lacks_is_no_crash(driver, monkeypatch):
-    from optirs_web.native_backends import cuda_driver
+    from optirs_web.native_backends.cuda import driver as cuda_driver
 
     def lacking():
         raise RuntimeError("function cuDeviceGetCount is not found")

@@ -18,8 +18,8 @@ SPACING = {"float32": 1e-5, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 def with_cublas(driver, monkeypatch):
     """A device that finds it, and how often it was called so far."""
     library = software_cuda.cublas()
-    monkeypatch.setattr("optirs_web.native_backends.cuda_products.library", lambda: library)
-    monkeypatch.setattr("optirs_web.native_backends.cuda_device.library", lambda: library)
+    monkeypatch.setattr("optirs_web.native_backends.cuda.products.library", lambda: library)
+    monkeypatch.setattr("optirs_web.native_backends.cuda.device.library", lambda: library)
     driver.set(devices=2)
     with opened() as device:
         yield device, library.software_cublas_calls
@@ -153,7 +153,7 @@ def test_factors_of_different_types_are_multiplied_by_the_kernel(with_cublas, ty
 
 @pytest.mark.parametrize(("inner", "is_by_cublas"), [(2**31 - 1, True), (2**31, False)])
 def test_sizes_that_are_no_c_int_are_left_to_the_kernel(driver, inner, is_by_cublas):
-    from optirs_web.native_backends.cuda_products import products_of
+    from optirs_web.native_backends.cuda.products import products_of
 
     names = [name for name, _ in cooperative("matmul").parameters]
     values = dict(zip(names, (1, 1, inner, inner, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0), strict=True))
@@ -162,7 +162,7 @@ def test_sizes_that_are_no_c_int_are_left_to_the_kernel(driver, inner, is_by_cub
 
 def test_a_library_that_refuses_to_start_leaves_nothing(driver, monkeypatch):
     library = software_cuda.cublas()
-    monkeypatch.setattr("optirs_web.native_backends.cuda_products.library", lambda: library)
+    monkeypatch.setattr("optirs_web.native_backends.cuda.products.library", lambda: library)
     driver.set(devices=2)
     before = amounts(driver), library.software_cublas_handles()
     library.software_cublas_set_status(1)

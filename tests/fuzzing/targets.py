@@ -201,7 +201,7 @@ def on_jax(batch, **options):
 
 def on_quick_jax(batch):
     """Run a batch by JAX, compiled in a quarter of the time, as the device compiles small commands."""
-    from optirs_web.native_backends.xla_programs import quick_options
+    from optirs_web.native_backends.xla.programs import quick_options
 
     return on_jax(batch, **quick_options())
 

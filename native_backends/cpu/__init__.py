@@ -1,0 +1,1 @@
+"""The host's processor: NumPy, and loops compiled by Numba."""

@@ -1,0 +1,354 @@
+"""Kernels in Numba: what the loops of `wgsl.numba_shell` are given, and from when on they take NumPy's place.
+
+Loops whose machine code is on disk are taken at once. LLVM needs about as long for others as NumPy for thousands of
+launches over little data, so a kernel is NumPy's until that has spent some time on it, or on all kernels of its rule:
+then they are likely to run on, and another process compiles them while NumPy continues.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ....runtime.fused_kernels import FusedKernel, FusedMapKernel
+from ....runtime.kernels import ElementwiseKernel, Kernel
+from ....runtime.numba_texts import fused_of, numba_loops
+from ....runtime.rule_kernels import AdvanceKernel, MeasureKernel, RuleKernel, SettleKernel, UpdateKernel
+from ....runtime.transform_kernels import TransformKernel, TransformMeasureKernel, TransformSettleKernel
+from ....wgsl import param_storage, rule_shell, shell
+from ....wgsl.fused_shell import Fused
+from ....wgsl.syntax import Binary, Call, Unary
+from ....wgsl.tree import walk
+from ..numpy.fused import loaded_size, only_joins
+from ..numpy.kernels import bind_kernel
+from ..numpy.library import REPLACEMENTS, Array, Parameters
+from .loops import Loop, has_machine_code, loop_of, threads
+from .worker import Compilation, compile_beside
+
+__all__ = ["NumbaKernels"]
+
+_PATIENCE = 0.1
+"""Seconds that NumPy spends on a kernel before it is compiled. Estimated: what is compiled does not depend on noise."""
+
+_LOADING = 0.01
+"""Seconds before machine code on disk is loaded, for kernels that are not an optimizer's."""
+
+# What NumPy takes for one operation: to begin, and for each element.
+_SECONDS_PER_OPERATION = 1e-6
+_SECONDS_PER_ELEMENT = 1.5e-10
+
+_OF_ELEMENTS = (ElementwiseKernel, FusedMapKernel, FusedKernel)
+_OF_TRANSFORMS = (TransformMeasureKernel, TransformSettleKernel)
+_OF_RULES = (UpdateKernel, MeasureKernel, AdvanceKernel, SettleKernel, *_OF_TRANSFORMS)
+_DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
+_WORDS = ("blocks", "tensors", "found_inf")
+_OPERATIONS = (Binary, Unary, Call)
+
+_log = logging.getLogger("optirs_web")
+
+_Run = Callable[[], None]
+
+
+class NumbaKernels:
+    """The kernels of a device, each NumPy's or Numba's."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        """`at_once`: whatever Numba has a form for is Numba's from its first launch on."""
+        self._at_once = at_once
+        self._known: dict[Kernel, _Candidate] = {}
+        self._accounts: dict[Any, _Account] = {}
+
+    def bind(self, kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> _Run:
+        """A call that runs the kernel over these bytes."""
+        is_copy = isinstance(kernel, FusedMapKernel) and only_joins(kernel)
+        if is_copy or not isinstance(kernel, _OF_ELEMENTS + _OF_RULES):
+            return bind_kernel(kernel, arrays, parameters)
+        candidate = self._known.get(kernel)
+        if candidate is None:
+            candidate = self._known[kernel] = _Candidate(kernel, self._account_of(kernel), strict=self._at_once)
+        if candidate.is_settled(arrays, parameters):
+            return candidate.bind(arrays, parameters)
+        return _Waiting(candidate, arrays, parameters).run
+
+    def _account_of(self, kernel: Kernel) -> _Account:
+        key = (kernel.rule, kernel.flags) if isinstance(kernel, RuleKernel) else kernel
+        return self._accounts.setdefault(key, _Account())
+
+
+class _Account:
+    """The seconds that NumPy has spent on some kernels."""
+
+    spent = 0.0
+
+
+class _Candidate:
+    """A kernel that Numba may have a form for."""
+
+    def __init__(self, kernel: Any, account: _Account, *, strict: bool) -> None:
+        """`strict`: compiled here at its first launch, and what Numba refuses is an error."""
+        self.kernel = kernel
+        self.account = account
+        self._strict = strict
+        self._operations = 0
+        self._has_looked = False
+        self._compilation: Compilation | None = None
+        self._is_settled = strict
+        self._loop: Loop | None = None
+        self._is_numpys = False
+        self._is_compiled = False
+
+    def is_settled(self, arrays: Sequence[Array], parameters: bytes) -> bool:
+        """`bind` may be called: the machine code is on disk, or cannot be there. Has it compiled when due."""
+        if not self._is_settled:
+            if self._compilation is not None:
+                self._is_settled = self._compilation.is_done
+            elif self.account.spent >= _PATIENCE or (not self._has_looked and self._may_load()):
+                self._is_settled = self._look(arrays, parameters)
+        return self._is_settled
+
+    def _may_load(self) -> bool:
+        """Machine code on disk is worth loading. The import of Numba takes long: optimizers alone are."""
+        if isinstance(self.kernel, RuleKernel):
+            return True
+        return self.account.spent >= _LOADING and "numba" in sys.modules
+
+    def _look(self, arrays: Sequence[Array], parameters: bytes) -> bool:
+        """The kernel is settled now. It is compiled if it is due and not on disk."""
+        loops, name = numba_loops(self.kernel), self.kernel.name
+        if loops is None:
+            return True
+        arguments = _arguments(self.kernel, arrays, parameters, loops.given)
+        if not self._has_looked:
+            self._has_looked = True
+            if has_machine_code(loops, name) and (not _can_import() or loop_of(loops, name).is_compiled(arguments)):
+                return True
+        if self.account.spent >= _PATIENCE:
+            self._compilation = compile_beside(loops, name, arguments)
+            return self._compilation.is_done
+        return False
+
+    def spend(self, arrays: Sequence[Array]) -> None:
+        """Count a launch of NumPy's over these arrays."""
+        if not self._operations:
+            self._operations = 1 + sum(isinstance(node, _OPERATIONS) for node in walk(self.kernel.map_module))
+        calls = 1
+        if not isinstance(self.kernel, (*_OF_ELEMENTS, AdvanceKernel)):
+            calls = _rows(self.kernel, _by_name(self.kernel, arrays)["tensor_scalars"])
+        elements = max(array.nbytes for array in arrays) / 4
+        self.account.spent += self._operations * (calls * _SECONDS_PER_OPERATION + elements * _SECONDS_PER_ELEMENT)
+
+    def bind(self, arrays: Sequence[Array], parameters: bytes) -> _Run:
+        """A call of Numba's form of it, or of NumPy's if there is none."""
+        if self._loop is None and not self._is_numpys:
+            loops = numba_loops(self.kernel) if _can_import() else None
+            self._loop = loops and loop_of(loops, self.kernel.name)
+            self._is_numpys = self._loop is None
+        if self._loop is None:
+            return bind_kernel(self.kernel, arrays, parameters)
+        call = _bound(self._loop, self.kernel, arrays, parameters)
+        return call if self._is_compiled or self._strict else self._tried(call, arrays, parameters)
+
+    def _tried(self, call: _Run, arrays: Sequence[Array], parameters: bytes) -> _Run:
+        """The call; it is NumPy's where Numba cannot compile it."""
+        from numba.core.errors import NumbaError
+
+        numpys: _Run | None = None
+
+        def run() -> None:
+            nonlocal numpys
+            if not (self._is_compiled or self._is_numpys):
+                try:
+                    call()
+                except NumbaError as error:  # before anything was computed
+                    _log.warning("Numba refuses '%s'; cpu runs it in NumPy: %s", self.kernel.name, error)
+                    self._is_numpys, self._loop = True, None
+                else:
+                    self._is_compiled = True
+                    return
+            if self._is_compiled:
+                call()
+                return
+            if numpys is None:
+                numpys = bind_kernel(self.kernel, arrays, parameters)
+            numpys()
+
+        return run
+
+
+class _Waiting:
+    """A launch that is NumPy's for now."""
+
+    def __init__(self, candidate: _Candidate, arrays: Sequence[Array], parameters: bytes) -> None:
+        self._candidate = candidate
+        self._given = arrays, parameters
+        self._call = bind_kernel(candidate.kernel, arrays, parameters)
+        self._is_settled = False
+
+    def run(self) -> None:
+        if not self._is_settled:
+            candidate = self._candidate
+            self._is_settled = candidate.is_settled(*self._given)
+            if self._is_settled:
+                self._call = candidate.bind(*self._given)
+            else:
+                candidate.spend(self._given[0])
+        self._call()
+
+
+@cache
+def _can_import() -> bool:
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        _log.warning("Numba is installed but cannot be imported; device cpu uses NumPy: %s", error)
+        return False
+    return True
+
+
+# What each kernel's `launch` is given.
+
+
+def _arguments(kernel: Any, arrays: Sequence[Array], parameters: bytes, given: Sequence[str]) -> list[Any]:
+    """Return values with the types of the arguments of a kernel's loops."""
+    if not isinstance(kernel, _OF_ELEMENTS):
+        return _of_rule(kernel, _by_name(kernel, arrays), given)
+    values = _values(kernel, parameters)
+    if isinstance(kernel, FusedKernel):
+        arrays = _of_hooked(kernel, _by_name(kernel, arrays), np.empty(0, np.uint8))
+    return _of_elements(kernel, arrays, values, 0)
+
+
+def _values(kernel: Any, parameters: bytes) -> Parameters:
+    return dict(zip((name for name, _ in kernel.parameters), kernel.unpack(parameters), strict=True))
+
+
+def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) -> _Run:
+    if isinstance(kernel, _OF_ELEMENTS):
+        values = _values(kernel, parameters)
+        if isinstance(kernel, FusedKernel):
+            return _bound_hooked(loop, kernel, _by_name(kernel, arrays), values)
+        size = int(values["size"])
+        given = _of_elements(kernel, arrays, values, size)
+        if not _are_within(fused_of(kernel), given):
+            return bind_kernel(kernel, arrays, parameters)
+        return loop.bound(given, size, threads())
+    bound = _by_name(kernel, arrays)
+    elements = bound["params"].nbytes // 4 if "params" in bound else 0
+    return loop.bound(_of_rule(kernel, bound, loop.given), elements, threads())
+
+
+def _are_within(fused: Fused, given: Sequence[Any]) -> bool:
+    """Whether a walk stays within its arrays. Loops do not look; NumPy does, and says what is wrong."""
+    steps, size = [int(one) for one in given[0]], given[1]
+    arrays = given[2 + len(fused.scalar_types) :]
+    dims, rest = steps[: fused.rank], iter(steps[fused.rank :])
+    if dims and math.prod(dims) != size:
+        return False
+    for array, is_flat in zip(arrays, (*fused.flat, *(True for _ in fused.outputs)), strict=True):
+        end = size
+        if fused.rank and not is_flat:
+            end = 1 + next(rest) + sum((dim - 1) * next(rest) for dim in dims)
+        if array.size < end:
+            return False
+    return True
+
+
+def _by_name(kernel: Kernel, arrays: Sequence[Array]) -> dict[str, Array]:
+    return {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
+
+
+def _of_elements(kernel: Any, arrays: Sequence[Array], values: Parameters, size: int) -> list[Any]:
+    """What `numba_shell.walk` takes, of tensors and outputs in that order."""
+    fused = fused_of(kernel)
+    if isinstance(kernel, ElementwiseKernel):
+        tensors = [one.name.removesuffix("_values") for one in kernel.bindings[:-1]]
+        declared = [name for name, _ in kernel.parameters]
+        scalars = declared[len(declared) - len(fused.scalar_types) :]
+    else:
+        tensors = [f"x{number}" for number in range(len(fused.tensor_types))]
+        scalars = [f"s{number}" for number in range(len(fused.scalar_types))]
+    steps = [f"dim{axis}" for axis in range(fused.rank)]
+    for name, is_flat in zip(tensors, fused.flat, strict=True):
+        if fused.rank and not is_flat:
+            steps += [f"{name}_start", *(f"{name}_stride{axis}" for axis in range(fused.rank))]
+    types = (*fused.tensor_types, *fused.output_types)
+    return [
+        np.array([values[name] for name in steps], np.uint64),
+        size,
+        *(_DTYPES[type_](values[name]) for name, type_ in zip(scalars, fused.scalar_types, strict=True)),
+        *(array.view(_DTYPES[type_]) for array, type_ in zip(arrays, types, strict=True)),
+    ]
+
+
+def _bound_hooked(loop: Loop, kernel: FusedKernel, bound: dict[str, Array], values: Parameters) -> _Run:
+    """A cooperative kernel, which stays NumPy's, with map functions before or after it."""
+    fused, binding, count = kernel.fused, kernel.hook.binding, threads()
+    is_stored = kernel.hook.function == "stored"
+    dims = [int(values[f"dim{axis}"]) for axis in range(fused.rank)]
+    size = bound[binding].nbytes // 4 if is_stored else loaded_size(kernel, values)
+    size = math.prod(dims) if dims else size
+    names = [one.name for one in kernel.base.bindings]
+    replacement = REPLACEMENTS[kernel.base.name]
+    nbytes = bound[binding].nbytes if is_stored else 4 * size
+    arguments = _of_elements(kernel, _of_hooked(kernel, bound, np.empty(nbytes, np.uint8)), values, size)
+    if not _are_within(fused_of(kernel), arguments):
+        raise ValueError("the map functions of a fused kernel go beyond its tensors")
+    place = 2 + len(fused.scalar_types) + len(fused.tensor_types)
+    before, dtype, after = arguments[:place], arguments[place].dtype, arguments[place + 1 :]
+    del arguments
+
+    def run() -> None:
+        between = np.empty(nbytes, np.uint8)
+        if is_stored:
+            replacement(values, *(between if name == binding else bound[name] for name in names))
+        loop.bound([*before, between.view(dtype), *after], size, count)()
+        if not is_stored:
+            replacement(values, *(between if name == binding else bound[name] for name in names))
+
+    return run
+
+
+def _of_hooked(kernel: FusedKernel, bound: dict[str, Array], between: Array) -> list[Array]:
+    """The tensors and outputs of its map functions; `between` is what the cooperative kernel writes or reads."""
+    fused, hook = kernel.fused, kernel.hook
+    tensors = [bound[f"x{number}_values"] for number in range(len(fused.tensor_types))]
+    if hook.function != "stored":
+        return [*tensors, between]
+    outputs = [bound[f"y{number}_values"] for number in range(1, len(fused.outputs))]
+    return [*tensors, between, bound[hook.binding], *outputs]
+
+
+def _width(kernel: RuleKernel) -> int:
+    """Words of a row of `tensor_scalars`."""
+    rule = kernel.rule
+    return 1 + len(rule.hyper) + len(rule.scalars) + (1 + len(rule.transforms) if rule.stages else 0)
+
+
+def _rows(kernel: RuleKernel, table: Array) -> int:
+    return table.nbytes // (4 * _width(kernel))
+
+
+def _of_rule(kernel: RuleKernel, bound: dict[str, Array], given: Sequence[str]) -> list[Any]:
+    words = bound["tensor_scalars"].view(np.uint32).reshape(-1, _width(kernel))
+    widths = {"blocks": 2, "tensors": rule_shell.ENTRY_WORDS, "hyper": len(kernel.rule.hyper)}
+    if "partials" in bound:
+        struct = f"Partial{kernel.number}" if isinstance(kernel, TransformKernel) else "Measured"
+        widths["partials"] = len(shell.member_names(kernel.map_module, struct))
+
+    def viewed(name: str) -> Array:
+        if name in ("words", "floats"):
+            return words if name == "words" else words.view(np.float32)
+        if name in ("given_words", "given_floats"):
+            return bound["transforms"].view(np.uint32 if name == "given_words" else np.float32)
+        is_half = kernel.slots.get(name, "float32") != "float32" or name == param_storage.SLOTS.get(kernel.param_kind)
+        dtype = np.uint32 if name in _WORDS else np.uint16 if is_half else np.float32
+        array: Array = bound[name].view(dtype)
+        return array.reshape(-1, widths[name]) if name in widths else array
+
+    return [viewed(name) for name in given]

@@ -1,0 +1,1 @@
+"""Kernels as NumPy's operations on arrays."""

@@ -1,0 +1,93 @@
+"""A kernel of a rule in NumPy: its functions as Python, over arrays that go by the names of the bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....runtime.rule_kernels import RuleKernel
+from ....wgsl import param_storage, rule_shell, shell, slot_storage
+from ...arrays.numpy_arrays import functions_of
+from .factored import LineTables
+from .library import Array
+from .storage import Params, Slot
+from .transforms import TransformTables
+
+__all__ = ["BoundRule"]
+
+
+class BoundRule:
+    """A kernel of a rule with the tables that it is bound to."""
+
+    def __init__(self, kernel: RuleKernel, arrays: Sequence[Array]) -> None:
+        self.bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
+        self.functions = functions_of(kernel)
+        self.module = kernel.map_module
+        self.hyper_names, self.scalar_names, self.state_names = (
+            kernel.rule.hyper,
+            kernel.rule.scalars,
+            kernel.rule.state,
+        )
+        width = 1 + len(self.hyper_names) + len(self.scalar_names)
+        more = 1 + len(kernel.rule.transforms) if kernel.rule.stages else 0
+        table = self.bound["tensor_scalars"].view(np.uint32).reshape(-1, width + more)
+        self.is_active = table[:, 0]
+        self.hyper = table[:, 1 : 1 + len(self.hyper_names)].view(np.float32)
+        self.scalars = table[:, 1 + len(self.hyper_names) : width].view(np.float32)
+        self.slots = {
+            name: Slot(kind, self.bound[name], self.bound.get(slot_storage.largest_name(name)))
+            for name, kind in kernel.slots.items()
+            if name in self.bound
+        }
+        if "params" in self.bound:
+            beside = self.bound.get(param_storage.SLOTS.get(kernel.param_kind, ""))
+            self.params = Params(kernel.param_kind, self.bound["params"], beside)
+        self.negates = kernel.negates
+        self.transforms = (
+            TransformTables(kernel, self.bound, self.functions, table[:, width:]) if kernel.rule.stages else None
+        )
+        self.lines = LineTables(kernel, self.bound, self.functions) if "shapes" in self.bound else None
+
+    def tensor_at(self, part: slice) -> int:
+        """The tensor that these elements belong to."""
+        if self.lines is not None:
+            return self.lines.tensor_at(part)
+        return int(self.bound["blocks"].view(np.uint32)[2 * (part.start // shell.BLOCK)])
+
+    def struct(self, name: str, columns: Iterable[Any]) -> Any:
+        """A struct of the rule, where it has a use for it."""
+        return self.functions[name](*columns) if name in self.functions else None
+
+    def of_tensor(self, tensor: int) -> dict[str, Any]:
+        """What every function of the rule is given for a tensor."""
+        return {"h": self.struct("Hyper", self.hyper[tensor]), "s": self.struct("Scalars", self.scalars[tensor])}
+
+    def of_elements(self, part: slice, is_step: bool | None = None) -> dict[str, Any]:
+        """What a function is given for some elements; `is_step`, of `update` where gradients are kept for a step."""
+        values = {"param": self.params.load(part)} if "params" in self.bound else {}
+        if "grads" in self.bound:
+            grad = self.bound["grads"].view(np.float32)[part]
+            if self.transforms is not None:
+                tensor = self.tensor_at(part)
+                if is_step is None:
+                    grad = self.transforms.gradient(tensor, part, grad)
+                else:
+                    gathered = self.transforms.gather(tensor, part, grad, is_step)
+                    grad = grad if gathered is None else gathered
+            values["grad"] = -grad if self.negates else grad
+        if "State" in self.functions:
+            zero = np.float32(0)
+            values["state"] = self.struct(
+                "State", [self.slots[name].load(part) if name in self.slots else zero for name in self.state_names]
+            )
+        if self.lines is not None and self.lines.are_used:
+            values |= self.lines.of_elements(self.tensor_at(part), part)
+        return values
+
+    def call(self, function: str, values: Mapping[str, Any]) -> Any:
+        """A function of the rule, given what the names of its parameters ask for."""
+        return self.functions[function](
+            *(values[name] for name in rule_shell.arguments_of(self.module, function, values))
+        )

@@ -1,0 +1,1 @@
+"""NVIDIA's GPUs through the CUDA driver."""

@@ -1,0 +1,120 @@
+"""Memory of a GPU that other libraries are shown, and theirs that this one uses, in the order of both their streams."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from . import driver
+
+if TYPE_CHECKING:
+    from .device import CudaBackend, Memory
+
+__all__ = ["Sharing"]
+
+_LEGACY, _PER_THREAD = 1, 2  # DLPack's numbers of the streams that are not made by anybody
+_NO_STREAM = -1  # the other library sees to the order by itself
+
+
+class Sharing:
+    """What `optirs_web.dlpack` asks of a device whose memory other libraries can use as it lies.
+
+    Attributes:
+        number: DLPack's number of the device among those of its kind.
+        stream: of the device, as other libraries are told of it.
+        kept: of a device that was closed: memory that others still see, with its address. It needs the context.
+    """
+
+    def __init__(self, backend: CudaBackend) -> None:
+        """Nothing is shared yet."""
+        self.number = backend.device.ordinal
+        self.stream = int(backend.stream)
+        self._backend = backend
+        self.kept: dict[Memory, int] = {}
+        self._returned: deque[tuple[Memory, int]] = deque()
+        self._leaving: deque[tuple[driver.Handle, Callable[[], None]]] = deque()
+
+    def lend(self, handle: Memory, stream: int | None) -> int:
+        """The address of memory. What the other library enqueues in its stream from now on comes after all work so far.
+
+        Args:
+            handle: the memory. Somebody has to keep it until `give_back`.
+            stream: theirs, by the array API standard: None or 1 for the legacy default stream, 2 for that of each
+                thread, -1 for none, else its address.
+        """
+        with self._backend.errors():
+            address = handle.at(0)
+            if stream != _NO_STREAM:
+                _make_wait(driver.stream_of(_LEGACY if stream is None else stream), self._backend.stream)
+        handle.lent += 1
+        return address
+
+    def go_before(self, stream: int) -> None:
+        """What another library enqueues in its stream from now on comes after all work so far."""
+        with self._backend.errors():
+            _make_wait(driver.stream_of(stream), self._backend.stream)
+
+    def come_after(self, stream: int) -> None:
+        """All work from now on comes after what another library has enqueued in its stream so far."""
+        with self._backend.errors():
+            _make_wait(self._backend.stream, driver.stream_of(stream))
+
+    def give_back(self, handle: Memory, stream: int | None) -> None:
+        """The other library is done with it, but for what it has enqueued. Can be called at any moment."""
+        if handle in self.kept:
+            self._take_back(handle)
+        else:
+            self._returned.append((handle, _LEGACY if stream is None else stream))
+
+    def _take_back(self, handle: Memory) -> None:
+        """After the device was closed, by its last user, whose work may still run."""
+        handle.lent -= 1
+        if handle.lent:
+            return
+        address = self.kept.pop(handle)
+        with suppress(driver.CudaError), self._backend.current():
+            driver.synchronize_context()  # memory of a pool would be freed without waiting
+            driver.free_now(address)
+        if not self.kept:
+            self._backend.release_context()
+
+    def borrow(self, address: int, owner: Callable[[], None]) -> Memory:
+        """A handle of memory of another library, at a multiple of `offset_alignment`.
+
+        Args:
+            address: on this device. The library was given `stream`, in which it can be used now.
+            owner: called when it was freed, and all work that uses it has run.
+        """
+        return self._backend.known(address, owner)
+
+    def leave(self, owner: Callable[[], None]) -> None:
+        """Call the owner of what was borrowed when all work so far has run."""
+        event = driver.create_event()
+        driver.record_event(event, self._backend.stream)
+        self._leaving.append((event, owner))
+
+    def catch_up(self) -> None:
+        """What is enqueued from now on comes after the work of those who gave memory back; call owners who wait."""
+        while self._returned:
+            handle, stream = self._returned.popleft()
+            handle.lent -= 1
+            if stream in (_LEGACY, _PER_THREAD):
+                _make_wait(self._backend.stream, driver.stream_of(stream))
+            else:  # it may be gone, and CUDA does not say what an event in it would do
+                driver.synchronize_context()
+        while self._leaving and driver.has_happened(self._leaving[0][0]):
+            event, owner = self._leaving.popleft()
+            driver.destroy_event(event)
+            owner()
+
+
+def _make_wait(stream: driver.Handle, other: driver.Handle) -> None:
+    """What is enqueued in a stream from now on runs after all that was enqueued in another."""
+    event = driver.create_event()
+    try:
+        driver.record_event(event, other)
+        driver.make_wait(stream, event)
+    finally:
+        driver.destroy_event(event)

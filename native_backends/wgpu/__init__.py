@@ -1,0 +1,1 @@
+"""Vulkan, Metal, DX12 and OpenGL through wgpu-native or Dawn."""

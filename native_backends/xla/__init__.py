@@ -1,0 +1,1 @@
+"""XLA through JAX: CPUs, TPUs and GPUs."""

@@ -1,0 +1,133 @@
+"""Kernels as functions of arrays: map functions printed for JAX; `library` has what takes the place of the others.
+
+Loaded at the first kernel, so that a device can be opened and filled without the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...runtime.factored import LineMeasureKernel, LineSettleKernel
+from ...runtime.fused_kernels import FusedKernel, FusedMapKernel
+from ...runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ...runtime.option_kernels import OptionKernel
+from ...runtime.rows import RowsKernel
+from ...runtime.rule_kernels import AdvanceKernel, MeasureKernel, RoundKernel, RuleKernel, SettleKernel, UpdateKernel
+from ...runtime.transform_kernels import TransformMeasureKernel, TransformRowsKernel, TransformSettleKernel
+from ...wgsl import shell
+from ..arrays.jax_arrays import as_type, functions_of, put, strided
+from . import (
+    factored,
+    fused,
+    measured,
+    options,
+    rows,
+    rules,
+)
+from .bindings import DTYPES, Array
+from .library import REPLACEMENTS, TRACED
+from .tables import written
+
+__all__ = ["lower", "traced_parameters"]
+
+Values = Mapping[str, Any]
+
+_RULES: Mapping[type, Any] = {
+    AdvanceKernel: rules.advance,
+    LineMeasureKernel: factored.measure_lines,
+    LineSettleKernel: factored.settle_lines,
+    MeasureKernel: rules.measure,
+    RoundKernel: rules.round_params,
+    SettleKernel: rules.settle,
+    TransformMeasureKernel: measured.measure,
+    TransformRowsKernel: measured.rows,
+    TransformSettleKernel: measured.settle,
+    UpdateKernel: rules.update,
+}
+
+
+def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """What the bindings hold afterwards that the kernel writes, in their order.
+
+    Args:
+        kernel: what to compute.
+        values: its parameters, numbers or traced scalars.
+        arrays: for each binding a vector of the type of its elements, of u32 where these are structs.
+    """
+    if isinstance(kernel, RuleKernel) and type(kernel) in _RULES:
+        return written(kernel, arrays, _RULES[type(kernel)])
+    match kernel:
+        case ElementwiseKernel():
+            return _elementwise(kernel, values, arrays)
+        case FusedMapKernel():
+            return fused.fused_map(kernel, values, arrays)
+        case FusedKernel():
+            given = {**kernel.base.constants, **values}
+            return fused.fused(kernel, given, arrays, REPLACEMENTS[kernel.base.name])
+        case OptionKernel():
+            return options.follow(kernel, values, arrays)
+        case RowsKernel():
+            return rows.update_rows(kernel, values, arrays)
+        case CooperativeKernel():
+            return REPLACEMENTS[kernel.name]({**kernel.constants, **values}, *arrays)
+    from .packed import packed  # few need it
+
+    return packed(kernel, values, arrays, lower)
+
+
+def traced_parameters(kernel: Kernel) -> dict[str, str]:
+    """The parameters that decide no shape, which differ from call to call of one compiled function; and their types."""
+    match kernel:
+        case ElementwiseKernel():
+            names = {name for name, _ in kernel.parameters if not _is_shape(name)}
+        case FusedMapKernel():
+            names = {name for name, _ in fused.own_parameters(kernel.fused) if not _is_shape(name)}
+        case FusedKernel():
+            names = {name for name, _ in fused.own_parameters(kernel.fused) if not _is_shape(name)}
+            names |= TRACED.get(kernel.base.name, frozenset())
+        case OptionKernel():
+            names = {name for name, _ in kernel.parameters}
+        case CooperativeKernel():
+            names = set(TRACED.get(kernel.name, ()))
+        case _:
+            base = getattr(kernel, "base", None)  # of a kernel over halves
+            return {} if base is None else traced_parameters(base)
+    return {name: "i32" if name.endswith("_start") else type_ for name, type_ in kernel.parameters if name in names}
+
+
+def _is_shape(name: str) -> bool:
+    """Whether a map function's launch has the parameter for the shape of an operand."""
+    stem = name.rstrip("0123456789")
+    return name == "size" or stem == "dim" or stem.endswith("_stride")
+
+
+def _elementwise(kernel: ElementwiseKernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    declared = shell.function_of(kernel.map_module, kernel.name)
+    size = values["size"]
+    shape = tuple(values[f"dim{axis}"] for axis in range(kernel.rank)) or (size,)
+    old = arrays[-1]
+    kinds, remaining = iter(kernel.operands), iter(arrays)
+    operands: list[Any] = []
+    for parameter in declared.parameters:
+        dtype = DTYPES[str(parameter.type)]
+        kind = "index" if parameter.name == "index" else next(kinds)
+        if kind == "index":
+            operands.append(lax.iota(np.uint32, size).reshape(shape))
+        elif kind == "result":
+            operands.append(as_type(old[:size], dtype).reshape(shape))
+        elif kind == "scalar":
+            operands.append(jnp.asarray(values[parameter.name], dtype))
+        elif kernel.rank:
+            strides = [values[f"{parameter.name}_stride{axis}"] for axis in range(kernel.rank)]
+            operands.append(strided(next(remaining), values[f"{parameter.name}_start"], shape, strides))
+        else:
+            operands.append(next(remaining)[:size])
+    result = jnp.asarray(functions_of(kernel)[kernel.name](*operands))
+    if result.dtype == np.bool_:
+        result = result.astype(np.uint32)
+    return (put(old, jnp.broadcast_to(result, shape)),)

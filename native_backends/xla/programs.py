@@ -1,0 +1,303 @@
+"""Commands as compiled functions: from the arrays of handles to those of the handles that are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...wgsl.jax_dialect import XLA_OPTIONS
+from ..arrays.jax_arrays import as_type
+from .bindings import DTYPES, Array, element_type
+from .kernels import lower, traced_parameters
+from .small import reach_of, small
+
+if TYPE_CHECKING:
+    from ...runtime.kernels import Kernel
+    from .backend import Copied, Memory, Run, XlaBackend
+
+__all__ = [
+    "Compiled",
+    "compile_program",
+    "compile_single",
+    "program_function",
+    "quick_options",
+    "read_part",
+    "write_part",
+]
+
+_CHEAP = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_parallel_codegen_split_count": 1,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_llvm_disable_expensive_passes": True,
+}
+"""For a command over few elements, which is sooner run than compiled well: a quarter of the time."""
+
+_PRECISIONS = {"highest": "highest", "high": "high", "medium": "default"}
+"""JAX's word for each precision of products: on a TPU six, three and one passes in bfloat16."""
+
+_FEW = 1 << 15
+"""Words of the largest buffer that such a command writes."""
+
+
+@cache
+def quick_options() -> Mapping[str, Any]:
+    """XLA's options for a command over few elements: of `_CHEAP` those that this release knows."""
+    lowered = jax.jit(lambda: jnp.int32(0)).lower()
+
+    def are_known(options: Mapping[str, Any]) -> bool:
+        try:
+            lowered.compile(dict(options))
+        except jax.errors.JaxRuntimeError as error:
+            if "No such compile option" not in str(error):
+                raise
+            return False
+        return True
+
+    known = _CHEAP if are_known(_CHEAP) else {name: one for name, one in _CHEAP.items() if are_known({name: one})}
+    return {**XLA_OPTIONS, **known}
+
+
+class Regions:
+    """The words of one handle while a function is traced: what it began with, and the parts written since.
+
+    A part that is read as it was written is never put into place and taken out again, and one that is written over
+    without being read is not computed. Where parts begin that begin at a traced number is not known, so they are put
+    into place at once.
+    """
+
+    def __init__(self, words: Array) -> None:
+        self.words = words
+        self.parts: dict[tuple[int, int], Array] = {}  # by first word and how many; none overlaps another
+
+    def load(self, first: Any, count: int) -> Array:
+        """So many words from there on."""
+        if not isinstance(first, int):
+            return lax.dynamic_slice(self.final(), (first,), (count,))
+        if (first, count) in self.parts:
+            return self.parts[first, count]
+        self._settle(first, count)
+        return self.words if count == self.words.size else lax.slice(self.words, (first,), (first + count,))
+
+    def store(self, first: Any, words: Array) -> None:
+        """Write these words there."""
+        count = words.size
+        if not isinstance(first, int):
+            self.words = lax.dynamic_update_slice(self.final(), as_type(words, np.uint32), (first,))
+            return
+        for key in [key for key in self.parts if first <= key[0] and key[0] + key[1] <= first + count]:
+            del self.parts[key]
+        self._settle(first, count)
+        self.parts[first, count] = words
+
+    def _settle(self, first: int, count: int) -> None:
+        """Put into place the parts that share words with these."""
+        for key in list(self.parts):
+            if key[0] < first + count and first < key[0] + key[1]:
+                self._place(key)
+
+    def _place(self, key: tuple[int, int]) -> None:
+        words = as_type(self.parts.pop(key), np.uint32)
+        whole = words.size == self.words.size
+        self.words = words if whole else lax.dynamic_update_slice(self.words, words, (key[0],))
+
+    def final(self) -> Array:
+        """All of the words."""
+        for key in list(self.parts):
+            self._place(key)
+        return self.words
+
+
+class Compiled:
+    """A compiled function and, of a program, the handles that it goes with: those that it writes come first."""
+
+    def __init__(self, function: Callable[..., Any], count: int, handles: Sequence[Memory] = ()) -> None:
+        """`count` handles are written."""
+        self.function = function
+        self.count = count
+        self.handles = tuple(handles)
+        self.is_fresh = True
+
+    def run(self, backend: XlaBackend, handles: Sequence[Memory], control: Any = None) -> None:
+        """Call it, and give the handles their new arrays."""
+        words = [backend.words_of(one) for one in handles]
+        results = self.function(tuple(words[: self.count]), tuple(words[self.count :]), control)
+        for handle, result in zip(handles, results, strict=False):
+            handle.words = result
+        backend.note_written(handles[: self.count])
+
+
+def _jitted(function: Callable[..., Any], options: Mapping[str, Any] = XLA_OPTIONS) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = jax.jit(function, donate_argnums=(0,), compiler_options=dict(options))
+    return compiled
+
+
+def _written(command: Run | Copied) -> list[Memory]:
+    if command.kernel is None:
+        return [command.buffers[1][0]]
+    pairs = zip(command.kernel.bindings, command.buffers, strict=True)
+    return [handle for binding, (handle, _, _) in pairs if binding.writes]
+
+
+def _ordered(commands: Sequence[Run | Copied]) -> tuple[list[Memory], int]:
+    """The handles of these commands, and how many of them, which come first, are written."""
+    written = list(dict.fromkeys(one for command in commands for one in _written(command)))
+    every = dict.fromkeys([*written, *(one for command in commands for one, _, _ in command.buffers)])
+    return list(every), len(written)
+
+
+def _apply(
+    kernel: Kernel | None,
+    regions: Sequence[Regions],
+    places: Sequence[tuple[int, Any, int]],
+    values: Mapping[str, Any],
+    precision: str,
+) -> None:
+    """Run a kernel, or a copy, over places: which handle, the first word and how many."""
+    if kernel is None:
+        (source, first, count), (target, to, _) = places
+        regions[target].store(to, regions[source].load(first, count))
+        return
+    bindings = kernel.bindings
+    arrays = [
+        as_type(regions[number].load(first, count), element_type(binding.type))
+        for binding, (number, first, count) in zip(bindings, places, strict=True)
+    ]
+    with jax.default_matmul_precision(_PRECISIONS[precision]):
+        results = iter(lower(kernel, values, arrays))
+    for binding, (number, first, count) in zip(bindings, places, strict=True):
+        if binding.writes:
+            result = next(results)
+            assert result.size == count, f"{kernel.name} made {result.size} words for {count} of {binding.name}"
+            regions[number].store(first, result.reshape(-1))
+
+
+def _values(kernel: Kernel | None, parameters: bytes) -> dict[str, Any]:
+    if kernel is None:
+        return {}
+    return dict(zip((name for name, _ in kernel.parameters), kernel.unpack(parameters), strict=True))
+
+
+def program_function(commands: Sequence[Run | Copied]) -> tuple[Callable[..., Any], list[Memory], int]:
+    """The function of a recorded program, not yet compiled; its handles; and how many it writes."""
+    handles, count = _ordered(commands)
+    numbers = {handle: number for number, handle in enumerate(handles)}
+    steps = []
+    for command in commands:
+        places = [(numbers[handle], offset // 4, size // 4) for handle, offset, size in command.buffers]
+        values = _values(command.kernel, command.parameters)
+        steps.append((command.kernel, places, values, command.precision))
+
+    def program(written: Sequence[Array], read: Sequence[Array], _: None = None) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            regions = [Regions(one) for one in (*written, *read)]
+            for kernel, places, values, precision in steps:
+                _apply(kernel, regions, places, values, precision)
+            return tuple(one.final() for one in regions[:count])
+
+    return program, handles, count
+
+
+def compile_program(commands: Sequence[Run | Copied]) -> Compiled:
+    """The function of a recorded program, which is compiled at its first call."""
+    function, handles, count = program_function(commands)
+    return Compiled(_jitted(function), count, handles)
+
+
+def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[Compiled, list[Memory], Any]:
+    """The function of one command, from those that are known if it is; its handles; and its further argument.
+
+    That is a vector of words: where each buffer begins, then the parameters that are not known when it is compiled.
+    Of some kernels over few elements none is known, so that one function serves all shapes.
+    """
+    handles, count = _ordered((command,))
+    kernel = command.kernel
+    largest = max(one.count for one in handles[:count])
+    values = _values(kernel, command.parameters)
+    bound = [(handles.index(handle), size // 4) for handle, _, size in command.buffers]
+    reach = reach_of(kernel, values, largest) if kernel else None
+    if kernel is not None and reach is not None:
+        traced, fixed = dict(kernel.parameters), {"reach": reach}
+        places: Any = tuple(number for number, _ in bound)
+        words: list[Any] = [bound[-1][1]]
+        precision = ""  # it multiplies element by element
+        function = partial(_small, kernel, places, traced, reach)
+    else:
+        traced = traced_parameters(kernel) if kernel else {}
+        fixed = {name: value for name, value in values.items() if name not in traced}
+        places = tuple((number, size, size == handles[number].count) for number, size in bound)
+        words, precision = [], command.precision
+        function = partial(_single, kernel, places, fixed, traced, precision, count)
+    key = (kernel, places, tuple(one.count for one in handles), tuple(fixed.values()), precision)
+    if key not in known:
+        known[key] = Compiled(_jitted(function, quick_options() if largest <= _FEW else XLA_OPTIONS), count)
+    words += [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
+    firsts = [offset // 4 for _, offset, _ in command.buffers]
+    return known[key], handles, np.array([*firsts, *words], np.uint32)
+
+
+_Bound = Sequence[tuple[int, int, bool]]
+"""Of each buffer the number of its handle, the words that are bound, and whether these are all."""
+
+
+def _given(first: int, traced: Mapping[str, str], control: Array) -> dict[str, Array]:
+    """The parameters in the vector, from a word on."""
+    numbered = enumerate(traced.items(), first)
+    return {name: as_type(control[number], DTYPES[type_]) for number, (name, type_) in numbered}
+
+
+def _single(
+    kernel: Kernel | None,
+    bound: _Bound,
+    fixed: Mapping[str, Any],
+    traced: Mapping[str, str],
+    precision: str,
+    count: int,
+    written: Sequence[Array],
+    read: Sequence[Array],
+    control: Array,
+) -> tuple[Array, ...]:
+    """A kernel or a copy, of known shapes."""
+    with np.errstate(all="ignore"):
+        regions = [Regions(one) for one in (*written, *read)]
+        firsts = as_type(control[: len(bound)], np.int32)
+        places = [
+            (number, 0 if is_whole else firsts[place], size) for place, (number, size, is_whole) in enumerate(bound)
+        ]
+        _apply(kernel, regions, places, {**fixed, **_given(len(bound), traced, control)}, precision)
+        return tuple(one.final() for one in regions[:count])
+
+
+def _small(
+    kernel: Kernel,
+    numbers: Sequence[int],
+    traced: Mapping[str, str],
+    reach: int,
+    written: Sequence[Array],
+    read: Sequence[Array],
+    control: Array,
+) -> tuple[Array, ...]:
+    """A kernel of which no shape is known; see `small`. The result's buffer is bound last."""
+    with np.errstate(all="ignore"):
+        arrays = [(*written, *read)[number] for number in numbers]
+        count = len(numbers)
+        given = _given(count + 1, traced, control)
+        return (small(kernel, given, arrays, control[:count], control[count], reach),)
+
+
+@partial(jax.jit, donate_argnums=(0,))
+def write_part(words: Array, part: Array, first: Array) -> Array:
+    """The words with some of them written anew."""
+    return lax.dynamic_update_slice(words, part, (first,))
+
+
+@partial(jax.jit, static_argnums=(2,))
+def read_part(words: Array, first: Array, count: int) -> Array:
+    """Some of the words."""
+    return lax.dynamic_slice(words, (first,), (count,))

@@ -1,0 +1,70 @@
+"""A rule's `update` over the rows that a gradient has; see `wgsl.rows_shell`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...runtime.rows import RowsKernel
+from ...wgsl import transform_lookup
+from ..arrays import jax_arrays
+from ..arrays.jax_arrays import floats, put_at, words
+from ..arrays.sparse import row_heads
+from .bindings import Array
+from .slots import Slot
+from .tables import BoundRule, Its
+
+__all__ = ["update_rows"]
+
+Values = Mapping[str, Any]
+
+
+def update_rows(kernel: RowsKernel, p: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """All entries at once; those that are not the first of their row are left out when rows are stored."""
+    rule = BoundRule(kernel, arrays)
+    bound, length, count = rule.bound, p["length"], p["count"]
+    params = floats(bound["params"])
+    whole = params.size // length
+    table = params[: whole * length].reshape(whole, length)
+    rows, is_head = row_heads(jax_arrays, p, bound["rows"])
+    its = rule.its(rule.table[p["tensor"]])
+    changes = is_head & (its.is_active == 1)
+
+    slots = {name: Slot(kind, bound[name], (whole, length)) for name, kind in kernel.slots.items()}
+    param = jnp.take(table, rows, axis=0, mode="clip")
+    index = rows[:, None] * np.uint32(length) + lax.iota(np.uint32, length)
+    grad = _gradient(rule, p, its, floats(bound["sums"])[: count * length].reshape(count, length), param, index)
+    state = [slots[name].rows(rows).load() if name in slots else np.float32(0) for name in kernel.rule.state]
+    values = {"param": param, "grad": -grad if rule.kernel.negates else grad, "state": rule.struct("State", state)}
+    updated = rule.call("update", {**rule.of_tensor(its), **values})
+
+    new: dict[str, Array] = {}
+    changed = put_at(table, rows, jnp.broadcast_to(updated.param, param.shape), changes)
+    new["params"] = jnp.concatenate([changed.reshape(-1), params[whole * length :]])
+    results = dict(zip(kernel.rule.state, getattr(updated, "state", ()), strict=False))
+    for number, (name, slot) in enumerate(slots.items()):
+        seed = its.step.astype(np.uint32) * np.uint32(len(slots)) + np.uint32(number)
+        value = jnp.broadcast_to(results[name], param.shape)
+        new[name] = slot.with_rows(rows, value, index, seed, changes)
+    pairs = zip(kernel.bindings, arrays, strict=True)
+    return tuple(new.get(one.name, array) for one, array in pairs if one.writes)
+
+
+def _gradient(rule: BoundRule, p: Values, its: Its, raw: Array, param: Array, index: Array) -> Array:
+    """The gradient of rows, as transforms leave it."""
+    transforms = rule.transforms
+    if transforms is None:
+        return raw
+    given: dict[str, Any] = {"grad": raw, "param": param, "index": index, "tensor": jnp.asarray(p["tensor"], np.uint32)}
+    given |= {"t": transforms.struct(its.words), "on": its.on}
+    names = transform_lookup.parameters_of(rule.module, "transform_gradient")
+    if "block_places" in rule.bound:
+        place = words(rule.bound["block_places"]).reshape(-1, transform_lookup.PLACE_WORDS)[p["block"]]
+        asked = (name for name in names if name not in given)
+        given |= {name: transforms.row_values(name, place[1], place[2], index) for name in asked}
+    result: Array = rule.functions["transform_gradient"](*(given[name] for name in names))
+    return result

@@ -1,0 +1,178 @@
+"""Kernels over few elements, compiled once for all shapes: each element of the result finds what it is made of.
+
+Compiling takes a tenth of a second, a thousand elements a few microseconds. So the shapes and strides of small launches
+are arguments of the compiled function like any other parameters, and the result is computed for every word of its
+buffer. Programs, and launches over more elements, are compiled for their shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...runtime.kernels import CooperativeKernel, ElementwiseKernel, Kernel
+from ...wgsl import shell
+from ..arrays.jax_arrays import as_type, functions_of
+from .bindings import DTYPES, Array
+
+__all__ = ["reach_of", "small"]
+
+_LARGEST = 1 << 12
+"""Words of the largest buffer that a result lies in."""
+
+_MOST = 1 << 16
+"""The same, times the elements that one of the result is the sum of."""
+
+Values = Mapping[str, Any]
+
+
+class _Elements:
+    """The elements of the result, and what they are computed from.
+
+    Args:
+        arrays: for each binding all words of the buffer, the result's last.
+        firsts: where each binding begins in it.
+        reach: of `reach_of`.
+    """
+
+    def __init__(self, arrays: Sequence[Array], firsts: Array, reach: int) -> None:
+        self.arrays, self.firsts = arrays, firsts
+        self.old = arrays[-1]
+        self.index = lax.iota(np.uint32, self.old.size) - firsts[-1]  # before the first: a large number
+        self.inner = lax.broadcasted_iota(np.uint32, (self.old.size, reach), 1)
+
+    def read(self, number: int, place: Array, dtype: Any = np.uint32) -> Array:
+        """Elements of a binding."""
+        words = self.arrays[number]
+        at = jnp.minimum(self.firsts[number] + place, np.uint32(words.size - 1)).astype(np.int32)
+        return as_type(words.at[at].get(mode="promise_in_bounds"), dtype)
+
+
+def reach_of(kernel: Kernel | None, values: Values, size: int) -> int | None:
+    """How many elements at most one of the result is made of, rounded up; None where shapes have to be known.
+
+    Args:
+        kernel: what to compute.
+        values: its parameters.
+        size: words of the largest buffer that it writes.
+    """
+    if size > _LARGEST:
+        return None
+    if isinstance(kernel, ElementwiseKernel):
+        return 1
+    if not isinstance(kernel, CooperativeKernel) or kernel.name not in _SMALL:
+        return None
+    count = _LENGTHS.get(kernel.name)
+    length = max(count(values), 1) if count else 1
+    reach = 1 if length == 1 else max(8, 1 << (length - 1).bit_length())
+    return reach if reach * size <= _MOST else None
+
+
+def small(kernel: Kernel, p: Values, arrays: Sequence[Array], firsts: Array, size: Array, reach: int) -> Array:
+    """The words of the buffer of the result.
+
+    Args:
+        kernel: one that has a reach.
+        p: its parameters, all of them traced.
+        arrays: for each binding all words of the buffer.
+        firsts: where each binding begins in it.
+        size: elements of the result.
+        reach: as that was.
+    """
+    elements = _Elements(arrays, firsts, reach)
+    if isinstance(kernel, ElementwiseKernel):
+        values = _map_function(kernel, p, elements)
+    else:
+        values = _SMALL[kernel.name](p, elements)
+    return jnp.where(elements.index < size, as_type(values, np.uint32), elements.old)
+
+
+def _map_function(kernel: ElementwiseKernel, p: Values, its: _Elements) -> Array:
+    declared = shell.function_of(kernel.map_module, kernel.name)
+    positions: list[Array] = []
+    rest = its.index
+    for axis in reversed(range(kernel.rank)):
+        positions.insert(0, rest % p[f"dim{axis}"] if axis else rest)
+        rest = rest // p[f"dim{axis}"]
+    kinds, numbers = iter(kernel.operands), iter(range(len(its.arrays)))
+    operands: list[Any] = []
+    for parameter in declared.parameters:
+        dtype, name = DTYPES[str(parameter.type)], parameter.name
+        kind = "index" if name == "index" else next(kinds)
+        if kind == "index":
+            operands.append(its.index)
+        elif kind == "result":
+            operands.append(as_type(its.old, dtype))
+        elif kind == "scalar":
+            operands.append(p[name])
+        else:
+            place = p[f"{name}_start"] if kernel.rank else its.index
+            for axis, position in enumerate(positions):
+                place = place + position * p[f"{name}_stride{axis}"]
+            operands.append(its.read(next(numbers), place, dtype))
+    result = jnp.asarray(functions_of(kernel)[kernel.name](*operands))
+    return result.astype(np.uint32) if result.dtype == np.bool_ else result
+
+
+def _matmul(p: Values, its: _Elements) -> Array:
+    column, row = its.index % p["columns"], its.index // p["columns"] % p["rows"]
+    product = its.index // (p["rows"] * p["columns"])
+    outer, within = product // p["batch_inner"], product % p["batch_inner"]
+    a = p["a_start"] + outer * p["a_outer_stride"] + within * p["a_batch_stride"] + row * p["a_row_stride"]
+    b = p["b_start"] + outer * p["b_outer_stride"] + within * p["b_batch_stride"] + column * p["b_column_stride"]
+    left = its.read(0, a[:, None] + its.inner * p["a_inner_stride"], np.float32)
+    right = its.read(1, b[:, None] + its.inner * p["b_inner_stride"], np.float32)
+    return jnp.where(its.inner < p["inner"], left * right, np.float32(0)).sum(axis=1)
+
+
+def _sum(p: Values, its: _Elements) -> Array:
+    chunks = (p["length"] + p["chunk"] - 1) // p["chunk"]
+    column, row = its.index % p["inner"], its.index // (p["inner"] * chunks)
+    first = its.index // p["inner"] % chunks * p["chunk"]
+    at = first[:, None] + its.inner
+    is_inside = (its.inner < p["chunk"]) & (at < p["length"])
+    places = ((row * p["length"])[:, None] + at) * p["inner"] + column[:, None]
+    return jnp.where(is_inside, its.read(0, places, np.float32), np.float32(0)).sum(axis=1)
+
+
+def _place(p: Values, its: _Elements) -> Array:
+    positions: list[Array] = []
+    rest = its.index
+    for axis in (3, 2, 1):
+        positions.insert(0, rest % p[f"size{axis}"])
+        rest = rest // p[f"size{axis}"]
+    place, is_there = p["first"], jnp.asarray(True)
+    for axis, position in enumerate([rest, *positions]):
+        distance, step = position - p[f"start{axis}"], p[f"step{axis}"]
+        number = distance // step
+        is_there = is_there & (position >= p[f"start{axis}"]) & (distance % step == 0) & (number < p[f"count{axis}"])
+        place = place + number * p[f"stride{axis}"]
+    return jnp.where(is_there, its.read(0, place), p["fill"])
+
+
+def _gather(p: Values, its: _Elements) -> Array:
+    column, row = its.index % p["inner"], its.index // p["inner"]
+    entry, outer = row % p["count"], row // p["count"]
+    at = outer * p["outer_stride"] + entry * p["entry_stride"] + column * p["inner_stride"]
+    index = its.read(1, at, np.int32)
+    place = as_type(index, np.uint32) + jnp.where((index < 0) & (p["wraps"] != 0), p["length"], np.uint32(0))
+    found = its.read(0, (outer * p["length"] + place) * p["inner"] + column)
+    return jnp.where(place < p["length"], found, p["missing"])
+
+
+_SMALL: dict[str, Callable[[Values, _Elements], Array]] = {
+    "gather": _gather,
+    "matmul": _matmul,
+    "place": _place,
+    "sum": _sum,
+}
+
+_LENGTHS: dict[str, Callable[[Values], int]] = {
+    "matmul": lambda p: int(p["inner"]),
+    "sum": lambda p: int(min(p["chunk"], p["length"])),
+}
+"""How many elements one of the result is the sum of."""

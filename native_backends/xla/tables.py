@@ -1,0 +1,202 @@
+"""The kernels of rules over arrays: their tables, the elements of an arena by blocks, and sums over these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...runtime.rule_kernels import RuleKernel
+from ...wgsl import rule_shell, shell
+from ...wgsl.shell import BLOCK
+from ..arrays.jax_arrays import as_type, floats, functions_of, words
+from .bindings import Array, total_of
+from .lines import Lines
+from .slots import Params, Slot, largest_of
+from .transforms import Transforms
+
+__all__ = [
+    "Blocks",
+    "BoundRule",
+    "Its",
+    "entries_of",
+    "measured_by_block",
+    "measured_by_tensor",
+    "partials_of",
+    "with_columns",
+    "written",
+]
+
+
+class Its(NamedTuple):
+    """The rows of `tensor_scalars` of some tensors, by columns."""
+
+    is_active: Array
+    hyper: list[Array]
+    scalars: list[Array]
+    step: Array
+    on: Array | None
+    words: list[Array]  # of transforms
+
+
+class BoundRule:
+    """A kernel of a rule with what it is bound to."""
+
+    def __init__(self, kernel: RuleKernel, arrays: Sequence[Array]) -> None:
+        self.kernel = kernel
+        self.bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
+        self.functions = functions_of(kernel)
+        self.module = kernel.map_module
+        rule = kernel.rule
+        self.width = 1 + len(rule.hyper) + len(rule.scalars) + (1 + len(rule.transforms) if rule.stages else 0)
+        self.table = words(self.bound["tensor_scalars"]).reshape(-1, self.width)
+        self.transforms = Transforms(self) if rule.stages else None
+        self.lines = Lines(self) if "shapes" in self.bound else None
+
+    def its(self, rows: Array) -> Its:
+        """Rows of the table, (..., width), by columns of shape (...)."""
+        rule = self.kernel.rule
+        columns = [rows[..., number] for number in range(self.width)]
+        first = 1 + len(rule.hyper)
+        end = first + len(rule.scalars)
+        scalars = [floats(one) for one in columns[first:end]]
+        return Its(
+            columns[0],
+            [floats(one) for one in columns[1:first]],
+            scalars,
+            scalars[rule.scalars.index("step")],
+            columns[end] if rule.stages else None,
+            columns[end + 1 :],
+        )
+
+    def of_tensor(self, its: Its) -> dict[str, Any]:
+        """What every function of the rule is given for tensors."""
+        return {"h": self.struct("Hyper", its.hyper), "s": self.struct("Scalars", its.scalars)}
+
+    def struct(self, name: str, columns: Iterable[Any]) -> Any:
+        """A struct of the rule, where it has a use for it."""
+        return self.functions[name](*columns) if name in self.functions else None
+
+    def call(self, function: str, values: Mapping[str, Any]) -> Any:
+        """A function of the rule, given what the names of its parameters ask for."""
+        names = rule_shell.arguments_of(self.module, function, dict.fromkeys(values, ""))
+        return self.functions[function](*(values[name] for name in names))
+
+
+class Blocks:
+    """All blocks of an arena: arrays of (blocks, BLOCK), and of (blocks, 1) for what is one tensor's.
+
+    Args:
+        rule: the kernel.
+        tensor: the number of each block's tensor.
+        sizes: how many of its elements are that one's.
+    """
+
+    def __init__(self, rule: BoundRule, tensor: Array, sizes: Array) -> None:
+        self.rule = rule
+        self.shape = (tensor.size, BLOCK)
+        self.tensor = tensor.reshape(-1, 1)
+        self.its = rule.its(jnp.take(rule.table, tensor, axis=0, mode="clip")[:, None, :])
+        self.inside = lax.broadcasted_iota(np.uint32, self.shape, 1) < sizes.reshape(-1, 1)
+
+    @classmethod
+    def of(cls, rule: BoundRule) -> Blocks:
+        """Those of the table of blocks that the kernel is bound to."""
+        tensor, sizes = words(rule.bound["blocks"]).reshape(-1, 2).T
+        return cls(rule, tensor, sizes)
+
+    @property
+    def places(self) -> Array:
+        """The number of each element."""
+        return lax.iota(np.uint32, self.shape[0] * BLOCK).reshape(self.shape)
+
+    def floats(self, name: str) -> Array:
+        """A binding that is laid out like the arena."""
+        return floats(self.rule.bound[name]).reshape(self.shape)
+
+    def params(self) -> Params:
+        """The parameters."""
+        return Params(self.rule.kernel.param_kind, self.rule.bound, self.shape)
+
+    def slots(self) -> dict[str, Slot]:
+        """The slots of state that are bound."""
+        bound = self.rule.bound
+        kinds = self.rule.kernel.slots.items()
+        return {
+            name: Slot(kind, bound[name], self.shape, largest_of(bound, name)) for name, kind in kinds if name in bound
+        }
+
+    def elements(self, grad: Array | None = None) -> dict[str, Any]:
+        """What a function of the rule is given; `grad` where transforms have stored what they gathered."""
+        rule, kernel = self.rule, self.rule.kernel
+        values = rule.of_tensor(self.its)
+        if "params" in rule.bound:
+            values["param"] = self.params().load()
+        if "grads" in rule.bound:
+            if grad is None:
+                grad = self.floats("grads")
+                if rule.transforms is not None:
+                    grad = rule.transforms.call("transform_gradient", self, grad)
+            values["grad"] = -grad if kernel.negates else grad
+        if "State" in rule.functions:
+            slots = self.slots()
+            state = [slots[name].load() if name in slots else np.float32(0) for name in kernel.rule.state]
+            values["state"] = rule.struct("State", state)
+        if rule.lines is not None:
+            values |= rule.lines.of_blocks(self)
+        return values
+
+
+def written(
+    kernel: RuleKernel, arrays: Sequence[Array], compute: Callable[[BoundRule], Mapping[str, Array]]
+) -> tuple[Array, ...]:
+    """What the bindings hold afterwards that the kernel writes; `compute` gives them by name."""
+    rule = BoundRule(kernel, arrays)
+    new = compute(rule)
+    pairs = zip(kernel.bindings, arrays, strict=True)
+    return tuple(as_type(new.get(one.name, array), array.dtype).reshape(-1) for one, array in pairs if one.writes)
+
+
+def entries_of(rule: BoundRule) -> Array:
+    """The table of tensors, by rows."""
+    return words(rule.bound["tensors"]).reshape(-1, rule_shell.ENTRY_WORDS)
+
+
+def partials_of(rule: BoundRule, struct: str) -> tuple[list[str], Array]:
+    """The members of what is measured, and the table of it, by rows."""
+    names = shell.member_names(rule.module, struct)
+    return names, floats(rule.bound["partials"]).reshape(-1, len(names))
+
+
+def with_columns(rule: BoundRule, its: Its) -> Array:
+    """The table with these columns for its first tensors."""
+    columns = [its.is_active, *its.hyper, *its.scalars, *([] if its.on is None else [its.on]), *its.words]
+    count = its.is_active.size
+    rows = jnp.stack([words(jnp.broadcast_to(one, count)) for one in columns], axis=1)
+    return jnp.concatenate([rows, rule.table[count:]])
+
+
+def measured_by_block(names: Sequence[str], values: Iterable[Array], mask: Array) -> Array:
+    """(blocks, members): of each member the sum over a block, or the largest value, where the mask is set."""
+    columns = []
+    for name, value in zip(names, values, strict=True):
+        kept = jnp.where(mask, value, np.float32(0))
+        columns.append(kept.max(axis=1) if name.startswith(rule_shell.MAXIMUM) else total_of(kept))
+    return jnp.stack(columns, axis=1)
+
+
+def measured_by_tensor(names: Sequence[str], partials: Array, entries: Array | None) -> list[Array]:
+    """Of each member what the blocks of each entry have, as (entries,); of all blocks where there are no entries."""
+    columns = []
+    if entries is not None:
+        number = lax.iota(np.uint32, partials.shape[0])
+        first, blocks = entries[:, 2:3], entries[:, 3:4]
+        mask = (number >= first) & (number < first + blocks)
+    for name, column in zip(names, partials.T, strict=True):
+        kept = column if entries is None else jnp.where(mask, column, np.float32(0))
+        is_largest = name.startswith(rule_shell.MAXIMUM)
+        columns.append(jnp.maximum(kept.max(axis=-1), 0) if is_largest else total_of(kept))
+    return columns

@@ -1,0 +1,190 @@
+"""Windows that slide over images, in JAX: slices for the taps along one axis, then along the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ..arrays.jax_arrays import floats, put, strided
+
+__all__ = ["REPLACEMENTS", "TRACED"]
+
+Parameters = Mapping[str, Any]
+Results = tuple[Array, ...]
+
+_UNROLLED = 8
+"""Taps along an axis that are written out; more are a loop."""
+
+
+class _Axis(NamedTuple):
+    """The windows along one axis.
+
+    Attributes:
+        number: of the axis, from the end.
+        size: pixels.
+        windows: how many there are.
+        taps: of a window.
+        step: from one window to the next.
+        spacing: from one tap to the next.
+        before: pixels of padding.
+    """
+
+    number: int
+    size: int
+    windows: int
+    taps: int
+    step: int
+    spacing: int
+    before: int
+
+    @property
+    def reach(self) -> int:
+        """Pixels from the first window's tap to the last window's, both included."""
+        return (self.windows - 1) * self.step + 1
+
+    @property
+    def padded_size(self) -> int:
+        """Pixels from the first tap of all to the last, both included."""
+        return self.reach + (self.taps - 1) * self.spacing
+
+    def _pad(self, array: Array, before: int, after: int, between: int, fill: float) -> Array:
+        edges = [(0, 0, 0)] * array.ndim
+        edges[self.number] = (before, after, between)
+        return lax.pad(array, np.asarray(fill, array.dtype), edges)
+
+    def padded(self, images: Array, fill: float = 0) -> Array:
+        """The images with what lies under taps beyond their edges, and without what lies under none."""
+        return self._pad(images, self.before, self.padded_size - self.size - self.before, 0, fill)
+
+    def under(self, padded: Array, tap: Any) -> Array:
+        """The pixel under a tap of each window."""
+        part = lax.dynamic_slice_in_dim(padded, tap * self.spacing, self.reach, self.number)
+        return lax.slice_in_dim(part, 0, self.reach, self.step, self.number)
+
+    def unfold(self, images: Array, place: int) -> Array:
+        """The pixel under each tap of each window; the taps are a new axis there."""
+        padded = self.padded(images)
+        if self.taps > _UNROLLED:
+            return jax.vmap(lambda tap: self.under(padded, tap), out_axes=place)(jnp.arange(self.taps))
+        return jnp.stack([self.under(padded, tap) for tap in range(self.taps)], place)
+
+    def fold(self, values: Array, place: int) -> Array:
+        """The sum of what all taps hold for a pixel: the reverse of `unfold`."""
+        shape = list(values.shape[:place] + values.shape[place + 1 :])
+        shape[self.number] = self.padded_size
+
+        def turn(tap: Any, sums: Array) -> Array:
+            own = lax.dynamic_index_in_dim(values, tap, place, keepdims=False)
+            first = tap * self.spacing
+            part = lax.dynamic_slice_in_dim(sums, first, self.reach, self.number)
+            part += self._pad(own, 0, 0, self.step - 1, 0)
+            return lax.dynamic_update_slice_in_dim(sums, part, first, self.number)
+
+        sums = self.loop(turn, jnp.zeros(shape, values.dtype))
+        return self._pad(sums, -self.before, self.size + self.before - self.padded_size, 0, 0)
+
+    def places(self, tap: Any) -> Array:
+        """The pixel under a tap of each window, along the axis; it may lie outside."""
+        found: Array = jnp.arange(self.windows, dtype=jnp.int32) * self.step + tap * self.spacing - self.before
+        return found
+
+    def loop(self, turn: Callable[[Any, Any], Any], start: Any) -> Any:
+        """What a turn for each tap makes of the start."""
+        if self.taps > _UNROLLED:
+            return lax.fori_loop(0, self.taps, turn, start)
+        for tap in range(self.taps):
+            start = turn(tap, start)
+        return start
+
+
+def _axes(p: Parameters) -> tuple[_Axis, _Axis]:
+    return (
+        _Axis(-2, p["height"], p["out_height"], p["kernel_height"], p["stride_height"], p["dilation_height"], p["top"]),
+        _Axis(-1, p["width"], p["out_width"], p["kernel_width"], p["stride_width"], p["dilation_width"], p["left"]),
+    )
+
+
+def _images(p: Parameters, array: Array, planes: int) -> Array:
+    shape = (planes, p["height"], p["width"])
+    return strided(floats(array), p["first"], shape, (p["height"] * p["width"], p["width"], 1))
+
+
+def _planes(p: Parameters) -> int:
+    """Images, where there is a result for each window."""
+    return int(p["size"] // (p["out_height"] * p["out_width"]))
+
+
+def _unfold(p: Parameters, images: Array, columns: Array) -> Results:
+    down, across = _axes(p)
+    source = _images(p, images, _planes(p))
+    return (put(columns, across.unfold(down.unfold(source, 1), 2)),)
+
+
+def _fold(p: Parameters, columns: Array, images: Array) -> Results:
+    down, across = _axes(p)
+    planes = p["size"] // (down.size * across.size)
+    strides = p["plane_stride"], p["tap_stride"] * across.taps, p["tap_stride"], across.windows, 1
+    shape = planes, down.taps, across.taps, down.windows, across.windows
+    given = strided(floats(columns), 0, shape, strides)
+    return (put(images, down.fold(across.fold(given, 2), 1), p["first"]),)
+
+
+def _window_sums(p: Parameters, images: Array, sums: Array) -> Results:
+    found = _images(p, images, _planes(p))
+    for axis in _axes(p):
+        found = axis.unfold(found, 0).sum(axis=0)
+    return (put(sums, found),)
+
+
+class _Best(NamedTuple):
+    """The largest pixel that was met, and its place; -1 before any was."""
+
+    value: Array
+    place: Array
+
+    def or_(self, value: Array, place: Array) -> _Best:
+        """Also of others, whose place is negative where there are none: the first of equal ones, and NaN before all."""
+        is_larger = (value > self.value) & ~jnp.isnan(self.value)
+        is_next = (place >= 0) & ((self.place < 0) | jnp.isnan(value) | is_larger)
+        return _Best(jnp.where(is_next, value, self.value), jnp.where(is_next, place, self.place))
+
+
+def _window_largest(p: Parameters, images: Array, values: Array, places: Array) -> Results:
+    down, across = _axes(p)
+    planes = _planes(p)
+
+    def none(rows: int) -> _Best:
+        shape = planes, rows, across.windows
+        return _Best(jnp.full(shape, -jnp.inf, jnp.float32), jnp.full(shape, -1, jnp.int32))
+
+    padded = across.padded(_images(p, images, planes))
+
+    def turn_across(tap: Any, best: _Best) -> _Best:
+        x = across.places(tap)
+        return best.or_(across.under(padded, tap), jnp.where(x < across.size, x, -1))
+
+    of_rows = across.loop(turn_across, none(down.size))
+    padded_values, padded_places = down.padded(of_rows.value), down.padded(of_rows.place, -1)
+
+    def turn_down(tap: Any, best: _Best) -> _Best:
+        x = down.under(padded_places, tap)
+        place = jnp.where(x >= 0, down.places(tap)[:, None] * across.size + x, -1)
+        return best.or_(down.under(padded_values, tap), place)
+
+    found = down.loop(turn_down, none(down.windows))
+    return put(values, found.value), put(places, found.place)
+
+
+REPLACEMENTS: dict[str, Callable[..., Results]] = {
+    "fold": _fold,
+    "unfold": _unfold,
+    "window_largest": _window_largest,
+    "window_sums": _window_sums,
+}
+
+TRACED: dict[str, frozenset[str]] = {name: frozenset({"first"}) for name in REPLACEMENTS}
