@@ -1,4 +1,4 @@
-"""What `cuda` and `opencl` have in common: a driver's queue that is given kernels printed as C, with memory bound once.
+"""The common base of `cuda` and `opencl`: a driver's queue of kernels printed as C, with buffers bound once.
 
 Bound launches are kept, since most are given to the device again and again; and what a driver raises becomes an error
 of ours.
@@ -75,7 +75,7 @@ class CBackend(Backend):
 
     @abstractmethod
     def loss_by(self, error: Any, step: Step | None) -> str:
-        """What is said of the device that a failure has lost; `step` is what was given to it."""
+        """Return the message for a device that `error` has lost; `step` is the step that caused it, if known."""
 
     def _ours(self, error: Any, step: Step | None = None) -> Exception:
         """The driver's error as one of ours."""
@@ -127,7 +127,7 @@ class CBackend(Backend):
         return step
 
     def choice(self, kernel: Kernel) -> Any:
-        """What the user has chosen that a launch of the kernel depends on, beside its arguments."""
+        """Return the user's settings, besides the arguments, that a launch of the kernel depends on, or None."""
         return None
 
     def _launch(
@@ -146,7 +146,7 @@ class CBackend(Backend):
     def call_of(
         self, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Callable[[], Any]:
-        """What enqueues the kernel over these buffers."""
+        """Return a function that enqueues the kernel over these buffers."""
 
     def unbind(self, handle: Handle) -> None:
         """The launches that name this memory, which is to be freed, raise from now on."""

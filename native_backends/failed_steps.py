@@ -1,4 +1,4 @@
-"""What is still done when a step has failed in the middle of a submit, before which all others have run."""
+"""Continues a submit after a step has failed: begins the later steps that do not need it, and raises the error."""
 
 from __future__ import annotations
 

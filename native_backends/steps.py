@@ -41,6 +41,6 @@ def each(commands: Sequence[Command]) -> Iterator[Step]:
 
 
 def work_of(step: Step) -> Work | None:
-    """What a step does, which of an upload is None."""
+    """Return the kernel, sizes in bytes, parameters and grid of a step, for measurements; None for an upload."""
     sizes = tuple(size for _, _, size in step.buffers)
     return Work(step.kernel, sizes, step.parameters, step.grid) if sizes else None

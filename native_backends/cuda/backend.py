@@ -61,7 +61,7 @@ def list_adapters(name: str) -> list[AdapterInfo]:
 
 
 def _missing() -> str:
-    """Which of the things that it takes is not there: the driver before the packages, since these alone are no use."""
+    """Return why CUDA cannot be used, or "". The driver is checked before the packages, which alone are no use."""
     if sys.platform == "darwin":
         return "NVIDIA has no driver for macOS; use metal"
     try:
@@ -117,7 +117,7 @@ def _no_gpu() -> str:
 
 
 def _lack(device: Device) -> str:
-    """What keeps a GPU from running our kernels, or ""."""
+    """Return why a GPU cannot run our kernels, as the predicate of a sentence, or "" if it can."""
     lowest = nvrtc.architectures()[0]
     if device.capability < lowest:
         number = ".".join(map(str, nvrtc.version()))

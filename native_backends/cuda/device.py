@@ -62,7 +62,7 @@ class Memory:
     __slots__ = ("__weakref__", "address", "graphs", "launches", "lent", "owner")
 
     def __init__(self, address: int, owner: Callable[[], None] | None = None) -> None:
-        """Of the device's own, or of another library's, which is called in the end."""
+        """Hold an address in the device's own memory, or in another library's, whose `owner` is called at the end."""
         self.address: int | None = address
         self.owner = owner
         self.lent = 0  # how often to other libraries
@@ -70,7 +70,7 @@ class Memory:
         self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
 
     def release(self) -> None:
-        """Of another library's: let it have it back, once."""
+        """Return memory of another library by a call of `owner`, at most once; do nothing for the device's own."""
         owner, self.owner = self.owner, None
         if owner is not None:
             owner()
@@ -320,7 +320,7 @@ class CudaBackend(CBackend):
         self._submitted.clear()
 
     def release_context(self) -> None:
-        """Of a device that is closed, when nobody sees its memory any more."""
+        """Release the CUDA context of a closed device, when no other library uses the memory any more."""
         with suppress(CudaError):
             driver.release_context(self.device.ordinal)
 

@@ -80,7 +80,7 @@ class CudaError(Exception):
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:
-    """What a function gave besides its error code, which is no error."""
+    """Raise the error whose code a driver function returned, if any; else return the value after the code, or None."""
     if answer[0]:
         raise _error(answer[0])
     return answer[1] if len(answer) > 1 else None
@@ -98,7 +98,7 @@ def _error(result: Any) -> CudaError:
 
 
 class Device(NamedTuple):
-    """What the driver tells of a GPU.
+    """The properties of a GPU, as the driver reports them.
 
     Attributes:
         ordinal: CUDA's number of it, from 0, among those that CUDA_VISIBLE_DEVICES leaves.
@@ -206,7 +206,7 @@ def create_stream() -> Handle:
 
 
 def destroy_stream(stream: Handle) -> None:
-    """What was enqueued in it still runs."""
+    """Destroy a stream. Work that was enqueued in it still runs."""
     _checked(cu.cuStreamDestroy(stream))
 
 
@@ -251,7 +251,7 @@ def has_happened(event: Handle) -> bool:
 
 
 def make_wait(stream: Handle, event: Handle) -> None:
-    """What is enqueued in the stream from now on runs after the event."""
+    """Make all work that is enqueued in the stream from now on wait for the event."""
     _checked(cu.cuStreamWaitEvent(stream, event, 0))
 
 
@@ -280,7 +280,7 @@ def allocate_now(nbytes: int) -> int:
 
 
 def free_now(address: int) -> None:
-    """Of `allocate_now`, for which it waits for all work; or of `allocate`, of which all uses have ended."""
+    """Free memory of `allocate_now`, after a wait for all work; or of `allocate`, of which all uses have ended."""
     _checked(cu.cuMemFree(address))
 
 
@@ -310,7 +310,7 @@ def allocate_on_host(nbytes: int) -> int:
 
 
 def free_on_host(address: int) -> None:
-    """Of `allocate_on_host`."""
+    """Free page-locked memory of `allocate_on_host`."""
     _checked(cu.cuMemFreeHost(address))
 
 
@@ -348,7 +348,7 @@ def launch(function: Handle, grid: Sequence[int], block: Sequence[int], argument
 
 
 def begin_capture(stream: Handle) -> None:
-    """What this thread enqueues in the stream does not run until `end_capture`, but makes a graph."""
+    """Record the work that this thread enqueues in the stream as a graph; none of it runs until `end_capture`."""
     _checked(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
 
 
@@ -368,7 +368,7 @@ def destroy_graph(graph: Handle) -> None:
 
 
 def destroy_executable(executable: Handle) -> None:
-    """Of `executable_of`; when it does not run."""
+    """Destroy an executable graph of `executable_of`, when it does not run."""
     _checked(cu.cuGraphExecDestroy(executable))
 
 

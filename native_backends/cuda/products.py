@@ -114,12 +114,12 @@ class Products:
 
     @classmethod
     def open(cls, capability: int, stream: driver.Handle) -> Products | None:
-        """What makes products on the current device in the order of the stream; None where cuBLAS is not installed."""
+        """Return an object that runs cuBLAS products on the current device in stream order; None without cuBLAS."""
         found = library()
         return None if found is None else cls(found, capability, stream)
 
     def close(self) -> None:
-        """What was enqueued has run."""
+        """Destroy the cuBLAS handle and free the workspace. All work that was enqueued has to have run."""
         if self._handle.value is not None:  # it was made
             self._cublas.cublasDestroy_v2(self._handle)
         driver.free_now(self._workspace)

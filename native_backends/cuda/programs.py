@@ -68,7 +68,7 @@ class Program(NamedTuple):
     interface: Interface
 
     def arguments(self, buffers: Sequence[tuple[int, int]], parameters: bytes) -> Arguments:
-        """What a launch is given.
+        """Return the argument values of a launch, in the order of the kernel's interface.
 
         Args:
             buffers: for each of the kernel's bindings its address and its size in bytes.
@@ -140,7 +140,7 @@ class Programs:
         return Program(driver.function_of(module, KERNEL), interface_of(kernel.module))
 
     def _image(self, name: str, text: str) -> bytes:
-        """What is to be loaded. A file that is damaged is made again."""
+        """Return the bytes of a program to load, from the cache or compiled. A damaged file is compiled again."""
         kept = user_cache.sealed(self._path(text))
         return self._compiled(name, text) if kept is None else kept
 

@@ -19,7 +19,7 @@ _NO_STREAM = -1  # the other library sees to the order by itself
 
 
 class Sharing:
-    """What `optirs_web.dlpack` asks of a device whose memory other libraries can use as it lies.
+    """The interface of a CUDA device for `optirs_web.dlpack`: memory shared with other libraries without a copy.
 
     Attributes:
         number: DLPack's number of the device among those of its kind.
@@ -52,7 +52,7 @@ class Sharing:
         return address
 
     def go_before(self, stream: int) -> None:
-        """What another library enqueues in its stream from now on comes after all work so far."""
+        """Make work that another library enqueues in `stream` from now on wait for all work so far."""
         with self._backend.errors():
             _make_wait(driver.stream_of(stream), self._backend.stream)
 
@@ -96,7 +96,7 @@ class Sharing:
         self._leaving.append((event, owner))
 
     def catch_up(self) -> None:
-        """What is enqueued from now on comes after the work of those who gave memory back; call owners who wait."""
+        """Make new work wait for those that gave memory back, and call waiting owners whose events have happened."""
         while self._returned:
             handle, stream = self._returned.popleft()
             handle.lent -= 1
@@ -111,7 +111,7 @@ class Sharing:
 
 
 def _make_wait(stream: driver.Handle, other: driver.Handle) -> None:
-    """What is enqueued in a stream from now on runs after all that was enqueued in another."""
+    """Make work that is enqueued in a stream from now on wait for all that was enqueued in another."""
     event = driver.create_event()
     try:
         driver.record_event(event, other)

@@ -95,7 +95,7 @@ def _description(device: Any) -> str:
 
 
 def _lack(device: Any) -> str:
-    """What keeps a device from running our kernels, or ""."""
+    """Return why a device cannot run our kernels, as a clause, or "" if it can."""
     if not (device.available and device.compiler_available):
         return "its driver has no compiler"
     if _version(device) < (1, 2):
@@ -175,7 +175,7 @@ class Memory:
     __slots__ = ("buffer", "launches", "parts")
 
     def __init__(self, buffer: Any) -> None:
-        """Of a whole buffer of the driver's."""
+        """Hold a whole buffer of the driver's."""
         self.buffer = buffer
         self.parts: dict[tuple[int, int], Any] = {}
         self.launches: weakref.WeakSet[Launch] = weakref.WeakSet()
@@ -187,7 +187,10 @@ class Memory:
         return self.buffer
 
     def part(self, offset: int, size: int) -> Any:
-        """What a kernel is given: it knows the size, so that only the beginning matters."""
+        """Return a kernel's argument for `size` bytes from `offset` on: the whole buffer for offset 0, else a sub-buffer.
+
+        At offset 0 the whole buffer does, since the kernel knows the size.
+        """
         if offset == 0:
             return self.whole()
         if (offset, size) not in self.parts:

@@ -22,7 +22,7 @@ def _with(kind: str, result: str, names: str, *parameters: str) -> dict[str, lis
 
 
 def _integers(names: str, *parameters: str) -> dict[str, list[str]]:
-    """Of `int` and of `uint`, which ``T`` stands for."""
+    """Return declarations of functions by name, for `int` and for `uint`, which replace ``T`` in the parameters."""
     found: dict[str, list[str]] = {}
     for type_ in ("int", "uint"):
         made = _with("pure", type_, names, *(one.replace("T", type_) for one in parameters))
@@ -32,7 +32,7 @@ def _integers(names: str, *parameters: str) -> dict[str, list[str]]:
 
 
 def _atomics(names: str, *values: str) -> dict[str, list[str]]:
-    """Of both integers in both memories."""
+    """Return declarations of atomic functions by name, for `int` and `uint` in global and in local memory."""
     found: dict[str, list[str]] = {}
     for space in ("__global", "__local"):
         for type_ in ("int", "uint"):

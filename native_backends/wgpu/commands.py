@@ -1,4 +1,4 @@
-"""What a wgpu device is given to do: commands with their buffers bound."""
+"""The commands of a wgpu device, with their buffers bound."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def each(commands: Sequence[Command]) -> list[Any]:
 
 
 def work_of(command: Run | Copy | Upload) -> Work | None:
-    """What a command does, which of an upload is None."""
+    """Return the kernel, sizes in bytes, parameters and grid of a command, for measurements; None for an upload."""
     match command:
         case Run(grid=grid, key=(kernel, *buffers, parameters)):
             return Work(kernel, tuple(size for _, _, size in buffers), parameters, grid)

@@ -91,7 +91,7 @@ def _drivers() -> list[str]:
 
 
 def _reach() -> str:
-    """Whether this process can reach a GPU, and what to do about it."""
+    """Return why this process cannot use a GPU, as a clause of an error message, and what to do about it."""
     from glob import glob
 
     nodes = [path for pattern in _NODES for path in glob(pattern)]

@@ -21,7 +21,7 @@ Batch = tuple[Any, list[Work]]
 
 
 class Timestamps:
-    """What one device needs to measure with."""
+    """Measures kernels and copies of a device with timestamp queries."""
 
     def __init__(self, device: Any, seconds_per_tick: float) -> None:
         """Make the query set, which all submits share: they run one after the other."""
@@ -60,7 +60,7 @@ class Timestamps:
         return encoder.begin_compute_pass(timestamp_writes={"query_set": self._queries, **indices})
 
     def times(self, batches: Sequence[Batch]) -> list[Timed]:
-        """What was measured. Waits for it."""
+        """Return start and end of all kernels and copies of the batches, in seconds. Waits for them."""
         return [timed for batch in batches for timed in self._times(batch)]
 
     def _times(self, batch: Batch) -> list[Timed]:

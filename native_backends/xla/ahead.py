@@ -88,7 +88,7 @@ def _shapes(kernel: Kernel, elements: int) -> list[jax.ShapeDtypeStruct]:
 
 
 def _numbers(kernel: Kernel) -> list[tuple[str, str]]:
-    """What is given with a launch besides the size: arguments behind the buffers."""
+    """Return name and type of each launch parameter besides the size; these arguments come after the buffers."""
     return [(name, type_) for name, type_ in kernel.parameters if name != "size"]
 
 

@@ -324,6 +324,6 @@ def _work_of(command: Run | Copied | _Upload) -> Work | None:
 
 
 def _failed(error: Exception) -> Exception:
-    """What is raised where JAX had no memory; anything else as it is."""
+    """Return AllocationFailed for an error that says that JAX had no memory; any other error unchanged."""
     is_memory = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
     return AllocationFailed(str(error)) if is_memory else error

@@ -1,4 +1,4 @@
-"""What the bindings of kernels hold, and the sums that their elements make."""
+"""The element types of kernels' bindings, and sums and scans over elements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DTYPES: dict[str, Any] = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}
 
 
 def element_type(type_: str) -> Any:
-    """What the elements of a binding are, by its WGSL type; words for structs."""
+    """Return the NumPy type of a binding's elements, by the WGSL type; uint32 (words) for structs."""
     inner = type_.removeprefix("array<").removesuffix(">")
     inner = inner.partition(",")[0].removeprefix("vec4<").removeprefix("vec2<").removesuffix(">")
     return DTYPES.get(inner, np.uint32)

@@ -34,7 +34,7 @@ class _Part:
 
     @classmethod
     def of(cls, tensor: Any) -> _Part:
-        """What has a view, a shape and a dtype."""
+        """Return the part of a buffer that `tensor` occupies; it has a view, a shape and a dtype."""
         return cls(tensor.view.buffer.handle, tensor.view.offset, tensor.shape, jnp.dtype(tensor.dtype.name))
 
     @property

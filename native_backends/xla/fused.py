@@ -43,7 +43,12 @@ class _Steps:
         return strided(vector, values[f"x{number}_start"], self.shape, strides)
 
     def run(self, value: Array | None, old: Sequence[Array]) -> list[Array]:
-        """What the outputs get; `value` is what the cooperative kernel computed, `old` the old outputs."""
+        """Compute the steps, and return the outputs in the full shape.
+
+        Args:
+            value: the result of the cooperative kernel, if there is any.
+            old: the outputs before.
+        """
         results: list[Any] = []
 
         def given(argument: Argument) -> Any:

@@ -52,7 +52,7 @@ _RULES: Mapping[type, Any] = {
 
 
 def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """What the bindings hold afterwards that the kernel writes, in their order.
+    """Return the new contents of the bindings that the kernel writes, in their order.
 
     Args:
         kernel: what to compute.
@@ -101,7 +101,7 @@ def traced_parameters(kernel: Kernel) -> dict[str, str]:
 
 
 def _is_shape(name: str) -> bool:
-    """Whether a map function's launch has the parameter for the shape of an operand."""
+    """Return whether a map function's launch parameter is the size, a dimension or a stride, by name."""
     stem = name.rstrip("0123456789")
     return name == "size" or stem == "dim" or stem.endswith("_stride")
 

@@ -73,7 +73,7 @@ class Lines:
         self.are_used = rule_shell.has_function(rule.module, part) and line_lookup.looks_up(rule.module, part)
 
     def shape(self, tensor: Array) -> Shape:
-        """Of tensors."""
+        """Return the shapes of tensors, by number."""
         return Shape(jnp.take(self.table, tensor, axis=0, mode="clip"))
 
     def places(self, shape: Shape, kind: str, line: Array) -> list[Array]:
@@ -93,7 +93,7 @@ class Lines:
         return self.rule.struct(line_lookup.LINE_STRUCTS[kind], values)
 
     def of_blocks(self, blocks: Blocks) -> dict[str, Any]:
-        """What a function is given for all elements of an arena."""
+        """Return a function's arguments that depend on lines, by name, for all elements of an arena."""
         if not self.are_used:
             return {}
         shape = self.shape(blocks.tensor)

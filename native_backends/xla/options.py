@@ -15,7 +15,7 @@ __all__ = ["follow"]
 
 
 def follow(kernel: OptionKernel, values: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Array, Array]:
-    """What the table of rows and `hyper` hold afterwards."""
+    """Return the new contents of the table of rows (words) and of `hyper`."""
     bound = {binding.name: array for binding, array in zip(kernel.bindings, arrays, strict=True)}
     width, functions, hyper = len(kernel.members), functions_of(kernel), bound["hyper"]
     words = floats(bound["rows"])

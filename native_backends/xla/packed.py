@@ -15,7 +15,7 @@ __all__ = ["packed"]
 def packed(
     kernel: Any, values: Mapping[str, Any], arrays: Sequence[Array], lower: Callable[..., tuple[Array, ...]]
 ) -> tuple[Array, ...]:
-    """What the bindings hold afterwards that the kernel writes.
+    """Return the new contents of the bindings that the kernel writes.
 
     Args:
         kernel: of `runtime.packed_kernels`.

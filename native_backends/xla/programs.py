@@ -77,7 +77,7 @@ class Regions:
         self.parts: dict[tuple[int, int], Array] = {}  # by first word and how many; none overlaps another
 
     def load(self, first: Any, count: int) -> Array:
-        """So many words from there on."""
+        """Return `count` words from word `first` on."""
         if not isinstance(first, int):
             return lax.dynamic_slice(self.final(), (first,), (count,))
         if (first, count) in self.parts:

@@ -34,7 +34,7 @@ def _sum(p: Parameters, values: Array, sums: Array) -> Results:
 
 
 def _last(dtype: Any, is_smallest: bool) -> Any:
-    """What is found after everything else."""
+    """Return the value that no other value loses against: the largest for a minimum, the smallest for a maximum."""
     if dtype == np.float32:
         return np.inf if is_smallest else -np.inf
     return np.iinfo(dtype).max if is_smallest else np.iinfo(dtype).min

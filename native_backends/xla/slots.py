@@ -90,7 +90,7 @@ class Params:
         self._beside = xp.codes(bound[self._name], 16).astype(np.uint32).reshape(shape) if has_beside else None
 
     def load(self) -> Array:
-        """What is updated, as f32."""
+        """Return the parameters to update, as f32 in the shape of the elements."""
         return whole_params(xp, self._kind, self._params, self._beside)
 
     def stored(self, values: Array, mask: Array, random: tuple[Array, Array] | None = None) -> dict[str, Array]:

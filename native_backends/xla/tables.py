@@ -73,7 +73,7 @@ class BoundRule:
         )
 
     def of_tensor(self, its: Its) -> dict[str, Any]:
-        """What every function of the rule is given for tensors."""
+        """Return the arguments that every function of the rule takes for tensors: `h` (Hyper) and `s` (Scalars)."""
         return {"h": self.struct("Hyper", its.hyper), "s": self.struct("Scalars", its.scalars)}
 
     def struct(self, name: str, columns: Iterable[Any]) -> Any:
@@ -130,7 +130,7 @@ class Blocks:
         }
 
     def elements(self, grad: Array | None = None) -> dict[str, Any]:
-        """What a function of the rule is given; `grad` where transforms have stored what they gathered."""
+        """Return arguments of the rule's functions by name; `grad` is the kept gradient of transforms that gather."""
         rule, kernel = self.rule, self.rule.kernel
         values = rule.of_tensor(self.its)
         if "params" in rule.bound:
@@ -153,7 +153,7 @@ class Blocks:
 def written(
     kernel: RuleKernel, arrays: Sequence[Array], compute: Callable[[BoundRule], Mapping[str, Array]]
 ) -> tuple[Array, ...]:
-    """What the bindings hold afterwards that the kernel writes; `compute` gives them by name."""
+    """Return the new contents of the bindings that the kernel writes, flat; `compute` returns them by name."""
     rule = BoundRule(kernel, arrays)
     new = compute(rule)
     pairs = zip(kernel.bindings, arrays, strict=True)
@@ -189,7 +189,7 @@ def measured_by_block(names: Sequence[str], values: Iterable[Array], mask: Array
 
 
 def measured_by_tensor(names: Sequence[str], partials: Array, entries: Array | None) -> list[Array]:
-    """Of each member what the blocks of each entry have, as (entries,); of all blocks where there are no entries."""
+    """Return the sum (or maximum) of each member over each entry's blocks, as (entries,); over all if None."""
     columns = []
     if entries is not None:
         number = lax.iota(np.uint32, partials.shape[0])

@@ -21,7 +21,7 @@ __all__ = ["Transforms"]
 
 
 class Transforms:
-    """What a kernel is bound to that belongs to transforms."""
+    """The tables of transforms that a kernel is bound to."""
 
     def __init__(self, rule: BoundRule) -> None:
         self.rule = rule
@@ -45,7 +45,7 @@ class Transforms:
         return self.struct(list(words(self.rule.bound["transforms"]).reshape(-1, 1)))
 
     def takes_part(self, on: Any) -> Any:
-        """Whether transforms see the tensor."""
+        """Return whether transforms apply to the tensors with this `on`."""
         return on != 0 if self.gathers else (on & 1) != 0
 
     def scale(self) -> Any:
@@ -53,12 +53,12 @@ class Transforms:
         return floats(self.rule.bound["scaler"])[0] if "scaler" in self.rule.bound else np.float32(1)
 
     def begun(self, columns: Sequence[Array], on: Array) -> Any:
-        """What a call begins with."""
+        """Return the struct Transforms at the beginning of a call, from columns of words and the tensors' `on`."""
         live = (on & 1).astype(np.float32)
         return self.rule.functions["begin_transforms"](self.struct(columns), self.given(), self.scale(), live)
 
     def row_values(self, name: str, first_row: Array, row_size: Array, index: Array) -> Array:
-        """What a transform gives of the rows of these elements."""
+        """Return, for each element at `index`, the value of a transform's row that the element is in."""
         found = floats(self.rule.bound[f"rows{name.removeprefix('row')}"])
         return jnp.take(found, first_row + index // jnp.maximum(row_size, 1), mode="clip")
 
@@ -93,7 +93,7 @@ class Transforms:
     def begin(
         self, entries: Array, its: Its, totals: Sequence[Array], number: int | None, rest: Any, skip: Array
     ) -> Its:
-        """What `advance` does for transforms.
+        """Run the transforms' part of `advance` for all tensors, and return their new scalars.
 
         Args:
             entries: of all tensors.

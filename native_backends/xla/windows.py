@@ -94,7 +94,7 @@ class _Axis(NamedTuple):
         return found
 
     def loop(self, turn: Callable[[Any, Any], Any], start: Any) -> Any:
-        """What a turn for each tap makes of the start."""
+        """Return the result of `turn(tap, value)` applied for each tap in order, from `start` on."""
         if self.taps > _UNROLLED:
             return lax.fori_loop(0, self.taps, turn, start)
         for tap in range(self.taps):

@@ -39,7 +39,7 @@ def autocast_to() -> DType | None:
 
 
 def operation(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What users call: the function, with its types from `chosen` and its device from `place` where there are such."""
+    """Return the function for users, with types from `chosen` and the device from `place` where these are set."""
 
     @wraps(function)
     def typed(*arguments: Any, **options: Any) -> Any:

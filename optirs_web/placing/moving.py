@@ -1,4 +1,4 @@
-"""What a compiled step uses, and its way to another device."""
+"""Collects the parameters, buffers and optimizers that a compiled step uses, and moves them to another device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users call to tune: `tune`, which searches, and `tuning`, which says whether choices are used.
+"""The functions that tune kernels: `tune`, which searches, and `tuning`, which says whether choices are used.
 
 What is chosen, and how, is in `optirs_web.runtime.tuner`.
 """

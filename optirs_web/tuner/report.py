@@ -1,4 +1,4 @@
-"""What a search found, as figures and as a table."""
+"""The result of a search, as figures and as a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Work(NamedTuple):
 
 
 class TuningReport(TextTable):
-    """What `tune` returns: ``print(report)`` shows it, with rich where that is installed.
+    """The result of `tune`: ``print(report)`` shows it, with rich where that is installed.
 
     Attributes:
         works: what the step did, by kernel and shape class.

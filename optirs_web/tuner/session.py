@@ -208,7 +208,7 @@ def _watched(devices: Sequence[Device]) -> Iterator[None]:
 
 
 def _take_seen(device: Device) -> dict[Key, tuple[Launch, int]]:
-    """What was noted, and note no more."""
+    """Return the launches noted so far and how often each ran, by tunable and shape class, and stop noting."""
     choices = _choices(device)
     if choices is None:
         return {}
@@ -282,7 +282,7 @@ def _work(device: Device, choices: Choices, key: Key, launch: Launch, seconds: d
 
 
 def _answer(device: Device, asked_for: Any) -> Any:
-    """What a search asks for: that something is saved, or what a ticket measured."""
+    """Answer a request of a search: save a record, or return the times that a ticket measured."""
     if isinstance(asked_for, _Save):
         return _finished(_save_async(device, asked_for))
     return device.backend.times(asked_for)

@@ -1,4 +1,4 @@
-"""What Numba keeps of its own compilation, with a digest: a file that is damaged or another's is compiled again.
+"""A cache of Numba's compiled code with digests: a file that is damaged, or of other code, is compiled again.
 
 Numba takes what its files hold as it is: one that was cut off stops every process that needs it, until somebody deletes
 it, and one in the place of another computes something else.

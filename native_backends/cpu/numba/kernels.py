@@ -244,7 +244,7 @@ def _bound(loop: Loop, kernel: Any, arrays: Sequence[Array], parameters: bytes) 
 
 
 def _are_within(fused: Fused, given: Sequence[Any]) -> bool:
-    """Whether a walk stays within its arrays. Loops do not look; NumPy does, and says what is wrong."""
+    """Return whether all indices of a loop are within the arrays. Loops do not check; NumPy does, and raises."""
     steps, size = [int(one) for one in given[0]], given[1]
     arrays = given[2 + len(fused.scalar_types) :]
     dims, rest = steps[: fused.rank], iter(steps[fused.rank :])
@@ -264,7 +264,7 @@ def _by_name(kernel: Kernel, arrays: Sequence[Array]) -> dict[str, Array]:
 
 
 def _of_elements(kernel: Any, arrays: Sequence[Array], values: Parameters, size: int) -> list[Any]:
-    """What `numba_shell.walk` takes, of tensors and outputs in that order."""
+    """Return the arguments of `numba_shell.walk`: steps, size, scalars, then the arrays of tensors and of outputs."""
     fused = fused_of(kernel)
     if isinstance(kernel, ElementwiseKernel):
         tensors = [one.name.removesuffix("_values") for one in kernel.bindings[:-1]]

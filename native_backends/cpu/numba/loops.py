@@ -197,7 +197,7 @@ def _in_threads(launch: Callable[..., None], parts: int, arguments: Sequence[Any
 
 
 def _started() -> str:
-    """What Numba's threads are, if a kernel or the user's own code has started them."""
+    """Return the name of Numba's threading layer, or "" if neither a kernel nor the user's code has started threads."""
     numba: Any = sys.modules.get("numba")
     try:
         layer: str = numba.threading_layer()
@@ -214,7 +214,7 @@ def _after_fork() -> None:
 
 
 def _is_forked() -> bool:
-    """Whether this process is a copy of another one; it is not if the system does not tell."""
+    """Return whether this process was forked and runs no new program since; False if the system does not tell."""
     try:
         with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
             flags = file.read().rpartition(")")[2].split()[6]

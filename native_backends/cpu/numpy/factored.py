@@ -89,7 +89,7 @@ class LineTables:
         return int(np.flatnonzero((self.table[:, 0] <= part.start) & (part.start < self.table[:, 0] + sizes))[0])
 
     def shape(self, tensor: int) -> _Shape:
-        """Of a tensor."""
+        """Return the shape of a tensor, by number."""
         return _Shape(*self.table[tensor].tolist())
 
     def state(self, shape: _Shape, kind: str) -> list[Array]:
@@ -103,7 +103,7 @@ class LineTables:
         return []
 
     def of_elements(self, tensor: int, part: slice) -> dict[str, Any]:
-        """What a function is given for these elements of the arena, which are all of one tensor."""
+        """Return a function's arguments that depend on lines, by name, for elements of the arena, all of `tensor`."""
         shape = self.shape(tensor)
         take = shape.lines_of(part.start - shape.first, part.stop - shape.first)
         values: dict[str, Any] = {

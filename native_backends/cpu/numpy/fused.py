@@ -48,7 +48,13 @@ class _Steps:
         return (slice(first, first + rows) for first in range(0, self.shape[0], rows))
 
     def run(self, part: slice, value: Array | None, old: Sequence[Array]) -> list[Any]:
-        """What the outputs get in that part; `value` is what the cooperative kernel computed, `old` the old outputs."""
+        """Compute the steps for a part of the elements, and return the values of the outputs there.
+
+        Args:
+            part: the range along the first axis.
+            value: the result of the cooperative kernel, if there is any.
+            old: the outputs before.
+        """
         results: list[Any] = []
 
         def given(argument: Argument) -> Any:

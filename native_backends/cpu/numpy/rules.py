@@ -61,11 +61,16 @@ class BoundRule:
         return self.functions[name](*columns) if name in self.functions else None
 
     def of_tensor(self, tensor: int) -> dict[str, Any]:
-        """What every function of the rule is given for a tensor."""
+        """Return the arguments that every function of the rule takes for a tensor: `h` (Hyper) and `s` (Scalars)."""
         return {"h": self.struct("Hyper", self.hyper[tensor]), "s": self.struct("Scalars", self.scalars[tensor])}
 
     def of_elements(self, part: slice, is_step: bool | None = None) -> dict[str, Any]:
-        """What a function is given for some elements; `is_step`, of `update` where gradients are kept for a step."""
+        """Return the arguments of the rule's functions for some elements, by name.
+
+        Args:
+            part: the elements.
+            is_step: for `update` where gradients are kept for a step: whether this call is that step.
+        """
         values = {"param": self.params.load(part)} if "params" in self.bound else {}
         if "grads" in self.bound:
             grad = self.bound["grads"].view(np.float32)[part]

@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 class TransformTables:
-    """What a kernel is bound to that belongs to transforms.
+    """The tables of transforms that a kernel is bound to.
 
     Args:
         kernel: of a rule with transforms.
@@ -66,7 +66,7 @@ class TransformTables:
         return np.stack([_words(np.broadcast_to(value, count)) for value in values], axis=1)
 
     def takes_part(self, on: Any) -> Any:
-        """Whether transforms see the tensor."""
+        """Return whether transforms apply to the tensors with this `on`."""
         return on != 0 if self.gathers else (on & 1) != 0
 
     def call(self, function: str, tensor: int, part: slice, grad: Array, t: Any = None, on: Any = None) -> Any:
@@ -102,12 +102,20 @@ class TransformTables:
         return np.arange(first, first + part.stop - part.start, dtype=np.uint32)
 
     def gradient(self, tensor: int, part: slice, raw: Array) -> Array:
-        """What comes out for some elements."""
+        """Return the transformed gradient of some elements; `raw` is the gradient before the transforms."""
         result: Array = self.call("transform_gradient", tensor, part, raw)
         return result
 
     def gradient_of_rows(self, tensor: int, block: int, index: Array, param: Array, raw: Array) -> Array:
-        """What comes out for elements of a tensor, whose first block is given, where only some rows have a gradient."""
+        """Return the transformed gradient of elements of a tensor of which only some rows have a gradient.
+
+        Args:
+            tensor: the number of the tensor.
+            block: the first block of the tensor.
+            index: the numbers of the elements in the tensor.
+            param: the parameters of the elements.
+            raw: their gradient before the transforms.
+        """
         given = {"grad": raw, "param": param, "index": index, "tensor": np.uint32(tensor)}
         given |= {"t": self.struct(self.words[tensor]), "on": self.on[tensor]}
         names = transform_lookup.parameters_of(self.module, "transform_gradient")
@@ -120,7 +128,7 @@ class TransformTables:
         return result
 
     def gather(self, tensor: int, part: slice, raw: Array, is_step: bool) -> Array | None:
-        """The same where gradients are kept: stores what is, and gives nothing unless this is the step."""
+        """Gather a gradient into `kept`; at a step, set it to 0 and return the transformed gradient, else None."""
         assert self.kept is not None
         gathered = np.array(self.call("gather_gradient", tensor, part, raw))
         result = self.call("finish_gradient", tensor, part, gathered) if is_step else None
@@ -130,7 +138,7 @@ class TransformTables:
     def begin(
         self, entries: Array, partials: Callable[[], Any] | None, number: int | None, rest: int, skip: bool
     ) -> Any:
-        """What `advance` does for transforms.
+        """Run the transforms' part of `advance` for all tensors.
 
         Args:
             entries: of all tensors.
