@@ -187,7 +187,7 @@ class Memory:
         return self.buffer
 
     def part(self, offset: int, size: int) -> Any:
-        """Return a kernel's argument for `size` bytes from `offset` on: the whole buffer for offset 0, else a sub-buffer.
+        """Return a kernel's argument for `size` bytes from `offset` on: the whole buffer or a sub-buffer.
 
         At offset 0 the whole buffer does, since the kernel knows the size.
         """
