@@ -48,7 +48,7 @@ def live_words(transforms: Sequence[Transform], params: Sequence[Parameter]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """What lies beside one arena."""
+    """The tables that kernels of transforms bind along with an arena."""
 
     block_places: Buffer | None
     row_entries: Buffer | None
@@ -63,7 +63,7 @@ class _Beside:
 
 
 class Pipeline:
-    """What the transforms of one layout keep on the device.
+    """The buffers that the transforms of a layout keep on the device, and the launches over them.
 
     Args:
         layout: which has its shards and its rule already.
@@ -128,7 +128,7 @@ class Pipeline:
     # Work.
 
     def given(self) -> tuple[Buffer, bytes]:
-        """What the host gives the transforms, and where it belongs."""
+        """Return the buffer of the struct `transforms`, and the bytes that the host writes there: 4 for each member."""
         words = []
         members = iter(self.rule.transforms)
         for one, stage in zip(self.transforms, self.rule.stages, strict=True):
@@ -139,7 +139,7 @@ class Pipeline:
         return self._given, b"".join(words)
 
     def shared(self, scaler: View | None) -> dict[str, View]:
-        """What all kernels may bind."""
+        """Return the views that kernels of all arenas may bind, by name of the binding."""
         return {"transforms": View.whole(self._given), "scaler": self.neutral_scaler() if scaler is None else scaler}
 
     def neutral_scaler(self) -> View:
@@ -149,7 +149,7 @@ class Pipeline:
         return View.whole(self._neutral)
 
     def views_of(self, shard: Shard, first: int, blocks: int) -> dict[str, View]:
-        """What kernels may bind for a part of an arena."""
+        """Return the views that kernels may bind for blocks of a shard's arena, by name of the binding."""
         beside = self._beside[id(shard)]
         found = {name: View.whole(buffer) for name, buffer in beside.rows.items()}
         if KEPT in shard.state:
@@ -167,7 +167,7 @@ class Pipeline:
         return View(self._partials, 0, 4 * words * self.layout.block_count)
 
     def measure(self, number: int, shared: Mapping[str, View]) -> None:
-        """What this transform measures of each block."""
+        """Launch the kernels that measure transform `number` over all arenas; they write partial sums of each block."""
         assert self._partials is not None
         nbytes = 4 * self._words[number]
         for shard in self.layout._shards:

@@ -343,7 +343,9 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
 def warmup(
     schedule: Schedule, steps: int, curve: Curve | Literal["constant"] = "linear", init_value: float = 0.0
 ) -> Schedule:
-    """So many steps from init_value to where the schedule begins, and then the schedule.
+    """Return a schedule of `steps` steps from `init_value` to the first value of `schedule`, followed by `schedule`.
+
+    With the curve "constant" these steps stay at `init_value`.
 
     Raises:
         ValueError: an exponential curve begins or ends at 0.

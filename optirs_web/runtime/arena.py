@@ -23,7 +23,7 @@ BLOCKS_PER_WINDOW = 64
 
 
 def split_sizes(device: Device, sizes: Sequence[int]) -> list[list[int]]:
-    """Which tensors share an arena: as many as one buffer of the device can hold, in order.
+    """Return the indices of the tensors of each arena: in order, as many as a buffer of the device can hold.
 
     Raises:
         OutOfDeviceMemoryError: one tensor alone is larger than a buffer can be.

@@ -100,7 +100,7 @@ class AdapterInfo:
 
     @property
     def label(self) -> str:
-        """What `optirs_web.device` is given: the name, with ``:index`` where it is not the first."""
+        """The string that `optirs_web.device` takes for it: the name, with ``:index`` where it is not the first."""
         return self.name if self.index == 0 else f"{self.name}:{self.index}"
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ class MatrixShape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a device can do.
+    """The limits of a device, in bytes and counts, and the optional features that it has.
 
     Attributes:
         max_buffer_bytes: the largest single allocation.
@@ -257,7 +257,7 @@ class Backend(ABC):
 
     @abstractmethod
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
-        """What a command stands for, one by one: commands with what they do, which of an upload is None."""
+        """Return the commands that a command consists of, in order, each with the work it does; None for an upload."""
 
     def submit_timed(self, commands: Sequence[Command]) -> Ticket:
         """As `submit`, and measure when each kernel and each copy runs."""
@@ -277,7 +277,7 @@ class Backend(ABC):
         return timed
 
     def times(self, ticket: Ticket) -> list[Timed]:
-        """What `submit_timed` measured, in order. Waits for it."""
+        """Return the times in seconds that `submit_timed` measured, in order. Waits for them."""
         timed: list[Timed] = ticket
         return timed
 

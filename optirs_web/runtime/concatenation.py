@@ -87,7 +87,7 @@ def _leaves(
 
 
 def _slice_of(one: Recorded) -> _Placed | None:
-    """What a launch of `place` puts into zeros, if it is one place of one axis."""
+    """Return the slice that a launch of `place` writes into zeros; None unless it is a single index of an axis."""
     if not isinstance(one, Launch) or one.kernel.name != "place":
         return None
     size, *rest = (int(value) for value in one.parameters)

@@ -31,7 +31,7 @@ _SMALL_UPLOAD = 1 << 16
 
 
 async def gathered(started: Mapping[_Key, Awaitable[_Value]]) -> dict[_Key, _Value]:
-    """What all of these give, by key."""
+    """Await all of these at the same time, and return the results by key."""
     import asyncio  # which takes longer than all that a first tensor needs
 
     return dict(zip(started, await asyncio.gather(*started.values()), strict=True))

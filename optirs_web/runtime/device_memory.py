@@ -139,7 +139,7 @@ class DeviceMemory(ABC):
         return handle, rounded
 
     def _take_for_program(self, nbytes: int) -> tuple[Any, int]:
-        """The same for a compiled step, which is to keep it."""
+        """Return memory as `_take` does, with the size in bytes, for a compiled step that keeps it."""
         with self.lock:
             handle, rounded = self._take(nbytes)
             self._tell("record", handle, rounded)
@@ -189,7 +189,7 @@ class DeviceMemory(ABC):
                 self.trim()
 
     def memory_stats(self) -> MemoryStats:
-        """What is held now, and how it was served."""
+        """Return the buffers and bytes that are held now, and how many requests the pool and the device have served."""
         with self.lock:
             self._take_back()
             return MemoryStats(

@@ -14,7 +14,7 @@ _Result = TypeVar("_Result")
 
 
 def drive(work: Generator[Any, Any, _Result], answer: Callable[[Any], Any]) -> _Result:
-    """What the work returns in the end, each of its questions answered by a call."""
+    """Run a generator to the end and return the result, with each question that it yields answered by a call."""
     sent: Any = None
     while True:
         try:

@@ -32,7 +32,7 @@ class DType:
         return hash(self.name)
 
     def nbytes(self, size: int) -> int:
-        """What so many elements take: whole words."""
+        """Return the bytes that `size` elements take, rounded up to words of 4 bytes."""
         return -(-size * self.itemsize // 4) * 4
 
     def cast(self, raw: memoryview, shape: tuple[int, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""What is said, and what is still done, when work fails on a device after it was enqueued."""
+"""Errors for work that fails on a device after it was enqueued, and the choice of the commands that still run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Touched = tuple[Sequence["Handle"], Sequence["Handle"]]
 
 
 def needs_and_writes(kernel: Kernel, buffers: Sequence[BoundBuffer]) -> Touched:
-    """Of a kernel over these buffers. What it can write it may read first, unless it is known not to."""
+    """Return the memory whose content a kernel over these buffers needs, and the memory that it writes.
+
+    A buffer that it can write counts as needed too, unless `kernel.overwrites` says otherwise.
+    """
     pairs = [(binding.writes, handle) for binding, (handle, _, _) in zip(kernel.bindings, buffers, strict=True)]
     return (
         [handle for writes, handle in pairs if not (writes and kernel.overwrites)],
@@ -48,7 +51,7 @@ def independent(
 
 
 def lost_message(info: AdapterInfo) -> str:
-    """What is said of a device that the driver has given up."""
+    """Return the message for a device that the driver reports as lost, with how to recover."""
     return (
         f"device '{info.name}' was lost with everything on it: {info.description}. "
         "optirs_web.recover() reopens it and continues from the last snapshot; without one, open it with "
@@ -57,14 +60,14 @@ def lost_message(info: AdapterInfo) -> str:
 
 
 def consequence(left_out: int) -> str:
-    """What a failure entails, as `launch_error` is told: how many operations did not run."""
+    """Return how many operations did not run, as the sentence that `launch_error` takes; "" for none."""
     return f"{left_out} operations that need its result did not run" if left_out else ""
 
 
 def launch_error(
     backend: Backend, commands: Sequence[Command], failed: Command, why: object, entails: str
 ) -> LaunchError:
-    """What to raise: which operation it was, where in a recorded program, and why.
+    """Return the error for a failed command, which names the operation, the step of a recorded program, and the cause.
 
     Args:
         backend: whose commands they are.
@@ -89,7 +92,7 @@ def blame(
     buffers_of: Callable[[Command], tuple[Kernel, Sequence[BoundBuffer]] | None],
     is_there: Callable[[Handle], bool],
 ) -> LaunchError:
-    """What to raise where the device told of a failure later, and not whose it was.
+    """Return the error for a failure that the device reported later, without the operation that caused it.
 
     It was the first operation that is given memory that was freed, or the same memory for reading and for writing;
     else one whose name the message has.

@@ -88,7 +88,7 @@ class _Fusion:
         return True
 
     def _has_to_keep(self, producer: Mapped, at: int, first: int) -> bool | None:
-        """Whether a producer's results are to be written besides; None if it should not be fused at all."""
+        """Return whether a fused producer's results must be written to memory too; None if it should not be fused."""
         views = [one.view for one in producer.outputs]
         others = {one for view in views for one in self.nodes.others(view.buffer, first, at)}
         if all(self.nodes.is_temporary(view.buffer) for view in views) and len(views) == 1:
@@ -233,7 +233,10 @@ def _reads(one: Mapped, view: View) -> bool:
 
 
 def _followed(producer: Node, hook: Hook, consumer: Mapped, number: int, *, is_kept: bool) -> Mapped | None:
-    """What follows a cooperative kernel once `consumer`, which reads a result of it as tensor `number`, does so too."""
+    """Return the expression after a cooperative kernel with `consumer` joined to it; None if they cannot be fused.
+
+    `consumer` reads a result of the kernel, or of the expression after it, as tensor `number`.
+    """
     view = consumer.tensors[number].view
     assert isinstance(producer.recorded, Launch)
     if producer.after is not None:

@@ -94,7 +94,7 @@ class Node:
 
 
 def view_of(launch: Launch, binding: str) -> View:
-    """What a launch binds there."""
+    """Return the view that a launch binds to the binding of this name."""
     return next(view for one, view in zip(launch.kernel.bindings, launch.views, strict=True) if one.name == binding)
 
 
@@ -125,7 +125,7 @@ class Nodes:
                 yield at, node
 
     def as_recorded(self) -> list[Recorded]:
-        """What is left, as launches and copies."""
+        """Return the nodes that are left, as launches and copies in order."""
         return [node.as_recorded() for _, node in self.items()]
 
     def __getitem__(self, at: int) -> Node:
@@ -174,7 +174,7 @@ class Nodes:
         return self.readers[buffer] - {*but}
 
     def can_move(self, first: int, last: int, *, writes: bool) -> bool:
-        """What node `first` does can be done at `last` instead; `writes` says that its results are kept."""
+        """Return whether node `first` can run at `last` instead; `writes` says that the results are kept."""
         node = self[first]
         if any(first < one < last for view in node.reads for one in self.writers[view.buffer]) and any(
             overlaps(view, other.writes) for view in node.reads for other in self.between(first, last)

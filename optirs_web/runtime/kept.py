@@ -1,4 +1,4 @@
-"""What was measured on this machine, in one file of the user's cache folder; in a page, an entry of its storage.
+"""Figures measured on this machine, in a file of the user's cache folder; in a page, an entry of the page's storage.
 
 It is JSON: figures by name, by the subject that they are of. Those who keep figures check what they read, since anybody
 may have written the file. It may be deleted at any time.

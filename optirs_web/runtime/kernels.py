@@ -45,7 +45,7 @@ class Binding(NamedTuple):
 
 
 class Kernel(ABC):
-    """What a dispatch runs. Kernels are made once and compared by identity.
+    """Base class of the kernels that a dispatch runs. Kernels are made once and compared by identity.
 
     Attributes:
         name: for messages and profiles.

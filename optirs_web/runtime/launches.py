@@ -1,4 +1,4 @@
-"""What a program is recorded as, before it is bound to memory: launches of kernels, and copies."""
+"""Launches of kernels, and copies: the elements of a recorded program before it is bound to memory."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Launch:
 
     @property
     def reads(self) -> list[View]:
-        """What it may read. A kernel that can write a buffer may read it first, unless it is known not to."""
+        """The views that it may read. A kernel that can write a buffer may read it first, unless it is known not to."""
         pairs = zip(self.kernel.bindings, self.views, strict=True)
         return [view for binding, view in pairs if not (binding.writes and self.kernel.overwrites)]
 
     @property
     def writes(self) -> list[View]:
-        """What it writes."""
+        """The views that it can write."""
         return [view for binding, view in zip(self.kernel.bindings, self.views, strict=True) if binding.writes]
 
 

@@ -45,7 +45,7 @@ class Walked(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What is written, where, and as what."""
+    """A result of an expression: the view that it is written to, the type of the elements, and the value."""
 
     view: View
     type: str
@@ -261,7 +261,7 @@ def with_value(consumer: Mapped, number: int, value: Argument = ("value", 0)) ->
 
 
 def _collapsed(one: Mapped) -> Mapped:
-    """The same walk with as few axes as possible."""
+    """Return the expression with axes merged where the strides allow it, and axes of size 1 removed."""
     axes: list[tuple[int, list[int]]] = []
     for size, *steps in zip(one.dims, *(walked.strides for walked in one.tensors), strict=True):
         if size == 1:
@@ -278,7 +278,10 @@ def _collapsed(one: Mapped) -> Mapped:
 
 
 def fused_of(one: Mapped) -> tuple[Fused, list[int | float]]:
-    """What the generated part of a kernel is made from, and the parameters of a launch of it but for the size."""
+    """Return the source of a generated kernel, and the parameters of a launch of it except the size.
+
+    These are, in order, the dims, then starts and strides of tensors that are not flat, and the scalars.
+    """
     one = _collapsed(one)
     flat = tuple(one.is_flat(number) for number in range(len(one.tensors)))
     walked = [tensor for tensor, is_flat in zip(one.tensors, flat, strict=True) if not is_flat]

@@ -34,5 +34,5 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def float32_matmul_precision() -> str:
-    """What was chosen last."""
+    """Return the precision of float32 products that was set last: "highest" (at first), "high" or "medium"."""
     return _chosen[0]

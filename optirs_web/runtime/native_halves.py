@@ -1,4 +1,4 @@
-"""Whether a device's f16 is our float16: WGSL leaves open how it rounds, and what becomes of the smallest numbers."""
+"""A check that a device's f16 is our float16: WGSL leaves open how it rounds, and how it treats subnormal numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels Numba runs, and as what: those of map functions over elements, and of rules over arenas and tensors."""
+"""The loops that Numba runs for kernels: for map functions over elements, and for rules over arenas and tensors."""
 
 from __future__ import annotations
 

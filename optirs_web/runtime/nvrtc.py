@@ -17,7 +17,7 @@ MISSING = "NVIDIA's compiler is not installed: pip install 'optirs-web[cuda]'"
 def compile_cuda(
     text: str, arch: str = "sm_80", kind: Literal["ptx", "cubin"] = "ptx", options: tuple[str, ...] = ()
 ) -> bytes:
-    """What the compiler makes of CUDA text, as `print_c` gives it.
+    """Compile CUDA text, as `print_c` returns it, and return PTX or a cubin as bytes.
 
     Args:
         text: the source.
@@ -51,7 +51,7 @@ def compile_cuda(
 
 @cache
 def version() -> tuple[int, int]:
-    """Which CUDA the compiler is of.
+    """Return the version of CUDA that the compiler belongs to, as (major, minor).
 
     Raises:
         DeviceNotAvailableError: the packages of the extra `cuda` are not installed.
@@ -77,14 +77,14 @@ def _nvrtc() -> Any:
 
 
 def _value(answer: tuple[Any, ...]) -> Any:
-    """What a function returns beside its error code."""
+    """Return the value beside the error code in the answer of a compiler's function; raise if the code is not 0."""
     if answer[0].value:
         raise OptirsError(f"NVIDIA's compiler: {answer[0].name}")
     return answer[1]
 
 
 def _bytes(size: Any, fill: Any, program: Any) -> bytes:
-    """What two functions give together: how long it is, and it."""
+    """Return the bytes that `fill` writes for a program; `size` says how many they are."""
     found = bytearray(_value(size(program)))  # which the other writes into
     fill(program, found)
     return bytes(found)

@@ -81,7 +81,7 @@ class OptionKernel(GeneratedKernel):
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """What a dispatch gives to `follow`."""
+        """Name and type of each parameter of `follow` that is a parameter of the dispatch; the type is always "f32"."""
         return tuple((name, "f32") for name in self.arguments if name not in ("row", "current", "metric"))
 
     @property

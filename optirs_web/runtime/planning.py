@@ -70,7 +70,10 @@ def _is_free(taken: list[_Span], span: _Span) -> bool:
 def _spans(
     recorded: Sequence[Recorded], is_own: Callable[[Buffer], bool], is_temporary: Callable[[Buffer], bool], end: int
 ) -> list[_Span]:
-    """Of each buffer of the program, the earliest first."""
+    """Return the span of launches that need each buffer of the program, by indices into `recorded`, the earliest first.
+
+    It ends at `end` for a buffer that is not temporary.
+    """
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
     for at, one in enumerate(recorded):

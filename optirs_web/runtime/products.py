@@ -98,7 +98,7 @@ class Tile(NamedTuple):
 
     @property
     def invocations(self) -> int:
-        """Of a workgroup."""
+        """The number of invocations of a workgroup."""
         return self.rows // self.own_rows * (self.columns // self.own_columns)
 
     @property
@@ -111,7 +111,7 @@ class Tile(NamedTuple):
         return 16 * (most(self.rows) + most(self.columns))
 
     def fits(self, capabilities: Capabilities) -> bool:
-        """Whether a device can run it."""
+        """Return whether a device allows the invocations and the shared bytes of a workgroup."""
         return self.invocations <= capabilities.max_invocations and self.nbytes <= capabilities.max_workgroup_bytes
 
     def constants(self) -> dict[str, int]:

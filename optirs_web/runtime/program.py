@@ -71,7 +71,7 @@ def recorded_here() -> Program | None:
 
 
 class Program:
-    """What `Device.record` yields.
+    """A sequence of launches and copies that `Device.record` records, to be replayed as a whole.
 
     What is recorded is kept as launches. When the recording ends they are fused, the buffers that were allocated in it
     are given memory of the program's own, which those share that are not needed at the same time, and everything is
@@ -130,7 +130,10 @@ class Program:
         return buffer
 
     def _drop(self, handle: Any, nbytes: int) -> None:
-        """What a buffer of the program does when it is released; as long as it is not, the program stays alive."""
+        """Note on a released buffer of the program how many launches and copies were recorded by then.
+
+        As long as the buffer is not released, the program stays alive.
+        """
         if isinstance(handle, ProgramBuffer):
             handle.dropped_at = len(self.as_recorded)
 

@@ -33,7 +33,7 @@ Make = Callable[[int], Buffer]
 
 
 class _Use(NamedTuple):
-    """Of one buffer of the program: the launches that touch it, and those that write it."""
+    """The uses of a buffer of the program: indices of the launches that touch it, and of those that write it."""
 
     touched: list[int]
     written: list[int]
@@ -182,7 +182,7 @@ class _Fitting:
 
 
 class _Again:
-    """What is run again before one launch, so that a buffer has its content there."""
+    """The launches to run again before launch `at`, so that buffers have the content that it needs."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which devices there are, and which one to take. The only place that knows backends, by name, lazily."""
+"""The list of devices, and the choice among them. No other module knows backends by name; they are imported lazily."""
 
 from __future__ import annotations
 

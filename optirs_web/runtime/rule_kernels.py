@@ -67,7 +67,7 @@ class UpdateKernel(RuleKernel):
 
     @property
     def elements_per_workgroup(self) -> int:
-        """Of the arena."""
+        """The number of elements of the arena that a workgroup updates."""
         return update_shell.elements_per_workgroup(self.changed_slots)
 
     @cached_property

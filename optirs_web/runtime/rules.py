@@ -70,7 +70,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Rule:
-    """What an optimizer does, as WGSL.
+    """The update of an optimizer in WGSL, with the gradient transforms in front of it.
 
     Attributes:
         name: the file in ``shaders/optimizers``; or, with `text`, what to call it.
@@ -144,7 +144,7 @@ class Rule:
 
     @cached_property
     def counters(self) -> dict[str, int]:
-        """What transforms count from call to call, by name: which of `transforms` it is."""
+        """The counts that transforms keep from call to call: by name, the index of the member in `transforms`."""
         found: dict[str, int] = {}
         first = 0
         for number, one in enumerate(self.stages):

@@ -9,7 +9,7 @@ __all__ = ["MemoryStats", "Stats"]
 
 @dataclass(slots=True)
 class Stats:
-    """What happened since a device was opened; subtract two of them for what happened in between.
+    """Counts of operations and bytes since a device was opened; subtract two of them for the counts in between.
 
     Attributes:
         dispatches: kernels run.

@@ -21,7 +21,7 @@ kernels of a submit have one time."""
 
 
 class Work(NamedTuple):
-    """What one command does.
+    """The work of a command: a launch of a kernel, or a copy between buffers.
 
     Attributes:
         kernel: what runs; None for a copy between buffers.

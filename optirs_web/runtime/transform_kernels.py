@@ -30,12 +30,12 @@ class TransformKernel(RuleKernel):
 
     @cached_property
     def map_module(self) -> syntax.Module:
-        """What joins the transforms."""
+        """The linked module of the functions that the kernel calls."""
         return self.rule.linked(self._functions, self.flags)
 
 
 class TransformMeasureKernel(TransformKernel):
-    """What a transform measures, summed over each block of an arena."""
+    """A kernel that measures gradients for a transform, and stores the sums over each block of an arena."""
 
     elements_per_workgroup = rule_shell.ELEMENTS_PER_WORKGROUP
 
@@ -64,7 +64,7 @@ class TransformMeasureKernel(TransformKernel):
 
 
 class TransformSettleKernel(TransformKernel):
-    """What follows from a measure, for each tensor."""
+    """A kernel that settles a transform from the sums of blocks: for each tensor, or for all together."""
 
     @staticmethod
     @cache
@@ -91,7 +91,7 @@ class TransformSettleKernel(TransformKernel):
 
 
 class TransformRowsKernel(TransformKernel):
-    """What a transform measures of each row, and what follows."""
+    """A kernel that measures each row of the gradients for a transform, and settles it."""
 
     @staticmethod
     @cache

@@ -71,7 +71,10 @@ def sealed(path: str) -> bytes | None:
 
 
 def machine() -> list[str]:
-    """What times on this machine depend on besides its devices: the processor, and the threads that it is given."""
+    """Return the host name, the processor, the number of cores, and the variables that limit threads, as strings.
+
+    Measured times depend on these as well as on devices.
+    """
     import platform
 
     threads = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]

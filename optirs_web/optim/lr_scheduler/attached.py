@@ -72,7 +72,7 @@ def _learn(rate: Tensor, for_recording: bool = False) -> None:
 
 
 def _value_of(rate: Tensor) -> float:
-    """What it holds: read once, and again when somebody else has assigned to it."""
+    """Return the value of a learning rate in a tensor: read once, and again when somebody else has assigned to it."""
     known = _known.get(rate)
     if known is None or known[0] != _version(rate):
         if rate.device.recording is None:
@@ -87,7 +87,7 @@ def _value_of(rate: Tensor) -> float:
 
 
 class _Staged(NamedTuple):
-    """What a recorded step copies into the table: the value of a row's words, written before each replay."""
+    """Values of an option that a recorded step copies: float32 that the host writes to `buffer` before each replay."""
 
     group: int
     names: tuple[str, ...]
@@ -106,7 +106,7 @@ def attached(optimizer: Optimizer) -> Attached:
 
 
 class Attached:
-    """See above.
+    """The schedulers of an optimizer, and what they write on the device; see the module.
 
     Attributes:
         members: in the order in which they were made.
@@ -200,7 +200,7 @@ class Attached:
                     self._table.set(row, "base", base)
 
     def _base(self, group: int, param: str, members: Sequence[LRScheduler]) -> float:
-        """What the device is to apply the formulas to."""
+        """Return the base of a group's option that the device applies the formulas to; 0.0 where their product is 0."""
         if len(members) == 1:
             return members[0]._work.bases[param][group]
         factor = 1.0

@@ -30,7 +30,7 @@ def _of_groups(name: str, optimizer: Optimizer, value: Values) -> list[float]:
 
 
 class _CycleLR(LRScheduler):
-    """Of the momentum (or beta1) the group has the bounds, as in torch."""
+    """Base class of schedulers that cycle momentum (or beta1) too, with the bounds stored in the group, as in torch."""
 
     cycle_momentum: bool
     use_beta1: bool

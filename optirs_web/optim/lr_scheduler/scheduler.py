@@ -20,7 +20,7 @@ __all__ = ["LRScheduler", "ScheduleLR"]
 
 @dataclass
 class _Work:
-    """What a scheduler knows besides torch's attributes: by option, for each group.
+    """The state of a scheduler besides torch's attributes: by option, for each group.
 
     Attributes:
         plans: the formulas; empty where `get_lr` is all that there is.
@@ -102,11 +102,11 @@ class LRScheduler:
         return None
 
     def _offset(self) -> float:
-        """What the multiple is of is measured from here."""
+        """Return the offset of the formulas: they multiply the difference between the base and this value."""
         return 0.0
 
     def _bases(self, param: str) -> list[float]:
-        """What the formulas are given at first."""
+        """Return the initial base of the formulas for each group."""
         return list(self.base_lrs)
 
     def get_lr(self) -> list[float]:
@@ -147,7 +147,7 @@ class LRScheduler:
     # Groups that are added later: a chain goes on from their values, as torch's; what needs a first value has none.
 
     def reach(self, param: str) -> int:
-        """Of how many groups it sets an option."""
+        """Return the number of parameter groups for which it sets an option."""
         return len(self._work.bases.get(param, self.optimizer.param_groups))
 
     def _grow(self) -> None:

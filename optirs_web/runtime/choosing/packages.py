@@ -1,4 +1,4 @@
-"""What to say where a package that a device needs is missing, damaged or of another version."""
+"""Messages for a device that needs a package which is missing, damaged or of another version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What "auto" takes natively: the fastest by a short measurement, among those that are preferred and well."""
+"""The choice of "auto" outside pages: the fastest device by a short measurement, of those preferred and well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the system tells of devices: which are one piece of hardware, where it hangs on the bus, what memory it has."""
+"""Facts about devices from the operating system: which share hardware, the address on the bus, the memory in bytes."""
 
 from __future__ import annotations
 

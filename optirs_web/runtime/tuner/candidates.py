@@ -1,4 +1,4 @@
-"""What can be chosen for each kernel, which of it a device allows, and the shapes of work that one choice serves.
+"""The choices that the tuner has for each kernel, the limits of devices on them, and the shapes that share a choice.
 
 | kernels | numbers | invocations of a workgroup | bytes that they share |
 |---|---|---|---|
@@ -59,7 +59,7 @@ class Tunable(ABC):
         return choice[0], 0
 
     def allows(self, launch: Launch, choice: Choice, capabilities: Capabilities) -> bool:
-        """Whether a device can run the launch with this choice."""
+        """Return whether a device can run the launch with this choice."""
         invocations, nbytes = self.needs(choice)
         most = capabilities.max_workgroups
         return (
@@ -81,7 +81,7 @@ class Tunable(ABC):
 
     @abstractmethod
     def shape_class(self, launch: Launch) -> str:
-        """What one choice serves: sizes are rounded up to powers of two, or of four."""
+        """Return the name of a class of shapes that share a choice: sizes rounded up to powers of two, or of four."""
 
     @abstractmethod
     def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
@@ -285,7 +285,7 @@ _OF_FILES: dict[str, Tunable] = {"matmul": _PRODUCTS, "batched_matmul": _PRODUCT
 
 @cache
 def tunable_of(kernel: Kernel) -> Tunable | None:
-    """What a kernel is tuned as, if it is."""
+    """Return the family of kernels that this kernel is tuned in; None if it is not tuned."""
     match kernel:
         case CooperativeKernel(name=name):
             return _OF_FILES.get(name)

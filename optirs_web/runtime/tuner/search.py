@@ -79,7 +79,7 @@ def _bound(device: Device, launch: Launch, buffers: Sequence[BoundBuffer]) -> Co
 
 
 def _contents(device: Device, launch: Launch, scratch: Sequence[Buffer]) -> list[Command]:
-    """What fills the memory of a search."""
+    """Return commands that fill the scratch buffers: float32 with 1, others with copies of the launch's own memory."""
     commands = []
     for binding, view, buffer in zip(launch.kernel.bindings, launch.views, scratch, strict=True):
         whole = (buffer.handle, 0, view.nbytes)

@@ -1,4 +1,4 @@
-"""Whether choices are used at all, and the subject that they are kept under."""
+"""The switch that says whether the tuner's choices are used, and the subject that they are kept under."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _asked: list[bool] = []
 
 
 def set_asked(enabled: bool) -> None:
-    """What a program says has precedence over OPTIRS_TUNE."""
+    """Set whether choices are used. This has precedence over OPTIRS_TUNE."""
     _asked[:] = [enabled]
 
 
