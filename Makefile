@@ -196,9 +196,10 @@ bench-browser: wheel ## measure in Chromium: products, training and optimizer st
 	$(BIN)/python benchmarks/browser/soak.py
 
 # Types and layers are checked on the installed wheels: there the mapped folders lie inside optirs_web, as users get them.
-check: $(LINTERS) wheel ## formatting, lint, layers, and types on the built wheels
+check: $(LINTERS) wheel ## formatting, lint, docstrings, layers, and types on the built wheels
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python scripts/check_docstrings.py optirs_web $(MAPPED) benchmarks scripts tests
 	cd $(SITE) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache --no-logo
 	cd $(SITE) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/mypy -p optirs_web
 
