@@ -166,7 +166,7 @@ def test_a_method_is_recorded_for_each_object(device, capsys):
         assert (twice.step(x).item(), thrice.step(x).item()) == (2.0, 3.0)
     assert asyncio.run(thrice.step.call_async(x)).item() == 3.0
     assert ow.explain(twice.step).device == device.name
-    assert Scaled.step.__doc__ == "What x becomes."
+    assert Scaled.step.__doc__ == "Return the scaled x, to a power."
 
 
 def test_arguments_by_name_are_those_by_position(device):

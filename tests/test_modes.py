@@ -9,8 +9,9 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 import optirs_web as ow
-from optirs_web import ops
 from optirs_web.autograd import enable_grad, grad_enabled, observe_grads, sources_of, walks_back
+from optirs_web.ops.calls import autocast_to
+from optirs_web.ops.random_state import drawn_again, draws_so_far
 from optirs_web.placing.policy import current
 from optirs_web.runtime.device import Device
 
@@ -47,7 +48,7 @@ def walking_back():
 
 @contextmanager
 def drawing_again():
-    with ops.random_state.drawn_again(ow.device("cpu"), 1_000_000):
+    with drawn_again(ow.device("cpu"), 1_000_000):
         yield
 
 
@@ -61,12 +62,12 @@ def tape_is_open():
 
 MODES = {
     "no_grad": (ow.no_grad, lambda: not grad_enabled()),
-    "autocast": (ow.autocast, lambda: ops.autocast_to() is not None),
+    "autocast": (ow.autocast, lambda: autocast_to() is not None),
     "GradientTape": (ow.GradientTape, tape_is_open),
     "placement": (lambda: ow.placement("cpu"), lambda: current() is not None),
     "a recording": (recording, lambda: Device.recorder() is not None),
     "observed gradients": (lambda: observe_grads(SEEN), lambda: bool(observed())),
-    "random numbers drawn again": (drawing_again, lambda: ops.random_state.draws_so_far(ow.device("cpu")) >= 1_000_000),
+    "random numbers drawn again": (drawing_again, lambda: draws_so_far(ow.device("cpu")) >= 1_000_000),
 }
 SEEN = {}
 
@@ -243,8 +244,8 @@ def test_an_asynchronous_generator_that_is_not_run_to_its_end_ends_its_block_whe
         gc.collect()
         await asyncio.sleep(0.01)  # the loop closes it, in a task of its own
         with ow.autocast("float16"):
-            inside = ops.autocast_to().name
-        return grad_enabled(), inside, ops.autocast_to()
+            inside = autocast_to().name
+        return grad_enabled(), inside, autocast_to()
 
     assert asyncio.run(first_of_them()) == (True, "float16", None)
 
@@ -268,9 +269,9 @@ def test_a_block_is_entered_by_two_threads_at_once():
     def use(_):
         with shared:
             both_in.wait(60)
-            inside = ops.autocast_to()
+            inside = autocast_to()
             both_in.wait(60)
-        return inside.name, ops.autocast_to()
+        return inside.name, autocast_to()
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(use, range(2))) == [("bfloat16", None)] * 2
