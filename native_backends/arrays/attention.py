@@ -64,7 +64,11 @@ class _Pairs:
     def scores(self, block: Any) -> Array:
         """Return the scores of a block of pairs, -inf where hidden."""
         xp, p = self.xp, self.p
-        scores = block.other(self.other) @ block.own(self.own).swapaxes(-1, -2)
+        # Keys are on the left in any case: NumPy's library may round the product of the transposed operands otherwise.
+        if p["owns_queries"]:
+            scores = block.other(self.other) @ block.own(self.own).swapaxes(-1, -2)
+        else:
+            scores = (block.own(self.own) @ block.other(self.other).swapaxes(-1, -2)).swapaxes(-1, -2)
         scores *= np.float32(p["scale"])
         if p["mask_kind"]:
             mask = block.pairs(self.mask).swapaxes(-1, -2)

@@ -64,7 +64,7 @@ def __getattr__(name: str) -> Any:
 def codec() -> Mapping[str, Callable[..., Any]]:
     """Return the functions of ``shaders/lib/storage.wgsl``. Codes are integers of any length that holds them."""
     functions = _printed.codec("jax")
-    return {name: _of_codes(one) if name.startswith("from_") else one for name, one in functions.items()}
+    return {name: _of_codes(function) if name.startswith("from_") else function for name, function in functions.items()}
 
 
 def _of_codes(function: Callable[..., Array]) -> Callable[..., Array]:

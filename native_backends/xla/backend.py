@@ -48,7 +48,7 @@ def list_adapters(name: str) -> list[AdapterInfo]:
     """The devices of JAX's default platform; if there is none, one entry that says what to do."""
     reason = _forks.reason or wrong_version("jax", jax.__version__)
     try:
-        found = [] if reason else jax.local_devices()
+        devices = [] if reason else jax.local_devices()
     except (AssertionError, RuntimeError) as error:  # it asserts that a platform of those asked for is there
         reason = _no_platform(error)
     if reason:
@@ -58,10 +58,10 @@ def list_adapters(name: str) -> list[AdapterInfo]:
         AdapterInfo(
             name,
             number,
-            f"{one.platform}: {one.device_kind} (JAX {jax.__version__})",
-            kind="cpu" if one.platform == "cpu" else "",
+            f"{device.platform}: {device.device_kind} (JAX {jax.__version__})",
+            kind="cpu" if device.platform == "cpu" else "",
         )
-        for number, one in enumerate(found)
+        for number, device in enumerate(devices)
     ]
 
 
@@ -190,9 +190,9 @@ class XlaBackend(Backend):
         if words.size == handle.count:
             handle.words = self._put(words)
         elif self.device.platform == "cpu" and handle.count <= _REWRITTEN // 4:
-            found = np.array(self.words_of(handle))
-            found[offset // 4 : offset // 4 + words.size] = words
-            handle.words = self._put(found)
+            content = np.array(self.words_of(handle))
+            content[offset // 4 : offset // 4 + words.size] = words
+            handle.words = self._put(content)
         else:
             from .programs import write_part
 
@@ -240,10 +240,10 @@ class XlaBackend(Backend):
             except Exception as error:
                 if isinstance(error, AllocationFailed) and not number:
                     raise  # nothing was done, so the same commands may be submitted again
-                told = self._launch_error(commands, number, error)
+                failure = self._launch_error(commands, number, error)
                 if isinstance(_failed(error), AllocationFailed):
-                    raise AllocationFailed(str(told), operation=told.operation) from error
-                raise told from error
+                    raise AllocationFailed(str(failure), operation=failure.operation) from error
+                raise failure from error
 
     def _launch_error(self, commands: Sequence[Command], number: int, why: object) -> LaunchError:
         return launch_error(self, commands, commands[number], why, consequence(len(commands) - number - 1))

@@ -67,7 +67,7 @@ class Wrapper(Optimizer):
     prefix: ClassVar[str]
     """The prefix of its options in a group, as the inner optimizer may have options of the same names."""
     is_saved: ClassVar[bool] = True
-    """Whether its own state is part of the state dict: it is needed between steps."""
+    """True if the wrapper's own state is needed between steps, so that it is part of the state dict."""
 
     def __init__(self, optimizer: Any, options: Mapping[str, Any], *, skip_nonfinite: bool = False) -> None:
         name = type(self).__name__

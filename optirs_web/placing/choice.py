@@ -156,7 +156,7 @@ class Fastest:
     """
 
     def __init__(self, cpu: Device, gpu: Device, threshold: float) -> None:
-        """Nothing is measured before an operation comes."""
+        """Take the threshold and the devices; rates are measured when the first operation is placed."""
         self.candidates = (cpu, gpu)
         self._threshold = threshold
         self._predictions = _predictions_for(self.candidates)
