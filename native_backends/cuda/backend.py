@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import DeviceNotAvailableError
 from ...runtime import nvrtc
 from ...runtime.backend import AdapterInfo
-from ...runtime.tuner.switch import uses_choices
+from ...runtime.tuner.attaching import attach_choices
 from ..forks import Forks
 
 if TYPE_CHECKING:
@@ -48,16 +48,16 @@ _forks = Forks("CUDA")
 
 def list_adapters(name: str) -> list[AdapterInfo]:
     """An adapter for each GPU that can run the kernels; if there is none, one entry that says what to do."""
-    found: list[AdapterInfo] = []
+    adapters: list[AdapterInfo] = []
     reason = _forks.reason or _missing()
     if not reason:
-        devices, reason = _found()
-        lacks = {one.ordinal: _lack(one) for one in devices}
-        usable = [one for one in devices if not lacks[one.ordinal]]
-        found = [_about(name, index, one) for index, one in enumerate(usable)]
-        if devices and not found:
-            reason = "; ".join(f"{one.name} {lacks[one.ordinal]}" for one in devices)
-    return found or [AdapterInfo(name, 0, "", available=False, reason=reason)]
+        devices, reason = _devices()
+        lacks = {device.ordinal: _lack(device) for device in devices}
+        usable = [device for device in devices if not lacks[device.ordinal]]
+        adapters = [_adapter_of(name, index, device) for index, device in enumerate(usable)]
+        if devices and not adapters:
+            reason = "; ".join(f"{device.name} {lacks[device.ordinal]}" for device in devices)
+    return adapters or [AdapterInfo(name, 0, "", available=False, reason=reason)]
 
 
 def _missing() -> str:
@@ -85,16 +85,16 @@ def _without_driver() -> str:
     return f"if there is an NVIDIA GPU, {_INSTALL}; {_CONTAINER}"
 
 
-def _found() -> tuple[list[Device], str]:
-    """Every GPU that the driver has; and what to say where there is none."""
+def _devices() -> tuple[list[Device], str]:
+    """Return every GPU that the driver has, and the message for when there is none."""
     from . import driver
 
     try:
         driver.initialize()
-        known, needed = driver.version(), nvrtc.version()
-        if known[0] < needed[0]:
+        supported, needed = driver.version(), nvrtc.version()
+        if supported[0] < needed[0]:
             return [], (
-                f"NVIDIA's driver supports CUDA {known[0]}.{known[1]}, but the installed compiler needs "
+                f"NVIDIA's driver supports CUDA {supported[0]}.{supported[1]}, but the installed compiler needs "
                 f"{needed[0]}.0 or newer: {_INSTALL}"
             )
         return driver.devices(), _no_gpu()
@@ -134,7 +134,7 @@ def _dotted(capability: int) -> str:
     return f"{capability // 10}.{capability % 10}"
 
 
-def _about(name: str, index: int, device: Device) -> AdapterInfo:
+def _adapter_of(name: str, index: int, device: Device) -> AdapterInfo:
     from . import driver
 
     major, minor = driver.version()
@@ -159,13 +159,10 @@ def open_backend(info: AdapterInfo) -> CudaBackend:
         raise DeviceNotAvailableError(_forks.reason)
     from .device import CudaBackend
 
-    usable = [one for one in _found()[0] if not _lack(one)]
+    usable = [device for device in _devices()[0] if not _lack(device)]
     if info.index >= len(usable):
         raise DeviceNotAvailableError(f"{info} has disappeared: see nvidia-smi")
     backend = CudaBackend(usable[info.index], info)
     _forks.add(backend)
-    if uses_choices(backend.info):
-        from ...runtime.tuner.choices import Choices  # which few have
-
-        Choices(backend).attach()
+    attach_choices(backend)
     return backend

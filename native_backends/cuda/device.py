@@ -21,12 +21,14 @@ from ...runtime.matmul_precision import float32_matmul_precision
 from ...runtime.products import tile_class
 from ...runtime.subgroups import reduces_by_subgroups
 from ...runtime.timing import Timed
-from ..c_device import CBackend, Launch
+from ..c_device import CBackend
 from ..steps import Step, each, work_of
 from . import driver
 from .clock import Clock
+from .context import Context
 from .driver import CudaError
 from .graphs import Graph, Replayed
+from .memory import Memory
 from .products import REPLACED, Products, library, replaces
 from .programs import Arguments, Program, Programs
 from .sharing import Sharing
@@ -35,7 +37,7 @@ from .transfers import Later, Transfers
 if TYPE_CHECKING:
     from ...runtime.kernels import Kernel
 
-__all__ = ["CudaBackend", "Memory"]
+__all__ = ["CudaBackend"]
 
 # A kernel finds its elements by numbers of 32 bits, and a word may hold two of them.
 _MOST_BOUND = 1 << 32
@@ -52,34 +54,8 @@ _LOST = frozenset(
     (4, 46, 201, 214, 220, 226, 400, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 809, 810, 911, 912, 999)
 )
 
-_TOLD = 256  # submits of which it is kept what they did, to name it
+_SUBMITS = 256  # the latest submits, whose operations a message names
 _NAMES = 8  # of operations, in a message
-
-
-class Memory:
-    """A handle: where it begins, None once it was freed; and the launches and recordings that name it."""
-
-    __slots__ = ("__weakref__", "address", "graphs", "launches", "lent", "owner")
-
-    def __init__(self, address: int, owner: Callable[[], None] | None = None) -> None:
-        """Hold an address in the device's own memory, or in another library's, whose `owner` is called at the end."""
-        self.address: int | None = address
-        self.owner = owner
-        self.lent = 0  # how often to other libraries
-        self.launches: weakref.WeakSet[Launch] = weakref.WeakSet()
-        self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
-
-    def release(self) -> None:
-        """Return memory of another library by a call of `owner`, at most once; do nothing for the device's own."""
-        owner, self.owner = self.owner, None
-        if owner is not None:
-            owner()
-
-    def at(self, offset: int) -> int:
-        """The address of a byte. A kernel or a copy that names memory which was freed would lose the device."""
-        if self.address is None:
-            raise OptirsError("freed memory is used")
-        return self.address + offset
 
 
 class CudaBackend(CBackend):
@@ -108,16 +84,16 @@ class CudaBackend(CBackend):
         self.device = device
         self._memory: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
-        self._submitted: deque[Sequence[Command]] = deque(maxlen=_TOLD)  # since it was last waited for
+        self._submitted: deque[Sequence[Command]] = deque(maxlen=_SUBMITS)  # since it was last waited for
         self._graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
         self._retired: list[driver.Handle] = []  # those of graphs that nobody replays any more
         try:
-            self._context = driver.retain_context(device.ordinal)
+            self._context = Context(device.ordinal)
             try:
-                with self.current():
+                with self._context.current():
                     self._start_up()
             except (CudaError, OptirsError):
-                driver.release_context(device.ordinal)
+                self._context.release()
                 raise
         except (CudaError, OptirsError) as error:
             is_lost = isinstance(error, CudaError) and error.code in _LOST
@@ -126,7 +102,7 @@ class CudaBackend(CBackend):
         self._timer = Clock(self.stream)
         self._transfers = Transfers(self.stream)
         self._programs = Programs(device.capability, self.stats)
-        self.sharing = Sharing(self)
+        self.sharing = Sharing(self._context, self.stream, self.errors, self._hold)
 
     def _start_up(self) -> None:
         """Make a stream, and what makes products in its order."""
@@ -137,16 +113,6 @@ class CudaBackend(CBackend):
             driver.destroy_stream(self.stream)
             raise
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """The device is that of this thread's calls, and then again the one before, as other libraries expect."""
-        driver.push_context(self._context)
-        try:
-            yield
-        finally:
-            with suppress(CudaError):  # what went wrong in between is told
-                driver.pop_context()
-
     def loss_by(self, error: CudaError, step: Step | None) -> str:
         return (
             f"device '{self.info.label}' was lost with everything on it: {self.info.description}. CUDA says: "
@@ -155,19 +121,19 @@ class CudaBackend(CBackend):
         )
 
     def _suspects(self, step: Step | None) -> str:
-        """The operations of which one has failed."""
-        known = [step] if self._blocking and step is not None else []
-        works = map(work_of, known or (one for commands in self._submitted for one in each(commands)))
+        """Return the names of the operations one of which has failed, as the end of a sentence."""
+        failed = [step] if self._blocking and step is not None else []
+        works = map(work_of, failed or (step for commands in self._submitted for step in each(commands)))
         names = list(dict.fromkeys("copy" if work.kernel is None else work.kernel.name for work in works if work))
         if len(names) < 2:
             return f", in the operation '{names[0]}'" if names else ""
-        shown = ", ".join(f"'{one}'" for one in names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
+        shown = ", ".join(f"'{name}'" for name in names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
         return f", in one of the operations {shown} (CUDA_LAUNCH_BLOCKING=1 in the environment tells which)"
 
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Make the device current, and turn the driver's errors into ours."""
-        with super().errors(), self.current():
+        with super().errors(), self._context.current():
             self.sharing.catch_up()
             yield
 
@@ -178,10 +144,10 @@ class CudaBackend(CBackend):
             else:
                 address = driver.allocate_now(nbytes)
             driver.clear(address, nbytes, self.stream)
-        return self.known(address)
+        return self._hold(address)
 
-    def known(self, address: int, owner: Callable[[], None] | None = None) -> Memory:
-        """A handle of memory, of an owner's perhaps, which is called when it is freed and no work uses it."""
+    def _hold(self, address: int, owner: Callable[[], None] | None = None) -> Memory:
+        """Return a handle of memory; `owner`, of borrowed memory, is called once it was freed and no work uses it."""
         memory = Memory(address, owner)
         self._memory.add(memory)
         return memory
@@ -309,20 +275,15 @@ class CudaBackend(CBackend):
 
     def close(self) -> None:
         if not self.lost:
-            with suppress(CudaError), self.current():
+            with suppress(CudaError), self._context.current():
                 driver.synchronize(self.stream)
                 self._waited()
                 self._close()
             self.lose(f"device '{self.info.name}' was closed")
             if not self.sharing.kept:
-                self.release_context()
+                self._context.release()
         self._bound.clear()
         self._submitted.clear()
-
-    def release_context(self) -> None:
-        """Release the CUDA context of a closed device, when no other library uses the memory any more."""
-        with suppress(CudaError):
-            driver.release_context(self.device.ordinal)
 
     def _close(self) -> None:
         """Give back what others who share the context would otherwise lack."""

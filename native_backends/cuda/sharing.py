@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, suppress
 
 from . import driver
-
-if TYPE_CHECKING:
-    from .device import CudaBackend, Memory
+from .context import Context
+from .memory import Memory
 
 __all__ = ["Sharing"]
 
@@ -23,15 +21,31 @@ class Sharing:
 
     Attributes:
         number: DLPack's number of the device among those of its kind.
-        stream: of the device, as other libraries are told of it.
+        stream: the address of the device's stream, for other libraries.
         kept: of a device that was closed: memory that others still see, with its address. It needs the context.
     """
 
-    def __init__(self, backend: CudaBackend) -> None:
-        """Nothing is shared yet."""
-        self.number = backend.device.ordinal
-        self.stream = int(backend.stream)
-        self._backend = backend
+    def __init__(
+        self,
+        context: Context,
+        stream: driver.Handle,
+        errors: Callable[[], AbstractContextManager[None]],
+        hold: Callable[[int, Callable[[], None]], Memory],
+    ) -> None:
+        """Share nothing yet.
+
+        Args:
+            context: that of the device.
+            stream: in which the device enqueues its work.
+            errors: makes the context current and turns the driver's errors into the device's.
+            hold: returns the device's handle of memory at an address, whose owner is called once it was freed.
+        """
+        self.number = context.ordinal
+        self.stream = int(stream)
+        self._context = context
+        self._stream = stream
+        self._errors = errors
+        self._hold = hold
         self.kept: dict[Memory, int] = {}
         self._returned: deque[tuple[Memory, int]] = deque()
         self._leaving: deque[tuple[driver.Handle, Callable[[], None]]] = deque()
@@ -44,22 +58,22 @@ class Sharing:
             stream: theirs, by the array API standard: None or 1 for the legacy default stream, 2 for that of each
                 thread, -1 for none, else its address.
         """
-        with self._backend.errors():
+        with self._errors():
             address = handle.at(0)
             if stream != _NO_STREAM:
-                _make_wait(driver.stream_of(_LEGACY if stream is None else stream), self._backend.stream)
+                _make_wait(driver.stream_of(_LEGACY if stream is None else stream), self._stream)
         handle.lent += 1
         return address
 
     def go_before(self, stream: int) -> None:
         """Make work that another library enqueues in `stream` from now on wait for all work so far."""
-        with self._backend.errors():
-            _make_wait(driver.stream_of(stream), self._backend.stream)
+        with self._errors():
+            _make_wait(driver.stream_of(stream), self._stream)
 
     def come_after(self, stream: int) -> None:
         """All work from now on comes after what another library has enqueued in its stream so far."""
-        with self._backend.errors():
-            _make_wait(self._backend.stream, driver.stream_of(stream))
+        with self._errors():
+            _make_wait(self._stream, driver.stream_of(stream))
 
     def give_back(self, handle: Memory, stream: int | None) -> None:
         """The other library is done with it, but for what it has enqueued. Can be called at any moment."""
@@ -74,11 +88,11 @@ class Sharing:
         if handle.lent:
             return
         address = self.kept.pop(handle)
-        with suppress(driver.CudaError), self._backend.current():
+        with suppress(driver.CudaError), self._context.current():
             driver.synchronize_context()  # memory of a pool would be freed without waiting
             driver.free_now(address)
         if not self.kept:
-            self._backend.release_context()
+            self._context.release()
 
     def borrow(self, address: int, owner: Callable[[], None]) -> Memory:
         """A handle of memory of another library, at a multiple of `offset_alignment`.
@@ -87,12 +101,12 @@ class Sharing:
             address: on this device. The library was given `stream`, in which it can be used now.
             owner: called when it was freed, and all work that uses it has run.
         """
-        return self._backend.known(address, owner)
+        return self._hold(address, owner)
 
     def leave(self, owner: Callable[[], None]) -> None:
         """Call the owner of what was borrowed when all work so far has run."""
         event = driver.create_event()
-        driver.record_event(event, self._backend.stream)
+        driver.record_event(event, self._stream)
         self._leaving.append((event, owner))
 
     def catch_up(self) -> None:
@@ -101,7 +115,7 @@ class Sharing:
             handle, stream = self._returned.popleft()
             handle.lent -= 1
             if stream in (_LEGACY, _PER_THREAD):
-                _make_wait(self._backend.stream, driver.stream_of(stream))
+                _make_wait(self._stream, driver.stream_of(stream))
             else:  # it may be gone, and CUDA does not say what an event in it would do
                 driver.synchronize_context()
         while self._leaving and driver.has_happened(self._leaving[0][0]):

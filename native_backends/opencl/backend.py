@@ -18,7 +18,7 @@ from ...runtime.choosing.packages import wrong_version
 from ...runtime.products import tile_class
 from ...runtime.subgroups import reduces_by_subgroups
 from ...runtime.timing import Timed
-from ...runtime.tuner.switch import uses_choices
+from ...runtime.tuner.attaching import attach_choices
 from ..c_device import CBackend, Launch
 from ..forks import Forks
 from ..steps import Recorded, Step, each, work_of
@@ -162,10 +162,7 @@ def open_backend(info: AdapterInfo) -> OpenclBackend:
     if _forks.reason:
         raise DeviceNotAvailableError(_forks.reason)
     backend = OpenclBackend(_usable()[info.index], info)
-    if uses_choices(backend.info):
-        from ...runtime.tuner.choices import Choices  # which few have
-
-        Choices(backend).attach()
+    attach_choices(backend)
     return backend
 
 

@@ -27,7 +27,7 @@ from ...runtime.products import ask_for_quads, note_quads, tile_class
 from ...runtime.stats import Stats
 from ...runtime.subgroups import reduces_by_subgroups
 from ...runtime.timing import GPU_TIMESTAMPS, WALL_TIME, Timed, Work
-from ...runtime.tuner.switch import uses_choices
+from ...runtime.tuner.attaching import attach_choices
 from ..compiler_pool import CompilerPool
 from .commands import Copy, Recorded, Run, Upload, each, encoded, touched, work_of
 from .packages import WgpuPackage
@@ -74,10 +74,7 @@ def open_through(package: WgpuPackage, info: AdapterInfo) -> WgpuBackend:
     counted = ask_for_quads(backend)
     if counted is not None:
         note_quads(backend, counted, backend.read(counted, 0, 4))
-    if uses_choices(backend.info):
-        from ...runtime.tuner.choices import Choices  # which few have
-
-        Choices(backend).attach()
+    attach_choices(backend)
     return backend
 
 
