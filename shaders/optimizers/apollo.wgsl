@@ -1,6 +1,7 @@
 // APOLLO (Zhu et al. 2024, arXiv:2412.05270, algorithm 1): gradients scaled by what Adam does to their random projections,
 // and the norm-growth limiter. Between `prepare` and `measure` `optim/apollo.py` scales the direction, or puts Adam's step
 // in its place where the short side of a tensor is no longer than the rank.
+import package::lib::cycle::cycle;
 import package::lib::math::expm1;
 
 // `channel_factors` knows what is not used here; rows and columns are those of the tensor.
@@ -38,7 +39,7 @@ fn is_projected(h: Hyper) -> bool {
 
 fn advance(s: Scalars, h: Hyper) -> Scalars {
     let step = s.step + 1.0;
-    let draw = floor(s.step / h.update_proj_gap);
+    let draw = cycle(s.step, h.update_proj_gap).number;
     let correction1 = -expm1(step * h.log_beta1);
     let correction2 = -expm1(step * h.log_beta2);
     if is_projected(h) {

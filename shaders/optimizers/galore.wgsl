@@ -1,5 +1,6 @@
 // GaLore (Zhao et al. 2024, arXiv:2403.03507, algorithm 2): Adam on gradients that are projected to a low rank. Between
 // `prepare` and `update` `optim/galore.py` projects the gradient, steps, and projects back.
+import package::lib::cycle::cycle;
 import package::lib::math::expm1;
 
 // `low_rank_adam` knows what is not used here; rows and columns are those of the tensor.
@@ -27,8 +28,7 @@ struct Updated { param: f32, state: State }
 
 fn advance(s: Scalars, h: Hyper) -> Scalars {
     let step = s.step + 1.0;
-    let periods = s.step / h.update_proj_gap;
-    let refresh = select(0.0, 1.0, periods == floor(periods));
+    let refresh = select(0.0, 1.0, cycle(s.step, h.update_proj_gap).at == 0.0);
     return Scalars(step, refresh, -expm1(step * h.log_beta1), -expm1(step * h.log_beta2));
 }
 

@@ -1,6 +1,8 @@
 // K-FAC (Martens & Grosse 2015, arXiv:1503.05671): the gradient of a layer, multiplied with the inverses of both factors
 // of its Fisher matrix. `optim/kfac.py` does that between `prepare` and `measure`. With momentum, and the step clipped by
 // how much it changes what the model predicts (Ba, Grosse & Martens 2017, section 5).
+import package::lib::cycle::cycle;
+
 override use_momentum: bool = false;
 override use_kl_clip: bool = true;
 
@@ -26,8 +28,7 @@ struct Measured { change: f32 }
 struct Updated { param: f32, state: State }
 
 fn advance(s: Scalars, h: Hyper) -> Scalars {
-    let periods = s.step / h.update_freq;
-    let refresh = select(0.0, 1.0, periods == floor(periods));
+    let refresh = select(0.0, 1.0, cycle(s.step, h.update_freq).at == 0.0);
     let step = s.step + 1.0;
     let take = max(1.0 / step, h.one_minus_stat_decay);
     return Scalars(step, refresh, 1.0 - take, take, sqrt(h.damping + h.weight_decay), 1.0);

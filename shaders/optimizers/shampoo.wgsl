@@ -1,5 +1,7 @@
 // Shampoo (Gupta, Koren & Singer 2018, arXiv:1802.09568, algorithm 1). `optim/shampoo.py` puts the products between
 // `prepare` and `update`: L += G Gᵀ, R += Gᵀ G, direction = L^(-1/4) G R^(-1/4).
+import package::lib::cycle::cycle;
+
 override use_momentum: bool = false;
 
 // rows and columns are those of the tensor, which the products know.
@@ -13,8 +15,7 @@ struct State { momentum_buffer: f32, direction: f32 }
 struct Updated { param: f32, state: State }
 
 fn advance(s: Scalars, h: Hyper) -> Scalars {
-    let periods = s.step / h.update_freq;
-    return Scalars(s.step + 1.0, select(0.0, 1.0, periods == floor(periods)));
+    return Scalars(s.step + 1.0, select(0.0, 1.0, cycle(s.step, h.update_freq).at == 0.0));
 }
 
 fn prepare(param: f32, grad: f32, state: State, h: Hyper) -> Updated {

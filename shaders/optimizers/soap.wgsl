@@ -1,5 +1,6 @@
 // SOAP (Vyas et al. 2024, arXiv:2409.11321, algorithm 3): Adam in the eigenbasis of Shampoo's preconditioners. Between
 // `prepare` and `adapt` `optim/soap.py` turns the gradient into that basis; between `adapt` and `update`, the step back.
+import package::lib::cycle::cycle;
 import package::lib::math::expm1;
 
 override correct_bias: bool = true;
@@ -33,8 +34,7 @@ fn advance(s: Scalars, h: Hyper) -> Scalars {
     // The first step only makes the basis, and Adam does not count it.
     let count = max(s.step, 1.0);
     let correction = sqrt(-expm1(count * h.log_beta2)) / -expm1(count * h.log_beta1);
-    let periods = s.step / h.precondition_frequency;
-    let is_due = s.step > 0.0 && periods == floor(periods);
+    let is_due = s.step > 0.0 && cycle(s.step, h.precondition_frequency).at == 0.0;
     return Scalars(s.step + 1.0, select(0.0, 1.0, s.step == 0.0), select(0.0, 1.0, is_due), correction);
 }
 

@@ -2,7 +2,7 @@
 // start ((1 + cos(pi t/T)) / 2)^power + end (1 - ...). As squared sines, which are accurate where the cosine cancels.
 // `until` is the count at the end: not T, which is `steps`, where the curve begins between two counts.
 import package::lib::math::{expm1, log1p, precise_pow, precise_sin};
-import package::schedules::cycle::cycle;
+import package::lib::cycle::cycle;
 
 const HALF_PI: f32 = 1.5707963267948966;
 

@@ -1,7 +1,7 @@
 // start ratio^(t/T), in stairs of T steps if `stairs` is not 0, and bounded by end; T is `steps`.
 // `rest` is log(exact ratio / ratio), for what the ratio has beyond f32.
 import package::lib::math::{precise_exp, precise_pow};
-import package::schedules::cycle::cycle;
+import package::lib::cycle::cycle;
 
 fn exponential(
     count: f32, base: f32, start: f32, end: f32, steps: f32, ratio: f32, rest: f32, stairs: f32

@@ -2,7 +2,7 @@
 // `distribution`: 0 uniform, 1 gaussian, 2 cyclical, 3 decaying; see `optim.schedules.noisy`.
 import package::elementwise::random::{random_normal, random_uniform};
 import package::lib::math::precise_sin;
-import package::schedules::cycle::cycle;
+import package::lib::cycle::cycle;
 
 const TWO_PI: f32 = 6.283185307179586;
 

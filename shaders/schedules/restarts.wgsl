@@ -1,7 +1,7 @@
 // Cosine annealing from the base to the offset with restarts (Loshchilov & Hutter 2017, arXiv:1608.03983): the first
 // period takes `steps`, each next one `growth` times the one before, a whole number. 24 times 2 are all counts.
 import package::schedules::cosine::cosine;
-import package::schedules::cycle::cycle;
+import package::lib::cycle::cycle;
 
 fn restarts(count: f32, base: f32, steps: f32, growth: f32, offset: f32) -> f32 {
     var at = select(count, cycle(count, steps).at, growth == 1.0);

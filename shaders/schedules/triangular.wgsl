@@ -1,7 +1,7 @@
 // Cyclical rates (Smith 2017, arXiv:1506.01186): from start to end in so many steps, and back until the period is over;
 // the height times ratio^t, or ratio^cycle if `by_cycle` is not 0. `rest` is that of `exponential`.
 import package::lib::math::{precise_exp, precise_pow};
-import package::schedules::cycle::cycle;
+import package::lib::cycle::cycle;
 
 fn triangular(
     count: f32, base: f32, start: f32, end: f32, steps: f32, period: f32, ratio: f32, rest: f32, by_cycle: f32
