@@ -39,6 +39,9 @@ SHORT_ROW = 256
 """Longer rows have a workgroup of their own."""
 _ALONE_COUNT = 256
 """The fewest short rows of which each invocation reduces one by itself, element by element."""
+_LONG_ROW = 1024
+"""From this length on a hardware GPU reduces a row by workgroups of `_LARGE_WORKGROUP`."""
+_LARGE_WORKGROUP = 256
 
 Operand = Tensor | float
 Shape = tuple[int, ...]
@@ -257,18 +260,21 @@ def contiguous(x: Tensor) -> Tensor:
 
 
 def row_kernel(
-    device: Device, name: str, length: int, count: int, inner: int = 1, **constants: bool
+    device: Device, name: str, length: int, count: int, inner: int = 1, **constants: bool | int
 ) -> tuple[CooperativeKernel, int]:
-    """Return a kernel of workgroups of 64 that reduces rows or columns, and how many a workgroup takes; see `at_once`.
+    """Return a kernel that reduces rows or columns, and how many of them a workgroup of 64 takes; see `at_once`.
 
     On adapters that compute on the processor an invocation reduces a row by itself, where rows are short and many. A
-    workgroup reduces a long row by subgroups where `Capabilities.subgroups` is true.
+    workgroup reduces a long row by subgroups where `Capabilities.subgroups` is true. On hardware it is larger for a
+    very long row: invocations wait for memory at each load, and few workgroups leave most of a GPU idle.
     """
     capabilities = device.capabilities
     if capabilities.quads and length <= SHORT_ROW and count >= _ALONE_COUNT:
         return cooperative(name, ALONE=True, **constants), _WORKGROUP_SIZE
     rows_per_workgroup = at_once(length, count, inner)
     is_whole = rows_per_workgroup == 1 and length > SHORT_ROW
+    if is_whole and length >= _LONG_ROW and capabilities.tiles != "software":
+        constants["WORKGROUP"] = _LARGE_WORKGROUP
     if is_whole and capabilities.subgroups and not are_deterministic_algorithms_enabled():
         return cooperative(name, SUBGROUPS=True, **constants), rows_per_workgroup
     return cooperative(name, **constants), rows_per_workgroup

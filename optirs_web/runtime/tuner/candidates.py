@@ -10,8 +10,8 @@
 | an optimizer's `update` (state not in 8 bits) | WORKGROUP | WORKGROUP | 0 |
 
 The first candidate of each is what runs where nothing is tuned, but for products, for which `products` has a table by
-class of device and shape. All of them compute the same, but for sums and products by quads: those are added up in
-another order.
+class of device and shape, and for sums of long rows on hardware (`ops.launch.row_kernel`). All of them compute the
+same, but for sums and products by quads: those are added up in another order.
 """
 
 from __future__ import annotations
@@ -203,6 +203,9 @@ class _Sums(_Cooperative):
     name = "sum"
     numbers = ("WORKGROUP",)
     candidates = ((64,), (32,), (128,), (256,))
+
+    def default(self, launch: Launch) -> Choice:
+        return (int(_base_of(launch.kernel).constants.get("WORKGROUP", self.candidates[0][0])),)
 
     def variant(self, kernel: Kernel, choice: Choice) -> Kernel:
         own = {name: value for name, value in _base_of(kernel).constants.items() if name == "SUBGROUPS"}
