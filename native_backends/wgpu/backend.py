@@ -78,6 +78,10 @@ def open_through(package: WgpuPackage, info: AdapterInfo) -> WgpuBackend:
     return backend
 
 
+_PIECE = 32
+"""Commands of a replay that hardware gets at once: it computes them while the host encodes the next."""
+
+
 class WgpuBackend(Backend):
     """One wgpu device. Bind groups, pipelines and parameter blocks are made once and cached."""
 
@@ -302,7 +306,7 @@ class WgpuBackend(Backend):
 
     def record(self, commands: Sequence[Command]) -> Command:
         # WebGPU has no bundles of compute commands; what is spared is the binding.
-        return Recorded(tuple(commands))
+        return Recorded(commands)
 
     def submit(self, commands: Sequence[Command]) -> None:
         with self._errors():
@@ -316,15 +320,22 @@ class WgpuBackend(Backend):
                 self._send_what_can_be(commands, error)
 
     def _send(self, commands: Sequence[Command]) -> None:
+        """Submit commands. What wgpu refuses is refused before anything runs."""
+        recordings = [command for command in commands if isinstance(command, Recorded)]
+        is_new = any(isinstance(command, Run | Copy) for command in commands)
+        is_valid = not is_new and all(recording.is_valid for recording in recordings)
         work = []
         for command in each(commands):
             if isinstance(command, Upload):
                 self._device.queue.write_buffer(*command)
             else:
                 work.append(command)
-        runs = encoded(self._device, work)
-        if runs is not None:
+        piece = _PIECE if is_valid and self.capabilities.tiles != "software" else max(1, len(work))
+        for first in range(0, len(work), piece):
+            runs = encoded(self._device, work[first : first + piece])
             self._device.queue.submit([runs])
+        for recording in recordings:
+            recording.is_valid = True
 
     def _check_freed(self, commands: Sequence[Command]) -> None:
         """To submit what names memory that was freed ends the process: wgpu-native raises no errors there."""

@@ -38,10 +38,18 @@ class Upload(NamedTuple):
     data: bytes
 
 
-class Recorded(NamedTuple):
-    """Commands that are replayed."""
+class Recorded:
+    """Commands that are replayed.
 
-    commands: tuple[Run | Copy, ...]
+    Attributes:
+        commands: in the order in which they run.
+        is_valid: wgpu has accepted them before, so that they may be submitted in several pieces.
+    """
+
+    def __init__(self, commands: Sequence[Run | Copy]) -> None:
+        """Hold commands that wgpu has not seen yet."""
+        self.commands = tuple(commands)
+        self.is_valid = False
 
 
 def each(commands: Sequence[Command]) -> list[Any]:
