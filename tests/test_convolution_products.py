@@ -85,7 +85,7 @@ def as_on_gpu(monkeypatch):
 
     def force(device, tile, workgroups=0, **limits):
         kernels = []
-        monkeypatch.setitem(TILE_CLASSES, "forced", TileClass((tile,), workgroups))
+        monkeypatch.setitem(TILE_CLASSES, "forced", TileClass((tile,), workgroups, workgroups))
         monkeypatch.setattr(device, "capabilities", replace(device.capabilities, quads=False, tiles="forced", **limits))
         monkeypatch.setattr(device, "observers", [lambda kernel, _: kernels.append(kernel)])
         return kernels
@@ -234,6 +234,6 @@ def test_a_library_that_multiplies_is_given_columns(open_device, as_on_gpu):
 def test_tiles_with_more_rows_than_64_are_not_taken(open_device, as_on_gpu):
     device = open_device("vulkan")
     kernels = as_on_gpu(device, _32)
-    TILE_CLASSES["forced"] = TileClass((*sorted(TILES, reverse=True)[:2], _64, _32), 0)
+    TILE_CLASSES["forced"] = TileClass((*sorted(TILES, reverse=True)[:2], _64, _32), 0, 0)
     ops.conv2d(ow.tensor(numbers(1, 2, 16, 16), device=device), ow.tensor(numbers(256, 2, 3, 3), device=device))
     assert [tile_of(kernel) for kernel in kernels] == [_64]

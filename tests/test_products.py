@@ -228,7 +228,7 @@ def with_tile(monkeypatch):
 
     def force(device, tile, workgroups=0):
         kernels = []
-        monkeypatch.setitem(TILE_CLASSES, "forced", TileClass((tile,), workgroups))
+        monkeypatch.setitem(TILE_CLASSES, "forced", TileClass((tile,), workgroups, workgroups))
         monkeypatch.setattr(device, "capabilities", replace(device.capabilities, quads=False, tiles="forced"))
         monkeypatch.setattr(device, "observers", [lambda kernel, _: kernels.append(kernel)])
         return kernels
@@ -339,7 +339,8 @@ def test_the_tiles_of_each_class_run_within_the_limits_of_every_device(open_devi
     ("tiles", "shape", "expected"),
     [
         ("discrete", (1024, 1024), (128, 64)),
-        ("discrete", (784, 512), (64, 64)),  # 56 workgroups of 128x64
+        ("discrete", (1024, 512), (64, 64)),  # 64 workgroups of 128x64
+        ("discrete", (784, 512), (32, 32)),  # 104 workgroups of 64x64
         ("discrete", (256, 256), (32, 32)),
         ("discrete", (100_000, 10), (32, 32)),  # of 64 columns most would be empty
         ("d3d12", (2048, 2048), (128, 128)),
@@ -390,10 +391,10 @@ def test_a_long_inner_axis_is_cut_where_a_product_has_few_tiles(
     assert inner_parts(replace(capabilities, quads=True), rows, columns, inner, products) == inner
     if (
         expected < inner
-    ):  # with the parts it has as many workgroups as the class requires, or parts are as short as allowed
+    ):  # with the parts it has as many workgroups as occupy the class, or parts are as short as allowed
         layout = (rows, columns, expected, expected, 1, columns, 1)
         [launch] = product_launches("matmul", capabilities, layout, products * (inner // expected), ((0,), (0,)))
-        assert launch.grid[0] * launch.grid[1] >= TILE_CLASSES[tiles].workgroups or expected < 512
+        assert launch.grid[0] * launch.grid[1] >= TILE_CLASSES[tiles].occupied or expected < 512
 
 
 CUT = Tile(32, 32, 4, 4, 16)
