@@ -24,7 +24,8 @@ def relative_error(got, want):
 
 
 def assert_close(got, want, tolerance):
-    assert relative_error(got, want) <= tolerance
+    error = relative_error(got, want)
+    assert error <= tolerance, f"{error:.3g} > {tolerance:g}"
 
 
 def replay_cost(optimizer, params, device):

@@ -320,7 +320,8 @@ def test_the_step_of_the_example_is_fewer_dispatches_and_half_the_memory(device,
             step(*batch)
             device.flush()
             spent = device.stats - before
-    assert explained.replayed.dispatches == spent.dispatches <= 0.8 * explained.called.dispatches
+    most = 0.9 if "matmul" in device.capabilities.replaced else 0.8  # nothing is fused with products of cuBLAS
+    assert explained.replayed.dispatches == spent.dispatches <= most * explained.called.dispatches
     assert explained.called.memory >= 2 * explained.replayed.memory
     assert (spent.submits, spent.replays, spent.bytes_down) == (1, 1, 0)
     for name, expected in actual[1].items():

@@ -45,7 +45,7 @@ def test_a_recorded_run_is_shown_while_python_loads_and_how_many_bytes_are_there
     expect(page.get_by_text("Recorded run")).to_be_visible()
     expect(page.locator("#accuracy")).to_have_text(re.compile(r"^9\d\.\d%$"))
     expect(page.locator("#status")).to_have_text("Loading Python")
-    expect(page.get_by_text(re.compile(r"^[1-4]\.\d of 13\.\d MB$"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^[1-5]\.\d of 14\.\d MB$"))).to_be_visible()
     expect(page.get_by_role("button", name="Pause")).to_be_disabled()
     screenshot(page, "digits-loading")
 
