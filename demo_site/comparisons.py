@@ -53,7 +53,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         id: the anchor of links.
-        title: the groups of cases, and the device's description.
+        title: the device, the groups of cases, and the device's description.
         facts: the date, the machine and the versions.
         command: the command line of the run.
         rivals: the libraries that have times.
@@ -91,7 +91,7 @@ def _of_report(name: str, report: Report) -> Iterator[Comparison]:
         ]
         yield Comparison(
             f"{name}-{device}",
-            title_of(results, facts["description"]),
+            f"{device}, {title_of(results, facts['description'])}",
             f"{report.date}; {machine['processor']}, {machine['cores']} cores; {versions}",
             report.command,
             rivals,

@@ -1,6 +1,6 @@
 """Tiles of attention, chosen by the class of adapter and the shape. See ``shaders/lib/attention.wgsl``.
 
-No GPU was measured. An invocation has as many sums as in a product on the same class of adapters.
+The tiles were not compared on a GPU. An invocation has as many sums as in a product on the same class of adapters.
 """
 
 from __future__ import annotations
