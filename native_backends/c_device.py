@@ -17,6 +17,7 @@ from ..errors import DeviceLostError, OptirsError
 from ..runtime.backend import AdapterInfo, AllocationFailed, Backend, BoundBuffer, Command, Handle
 from ..runtime.stats import Stats
 from ..runtime.timing import GPU_TIMESTAMPS, Work
+from .failed_steps import go_on
 from .steps import Step, each, work_of
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ class CBackend(Backend):
         why = self._ours(error, failed) if isinstance(error, self.failure) else error
         if self.lost:
             raise why from error
-        from .failed_steps import go_on  # which few need
-
         go_on(self, commands, list(each(commands)), failed, why)
 
     # Commands.
@@ -134,8 +133,8 @@ class CBackend(Backend):
         self, key: Any, kernel: Kernel, buffers: Sequence[BoundBuffer], parameters: bytes, grid: tuple[int, int, int]
     ) -> Callable[[], Any]:
         handles = [handle for handle, _, _ in buffers]
-        written = [handle for one, handle in zip(kernel.bindings, handles, strict=True) if one.writes]
-        if any(handles.count(one) > 1 for one in written):
+        written = [handle for binding, handle in zip(kernel.bindings, handles, strict=True) if binding.writes]
+        if any(handles.count(handle) > 1 for handle in written):
             return _refused  # when it is submitted, as WebGPU does
         launch = Launch(self.call_of(kernel, buffers, parameters, grid), key)
         for handle in handles:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from optirs_web.native_backends.cpu.backend import CpuBackend
+from optirs_web.native_backends.cpu.device import CpuBackend
 from optirs_web.native_backends.steps import Step
 from optirs_web.runtime.backend import AdapterInfo, BoundBuffer, Capabilities, Command
 from optirs_web.runtime.device import Device

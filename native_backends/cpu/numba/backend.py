@@ -20,7 +20,7 @@ import numpy as np
 from ....runtime.backend import AdapterInfo
 from ....runtime.choosing import packages
 from ....runtime.choosing.health import say_once
-from ..backend import CpuBackend
+from ..device import CpuBackend
 
 if TYPE_CHECKING:
     from ....runtime.kernels import Kernel
@@ -51,36 +51,36 @@ class _WithoutNumba(AdapterInfo):
 
 def with_numba(info: AdapterInfo) -> AdapterInfo:
     """The processor as it is described where Numba is used; or why it is not there, if Numba has to be."""
-    asked = os.environ.get("OPTIRS_CPU", "")
-    if asked == "numpy":
+    choice = os.environ.get("OPTIRS_CPU", "")
+    if choice == "numpy":
         return info
-    if asked not in ("", *_CHOICES):
-        return _refused(info, f"OPTIRS_CPU must be one of {', '.join(_CHOICES)}, not '{asked}'")
+    if choice not in ("", *_CHOICES):
+        return _refused(info, f"OPTIRS_CPU must be one of {', '.join(_CHOICES)}, not '{choice}'")
     try:
-        found = version("numba")
+        installed = version("numba")
     except PackageNotFoundError as error:
         missing = ModuleNotFoundError(str(error), name="numba")
-        return _refused(info, packages.reason("numba", missing)) if asked else _as(_WithoutNumba, info)
+        return _refused(info, packages.reason("numba", missing)) if choice else _as(_WithoutNumba, info)
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        return _refused(info, "NUMBA_DISABLE_JIT keeps Numba from compiling: unset it") if asked else info
-    reason = packages.wrong_version("numba", found)
-    if asked and not reason:
+        return _refused(info, "NUMBA_DISABLE_JIT keeps Numba from compiling: unset it") if choice else info
+    reason = packages.wrong_version("numba", installed)
+    if choice and not reason:
         try:
             import numba  # noqa: F401
         except ImportError as error:
             reason = packages.reason("numba", error)
     if reason:
-        return _refused(info, reason) if asked else _as(_WithoutNumba, info)
-    return _as(NumbaInfo, replace(info, description=info.description.replace("(", f"(Numba {found}, ")))
+        return _refused(info, reason) if choice else _as(_WithoutNumba, info)
+    return _as(NumbaInfo, replace(info, description=info.description.replace("(", f"(Numba {installed}, ")))
 
 
 def open_adapter(info: AdapterInfo) -> CpuBackend:
-    """Open what `with_numba` returned, other than what it was given."""
+    """Open a processor that `with_numba` described as one with Numba or without."""
     return NumbaBackend(info) if isinstance(info, NumbaInfo) else _AdvisingBackend(info)
 
 
 def _as(kind: type[AdapterInfo], info: AdapterInfo) -> AdapterInfo:
-    return kind(**{one.name: getattr(info, one.name) for one in fields(info)})
+    return kind(**{field.name: getattr(info, field.name) for field in fields(info)})
 
 
 def _refused(info: AdapterInfo, reason: str) -> AdapterInfo:

@@ -24,6 +24,7 @@ from . import fused, sparse
 from .factored import bind_measure_lines, bind_settle_lines
 from .library import REPLACEMENTS, Array, Parameters, runs
 from .options import bind_options
+from .packed import bind_packed
 from .rules import BoundRule
 from .transforms import bind_measure_transform, bind_rows_transform, bind_settle_transform, total
 
@@ -73,8 +74,6 @@ def bind_kernel(kernel: Kernel, arrays: Sequence[Array], parameters: bytes) -> C
         case CooperativeKernel():
             replacement = REPLACEMENTS[kernel.name]
             return lambda: replacement(values, *arrays)
-    from .packed import bind_packed  # few need it
-
     return bind_packed(kernel, arrays, parameters, bind_kernel)
 
 

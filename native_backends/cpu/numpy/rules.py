@@ -10,10 +10,10 @@ import numpy as np
 from ....runtime.rule_kernels import RuleKernel
 from ....wgsl import param_storage, rule_shell, shell, slot_storage
 from ...arrays.numpy_arrays import functions_of
-from .factored import LineTables
 from .library import Array
+from .line_tables import LineTables
 from .storage import Params, Slot
-from .transforms import TransformTables
+from .transform_tables import TransformTables
 
 __all__ = ["BoundRule"]
 
@@ -92,7 +92,7 @@ class BoundRule:
         return values
 
     def call(self, function: str, values: Mapping[str, Any]) -> Any:
-        """A function of the rule, given what the names of its parameters ask for."""
+        """Return the result of a function of the rule, called with the values that its parameters name."""
         return self.functions[function](
             *(values[name] for name in rule_shell.arguments_of(self.module, function, values))
         )

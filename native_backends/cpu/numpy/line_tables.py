@@ -1,0 +1,105 @@
+"""Where a rule's state per row, per column and per matrix is stored, in NumPy; see `wgsl.line_lookup`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....runtime.rule_kernels import RuleKernel
+from ....wgsl import line_lookup, rule_shell
+
+__all__ = ["KINDS", "LineTables", "Shape"]
+
+Array = np.ndarray[Any, Any]
+
+KINDS = tuple(line_lookup.LINE_STRUCTS)
+
+
+class Shape(NamedTuple):
+    """The members of Shape in WGSL; here all of an arena is seen at once."""
+
+    first: int
+    matrices: int
+    rows: int
+    columns: int
+    lines: int
+    partials: int
+    log_rows: int
+    log_columns: int
+    turns: int
+    is_matrix: int
+
+    def count(self, kind: str) -> int:
+        """How many lines of a kind there are."""
+        return {"row": self.matrices * self.rows, "column": self.matrices * self.columns, "matrix": self.matrices}[kind]
+
+    def partials_of(self, kind: str) -> tuple[int, int]:
+        """Where the partials of a kind begin, and how many there are of each line."""
+        strips, chunks = -(-self.columns >> self.log_columns), -(-self.rows >> self.log_rows)
+        tiles = {"row": strips, "column": chunks, "matrix": strips * chunks}
+        first = self.partials
+        for other in KINDS[: KINDS.index(kind)]:
+            first += self.turns * tiles[other] * self.count(other)
+        return first, self.turns * tiles[kind]
+
+    def lines_of(self, start: int, stop: int) -> dict[str, Callable[[Array], Any]]:
+        """For each kind of line what takes the values of elements start to stop of a tensor from those of lines."""
+        columns, row, last_row = self.columns, start // self.columns, (stop - 1) // self.columns
+        part = slice(start - row * columns, stop - row * columns)
+        if row == last_row:
+            matrix = row // self.rows
+            return {
+                "row": lambda values: values[row],
+                "column": lambda values: values[matrix * columns :][part],
+                "matrix": lambda values: values[matrix],
+            }
+        matrices = np.arange(row, last_row + 1) // self.rows
+        return {
+            "row": lambda values: np.repeat(values[row : last_row + 1], columns)[part],
+            "column": lambda values: values.reshape(-1, columns)[matrices].ravel()[part],
+            "matrix": lambda values: np.repeat(values[matrices], columns)[part],
+        }
+
+
+class LineTables:
+    """The tables of `line_lookup` that a kernel is bound to, by name."""
+
+    def __init__(self, kernel: RuleKernel, bound: dict[str, Array], functions: Any) -> None:
+        self.members = line_lookup.line_members(kernel.map_module)
+        self.functions = functions
+        self.lines = bound["lines"].view(np.float32) if "lines" in bound else np.zeros(0, np.float32)
+        self.table = bound["shapes"].view(np.uint32).reshape(-1, line_lookup.SHAPE_WORDS)
+        module = kernel.map_module
+        self.are_used = rule_shell.has_function(module, kernel.part) and line_lookup.looks_up(module, kernel.part)
+
+    def tensor_at(self, part: slice) -> int:
+        """The tensor that these elements belong to."""
+        sizes = self.table[:, 1] * self.table[:, 2] * self.table[:, 3]
+        return int(np.flatnonzero((self.table[:, 0] <= part.start) & (part.start < self.table[:, 0] + sizes))[0])
+
+    def shape(self, tensor: int) -> Shape:
+        """Return the shape of a tensor, by number."""
+        return Shape(*self.table[tensor].tolist())
+
+    def state(self, shape: Shape, kind: str) -> list[Array]:
+        """The members of the state of all lines of a kind."""
+        first = shape.lines
+        for other, members in self.members.items():
+            count = shape.count(other)
+            if other == kind:
+                return [self.lines[first + n * count : first + (n + 1) * count] for n in range(len(members))]
+            first += len(members) * count
+        return []
+
+    def of_elements(self, tensor: int, part: slice) -> dict[str, Any]:
+        """Return a function's arguments that depend on lines, by name, for elements of the arena, all of `tensor`."""
+        shape = self.shape(tensor)
+        take = shape.lines_of(part.start - shape.first, part.stop - shape.first)
+        values: dict[str, Any] = {
+            kind: self.functions[line_lookup.LINE_STRUCTS[kind]](*map(take[kind], self.state(shape, kind)))
+            for kind in self.members
+            if line_lookup.LINE_STRUCTS[kind] in self.functions
+        }
+        return {**values, "is_matrix": np.bool_(shape.is_matrix)}
