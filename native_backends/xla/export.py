@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.export
@@ -15,10 +15,8 @@ from jax import lax
 
 from ..arrays.jax_arrays import as_type, codes, put, words
 from .bindings import Array
+from .commands import Copied, Memory, Run
 from .programs import program_function
-
-if TYPE_CHECKING:
-    from .backend import Copied, Memory, Run, XlaBackend
 
 __all__ = ["Exported", "export"]
 
@@ -58,7 +56,7 @@ class Exported(NamedTuple):
 
 
 def export(
-    backend: XlaBackend,
+    words_of: Callable[[Memory], Any],
     commands: Sequence[Run | Copied],
     scratch: Collection[Memory],
     inputs: Sequence[Any],
@@ -68,7 +66,7 @@ def export(
     """A program as a function of its inputs and of what it finds in memory.
 
     Args:
-        backend: that of the buffers.
+        words_of: returns the array of a handle.
         commands: of the program.
         scratch: the buffers that hold nothing from one replay to the next.
         inputs: the tensors that the arguments of a replay are copied to.
@@ -76,25 +74,27 @@ def export(
         platforms: those that it is to run on.
     """
     program, handles, count = program_function(commands)
-    parts, results = [_Part.of(one) for one in inputs], jax.tree.map(_Part.of, outputs)
-    given = {part.handle for part in parts}
-    every = dict.fromkeys([*handles, *given, *(part.handle for part in jax.tree.leaves(results))])
-    kept = [one for one in every if one not in given and one not in scratch]
+    parts, results = [_Part.of(tensor) for tensor in inputs], jax.tree.map(_Part.of, outputs)
+    replaced = {part.handle for part in parts}
+    every = dict.fromkeys([*handles, *replaced, *(part.handle for part in jax.tree.leaves(results))])
+    kept = [handle for handle in every if handle not in replaced and handle not in scratch]
 
     def step(state: Sequence[Array], *arguments: Array) -> tuple[tuple[Array, ...], Any]:
-        held = {one: jnp.zeros(one.count, np.uint32) for one in every if one not in kept}
+        held = {handle: jnp.zeros(handle.count, np.uint32) for handle in every if handle not in kept}
         held |= dict(zip(kept, state, strict=True))
         for part, value in zip(parts, arguments, strict=True):
             held[part.handle] = put(held[part.handle], _encoded(value), part.first // 4)
-        words = [held[one] for one in handles]
+        words = [held[handle] for handle in handles]
         held |= dict(zip(handles, program(words[:count], words[count:]), strict=False))
-        return tuple(held[one] for one in kept), jax.tree.map(lambda part: _decoded(held[part.handle], part), results)
+        return tuple(held[handle] for handle in kept), jax.tree.map(
+            lambda part: _decoded(held[part.handle], part), results
+        )
 
-    shapes = tuple(jax.ShapeDtypeStruct((one.count,), np.uint32) for one in kept)
+    shapes = tuple(jax.ShapeDtypeStruct((handle.count,), np.uint32) for handle in kept)
     arguments = [jax.ShapeDtypeStruct(part.shape, part.dtype) for part in parts]
-    made = jax.export.export(jax.jit(step, donate_argnums=(0,)), platforms=tuple(platforms))(shapes, *arguments)
-    numbers = {one: number for number, one in enumerate(kept)}
-    return Exported(bytes(made.serialize()), [np.array(backend.words_of(one)) for one in kept], numbers)
+    exported = jax.export.export(jax.jit(step, donate_argnums=(0,)), platforms=tuple(platforms))(shapes, *arguments)
+    numbers = {handle: number for number, handle in enumerate(kept)}
+    return Exported(bytes(exported.serialize()), [np.array(words_of(handle)) for handle in kept], numbers)
 
 
 def _encoded(value: Array) -> Array:

@@ -46,7 +46,7 @@ def measure_lines(rule: BoundRule) -> dict[str, Array]:
     blocks = _blocks(rule)
     measured = rule.call(kernel.part, blocks.elements())
     shape = tables.shape(blocks.tensor)
-    mask = (blocks.its.is_active == 1) & blocks.inside
+    mask = (blocks.scalars.is_active == 1) & blocks.inside
     lines = shape.lines_at(blocks.places - shape.first)
     names = member_names(rule.module, "LineMeasured")
     partials = floats(rule.bound["line_partials"]).reshape(-1, len(names))
@@ -82,15 +82,15 @@ def settle_lines(rule: BoundRule) -> dict[str, Array]:
         shape = tables.shape(tensor)
         at = lax.iota(np.uint32, count)
         line = at - shape.partials_of(kind)
-        its = rule.its(jnp.take(rule.table, tensor, axis=0, mode="clip"))
+        scalars = rule.scalars_of(jnp.take(rule.table, tensor, axis=0, mode="clip"))
         size = {"row": shape.columns, "column": shape.rows, "matrix": shape.rows * shape.columns}[kind]
         values = {
-            **rule.of_tensor(its),
+            **rule.of_tensor(scalars),
             kind: tables.load(shape, kind, line),
             "measured": rule.struct("LineMeasured", partials.T),
             "size": size.astype(np.float32),
         }
-        is_first = (at >= shape.partials_of(kind)) & (line < shape.count(kind)) & (its.is_active == 1)
+        is_first = (at >= shape.partials_of(kind)) & (line < shape.count(kind)) & (scalars.is_active == 1)
         for place, value in zip(tables.places(shape, kind, line), rule.call(function, values), strict=True):
             new = put_at(new, place, jnp.broadcast_to(value, count), is_first)
     return {"lines": new}

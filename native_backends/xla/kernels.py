@@ -1,7 +1,4 @@
-"""Kernels as functions of arrays: map functions printed for JAX; `library` has what takes the place of the others.
-
-Loaded at the first kernel, so that a device can be opened and filled without the compiler.
-"""
+"""Kernels as functions of arrays: map functions printed for JAX; `library` has what takes the place of the others."""
 
 from __future__ import annotations
 
@@ -31,6 +28,7 @@ from . import (
 )
 from .bindings import DTYPES, Array
 from .library import REPLACEMENTS, TRACED
+from .packed import packed
 from .tables import written
 
 __all__ = ["lower", "traced_parameters"]
@@ -67,16 +65,14 @@ def lower(kernel: Kernel, values: Values, arrays: Sequence[Array]) -> tuple[Arra
         case FusedMapKernel():
             return fused.fused_map(kernel, values, arrays)
         case FusedKernel():
-            given = {**kernel.base.constants, **values}
-            return fused.fused(kernel, given, arrays, REPLACEMENTS[kernel.base.name])
+            constants = {**kernel.base.constants, **values}
+            return fused.fused(kernel, constants, arrays, REPLACEMENTS[kernel.base.name])
         case OptionKernel():
             return options.follow(kernel, values, arrays)
         case RowsKernel():
             return rows.update_rows(kernel, values, arrays)
         case CooperativeKernel():
             return REPLACEMENTS[kernel.name]({**kernel.constants, **values}, *arrays)
-    from .packed import packed  # few need it
-
     return packed(kernel, values, arrays, lower)
 
 

@@ -5,17 +5,16 @@ Shapes of tensors are a table on the device, so every element finds its lines by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from ...runtime.rule_kernels import RuleKernel
 from ...wgsl import line_lookup, rule_shell
 from ..arrays.jax_arrays import floats, words
 from .bindings import Array
-
-if TYPE_CHECKING:
-    from .tables import Blocks, BoundRule
 
 __all__ = ["KINDS", "Lines", "Shape"]
 
@@ -64,13 +63,14 @@ class Shape:
 class Lines:
     """The tables of `line_lookup` that a kernel is bound to."""
 
-    def __init__(self, rule: BoundRule) -> None:
-        self.rule = rule
-        self.members = line_lookup.line_members(rule.module)
-        self.state = floats(rule.bound["lines"]) if "lines" in rule.bound else None
-        self.table = words(rule.bound["shapes"]).reshape(-1, line_lookup.SHAPE_WORDS)
-        part = rule.kernel.part
-        self.are_used = rule_shell.has_function(rule.module, part) and line_lookup.looks_up(rule.module, part)
+    def __init__(self, kernel: RuleKernel, bound: Mapping[str, Array], functions: Mapping[str, Any]) -> None:
+        """Take the tables of a kernel, by name, and its functions."""
+        module = kernel.map_module
+        self.functions = functions
+        self.members = line_lookup.line_members(module)
+        self.state = floats(bound["lines"]) if "lines" in bound else None
+        self.table = words(bound["shapes"]).reshape(-1, line_lookup.SHAPE_WORDS)
+        self.are_used = rule_shell.has_function(module, kernel.part) and line_lookup.looks_up(module, kernel.part)
 
     def shape(self, tensor: Array) -> Shape:
         """Return the shapes of tensors, by number."""
@@ -90,17 +90,23 @@ class Lines:
         """The state of lines, as the struct of their kind."""
         assert self.state is not None
         values = [jnp.take(self.state, place, mode="clip") for place in self.places(shape, kind, line)]
-        return self.rule.struct(line_lookup.LINE_STRUCTS[kind], values)
+        struct = line_lookup.LINE_STRUCTS[kind]
+        return self.functions[struct](*values) if struct in self.functions else None
 
-    def of_blocks(self, blocks: Blocks) -> dict[str, Any]:
-        """Return a function's arguments that depend on lines, by name, for all elements of an arena."""
+    def of_elements(self, tensor: Array, places: Array) -> dict[str, Any]:
+        """Return a function's arguments that depend on lines, by name.
+
+        Args:
+            tensor: the number of each element's tensor, of shape (blocks, 1).
+            places: the number of each element in the arena, of shape (blocks, BLOCK).
+        """
         if not self.are_used:
             return {}
-        shape = self.shape(blocks.tensor)
-        lines = shape.lines_at(blocks.places - shape.first)
+        shape = self.shape(tensor)
+        lines = shape.lines_at(places - shape.first)
         values = {
             kind: self.load(shape, kind, lines[kind])
             for kind in self.members
-            if line_lookup.LINE_STRUCTS[kind] in self.rule.functions
+            if line_lookup.LINE_STRUCTS[kind] in self.functions
         }
         return {**values, "is_matrix": shape.is_matrix != 0}

@@ -37,13 +37,13 @@ def measure(rule: BoundRule) -> dict[str, Array]:
     kernel, tables = rule.kernel, _tables(rule)
     assert isinstance(kernel, TransformMeasureKernel)
     blocks = Blocks.of(rule)
-    on, t = blocks.its.on, None
+    on, t = blocks.scalars.on, None
     assert on is not None
     if kernel.is_first:
         on = jnp.take(entries_of(rule)[:, 1], blocks.tensor, mode="clip")
-        t = tables.begun(blocks.its.words, on)
+        t = tables.begun(blocks.scalars.words, on)
     names = shell.member_names(rule.module, f"Partial{kernel.number}")
-    measured = tables.call(f"measure_transform_{kernel.number}", blocks, blocks.floats("grads"), t, on)
+    measured = blocks.transformed(f"measure_transform_{kernel.number}", blocks.floats("grads"), t, on)
     return {"partials": measured_by_block(names, measured, tables.takes_part(on) & blocks.inside)}
 
 
@@ -52,16 +52,16 @@ def settle(rule: BoundRule) -> dict[str, Array]:
     kernel, tables = rule.kernel, _tables(rule)
     assert isinstance(kernel, TransformSettleKernel)
     entries = entries_of(rule)
-    its = rule.its(rule.table[: entries.shape[0]])
+    tensors = rule.scalars_of(rule.table[: entries.shape[0]])
     names, partials = partials_of(rule, f"Partial{kernel.number}")
     totals = measured_by_tensor(names, partials, None if kernel.over_all else entries)
     measured = rule.functions[f"Partial{kernel.number}"](*totals)
     size = entries[:, 4].astype(np.float32)
-    settled = rule.functions[f"settle_transform_{kernel.number}"](tables.struct(its.words), measured, size)
-    takes_part = tables.takes_part(its.on)
-    columns = zip(tables.columns_of(settled, entries.shape[0]), its.words, strict=True)
-    new = [jnp.where(takes_part, one, old) for one, old in columns]
-    return {"tensor_scalars": with_columns(rule, its._replace(words=new))}
+    settled = rule.functions[f"settle_transform_{kernel.number}"](tables.struct(tensors.words), measured, size)
+    takes_part = tables.takes_part(tensors.on)
+    columns = zip(tables.columns_of(settled, entries.shape[0]), tensors.words, strict=True)
+    new = [jnp.where(takes_part, new, old) for new, old in columns]
+    return {"tensor_scalars": with_columns(rule, tensors._replace(words=new))}
 
 
 def rows(rule: BoundRule) -> dict[str, Array]:
@@ -75,19 +75,19 @@ def rows(rule: BoundRule) -> dict[str, Array]:
     marks = jnp.zeros(count, np.int32).at[first].max(lax.iota(np.int32, tensor.size) + 1, mode="drop")
     row = last_marked(marks)
     within = at - first[row]
-    its = rule.its(rule.table)
-    assert its.on is not None
-    columns = [column[tensor[row]] for column in its.words]
-    on = its.on[tensor[row]]
+    tensors = rule.scalars_of(rule.table)
+    assert tensors.on is not None
+    columns = [column[tensor[row]] for column in tensors.words]
+    on = tensors.on[tensor[row]]
     values: dict[str, Any] = {name: floats(rule.bound[key]) for name, key in _ELEMENTS.items() if key in rule.bound}
     values |= {"index": index[row] + within, "tensor": tensor[row], "t": tables.struct(columns), "on": on}
     names = transform_lookup.parameters_of(rule.module, f"measure_transform_{kernel.number}")
-    values |= {one: floats(rule.bound[f"rows{one.removeprefix('row')}"])[row] for one in names if one not in values}
+    values |= {name: floats(rule.bound[f"rows{name.removeprefix('row')}"])[row] for name in names if name not in values}
     measured = rule.functions[f"measure_transform_{kernel.number}"](*(values[name] for name in names))
     mask = (marks.max() > 0) & (within < size[row]) & tables.takes_part(on)
     members = shell.member_names(rule.module, f"Partial{kernel.number}")
     totals = [_by_row(name, value, mask, row, tensor.size) for name, value in zip(members, measured, strict=True)]
-    t = tables.struct([column[tensor] for column in its.words])
+    t = tables.struct([column[tensor] for column in tensors.words])
     partial = rule.functions[f"Partial{kernel.number}"](*totals)
     settled = rule.functions[f"settle_transform_{kernel.number}"](t, partial, size.astype(np.float32))
     return {f"rows{kernel.number}": jnp.broadcast_to(settled, tensor.size)}

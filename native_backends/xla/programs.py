@@ -14,12 +14,12 @@ from jax import lax
 from ...wgsl.jax_dialect import XLA_OPTIONS
 from ..arrays.jax_arrays import as_type
 from .bindings import DTYPES, Array, element_type
+from .commands import Copied, Memory, Run
 from .kernels import lower, traced_parameters
 from .small import reach_of, small
 
 if TYPE_CHECKING:
     from ...runtime.kernels import Kernel
-    from .backend import Copied, Memory, Run, XlaBackend
 
 __all__ = [
     "Compiled",
@@ -60,7 +60,7 @@ def quick_options() -> Mapping[str, Any]:
             return False
         return True
 
-    known = _CHEAP if are_known(_CHEAP) else {name: one for name, one in _CHEAP.items() if are_known({name: one})}
+    known = _CHEAP if are_known(_CHEAP) else {name: value for name, value in _CHEAP.items() if are_known({name: value})}
     return {**XLA_OPTIONS, **known}
 
 
@@ -115,7 +115,7 @@ class Regions:
 
 
 class Compiled:
-    """A compiled function and, of a program, the handles that it goes with: those that it writes come first."""
+    """A compiled function from the arrays of handles to those of the first `count`; of a program, the handles too."""
 
     def __init__(self, function: Callable[..., Any], count: int, handles: Sequence[Memory] = ()) -> None:
         """`count` handles are written."""
@@ -123,14 +123,6 @@ class Compiled:
         self.count = count
         self.handles = tuple(handles)
         self.is_fresh = True
-
-    def run(self, backend: XlaBackend, handles: Sequence[Memory], control: Any = None) -> None:
-        """Call it, and give the handles their new arrays."""
-        words = [backend.words_of(one) for one in handles]
-        results = self.function(tuple(words[: self.count]), tuple(words[self.count :]), control)
-        for handle, result in zip(handles, results, strict=False):
-            handle.words = result
-        backend.note_written(handles[: self.count])
 
 
 def _jitted(function: Callable[..., Any], options: Mapping[str, Any] = XLA_OPTIONS) -> Callable[..., Any]:
@@ -147,8 +139,8 @@ def _written(command: Run | Copied) -> list[Memory]:
 
 def _ordered(commands: Sequence[Run | Copied]) -> tuple[list[Memory], int]:
     """The handles of these commands, and how many of them, which come first, are written."""
-    written = list(dict.fromkeys(one for command in commands for one in _written(command)))
-    every = dict.fromkeys([*written, *(one for command in commands for one, _, _ in command.buffers)])
+    written = list(dict.fromkeys(handle for command in commands for handle in _written(command)))
+    every = dict.fromkeys([*written, *(handle for command in commands for handle, _, _ in command.buffers)])
     return list(every), len(written)
 
 
@@ -196,10 +188,10 @@ def program_function(commands: Sequence[Run | Copied]) -> tuple[Callable[..., An
 
     def program(written: Sequence[Array], read: Sequence[Array], _: None = None) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
-            regions = [Regions(one) for one in (*written, *read)]
+            regions = [Regions(words) for words in (*written, *read)]
             for kernel, places, values, precision in steps:
                 _apply(kernel, regions, places, values, precision)
-            return tuple(one.final() for one in regions[:count])
+            return tuple(region.final() for region in regions[:count])
 
     return program, handles, count
 
@@ -218,7 +210,7 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
     """
     handles, count = _ordered((command,))
     kernel = command.kernel
-    largest = max(one.count for one in handles[:count])
+    largest = max(handle.count for handle in handles[:count])
     values = _values(kernel, command.parameters)
     bound = [(handles.index(handle), size // 4) for handle, _, size in command.buffers]
     reach = reach_of(kernel, values, largest) if kernel else None
@@ -234,7 +226,7 @@ def compile_single(command: Run | Copied, known: dict[Any, Compiled]) -> tuple[C
         places = tuple((number, size, size == handles[number].count) for number, size in bound)
         words, precision = [], command.precision
         function = partial(_single, kernel, places, fixed, traced, precision, count)
-    key = (kernel, places, tuple(one.count for one in handles), tuple(fixed.values()), precision)
+    key = (kernel, places, tuple(handle.count for handle in handles), tuple(fixed.values()), precision)
     if key not in known:
         known[key] = Compiled(_jitted(function, quick_options() if largest <= _FEW else XLA_OPTIONS), count)
     words += [np.array(values[name], DTYPES[type_]).view(np.uint32) for name, type_ in traced.items()]
@@ -246,7 +238,7 @@ _Bound = Sequence[tuple[int, int, bool]]
 """Of each buffer the number of its handle, the words that are bound, and whether these are all."""
 
 
-def _given(first: int, traced: Mapping[str, str], control: Array) -> dict[str, Array]:
+def _parameters_in(first: int, traced: Mapping[str, str], control: Array) -> dict[str, Array]:
     """The parameters in the vector, from a word on."""
     numbered = enumerate(traced.items(), first)
     return {name: as_type(control[number], DTYPES[type_]) for number, (name, type_) in numbered}
@@ -265,13 +257,13 @@ def _single(
 ) -> tuple[Array, ...]:
     """A kernel or a copy, of known shapes."""
     with np.errstate(all="ignore"):
-        regions = [Regions(one) for one in (*written, *read)]
+        regions = [Regions(words) for words in (*written, *read)]
         firsts = as_type(control[: len(bound)], np.int32)
         places = [
             (number, 0 if is_whole else firsts[place], size) for place, (number, size, is_whole) in enumerate(bound)
         ]
-        _apply(kernel, regions, places, {**fixed, **_given(len(bound), traced, control)}, precision)
-        return tuple(one.final() for one in regions[:count])
+        _apply(kernel, regions, places, {**fixed, **_parameters_in(len(bound), traced, control)}, precision)
+        return tuple(region.final() for region in regions[:count])
 
 
 def _small(
@@ -287,17 +279,17 @@ def _small(
     with np.errstate(all="ignore"):
         arrays = [(*written, *read)[number] for number in numbers]
         count = len(numbers)
-        given = _given(count + 1, traced, control)
-        return (small(kernel, given, arrays, control[:count], control[count], reach),)
+        values = _parameters_in(count + 1, traced, control)
+        return (small(kernel, values, arrays, control[:count], control[count], reach),)
 
 
 @partial(jax.jit, donate_argnums=(0,))
 def write_part(words: Array, part: Array, first: Array) -> Array:
-    """The words with some of them written anew."""
+    """Return the words with some of them replaced."""
     return lax.dynamic_update_slice(words, part, (first,))
 
 
 @partial(jax.jit, static_argnums=(2,))
 def read_part(words: Array, first: Array, count: int) -> Array:
-    """Some of the words."""
+    """Return `count` of the words."""
     return lax.dynamic_slice(words, (first,), (count,))

@@ -18,7 +18,7 @@ from .bindings import Array
 from .tables import (
     Blocks,
     BoundRule,
-    Its,
+    TensorScalars,
     entries_of,
     measured_by_block,
     measured_by_tensor,
@@ -34,15 +34,15 @@ def update(rule: BoundRule) -> dict[str, Array]:
     kernel = rule.kernel
     assert isinstance(kernel, UpdateKernel)
     blocks = Blocks.of(rule)
-    its = blocks.its
-    is_due = its.is_active == 1 if kernel.part in rule_shell.STEP_PARTS else its.step != 0
+    scalars = blocks.scalars
+    is_due = scalars.is_active == 1 if kernel.part in rule_shell.STEP_PARTS else scalars.step != 0
     new: dict[str, Array] = {}
     grad = None
     if rule.transforms is not None and "gather_gradient" in rule.functions:
-        grad, new["kept"] = rule.transforms.gather(blocks, is_due)
+        grad, new["kept"] = blocks.gather(is_due)
     updated = rule.call(kernel.part, blocks.elements(grad))
     mask = is_due & blocks.inside
-    steps = its.step.astype(np.uint32)
+    steps = scalars.step.astype(np.uint32)
     count = len(kernel.slots)
     seed = steps * np.uint32(count + 1) + np.uint32(count)
     new |= blocks.params().stored(updated.param, mask, (blocks.places, seed))
@@ -71,20 +71,21 @@ def measure(rule: BoundRule) -> dict[str, Array]:
     assert isinstance(rule.kernel, MeasureKernel)
     blocks = Blocks.of(rule)
     names = shell.member_names(rule.module, "Measured")
-    mask = (blocks.its.is_active == 1) & blocks.inside
+    mask = (blocks.scalars.is_active == 1) & blocks.inside
     return {"partials": measured_by_block(names, rule.call("measure", blocks.elements()), mask)}
 
 
 def settle(rule: BoundRule) -> dict[str, Array]:
     """`measure_shell.settle`."""
     assert isinstance(rule.kernel, SettleKernel)
-    entries, its = entries_of(rule), rule.its(rule.table[: entries_of(rule).shape[0]])
+    entries = entries_of(rule)
+    tensors = rule.scalars_of(rule.table[: entries.shape[0]])
     names, partials = partials_of(rule, "Measured")
     totals = measured_by_tensor(names, partials, None if rule.kernel.rule.over_all else entries)
-    given = {"measured": rule.struct("Measured", totals), "size": entries[:, 4].astype(np.float32)}
-    settled = rule.call("settle", {**rule.of_tensor(its), **given})
-    scalars = [jnp.where(its.is_active != 0, new, old) for new, old in zip(settled, its.scalars, strict=True)]
-    return {"tensor_scalars": with_columns(rule, its._replace(scalars=scalars))}
+    arguments = {"measured": rule.struct("Measured", totals), "size": entries[:, 4].astype(np.float32)}
+    settled = rule.call("settle", {**rule.of_tensor(tensors), **arguments})
+    scalars = [jnp.where(tensors.is_active != 0, new, old) for new, old in zip(settled, tensors.scalars, strict=True)]
+    return {"tensor_scalars": with_columns(rule, tensors._replace(scalars=scalars))}
 
 
 def advance(rule: BoundRule) -> dict[str, Array]:
@@ -93,7 +94,7 @@ def advance(rule: BoundRule) -> dict[str, Array]:
     assert isinstance(kernel, AdvanceKernel)
     bound, measured = rule.bound, kernel.measured
     entries = entries_of(rule)
-    its = rule.its(rule.table[: entries.shape[0]])
+    tensors = rule.scalars_of(rule.table[: entries.shape[0]])
     rest = np.uint32(2 if kernel.rule.over_all else 0)
     skip: Any = words(bound["found_inf"])[0] != 0 if kernel.checked else jnp.asarray(False)
     totals: list[Array] = []
@@ -104,33 +105,34 @@ def advance(rule: BoundRule) -> dict[str, Array]:
     new: dict[str, Array] = {}
     if rule.transforms is None:
         is_active = jnp.where(skip, np.uint32(0), jnp.where(entries[:, 1] != 0, np.uint32(1), rest))
-        its = its._replace(is_active=is_active)
+        tensors = tensors._replace(is_active=is_active)
     else:
         settled = measured if kernel.settles else None
-        its = rule.transforms.begin(entries, its, totals, settled, rest, skip)
+        is_active, on, columns = rule.transforms.begin(entries, tensors.words, totals, settled, rest, skip)
+        tensors = tensors._replace(is_active=is_active, on=on, words=columns)
         if "scaler" in bound:
             scaler = floats(bound["scaler"])
             new["scaler"] = scaler.at[1].set(jnp.where(skip, np.float32(1), scaler[1]))
     if kernel.checked:
         found_inf = words(bound["found_inf"])
         new["found_inf"] = found_inf.at[0].set(np.uint32(0)).at[1].add(skip.astype(np.uint32))
-    new["tensor_scalars"] = with_columns(rule, _advanced(rule, entries, its))
+    new["tensor_scalars"] = with_columns(rule, _advanced(rule, entries, tensors))
     return new
 
 
-def _advanced(rule: BoundRule, entries: Array, its: Its) -> Its:
+def _advanced(rule: BoundRule, entries: Array, tensors: TensorScalars) -> TensorScalars:
     """The scalars of those that take part, a step further."""
-    groups = floats(rule.bound["hyper"]).reshape(-1, len(its.hyper))
+    groups = floats(rule.bound["hyper"]).reshape(-1, len(tensors.hyper))
     hyper = list(jnp.take(groups, entries[:, 0], axis=0, mode="clip").T)
     if rule_shell.has_function(rule.module, "advance"):
-        values = {"s": rule.struct("Scalars", its.scalars), "h": rule.struct("Hyper", hyper)}
+        values = {"s": rule.struct("Scalars", tensors.scalars), "h": rule.struct("Hyper", hyper)}
         scalars = list(rule.call("advance", values))
     else:
-        scalars = [one + np.float32(1) for one in its.scalars]
+        scalars = [value + np.float32(1) for value in tensors.scalars]
     step = rule.kernel.rule.scalars.index("step")
-    scalars[step] = jnp.where(its.is_active == 1, scalars[step], its.step)
-    is_due = its.is_active != 0
-    return its._replace(
-        hyper=[jnp.where(is_due, one, old) for one, old in zip(hyper, its.hyper, strict=True)],
-        scalars=[jnp.where(is_due, one, old) for one, old in zip(scalars, its.scalars, strict=True)],
+    scalars[step] = jnp.where(tensors.is_active == 1, scalars[step], tensors.step)
+    is_due = tensors.is_active != 0
+    return tensors._replace(
+        hyper=[jnp.where(is_due, new, old) for new, old in zip(hyper, tensors.hyper, strict=True)],
+        scalars=[jnp.where(is_due, new, old) for new, old in zip(scalars, tensors.scalars, strict=True)],
     )

@@ -91,57 +91,57 @@ def small(kernel: Kernel, p: Values, arrays: Sequence[Array], firsts: Array, siz
     return jnp.where(elements.index < size, as_type(values, np.uint32), elements.old)
 
 
-def _map_function(kernel: ElementwiseKernel, p: Values, its: _Elements) -> Array:
+def _map_function(kernel: ElementwiseKernel, p: Values, elements: _Elements) -> Array:
     declared = shell.function_of(kernel.map_module, kernel.name)
     positions: list[Array] = []
-    rest = its.index
+    rest = elements.index
     for axis in reversed(range(kernel.rank)):
         positions.insert(0, rest % p[f"dim{axis}"] if axis else rest)
         rest = rest // p[f"dim{axis}"]
-    kinds, numbers = iter(kernel.operands), iter(range(len(its.arrays)))
+    kinds, numbers = iter(kernel.operands), iter(range(len(elements.arrays)))
     operands: list[Any] = []
     for parameter in declared.parameters:
         dtype, name = DTYPES[str(parameter.type)], parameter.name
         kind = "index" if name == "index" else next(kinds)
         if kind == "index":
-            operands.append(its.index)
+            operands.append(elements.index)
         elif kind == "result":
-            operands.append(as_type(its.old, dtype))
+            operands.append(as_type(elements.old, dtype))
         elif kind == "scalar":
             operands.append(p[name])
         else:
-            place = p[f"{name}_start"] if kernel.rank else its.index
+            place = p[f"{name}_start"] if kernel.rank else elements.index
             for axis, position in enumerate(positions):
                 place = place + position * p[f"{name}_stride{axis}"]
-            operands.append(its.read(next(numbers), place, dtype))
+            operands.append(elements.read(next(numbers), place, dtype))
     result = jnp.asarray(functions_of(kernel)[kernel.name](*operands))
     return result.astype(np.uint32) if result.dtype == np.bool_ else result
 
 
-def _matmul(p: Values, its: _Elements) -> Array:
-    column, row = its.index % p["columns"], its.index // p["columns"] % p["rows"]
-    product = its.index // (p["rows"] * p["columns"])
+def _matmul(p: Values, elements: _Elements) -> Array:
+    column, row = elements.index % p["columns"], elements.index // p["columns"] % p["rows"]
+    product = elements.index // (p["rows"] * p["columns"])
     outer, within = product // p["batch_inner"], product % p["batch_inner"]
     a = p["a_start"] + outer * p["a_outer_stride"] + within * p["a_batch_stride"] + row * p["a_row_stride"]
     b = p["b_start"] + outer * p["b_outer_stride"] + within * p["b_batch_stride"] + column * p["b_column_stride"]
-    left = its.read(0, a[:, None] + its.inner * p["a_inner_stride"], np.float32)
-    right = its.read(1, b[:, None] + its.inner * p["b_inner_stride"], np.float32)
-    return jnp.where(its.inner < p["inner"], left * right, np.float32(0)).sum(axis=1)
+    left = elements.read(0, a[:, None] + elements.inner * p["a_inner_stride"], np.float32)
+    right = elements.read(1, b[:, None] + elements.inner * p["b_inner_stride"], np.float32)
+    return jnp.where(elements.inner < p["inner"], left * right, np.float32(0)).sum(axis=1)
 
 
-def _sum(p: Values, its: _Elements) -> Array:
+def _sum(p: Values, elements: _Elements) -> Array:
     chunks = (p["length"] + p["chunk"] - 1) // p["chunk"]
-    column, row = its.index % p["inner"], its.index // (p["inner"] * chunks)
-    first = its.index // p["inner"] % chunks * p["chunk"]
-    at = first[:, None] + its.inner
-    is_inside = (its.inner < p["chunk"]) & (at < p["length"])
+    column, row = elements.index % p["inner"], elements.index // (p["inner"] * chunks)
+    first = elements.index // p["inner"] % chunks * p["chunk"]
+    at = first[:, None] + elements.inner
+    is_inside = (elements.inner < p["chunk"]) & (at < p["length"])
     places = ((row * p["length"])[:, None] + at) * p["inner"] + column[:, None]
-    return jnp.where(is_inside, its.read(0, places, np.float32), np.float32(0)).sum(axis=1)
+    return jnp.where(is_inside, elements.read(0, places, np.float32), np.float32(0)).sum(axis=1)
 
 
-def _place(p: Values, its: _Elements) -> Array:
+def _place(p: Values, elements: _Elements) -> Array:
     positions: list[Array] = []
-    rest = its.index
+    rest = elements.index
     for axis in (3, 2, 1):
         positions.insert(0, rest % p[f"size{axis}"])
         rest = rest // p[f"size{axis}"]
@@ -151,17 +151,17 @@ def _place(p: Values, its: _Elements) -> Array:
         number = distance // step
         is_there = is_there & (position >= p[f"start{axis}"]) & (distance % step == 0) & (number < p[f"count{axis}"])
         place = place + number * p[f"stride{axis}"]
-    return jnp.where(is_there, its.read(0, place), p["fill"])
+    return jnp.where(is_there, elements.read(0, place), p["fill"])
 
 
-def _gather(p: Values, its: _Elements) -> Array:
-    column, row = its.index % p["inner"], its.index // p["inner"]
+def _gather(p: Values, elements: _Elements) -> Array:
+    column, row = elements.index % p["inner"], elements.index // p["inner"]
     entry, outer = row % p["count"], row // p["count"]
     at = outer * p["outer_stride"] + entry * p["entry_stride"] + column * p["inner_stride"]
-    index = its.read(1, at, np.int32)
+    index = elements.read(1, at, np.int32)
     place = as_type(index, np.uint32) + jnp.where((index < 0) & (p["wraps"] != 0), p["length"], np.uint32(0))
-    found = its.read(0, (outer * p["length"] + place) * p["inner"] + column)
-    return jnp.where(place < p["length"], found, p["missing"])
+    values = elements.read(0, (outer * p["length"] + place) * p["inner"] + column)
+    return jnp.where(place < p["length"], values, p["missing"])
 
 
 _SMALL: dict[str, Callable[[Values, _Elements], Array]] = {

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ...runtime.rule_kernels import RuleKernel
-from ...wgsl import rule_shell, shell
+from ...wgsl import rule_shell, shell, transform_lookup
 from ...wgsl.shell import BLOCK
 from ..arrays.jax_arrays import as_type, floats, functions_of, words
 from .bindings import Array, total_of
@@ -21,7 +21,7 @@ from .transforms import Transforms
 __all__ = [
     "Blocks",
     "BoundRule",
-    "Its",
+    "TensorScalars",
     "entries_of",
     "measured_by_block",
     "measured_by_tensor",
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-class Its(NamedTuple):
+class TensorScalars(NamedTuple):
     """The rows of `tensor_scalars` of some tensors, by columns."""
 
     is_active: Array
@@ -53,35 +53,35 @@ class BoundRule:
         rule = kernel.rule
         self.width = 1 + len(rule.hyper) + len(rule.scalars) + (1 + len(rule.transforms) if rule.stages else 0)
         self.table = words(self.bound["tensor_scalars"]).reshape(-1, self.width)
-        self.transforms = Transforms(self) if rule.stages else None
-        self.lines = Lines(self) if "shapes" in self.bound else None
+        self.transforms = Transforms(kernel, self.bound, self.functions) if rule.stages else None
+        self.lines = Lines(kernel, self.bound, self.functions) if "shapes" in self.bound else None
 
-    def its(self, rows: Array) -> Its:
-        """Rows of the table, (..., width), by columns of shape (...)."""
+    def scalars_of(self, rows: Array) -> TensorScalars:
+        """Return rows of the table, (..., width), by columns of shape (...)."""
         rule = self.kernel.rule
         columns = [rows[..., number] for number in range(self.width)]
         first = 1 + len(rule.hyper)
         end = first + len(rule.scalars)
-        scalars = [floats(one) for one in columns[first:end]]
-        return Its(
+        scalars = [floats(column) for column in columns[first:end]]
+        return TensorScalars(
             columns[0],
-            [floats(one) for one in columns[1:first]],
+            [floats(column) for column in columns[1:first]],
             scalars,
             scalars[rule.scalars.index("step")],
             columns[end] if rule.stages else None,
             columns[end + 1 :],
         )
 
-    def of_tensor(self, its: Its) -> dict[str, Any]:
+    def of_tensor(self, scalars: TensorScalars) -> dict[str, Any]:
         """Return the arguments that every function of the rule takes for tensors: `h` (Hyper) and `s` (Scalars)."""
-        return {"h": self.struct("Hyper", its.hyper), "s": self.struct("Scalars", its.scalars)}
+        return {"h": self.struct("Hyper", scalars.hyper), "s": self.struct("Scalars", scalars.scalars)}
 
     def struct(self, name: str, columns: Iterable[Any]) -> Any:
         """A struct of the rule, where it has a use for it."""
         return self.functions[name](*columns) if name in self.functions else None
 
     def call(self, function: str, values: Mapping[str, Any]) -> Any:
-        """A function of the rule, given what the names of its parameters ask for."""
+        """Return the result of a function of the rule, called with the values that its parameters name."""
         names = rule_shell.arguments_of(self.module, function, dict.fromkeys(values, ""))
         return self.functions[function](*(values[name] for name in names))
 
@@ -92,14 +92,14 @@ class Blocks:
     Args:
         rule: the kernel.
         tensor: the number of each block's tensor.
-        sizes: how many of its elements are that one's.
+        sizes: how many elements of the block are that tensor's.
     """
 
     def __init__(self, rule: BoundRule, tensor: Array, sizes: Array) -> None:
         self.rule = rule
         self.shape = (tensor.size, BLOCK)
         self.tensor = tensor.reshape(-1, 1)
-        self.its = rule.its(jnp.take(rule.table, tensor, axis=0, mode="clip")[:, None, :])
+        self.scalars = rule.scalars_of(jnp.take(rule.table, tensor, axis=0, mode="clip")[:, None, :])
         self.inside = lax.broadcasted_iota(np.uint32, self.shape, 1) < sizes.reshape(-1, 1)
 
     @classmethod
@@ -132,22 +132,52 @@ class Blocks:
     def elements(self, grad: Array | None = None) -> dict[str, Any]:
         """Return arguments of the rule's functions by name; `grad` is the kept gradient of transforms that gather."""
         rule, kernel = self.rule, self.rule.kernel
-        values = rule.of_tensor(self.its)
+        values = rule.of_tensor(self.scalars)
         if "params" in rule.bound:
             values["param"] = self.params().load()
         if "grads" in rule.bound:
             if grad is None:
                 grad = self.floats("grads")
                 if rule.transforms is not None:
-                    grad = rule.transforms.call("transform_gradient", self, grad)
+                    grad = self.transformed("transform_gradient", grad)
             values["grad"] = -grad if kernel.negates else grad
         if "State" in rule.functions:
             slots = self.slots()
             state = [slots[name].load() if name in slots else np.float32(0) for name in kernel.rule.state]
             values["state"] = rule.struct("State", state)
         if rule.lines is not None:
-            values |= rule.lines.of_blocks(self)
+            values |= rule.lines.of_elements(self.tensor, self.places)
         return values
+
+    def transformed(self, function: str, grad: Array, t: Any = None, on: Any = None) -> Array:
+        """Return the result of a function of the transforms over all blocks."""
+        rule, transforms = self.rule, self.rule.transforms
+        assert transforms is not None
+        values: dict[str, Any] = {"grad": grad, "tensor": self.tensor}
+        values["t"] = transforms.struct(self.scalars.words) if t is None else t
+        values["on"] = self.scalars.on if on is None else on
+        names = transform_lookup.parameters_of(rule.module, function)
+        if "param" in names:
+            values["param"] = self.floats("params")
+        if "kept" in names:
+            values["kept"] = self.floats("kept")
+        if "block_places" in rule.bound:
+            places = words(rule.bound["block_places"]).reshape(-1, 3)
+            block, first_row, row_size = (places[:, number : number + 1] for number in range(3))
+            index = block * BLOCK + lax.broadcasted_iota(np.uint32, self.shape, 1)
+            values["index"] = index
+            rows = (name for name in names if name not in values)
+            values |= {name: transforms.row_values(name, first_row, row_size, index) for name in rows}
+        return rule.functions[function](*(values[name] for name in names))
+
+    def gather(self, is_due: Array) -> tuple[Array, Array]:
+        """Return, where gradients are kept for a step, the gradient of the step, and the kept gradient after it."""
+        kept = self.floats("kept")
+        gathered = self.transformed("gather_gradient", self.floats("grads"))
+        assert self.scalars.on is not None
+        changes = (is_due | ((self.scalars.on & 1) != 0)) & self.inside
+        new = jnp.where(changes, jnp.where(is_due, np.float32(0), gathered), kept)
+        return self.transformed("finish_gradient", gathered), new
 
 
 def written(
@@ -157,7 +187,9 @@ def written(
     rule = BoundRule(kernel, arrays)
     new = compute(rule)
     pairs = zip(kernel.bindings, arrays, strict=True)
-    return tuple(as_type(new.get(one.name, array), array.dtype).reshape(-1) for one, array in pairs if one.writes)
+    return tuple(
+        as_type(new.get(binding.name, array), array.dtype).reshape(-1) for binding, array in pairs if binding.writes
+    )
 
 
 def entries_of(rule: BoundRule) -> Array:
@@ -171,11 +203,12 @@ def partials_of(rule: BoundRule, struct: str) -> tuple[list[str], Array]:
     return names, floats(rule.bound["partials"]).reshape(-1, len(names))
 
 
-def with_columns(rule: BoundRule, its: Its) -> Array:
-    """The table with these columns for its first tensors."""
-    columns = [its.is_active, *its.hyper, *its.scalars, *([] if its.on is None else [its.on]), *its.words]
-    count = its.is_active.size
-    rows = jnp.stack([words(jnp.broadcast_to(one, count)) for one in columns], axis=1)
+def with_columns(rule: BoundRule, tensors: TensorScalars) -> Array:
+    """Return the table of the rule with these columns for the first tensors."""
+    on = [] if tensors.on is None else [tensors.on]
+    columns = [tensors.is_active, *tensors.hyper, *tensors.scalars, *on, *tensors.words]
+    count = tensors.is_active.size
+    rows = jnp.stack([words(jnp.broadcast_to(column, count)) for column in columns], axis=1)
     return jnp.concatenate([rows, rule.table[count:]])
 
 

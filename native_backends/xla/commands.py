@@ -1,0 +1,56 @@
+"""Handles of memory on a device of JAX, and the commands over them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...runtime.backend import BoundBuffer
+
+if TYPE_CHECKING:
+    from ...runtime.kernels import Kernel
+
+__all__ = ["Copied", "Memory", "Run", "Upload"]
+
+
+class Memory:
+    """A handle: an array of words, which each command that writes it replaces by a new one."""
+
+    __slots__ = ("count", "words")
+
+    def __init__(self, count: int) -> None:
+        """`count` words, all of them zero."""
+        self.count = count
+        self.words: Any = None  # None stands for zeros
+
+
+class Run(NamedTuple):
+    """A kernel with its buffers bound, and the precision of its products: what was set when it was bound."""
+
+    kernel: Kernel
+    buffers: tuple[BoundBuffer, ...]
+    parameters: bytes
+    grid: tuple[int, int, int]
+    precision: str
+
+
+class Copied(NamedTuple):
+    """A copy between buffers: a command without a kernel."""
+
+    source: BoundBuffer
+    target: BoundBuffer
+    kernel: None = None
+    parameters: bytes = b""
+    precision: str = "highest"
+
+    @property
+    def buffers(self) -> tuple[BoundBuffer, ...]:
+        """Both of them."""
+        return self.source, self.target
+
+
+class Upload(NamedTuple):
+    """Bytes to be written to a buffer."""
+
+    target: Memory
+    offset: int
+    data: bytes
