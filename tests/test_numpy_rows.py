@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optirs_web.native_backends.cpu.numpy.rows import column_sums, of_rows, outer, row_blocks, row_maxima, row_sums
+from optirs_web.native_backends.arrays.numpy_rows import column_sums, of_rows, outer, row_blocks, row_maxima, row_sums
 
 SHAPES = [(0, 5), (5, 0), (1, 1), (3, 7), (5, 64), (7, 96), (3, 521), (4, 1042), (9, 128), (2, 4096), (33, 130)]
 

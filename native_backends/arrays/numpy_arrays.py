@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..cpu.numpy import rows as numpy_rows
-from . import Parameters, printed as _printed
+from . import Parameters, numpy_rows, printed as _printed
 from .numpy_codec import codec
 
 __all__ = [

@@ -15,6 +15,7 @@ import pyopencl as cl
 from ...errors import DeviceNotAvailableError, OptirsError
 from ...runtime.backend import AdapterInfo, AllocationFailed, BoundBuffer, Capabilities, Command
 from ...runtime.choosing.packages import wrong_version
+from ...runtime.failures import lost_message
 from ...runtime.products import tile_class
 from ...runtime.subgroups import reduces_by_subgroups
 from ...runtime.timing import Timed
@@ -40,7 +41,8 @@ _FOLDERS = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES")  # in 
 _FEATURES = {
     "shader-f16": {"cl_khr_fp16"},
     "subgroups": {
-        f"cl_khr_subgroup_{one}" for one in ("ballot", "non_uniform_arithmetic", "shuffle", "shuffle_relative")
+        f"cl_khr_subgroup_{extension}"
+        for extension in ("ballot", "non_uniform_arithmetic", "shuffle", "shuffle_relative")
     },
 }
 
@@ -49,7 +51,7 @@ _LEAST_INVOCATIONS = 256
 _LEAST_WORKGROUP_BYTES = 16384
 # Drivers allow more along the first dimension, but not along all, and the second has always been enough.
 _MOST_WORKGROUPS = 65535
-# Of what a kernel is given, the bytes for its uniform block, and for each buffer: an address and a length.
+# Of the bytes of a kernel's arguments, those for its uniform block, and for each buffer: an address and a length.
 _PARAMETER_BYTES = 512
 _BUFFER_BYTES = 16
 
@@ -69,12 +71,12 @@ _forks = Forks("OpenCL")
 
 
 @cache
-def _found() -> tuple[list[Any], str]:
-    """Every device of every driver, those of hardware first; and what to say where there is none."""
+def _devices() -> tuple[list[Any], str]:
+    """Return every device of every driver, those of hardware first, and the message for when there is none."""
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # what the loader answers where no driver is registered
-        looked = "".join(f", with {one}={os.environ[one]}" for one in _FOLDERS if one in os.environ)
+        looked = "".join(f", with {name}={os.environ[name]}" for name in _FOLDERS if name in os.environ)
         return [], f"no OpenCL driver found{looked}; {_INSTALL}"
     devices: list[Any] = []
     for platform in platforms:
@@ -82,7 +84,7 @@ def _found() -> tuple[list[Any], str]:
             devices += platform.get_devices()
     if devices:
         _forks.use()  # PoCL starts its threads to list them
-    names = ", ".join(one.name for one in platforms)
+    names = ", ".join(platform.name for platform in platforms)
     return sorted(devices, key=_is_software), f"the installed OpenCL drivers ({names}) have no device; {_INSTALL}"
 
 
@@ -108,7 +110,7 @@ def _lack(device: Any) -> str:
 
 
 def _usable() -> list[Any]:
-    return [one for one in _found()[0] if not _lack(one)]
+    return [device for device in _devices()[0] if not _lack(device)]
 
 
 def list_adapters(name: str) -> list[AdapterInfo]:
@@ -116,17 +118,17 @@ def list_adapters(name: str) -> list[AdapterInfo]:
     reason = _forks.reason or wrong_version("pyopencl", cl.VERSION_TEXT)
     if reason:
         return [AdapterInfo(name, 0, "", available=False, reason=reason)]
-    found = [_about(name, index, device) for index, device in enumerate(_usable())]
-    if found:
-        return found
-    devices, reason = _found()
+    adapters = [_adapter_of(name, index, device) for index, device in enumerate(_usable())]
+    if adapters:
+        return adapters
+    devices, reason = _devices()
     if devices:
-        lacks = "; ".join(f"{_description(one)}: {_lack(one)}" for one in devices)
+        lacks = "; ".join(f"{_description(device)}: {_lack(device)}" for device in devices)
         reason = f"no OpenCL device can run the kernels ({lacks}); {_INSTALL}"
     return [AdapterInfo(name, 0, "", available=False, reason=reason)]
 
 
-def _about(name: str, index: int, device: Any) -> AdapterInfo:
+def _adapter_of(name: str, index: int, device: Any) -> AdapterInfo:
     is_software = _is_software(device)
     kind = "integrated" if device.host_unified_memory else "discrete"
     return AdapterInfo(
@@ -142,11 +144,11 @@ def _about(name: str, index: int, device: Any) -> AdapterInfo:
 
 def features_of(device: Any) -> frozenset[str]:
     """The optional features of one of pyopencl's devices, in WebGPU's words."""
-    found = {name for name, needed in _FEATURES.items() if needed.issubset(device.extensions.split())}
+    features = {name for name, needed in _FEATURES.items() if needed.issubset(device.extensions.split())}
     # The extensions only add to subgroups, which OpenCL 3.0 leaves to devices; to older ones there is no such question.
     if _version(device) < (3, 0) or not device.max_num_sub_groups:
-        found.discard("subgroups")
-    return frozenset(found)
+        features.discard("subgroups")
+    return frozenset(features)
 
 
 def _version(device: Any) -> tuple[int, ...]:
@@ -231,8 +233,6 @@ class OpenclBackend(CBackend):
         _forks.add(self)
 
     def loss_by(self, error: Any, step: Step | None) -> str:
-        from ...runtime.failures import lost_message  # which few need
-
         return lost_message(self.info)
 
     def allocate(self, nbytes: int) -> Memory:
@@ -291,7 +291,7 @@ class OpenclBackend(CBackend):
             parts = [(handle.part(offset, size), size) for handle, offset, size in buffers]
             prepared = program.prepared(parts, parameters)
         workgroup = program.interface.workgroup_size
-        size = tuple(one * count for one, count in zip(workgroup, grid, strict=True))
+        size = tuple(size * count for size, count in zip(workgroup, grid, strict=True))
         return partial(cl.enqueue_nd_range_kernel, self._queue, prepared, size, workgroup)
 
     def transfer(self, source: BoundBuffer, target: BoundBuffer) -> Any:

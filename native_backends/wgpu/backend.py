@@ -23,6 +23,7 @@ from ...runtime.backend import (
     Capabilities,
     Command,
 )
+from ...runtime.failures import consequence, independent, launch_error, lost_message
 from ...runtime.products import ask_for_quads, note_quads, tile_class
 from ...runtime.stats import Stats
 from ...runtime.subgroups import reduces_by_subgroups
@@ -31,10 +32,10 @@ from ...runtime.tuner.attaching import attach_choices
 from ..compiler_pool import CompilerPool
 from .commands import Copy, Recorded, Run, Upload, each, encoded, touched, work_of
 from .packages import WgpuPackage
+from .timestamps import Timestamps
 
 if TYPE_CHECKING:
     from ...runtime.kernels import Kernel
-    from .timestamps import Timestamps
 
 __all__ = ["WgpuBackend", "list_adapters", "open_backend", "open_through"]
 
@@ -156,8 +157,6 @@ class WgpuBackend(Backend):
             if re.search(r"not enough memory|out of memory", message, re.IGNORECASE):
                 raise AllocationFailed(message) from error
             if re.search(r"device is lost|device lost", message, re.IGNORECASE):
-                from ...runtime.failures import lost_message  # which few need
-
                 self.lose(lost_message(self.info))
                 raise DeviceLostError(self._loss) from error
             raise OptirsError(f"device '{self.info.name}' refused the work: {message}") from error
@@ -344,7 +343,7 @@ class WgpuBackend(Backend):
 
     def _names_freed(self, command: Run | Copy | Upload) -> bool:
         needs, writes = touched(command)
-        return any(one in self._freed for one in (*needs, *writes))
+        return any(handle in self._freed for handle in (*needs, *writes))
 
     def _is_wrong(self, command: Run | Copy | Upload) -> bool:
         if self._names_freed(command):
@@ -358,17 +357,15 @@ class WgpuBackend(Backend):
 
     def _send_what_can_be(self, commands: Sequence[Command], why: object) -> NoReturn:
         """Nothing of it has run: send what does not need the operation that is wrong, and raise whose fault it is."""
-        from ...runtime.failures import consequence, independent, launch_error  # which few need
-
         every = each(commands)
-        wrong = [one for one in every if self._is_wrong(one)]
+        wrong = [part for part in every if self._is_wrong(part)]
         spoiled: set[Any] = set()
         rest = []
-        for one in independent(every, spoiled, touched):
-            if one in wrong:
-                spoiled.update(touched(one)[1])
+        for part in independent(every, spoiled, touched):
+            if part in wrong:
+                spoiled.update(touched(part)[1])
             else:
-                rest.append(one)
+                rest.append(part)
         self._send(rest)
         left_out = consequence(len(every) - len(rest) - 1)
         raise launch_error(self, commands, wrong[0] if wrong else None, why, left_out)
@@ -381,13 +378,11 @@ class WgpuBackend(Backend):
         await self.read_async(self._fence, 0, 4)
 
     def parts(self, command: Command) -> Sequence[tuple[Command, Work | None]]:
-        return [(one, work_of(one)) for one in each((command,))]
+        return [(part, work_of(part)) for part in each((command,))]
 
     def submit_timed(self, commands: Sequence[Command]) -> Any:
         if self.clock == WALL_TIME:
             return super().submit_timed(commands)
-        from .timestamps import Timestamps  # which few need
-
         with self._errors():
             if self._freed:
                 self._check_freed(commands)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...runtime.backend import Command
+from ...runtime.failures import needs_and_writes
 from ...runtime.timing import Work
 
 __all__ = ["Copy", "Recorded", "Run", "Upload", "each", "encoded", "touched", "work_of"]
@@ -98,8 +99,6 @@ def encoded(device: Any, commands: Iterable[Run | Copy]) -> Any:
 
 def touched(command: Run | Copy | Upload) -> tuple[Sequence[Any], Sequence[Any]]:
     """The buffers whose content a command needs, and those that it writes."""
-    from ...runtime.failures import needs_and_writes  # which few need
-
     match command:
         case Run(key=(kernel, *buffers, _)):
             return needs_and_writes(kernel, buffers)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
+from glob import glob
 
 __all__ = ["why_none"]
 
@@ -60,8 +62,6 @@ def _why_no_gl() -> str:
 
 
 def _loads(library: str) -> bool:
-    import ctypes
-
     try:
         ctypes.CDLL(library)
     except OSError:
@@ -74,7 +74,7 @@ def _hidden(variables: tuple[str, ...]) -> str:
     for variable in variables:
         said = os.environ.get(variable, "")
         if said:
-            absent = [one for one in said.split(":") if not os.path.isfile(one)]
+            absent = [file for file in said.split(":") if not os.path.isfile(file)]
             what = f"{', '.join(absent)} does not exist" if absent else "none of them has an adapter"
             return f"{variable}={said} hides all drivers but those that it names, and {what}: unset {variable}"
     return ""
@@ -82,25 +82,21 @@ def _hidden(variables: tuple[str, ...]) -> str:
 
 def _drivers() -> list[str]:
     """The names of the files that tell the loader of drivers."""
-    from glob import glob
-
     home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
     folders = [home, *_FOLDERS, *os.environ.get("XDG_DATA_DIRS", "").split(":")]
-    found = [path for one in folders if one for path in glob(f"{one}/vulkan/icd.d/*.json")]
-    return sorted({os.path.basename(path) for path in found})
+    paths = [path for folder in folders if folder for path in glob(f"{folder}/vulkan/icd.d/*.json")]
+    return sorted({os.path.basename(path) for path in paths})
 
 
 def _reach() -> str:
     """Return why this process cannot use a GPU, as a clause of an error message, and what to do about it."""
-    from glob import glob
-
     nodes = [path for pattern in _NODES for path in glob(pattern)]
     if not nodes:
         return (
             "this process sees no GPU (there is neither /dev/dri/renderD128 nor /dev/nvidia0): in a container, start "
             "it with one (docker run --gpus all, or --device /dev/dri)"
         )
-    closed = [one for one in nodes if not os.access(one, os.R_OK | os.W_OK)]
+    closed = [node for node in nodes if not os.access(node, os.R_OK | os.W_OK)]
     if closed:
         return f"this user may not open {', '.join(closed)}: sudo usermod -aG render,video $USER, and log in again"
     return f"the GPU behind {', '.join(nodes)} needs another driver"

@@ -11,7 +11,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ...runtime.backend import AdapterInfo, MatrixShape
+from ...runtime.choosing.packages import wrong_version
 from ..forks import Forks
+from .drivers import why_none
 
 __all__ = ["WgpuPackage"]
 
@@ -64,7 +66,7 @@ class WgpuPackage:
     def adapters(self, name: str) -> list[Any]:
         """The package's adapters for devices of that name."""
         api = name.removesuffix(self.suffix)
-        return [one for one in self._adapters if _NAMES.get(one.info["backend_type"]) == api]
+        return [adapter for adapter in self._adapters if _NAMES.get(adapter.info["backend_type"]) == api]
 
     def forget_adapters(self) -> None:
         """Have the package look for its adapters again when they are needed next."""
@@ -75,14 +77,12 @@ class WgpuPackage:
         reason = self._why_none(name)
         if reason:
             return [AdapterInfo(name, 0, "", available=False, reason=reason)]
-        return [_info(name, *one) for one in enumerate(self.adapters(name))]
+        return [_info(name, index, adapter) for index, adapter in enumerate(self.adapters(name))]
 
     def _why_none(self, name: str) -> str:
         if self.forks.reason:
             return self.forks.reason
         if self.module.version_info[:2] != _VERSION:
-            from ...runtime.choosing.packages import wrong_version
-
             return wrong_version(self.module.__name__, self.module.__version__)
         if not self.adapters(name):
             return f"no {name} adapter found: {self.why_no_adapter(name.removesuffix(self.suffix))}"
@@ -90,8 +90,6 @@ class WgpuPackage:
 
     def why_no_adapter(self, api: str) -> str:
         """Why the package has no adapter of that API, as the end of a sentence."""
-        from .drivers import why_none
-
         return why_none(api)
 
     def request_device(self, adapter: Any, limits: dict[str, int]) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ...errors import DeviceNotAvailableError, UnsupportedError
 from ...runtime.kernels import Binding, ElementwiseKernel, Kernel
@@ -59,7 +60,7 @@ def _sizes(kernel: Kernel, elements: int) -> list[int]:
             f"the shapes of '{kernel.name}' are not known: those of map functions are, and of `update` and `advance` of"
             " an optimizer"
         )
-    return [_words(kernel, one, elements) for one in kernel.bindings]
+    return [_words(kernel, binding, elements) for binding in kernel.bindings]
 
 
 def _words(kernel: RuleKernel, binding: Binding, elements: int) -> int:
@@ -84,7 +85,7 @@ def _words(kernel: RuleKernel, binding: Binding, elements: int) -> int:
 
 def _shapes(kernel: Kernel, elements: int) -> list[jax.ShapeDtypeStruct]:
     pairs = zip(kernel.bindings, _sizes(kernel, elements), strict=True)
-    return [jax.ShapeDtypeStruct((size,), element_type(one.type)) for one, size in pairs]
+    return [jax.ShapeDtypeStruct((size,), element_type(binding.type)) for binding, size in pairs]
 
 
 def _numbers(kernel: Kernel) -> list[tuple[str, str]]:
@@ -148,7 +149,7 @@ def _check(kernels: Sequence[Kernel]) -> None:
                     f"'{kernel.rule.name}' measures something of all elements first, which a step for a topology does "
                     "not; --export writes whole steps"
                 )
-            if "grads" not in (one.name for one in kernel.bindings):
+            if "grads" not in (binding.name for binding in kernel.bindings):
                 raise UnsupportedError(f"'{kernel.rule.name}' does not update from a gradient alone")
 
 
@@ -164,22 +165,20 @@ def compile_step(kernels: Sequence[Kernel], elements: int, topology: str) -> Com
         DeviceNotAvailableError: libtpu is not installed, or does not know the topology.
         UnsupportedError: the rule needs more kernels than these.
     """
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
     _check(kernels)
     devices = _topology(topology)
     mesh = Mesh(np.array(devices), ("data",))
-    names = [[one.name for one in kernel.bindings] for kernel in kernels]
+    names = [[binding.name for binding in kernel.bindings] for kernel in kernels]
     shapes: dict[str, jax.ShapeDtypeStruct] = {}
-    for kernel, its in zip(kernels, names, strict=True):
-        shapes |= dict(zip(its, _shapes(kernel, elements), strict=True))
-    written = {one.name for kernel in kernels for one in kernel.bindings if one.writes}
+    for kernel, bound in zip(kernels, names, strict=True):
+        shapes |= dict(zip(bound, _shapes(kernel, elements), strict=True))
+    written = {binding.name for kernel in kernels for binding in kernel.bindings if binding.writes}
 
-    def step(state: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
-        held = {**state, **given, "grads": jax.lax.pmean(given["grads"], "data")}
-        for kernel, its in zip(kernels, names, strict=True):
-            results = iter(lower(kernel, {}, [held[name] for name in its]))
-            held |= {one.name: next(results) for one in kernel.bindings if one.writes}
+    def step(state: dict[str, Array], read: dict[str, Array]) -> dict[str, Array]:
+        held = {**state, **read, "grads": jax.lax.pmean(read["grads"], "data")}
+        for kernel, bound in zip(kernels, names, strict=True):
+            results = iter(lower(kernel, {}, [held[name] for name in bound]))
+            held |= {binding.name: next(results) for binding in kernel.bindings if binding.writes}
         return {name: held[name] for name in state}
 
     def of_devices(name: str, shape: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
@@ -188,9 +187,9 @@ def compile_step(kernels: Sequence[Kernel], elements: int, topology: str) -> Com
         size = shape.shape[0] * (len(devices) if is_own else 1)
         return jax.ShapeDtypeStruct((size,), shape.dtype, sharding=NamedSharding(mesh, spec))
 
-    given = {name: of_devices(name, one) for name, one in shapes.items()}
-    state = {name: one for name, one in given.items() if name in written}
-    rest = {name: one for name, one in given.items() if name not in written}
+    arguments = {name: of_devices(name, shape) for name, shape in shapes.items()}
+    state = {name: shape for name, shape in arguments.items() if name in written}
+    rest = {name: shape for name, shape in arguments.items() if name not in written}
     specs = {name: PartitionSpec("data") if name == "grads" else PartitionSpec() for name in rest}
     mapped = jax.shard_map(
         step, mesh=mesh, in_specs=({name: PartitionSpec() for name in state}, specs), out_specs=PartitionSpec()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .rows import of_rows, row_maxima, row_sums
+from ...arrays.numpy_rows import of_rows, row_maxima, row_sums
 
 __all__ = ["REPLACEMENTS"]
 

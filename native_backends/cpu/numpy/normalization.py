@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .rows import column_sums, of_rows, outer, row_blocks, row_sums
+from ...arrays.numpy_rows import column_sums, of_rows, outer, row_blocks, row_sums
 
 __all__ = ["REPLACEMENTS"]
 
