@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from . import Parameters, printed as _printed
@@ -42,7 +41,6 @@ __all__ = [
     "put_windows",
     "scattered_sums",
     "segment_sums",
-    "sorting",
     "strided",
     "taken_along",
     "vecdot",
@@ -117,12 +115,14 @@ def assigned(array: Array, index: Any, values: Array) -> Array:
     return array.at[index].set(values)
 
 
-def taken_along(source: Array, places: Array, out: Array) -> Array:
-    """Return the elements at places along the middle axis of three, with the shape of `out`.
+def taken_along(source: Array, places: Array, out: Array | None = None) -> Array:
+    """Return the elements at places along the middle axis of three; `out`, of their shape, is where NumPy writes them.
 
     Those whose place is not within the axis mean nothing.
     """
-    return jnp.take_along_axis(source, jnp.broadcast_to(places, out.shape), axis=1, mode="clip")
+    outer, _, inner = source.shape
+    places = jnp.broadcast_to(places, (outer, places.shape[1], inner))
+    return jnp.take_along_axis(source, places, axis=1, mode="clip")
 
 
 def placed(target: Array, fill: int, starts: Sequence[int], steps: Sequence[int], values: Array) -> Array:
@@ -150,13 +150,6 @@ def scattered_sums(shape: tuple[int, int, int], places: Array, values: Array) ->
     if places.shape[::2] == (1, 1):
         return sums.at[:, places.reshape(-1)].add(values)
     return sums.at[jnp.arange(shape[0])[:, None, None], places, jnp.arange(shape[2])].add(values)
-
-
-def sorting(rows: Array, block: int) -> Array:
-    """Return the places of a vector's elements, in each block by these elements, equal ones in their order."""
-    blocks = jnp.pad(rows, (0, -rows.size % block), constant_values=np.uint32(0xFFFFFFFF)).reshape(-1, block)
-    places = jnp.argsort(blocks, axis=1, stable=True) + block * jnp.arange(blocks.shape[0])[:, None]
-    return places.reshape(-1)[: rows.size]
 
 
 _SEGMENT = 64

@@ -38,7 +38,6 @@ __all__ = [
     "put_result",
     "scattered_sums",
     "segment_sums",
-    "sorting",
     "strided",
     "taken_along",
     "words",
@@ -133,8 +132,8 @@ def _flat(shape: tuple[int, int, int], places: Array) -> Array:
     return rows + np.arange(inner)
 
 
-def taken_along(source: Array, places: Array, out: Array) -> Array:
-    """Write the elements at places along the middle axis of three, and return these.
+def taken_along(source: Array, places: Array, out: Array | None = None) -> Array:
+    """Return the elements at places along the middle axis of three, written to `out` if there is one.
 
     Those whose place is not within the axis mean nothing.
     """
@@ -154,14 +153,6 @@ def scattered_sums(shape: tuple[int, int, int], places: Array, values: Array) ->
         is_there = np.broadcast_to(is_there, flat.shape)
         flat, values = flat[is_there], values[is_there]
     return np.bincount(flat.ravel(), values.ravel(), minlength=math.prod(shape)).reshape(shape)
-
-
-def sorting(rows: Array, block: int) -> Array:
-    """Return the places of a vector's elements, in each block by these elements, equal ones in their order."""
-    places = np.empty(rows.size, np.intp)
-    for first in range(0, rows.size, block):
-        places[first : first + block] = np.argsort(rows[first : first + block], kind="stable") + first
-    return places
 
 
 def segment_sums(values: Array, is_head: Array, is_counted: Array, sums: Array) -> Array:

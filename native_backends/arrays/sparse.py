@@ -12,9 +12,18 @@ from . import Array, Parameters, Results
 __all__ = ["ROUTINES", "row_heads"]
 
 
+def _sorting(xp: Any, rows: Array, block: int) -> Array:
+    """Return the places of a vector's elements, in each block by these elements, equal ones in their order."""
+    if rows.size <= block:
+        return xp.argsort(rows, stable=True)
+    count, end = rows.size // block, rows.size - rows.size % block
+    places = xp.argsort(rows[:end].reshape(count, block), axis=1, stable=True) + block * xp.arange(count)[:, None]
+    return xp.concatenate([places.reshape(-1), end + xp.argsort(rows[end:], stable=True)])
+
+
 def _sort_rows(xp: Any, p: Parameters, indices: Array, rows: Array, order: Array) -> Results:
     row = xp.minimum(xp.words(indices)[: p["count"]], np.uint32(p["rows"]))
-    entries = xp.sorting(row, p["block"])
+    entries = _sorting(xp, row, p["block"])
     return xp.put(xp.words(rows), row[entries]), xp.put(xp.words(order), entries.astype(np.uint32))
 
 
@@ -22,7 +31,7 @@ def _merge_rows(
     xp: Any, p: Parameters, rows_in_blocks: Array, order_in_blocks: Array, rows: Array, order: Array
 ) -> Results:
     row, entries = (xp.words(vector)[: p["count"]] for vector in (rows_in_blocks, order_in_blocks))
-    places = xp.sorting(row, max(1, row.size))
+    places = _sorting(xp, row, row.size)
     return xp.put(xp.words(rows), row[places]), xp.put(xp.words(order), entries[places])
 
 

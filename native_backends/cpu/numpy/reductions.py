@@ -1,4 +1,4 @@
-"""Library calls that take the place of the reductions: sums, extremes, softmax."""
+"""Library calls that take the place of sums and softmax."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ __all__ = ["REPLACEMENTS"]
 
 Array = np.ndarray[Any, Any]
 Parameters = Mapping[str, Any]
-
-_DTYPES: tuple[Any, ...] = (np.float32, np.int32, np.uint32)
 
 
 def _sum(p: Parameters, values: Array, sums: Array) -> None:
@@ -32,30 +30,9 @@ def _sum(p: Parameters, values: Array, sums: Array) -> None:
         result.reshape(-1, inner)[:] = column_sums(parts)
 
 
-def _extremum(p: Parameters, values: Array, places: Array, result: Array) -> None:
-    outer, length, inner, count, chunk = p["outer"], p["length"], p["inner"], p["count"], p["chunk"]
-    table = values.view(_DTYPES[p["kind"]])[: outer * length * inner].reshape(outer, length, inner)
-    candidates: Array = np.arange(count).reshape(1, count, 1)
-    looked_at = table
-    if p["has_places"]:
-        candidates = places.view(np.int32)[: outer * count * inner].reshape(outer, count, inner)
-        looked_at = np.take_along_axis(table, candidates, 1)
-    find = np.argmin if p["is_smallest"] else np.argmax
-    chunks = -(-count // chunk)
-    found = result.view(_DTYPES[p["kind"]] if p["gives_value"] else np.int32)
-    found = found[: outer * chunks * inner].reshape(outer, chunks, inner)
-    for number in range(chunks):
-        first = number * chunk
-        at = first + find(looked_at[:, first : first + chunk], axis=1)[:, None]
-        if p["has_places"]:
-            at = np.take_along_axis(candidates, at, 1)
-        found[:, number : number + 1] = np.take_along_axis(table, at, 1) if p["gives_value"] else at
-
-
 def _softmax(p: Parameters, values: Array, result: Array) -> None:
     shape = (p["rows"], p["columns"])
-    tables = (one.view(np.float32)[: shape[0] * shape[1]].reshape(shape) for one in (values, result))
-    table, written = tables
+    table, written = (raw.view(np.float32)[: shape[0] * shape[1]].reshape(shape) for raw in (values, result))
     for block in row_blocks(*shape):
         target = written[block]
         np.subtract(table[block], of_rows(row_maxima(table[block]), p["columns"]), out=target)
@@ -67,4 +44,4 @@ def _softmax(p: Parameters, values: Array, result: Array) -> None:
             target /= of_rows(totals, p["columns"])
 
 
-REPLACEMENTS: dict[str, Callable[..., None]] = {"sum": _sum, "extremum": _extremum, "softmax": _softmax}
+REPLACEMENTS: dict[str, Callable[..., None]] = {"sum": _sum, "softmax": _softmax}
